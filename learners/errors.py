@@ -1,0 +1,72 @@
+"""Errors of the learners: each names the offending thing and says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+
+class LearnerError(Exception):
+    """Base of all errors that learners raise on purpose."""
+
+
+class UnknownColumn(LearnerError, KeyError):
+    """A column that the schema or the caller names is not in the table."""
+
+    def __init__(self, column: str, available: Sequence[str]):
+        near = ", ".join(get_close_matches(column, available)) or "none similar"
+        super().__init__(f"Column {column!r} is not in the table (similar: {near}). Rename it, or name the target with target=.")
+        self.column = column
+
+    __str__ = Exception.__str__  # KeyError would print the message in quotes
+
+
+class SourceError(LearnerError, ValueError):
+    """The data cannot be read: no such file, not Parquet, corrupt, or changed while it was read."""
+
+    def __init__(self, path: str, reason: str):
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+
+
+class SchemaError(LearnerError, ValueError):
+    """The table does not fit the schema, or no schema can be made of it."""
+
+    def __init__(self, message: str, column: str | None = None):
+        super().__init__(message)
+        self.column = column
+
+
+class EmptyData(LearnerError, ValueError):
+    """There are no rows to learn from."""
+
+
+class EmptyStatistic(LearnerError, ValueError):
+    """An answer was asked of a statistic that has counted no rows."""
+
+
+class StatisticMismatch(LearnerError, ValueError):
+    """Two statistics of different specifications or schemas cannot be merged or subtracted."""
+
+
+class FamilyTooLarge(LearnerError, ValueError):
+    """The counts of an attribute given its parents cannot be indexed by 63 bits."""
+
+    def __init__(self, attribute: str, parents: Sequence[str]):
+        super().__init__(
+            f"The family of {attribute!r} with parents {', '.join(map(repr, parents))} has more than 2^63 cells. "
+            "Use a smaller k, or lower max_values so that rare values are folded."
+        )
+        self.attribute = attribute
+
+
+class InvalidParameter(LearnerError, ValueError):
+    """A parameter of a learner is outside its range."""
+
+    def __init__(self, name: str, value: object, allowed: str):
+        super().__init__(f"Parameter {name}={value!r} is not allowed: {allowed}.")
+        self.name = name
+
+
+class Cancelled(LearnerError):
+    """Raised by a progress callback to stop a pass between two chunks."""
