@@ -1,0 +1,169 @@
+"""The control database: what changes (datasets, versions, aliases, keys). SQLite in the workspace, or PostgreSQL by URL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.engine import URL, Connection, Engine, make_url
+from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, OperationalError
+
+from storage import migrations
+from storage.errors import ControlUnavailable, CorruptFile, StorageError, Unwritable
+
+BUSY_TIMEOUT_S = 15.0
+_IS_WRITING = "fewpass_is_writing"
+
+
+class Control:
+    """An open control database: its engine, and the folder to which stored paths are relative.
+
+    Safe to share between threads; each process opens its own. Made by `open_control`.
+    """
+
+    def __init__(self, engine: Engine, root: Path | None):
+        self.engine = engine
+        self.root = root
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """One transaction that sees one state of the database and changes nothing."""
+        with _our_errors(self.engine.url), self.engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """One transaction that others see whole or not at all; an exception undoes it.
+
+        SQLite has one writer: it is waited for at the beginning, so that a transaction never fails in its middle.
+        """
+        with _our_errors(self.engine.url), self.engine.connect() as connection:
+            writer = connection.execution_options(**{_IS_WRITING: True})
+            with writer.begin():
+                yield writer
+
+    def relative(self, path: Path | str) -> str:
+        """A path as it is stored: relative if it is in the workspace, so that a moved workspace still works."""
+        path = Path(path).absolute()
+        if self.root is not None and path.is_relative_to(self.root):
+            return path.relative_to(self.root).as_posix()
+        return path.as_posix()
+
+    def absolute(self, stored: str) -> Path:
+        """The path of a stored one."""
+        return Path(stored) if self.root is None else self.root / stored
+
+    def close(self) -> None:
+        """Give back all connections."""
+        self.engine.dispose()
+
+    def __enter__(self) -> Control:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def open_control(url: str, root: Path | str | None = None) -> Control:
+    """Open the control database, after bringing its tables up to date.
+
+    Parameters
+    ----------
+    url : of SQLAlchemy, for example ``sqlite:////var/lib/fewpass/control.sqlite`` or ``postgresql://user@host/fewpass``
+    root : the workspace to which stored paths are relative; by default the folder of a SQLite file
+
+    Raises
+    ------
+    ControlUnavailable
+        If it cannot be reached or is locked for longer than `BUSY_TIMEOUT_S`.
+    CorruptFile
+        If the SQLite file is damaged.
+    NewerDatabase
+        If a later release of fewpass has written it.
+    """
+    parsed = _with_driver(url)
+    if root is None and parsed.database and parsed.get_backend_name() == "sqlite":
+        root = Path(parsed.database).parent
+    control = Control(_engine(parsed), None if root is None else Path(root).absolute())
+    try:
+        with _our_errors(parsed):
+            migrations.upgrade(control.engine, control.writing)
+    except BaseException:
+        control.close()
+        raise
+    return control
+
+
+def _with_driver(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except sa.exc.ArgumentError as error:
+        raise ControlUnavailable(
+            f"{url!r} is not the URL of a database. Use sqlite:///path or postgresql://…."
+        ) from error
+    backend = parsed.get_backend_name()
+    if backend == "postgresql":
+        return parsed.set(drivername="postgresql+psycopg")
+    if backend == "sqlite" and parsed.database not in (None, "", ":memory:"):
+        return parsed
+    raise ControlUnavailable(
+        f"{url!r}: the control database is a SQLite file (sqlite:///path) or PostgreSQL (postgresql://…)."
+    )
+
+
+def _engine(url: URL) -> Engine:
+    if url.get_backend_name() != "sqlite":
+        return sa.create_engine(url, pool_pre_ping=True, pool_size=5, max_overflow=10)
+    engine = sa.create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S}, pool_size=5, max_overflow=10)
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    # The driver must not begin transactions on its own: it would begin them late, and commit before DDL.
+    connection.isolation_level = None
+    connection.execute("PRAGMA journal_mode = WAL")
+    # FULL: what has been acknowledged survives a power cut. NORMAL would lose the last transactions.
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA trusted_schema = OFF")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    is_writing = connection.get_execution_options().get(_IS_WRITING, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writing else "BEGIN DEFERRED")
+
+
+@contextmanager
+def _our_errors(url: URL) -> Iterator[None]:
+    """Errors of the database as ours, with the remedy."""
+    try:
+        yield
+    except (OperationalError, InterfaceError) as error:
+        raise _translated(url, error) from error
+    except DatabaseError as error:
+        if url.get_backend_name() == "sqlite" and type(error) is DatabaseError:
+            raise _translated(url, error) from error
+        raise
+
+
+def _translated(url: URL, error: DBAPIError) -> StorageError:
+    text = str(error.orig)
+    shown = url.render_as_string(hide_password=True)
+    path = url.database or shown
+    if "malformed" in text or "not a database" in text:
+        return CorruptFile(path, f"{text}. Stop fewpass and restore the file from a backup.")
+    if "disk is full" in text or "readonly" in text or "disk I/O" in text:
+        return Unwritable(path, f"{text}. Free or remount the disk, then try again.")
+    if "unable to open" in text:
+        return Unwritable(path, f"{text}. Make its folder, and let this user write there.")
+    if "locked" in text:
+        return ControlUnavailable(
+            f"{shown} was busy for more than {BUSY_TIMEOUT_S:.0f} s. Try again; if it stays, look who holds it."
+        )
+    return ControlUnavailable(f"{shown} does not answer: {text}")

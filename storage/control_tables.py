@@ -1,0 +1,123 @@
+"""The tables of the control database."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+
+class UtcDateTime(sa.types.TypeDecorator[datetime]):
+    """A moment; aware and in UTC on every database, also on SQLite, which forgets the zone."""
+
+    impl = sa.DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Any) -> datetime | None:
+        """To UTC; SQLite gets it without the zone, so that its text sorts by time."""
+        if value is None:
+            return None
+        value = value.astimezone(UTC)
+        return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
+
+    def process_result_value(self, value: datetime | None, dialect: Any) -> datetime | None:
+        """To an aware datetime in UTC."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def now() -> datetime:
+    """The present moment, aware, in UTC."""
+    return datetime.now(UTC)
+
+
+metadata = sa.MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    }
+)
+
+datasets = sa.Table(
+    "datasets",
+    metadata,
+    sa.Column("name", sa.String(64), primary_key=True),
+    sa.Column("uris", sa.JSON, nullable=False),
+    sa.Column("target", sa.Text),
+    sa.Column("columns", sa.JSON, nullable=False),
+    sa.Column("schema_json", sa.Text),
+    sa.Column("files", sa.JSON, nullable=False),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+)
+
+# Version numbers are counted here and not with max(version): a number, and so a file name, is never used twice.
+models = sa.Table(
+    "models",
+    metadata,
+    sa.Column("name", sa.String(64), primary_key=True),
+    sa.Column("last_version", sa.Integer, nullable=False),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+)
+
+versions = sa.Table(
+    "model_versions",
+    metadata,
+    sa.Column("name", sa.String(64), sa.ForeignKey("models.name"), primary_key=True),
+    sa.Column("version", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("learner", sa.String(64), nullable=False),
+    sa.Column("parameters", sa.JSON, nullable=False),
+    sa.Column("dataset", sa.String(64)),
+    sa.Column("metrics", sa.JSON, nullable=False),
+    sa.Column("job_id", sa.String(128)),
+    sa.Column("files", sa.JSON, nullable=False),
+    sa.Column("n_rows", sa.BigInteger, nullable=False),
+    sa.Column("sha256", sa.String(64), nullable=False),
+    sa.Column("duckdb_path", sa.Text, nullable=False),
+    sa.Column("arrow_path", sa.Text, nullable=False),
+    sa.Column("tags", sa.JSON, nullable=False),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.UniqueConstraint("name", "job_id"),
+)
+
+# The places where an alias has been, as a tree: a rollback goes to the parent of the place where the alias is, so that two
+# rollbacks go back twice. `version` has no foreign key: history outlives the versions.
+moves = sa.Table(
+    "alias_moves",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("name", sa.String(64), nullable=False),
+    sa.Column("alias", sa.String(64), nullable=False),
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("parent", sa.Integer),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("moved_at", UtcDateTime, nullable=False),
+    sa.Index(None, "name", "alias"),
+)
+
+aliases = sa.Table(
+    "model_aliases",
+    metadata,
+    sa.Column("name", sa.String(64), primary_key=True),
+    sa.Column("alias", sa.String(64), primary_key=True),
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("move", sa.Integer, nullable=False),
+    sa.ForeignKeyConstraint(["name", "version"], ["model_versions.name", "model_versions.version"]),
+)
+
+keys = sa.Table(
+    "api_keys",
+    metadata,
+    sa.Column("id", sa.String(16), primary_key=True),
+    sa.Column("name", sa.String(64), nullable=False, unique=True),
+    sa.Column("role", sa.String(16), nullable=False),
+    sa.Column("token_sha256", sa.String(64), nullable=False, unique=True),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("expires_at", UtcDateTime),
+    sa.Column("revoked_at", UtcDateTime),
+)
+
+# One row with one number: serving processes poll it, and look closer only when it has grown.
+generation = sa.Table("generation", metadata, sa.Column("value", sa.BigInteger, nullable=False))

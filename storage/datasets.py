@@ -1,0 +1,154 @@
+"""Datasets: Parquet files under a name, with a target and what the user says about the columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from storage import control_tables as tables
+from storage.control import Control
+from storage.errors import Conflict, NotFound
+from storage.names import checked_name
+from storage.paging import DEFAULT_LIMIT, Page, page_of_rows
+
+_DATASETS = tables.datasets
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A registered dataset.
+
+    Parameters
+    ----------
+    name : unique
+    uris : Parquet files, globs, folders or URIs of object stores
+    target : the column to predict, if there is one
+    columns : column name -> what the user says about it (kind, drop, order, cut points)
+    created_at : aware, UTC; set when it is registered
+    schema_json : the inferred schema as JSON, once known
+    files : the files found, each with its path, size and fingerprint, once known
+    """
+
+    name: str
+    uris: tuple[str, ...]
+    target: str | None = None
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    created_at: datetime | None = None
+    schema_json: str | None = None
+    files: tuple[Mapping[str, Any], ...] = ()
+
+
+def register_dataset(control: Control, dataset: Dataset) -> Dataset:
+    """Store a dataset; repeating a registration with the same uris, target and columns changes nothing.
+
+    Returns
+    -------
+    the dataset as stored
+
+    Raises
+    ------
+    InvalidName
+    Conflict
+        If the name is taken by a dataset with another definition.
+    """
+    checked_name("dataset", dataset.name)
+    dataset = replace(dataset, created_at=tables.now())
+    try:
+        with control.writing() as connection:
+            connection.execute(sa.insert(_DATASETS).values(**_row(dataset)))
+    except IntegrityError as error:
+        stored = get_dataset(control, dataset.name)
+        if _definition(stored) != _definition(dataset):
+            raise Conflict(
+                "dataset",
+                dataset.name,
+                "is registered already with other uris, target or columns. Delete it first, or use a new name.",
+            ) from error
+        return stored
+    return dataset
+
+
+def describe_dataset(control: Control, name: str, schema_json: str, files: Sequence[Mapping[str, Any]]) -> Dataset:
+    """Store what was found in the dataset: its schema and its files; replaces what was found before.
+
+    Raises
+    ------
+    NotFound
+    """
+    with control.writing() as connection:
+        values = {"schema_json": schema_json, "files": [dict(file) for file in files]}
+        if connection.execute(sa.update(_DATASETS).where(_DATASETS.c.name == name).values(**values)).rowcount == 0:
+            raise NotFound("dataset", name)
+        return _dataset(connection.execute(sa.select(_DATASETS).where(_DATASETS.c.name == name)).one())
+
+
+def get_dataset(control: Control, name: str) -> Dataset:
+    """The dataset of that name.
+
+    Raises
+    ------
+    NotFound
+    """
+    with control.reading() as connection:
+        row = connection.execute(sa.select(_DATASETS).where(_DATASETS.c.name == name)).one_or_none()
+    if row is None:
+        raise NotFound("dataset", name)
+    return _dataset(row)
+
+
+def list_datasets(control: Control, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[Dataset]:
+    """A page of the datasets, ordered by name.
+
+    Raises
+    ------
+    InvalidCursor
+    """
+    with control.reading() as connection:
+        rows, next_cursor = page_of_rows(connection, sa.select(_DATASETS), _DATASETS.c.name, limit, cursor)
+    return Page(tuple(_dataset(row) for row in rows), next_cursor)
+
+
+def delete_dataset(control: Control, name: str) -> Dataset:
+    """Forget a dataset; its Parquet files are the user's and stay, and so do the models learned from it.
+
+    Returns
+    -------
+    the dataset that was deleted
+
+    Raises
+    ------
+    NotFound
+    """
+    with control.writing() as connection:
+        row = connection.execute(
+            sa.delete(_DATASETS).where(_DATASETS.c.name == name).returning(*_DATASETS.c)
+        ).one_or_none()
+    if row is None:
+        raise NotFound("dataset", name)
+    return _dataset(row)
+
+
+def _definition(dataset: Dataset) -> tuple[object, ...]:
+    return dataset.uris, dataset.target, dict(dataset.columns)
+
+
+def _row(dataset: Dataset) -> dict[str, Any]:
+    return {
+        "name": dataset.name,
+        "uris": list(dataset.uris),
+        "target": dataset.target,
+        "columns": dict(dataset.columns),
+        "created_at": dataset.created_at,
+        "schema_json": dataset.schema_json,
+        "files": [dict(file) for file in dataset.files],
+    }
+
+
+def _dataset(row: sa.Row[Any]) -> Dataset:
+    values = dict(row._mapping)
+    return Dataset(**values | {"uris": tuple(values["uris"]), "files": tuple(values["files"])})

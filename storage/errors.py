@@ -1,0 +1,95 @@
+"""Errors of storage: each names the offending thing and says what to do."""
+
+from __future__ import annotations
+
+import os
+
+
+class StorageError(Exception):
+    """Base of all errors that storage raises on purpose."""
+
+
+class NotFound(StorageError, KeyError):
+    """Nothing of that kind has that name."""
+
+    def __init__(self, kind: str, name: str):
+        super().__init__(f"There is no {kind} {name!r}. List the {kind}s to see which there are.")
+        self.kind = kind
+        self.name = name
+
+    __str__ = Exception.__str__  # KeyError would print the message in quotes
+
+
+class Conflict(StorageError, ValueError):
+    """The request is sound, but does not fit what is stored already."""
+
+    def __init__(self, kind: str, name: str, reason: str):
+        super().__init__(f"{kind.capitalize()} {name!r}: {reason}")
+        self.kind = kind
+        self.name = name
+        self.reason = reason
+
+
+class InvalidName(StorageError, ValueError):
+    """A name cannot be used, because it becomes part of a path and of a URL."""
+
+    def __init__(self, kind: str, name: object, allowed: str):
+        super().__init__(f"{name!r} is not a name for a {kind}: use {allowed}.")
+        self.kind = kind
+        self.name = name
+
+
+class InvalidCursor(StorageError, ValueError):
+    """A cursor was not made by the list that it is given to."""
+
+    def __init__(self, cursor: str):
+        super().__init__(f"Cursor {cursor!r} is not one of this list. Pass next_cursor of the page before, unchanged.")
+        self.cursor = cursor
+
+
+class InvalidKey(StorageError, PermissionError):
+    """An API key is unknown, revoked or expired. The message never tells which, nor repeats the token."""
+
+    def __init__(self) -> None:
+        super().__init__("The API key is not valid. Ask an administrator for a new one.")
+
+
+class CorruptFile(StorageError, OSError):
+    """A file is damaged, incomplete or not what its name says; nothing of it was used."""
+
+    def __init__(self, path: str | os.PathLike[str], reason: str):
+        super().__init__(f"{os.fspath(path)} is damaged: {reason}")
+        self.path = os.fspath(path)
+        self.reason = reason
+
+
+class Unwritable(StorageError, OSError):
+    """The workspace cannot be written: the disk is full, read-only, or not ours."""
+
+    def __init__(self, path: str | os.PathLike[str], reason: str):
+        super().__init__(f"{os.fspath(path)} cannot be written: {reason}")
+        self.path = os.fspath(path)
+        self.reason = reason
+
+
+class Unstorable(StorageError, TypeError):
+    """An array, table or header has a type that cannot be stored without changing it."""
+
+    def __init__(self, what: str, reason: str):
+        super().__init__(f"{what} cannot be stored: {reason}")
+        self.what = what
+
+
+class ControlUnavailable(StorageError):
+    """The control database cannot be opened or does not answer; the request may be repeated."""
+
+
+class NewerDatabase(StorageError):
+    """The control database was written by a later release of fewpass."""
+
+    def __init__(self, url: str, revision: str, known: str):
+        super().__init__(
+            f"The control database {url} is at revision {revision!r}, this release of fewpass knows up to {known!r}. "
+            "Run the release that wrote it, or a later one."
+        )
+        self.revision = revision

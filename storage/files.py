@@ -1,0 +1,260 @@
+"""The layout of a workspace, and how a file comes to stand in it: whole, or not at all."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from storage.errors import Conflict, CorruptFile, Unwritable
+from storage.names import checked_name
+
+_PARTIAL = ".partial"
+_READ_ONLY = 0o444
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where everything of one workspace is kept.
+
+    Parameters
+    ----------
+    root : the workspace directory
+    """
+
+    root: Path
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "root", Path(self.root).absolute())
+
+    @property
+    def models(self) -> Path:
+        """One folder per model: ``<version>-<sha8>.duckdb``, its ``.arrow`` and ``.sha256``."""
+        return self.root / "models"
+
+    @property
+    def datasets(self) -> Path:
+        """One folder per dataset."""
+        return self.root / "datasets"
+
+    @property
+    def scratch(self) -> Path:
+        """One folder per running job."""
+        return self.root / "scratch"
+
+    @property
+    def control_path(self) -> Path:
+        """The file of the default control database."""
+        return self.root / "control.sqlite"
+
+    @property
+    def control_url(self) -> str:
+        """The URL of the default control database, for `storage.control.open_control`."""
+        return f"sqlite:///{self.control_path}"
+
+    def model_directory(self, name: str) -> Path:
+        """The folder of the model's files."""
+        return self.models / checked_name("model", name)
+
+    def statistics_directory(self, dataset: str) -> Path:
+        """The folder of the dataset's statistics."""
+        return self.datasets / checked_name("dataset", dataset) / "statistics"
+
+    def scratch_directory(self, job_id: str) -> Path:
+        """The folder of what a job may lose."""
+        return self.scratch / checked_name("job", job_id)
+
+    def create(self) -> Layout:
+        """Make the folders that are missing and sweep away what killed writers have left; returns itself."""
+        for directory in (self.root, self.models, self.datasets, self.scratch):
+            try:
+                directory.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise Unwritable(directory, f"{error.strerror}. Choose another workspace directory.") from error
+        sweep(self.models)
+        sweep(self.datasets)
+        return self
+
+
+@contextmanager
+def drafting(directory: Path, name: str) -> Iterator[Path]:
+    """A path in a private folder inside `directory`, for a file that is not yet fit to be seen.
+
+    The folder is removed at the end, with whatever is still in it (also a write-ahead log or spilled blocks). While it lives it
+    is locked; the kernel drops the lock when the writer dies, however it dies, and so `sweep` knows the abandoned ones without
+    asking about process ids or ages.
+
+    Parameters
+    ----------
+    directory : created if missing
+    name : of the draft; the file is not created
+
+    Yields
+    ------
+    the path of the draft
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        folder, lock = _locked_folder(directory)
+    except OSError as error:
+        raise Unwritable(directory, f"{error.strerror}. Free or remount the disk, then try again.") from error
+    try:
+        yield folder / name
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def _locked_folder(directory: Path) -> tuple[Path, int]:
+    while True:
+        folder = directory / f".{secrets.token_hex(8)}{_PARTIAL}"
+        folder.mkdir(mode=0o700)
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        # Between mkdir and flock a sweep of another process may have taken the folder for an abandoned one.
+        if folder.exists():
+            return folder, lock
+        os.close(lock)
+
+
+def sweep(directory: Path) -> tuple[Path, ...]:
+    """Remove the drafts below `directory` whose writer is dead; those of living writers, in any process, stay.
+
+    Returns
+    -------
+    the folders that were removed
+    """
+    removed = []
+    for folder in sorted(directory.rglob(f".*{_PARTIAL}")):
+        with suppress(OSError):  # gone meanwhile, or not ours to remove: another sweep's business
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder)
+                removed.append(folder)
+            finally:
+                os.close(lock)
+    return tuple(removed)
+
+
+def settle(draft: Path, path: Path) -> None:
+    """Give a complete draft its name: fsync, mode 0444, rename, fsync of the folder.
+
+    Raises
+    ------
+    Unwritable
+        If the disk refuses; the name is then not taken, or taken by the whole file.
+    """
+    try:
+        with draft.open("rb") as file:
+            os.fchmod(file.fileno(), _READ_ONLY)
+            os.fsync(file.fileno())
+        draft.rename(path)
+        _fsync_directory(path.parent)
+    except OSError as error:
+        raise Unwritable(path, f"{error.strerror or error}. Free or remount the disk, then try again.") from error
+
+
+def _fsync_directory(directory: Path) -> None:
+    # Without this a power cut may forget the rename although the file's blocks are safe.
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def publish(path: Path | str, *, replace: bool = False) -> Iterator[Path]:
+    """Write a file so that others see all of it or nothing.
+
+    Parameters
+    ----------
+    path : the final path; its folder is created if missing
+    replace : whether a file of that name may be replaced. Only for files that readers map: DuckDB, given a path that it has
+        open, silently goes on reading the file before.
+
+    Yields
+    ------
+    a temporary path on the same file system, to be written and closed by the caller. If the caller raises, it is removed.
+
+    Raises
+    ------
+    Conflict
+        If the name is taken and `replace` is false.
+    Unwritable
+        If the disk refuses.
+    """
+    path = Path(path)
+    _refuse_taken(path, replace)
+    with drafting(path.parent, path.name) as draft:
+        yield draft
+        _refuse_taken(path, replace)
+        settle(draft, path)
+
+
+def _refuse_taken(path: Path, replace: bool) -> None:
+    if not replace and path.exists():
+        raise Conflict("file", str(path), "exists already, and published files never change. Use a new name.")
+
+
+def sha256_of_file(path: Path | str) -> str:
+    """SHA-256 of the bytes of a file, in hexadecimal digits."""
+    with Path(path).open("rb", buffering=0) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_manifest(path: Path | str, files: dict[str, str]) -> None:
+    """Publish the SHA-256 of files beside `path`, in the format that ``sha256sum --check`` reads.
+
+    Parameters
+    ----------
+    files : file name -> SHA-256
+    """
+    with publish(path, replace=True) as draft:
+        draft.write_text("".join(f"{sha256}  {name}\n" for name, sha256 in sorted(files.items())), encoding="utf-8")
+
+
+def read_manifest(path: Path | str) -> dict[str, str]:
+    """File name -> SHA-256 of a manifest.
+
+    Raises
+    ------
+    CorruptFile
+        If it is missing or not a manifest.
+    """
+    path = Path(path)
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CorruptFile(path, f"the manifest cannot be read ({error}). Restore it from a backup.") from error
+    files = {}
+    for line in lines:
+        sha256, separator, name = line.partition("  ")
+        if not separator or len(sha256) != 64:
+            raise CorruptFile(path, f"{line!r} is not a line of a manifest. Restore it from a backup.")
+        files[name] = sha256
+    return files
+
+
+def verify_file(path: Path | str, sha256: str) -> None:
+    """Check the bytes of a file.
+
+    Raises
+    ------
+    CorruptFile
+        If it is missing or its SHA-256 differs.
+    """
+    path = Path(path)
+    try:
+        actual = sha256_of_file(path)
+    except OSError as error:
+        raise CorruptFile(path, f"it cannot be read ({error.strerror}). Restore it from a backup.") from error
+    if actual != sha256:
+        raise CorruptFile(path, f"its SHA-256 is {actual[:16]}…, not {sha256[:16]}…. Restore it from a backup.")

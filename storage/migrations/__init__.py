@@ -1,0 +1,60 @@
+"""Bring the tables of the control database up to date, when it is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+
+from storage.errors import NewerDatabase
+
+# The newest file in versions/. It stands here so that a database that is up to date opens without importing Alembic.
+HEAD = "0001"
+VERSION_TABLE = "schema_version"
+_ADVISORY_LOCK = 0x66657770617373  # "fewpass": any number that nobody else locks in the same PostgreSQL database
+
+
+def upgrade(engine: Engine, writing: Callable[[], AbstractContextManager[Connection]]) -> None:
+    """Apply the migrations that are missing, all in one transaction; processes that open at the same time wait for each other.
+
+    Raises
+    ------
+    NewerDatabase
+        If the database is at a revision that this release does not know.
+    """
+    with engine.connect() as connection, connection.begin():
+        if _revision(connection) == HEAD:
+            return
+    with writing() as connection:
+        if connection.dialect.name == "postgresql":
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
+        # Asked again, as another process may have been faster.
+        revision = _revision(connection)
+        if revision == HEAD:
+            return
+        if revision is not None and not _is_known(revision):
+            raise NewerDatabase(engine.url.render_as_string(hide_password=True), revision, HEAD)
+        _run(connection)
+
+
+def _revision(connection: Connection) -> str | None:
+    if not sa.inspect(connection).has_table(VERSION_TABLE):
+        return None
+    return connection.execute(sa.text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar_one_or_none()
+
+
+def _is_known(revision: str) -> bool:
+    return any((Path(__file__).parent / "versions").glob(f"{revision}_*.py"))
+
+
+def _run(connection: Connection) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, HEAD)

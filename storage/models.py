@@ -1,0 +1,352 @@
+"""The registry: named models, their immutable versions, and the aliases that point at them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from storage import control_tables as tables
+from storage.aliases import alias_history, aliases, delete_alias, roll_back, set_alias
+from storage.control import Control
+from storage.errors import Conflict, NotFound
+from storage.generation import bump_generation, generation
+from storage.names import checked_name
+from storage.paging import DEFAULT_LIMIT, Page, page_of_rows
+
+__all__ = [
+    "CHAMPION",
+    "LATEST",
+    "ModelVersion",
+    "RegisteredModel",
+    "add_version",
+    "alias_history",
+    "aliases",
+    "delete_alias",
+    "delete_version",
+    "generation",
+    "get_version",
+    "list_models",
+    "list_versions",
+    "reserve_version",
+    "retain_versions",
+    "roll_back",
+    "set_alias",
+    "set_tags",
+]
+
+CHAMPION = "champion"
+LATEST = "latest"
+
+_MODELS, _VERSIONS, _ALIASES = tables.models, tables.versions, tables.aliases
+
+
+@dataclass(frozen=True)
+class ModelVersion:
+    """One immutable version of a model.
+
+    Parameters
+    ----------
+    name, version : together unique; the number comes from `reserve_version`
+    learner, parameters : how it was learned
+    dataset : the name of the dataset; it may have been deleted since
+    metrics : measured when it was trained
+    job_id : the job that made it; one job makes at most one version of a model
+    files : the data files it was learned from
+    n_rows : the number of rows it was learned from
+    sha256 : of the DuckDB file
+    duckdb_path, arrow_path : absolute here; relative to the workspace in the database
+    tags : free words, the only part that may change
+    created_at : aware, UTC; set by `add_version`
+    """
+
+    name: str
+    version: int
+    learner: str
+    parameters: Mapping[str, Any]
+    dataset: str | None
+    metrics: Mapping[str, Any]
+    job_id: str | None
+    files: tuple[Mapping[str, Any], ...]
+    n_rows: int
+    sha256: str
+    duckdb_path: Path
+    arrow_path: Path
+    tags: Mapping[str, str] = field(default_factory=dict)
+    created_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class RegisteredModel:
+    """A name in the registry.
+
+    Parameters
+    ----------
+    name : of the model
+    latest_version : the greatest number that exists
+    n_versions : how many exist
+    aliases : alias -> version
+    created_at : when the first version was reserved; aware, UTC
+    """
+
+    name: str
+    latest_version: int
+    n_versions: int
+    aliases: Mapping[str, int]
+    created_at: datetime
+
+
+def reserve_version(control: Control, name: str) -> int:
+    """The next version number of a model, never given to anyone else.
+
+    It is taken before the files are written, as it is in their names. A job that dies leaves a gap in the numbers, never a clash.
+
+    Raises
+    ------
+    InvalidName
+    """
+    checked_name("model", name)
+    with control.writing() as connection:
+        grown = (
+            sa.update(_MODELS)
+            .where(_MODELS.c.name == name)
+            .values(last_version=_MODELS.c.last_version + 1)
+            .returning(_MODELS.c.last_version)
+        )
+        number = connection.execute(grown).scalar_one_or_none()
+        if number is None:
+            connection.execute(_insert_once(connection).values(name=name, last_version=0, created_at=tables.now()))
+            number = connection.execute(grown).scalar_one()
+    return int(number)
+
+
+def _insert_once(connection: Connection) -> Any:
+    """INSERT that leaves the row of a faster process alone."""
+    if connection.dialect.name == "postgresql":
+        from sqlalchemy.dialects.postgresql import insert
+    else:
+        from sqlalchemy.dialects.sqlite import insert  # type: ignore[assignment]
+    return insert(_MODELS).on_conflict_do_nothing()
+
+
+def add_version(control: Control, version: ModelVersion) -> ModelVersion:
+    """Register a version whose files are published; repeated by the same job, it returns what is registered already.
+
+    Returns
+    -------
+    the version as registered
+
+    Raises
+    ------
+    Conflict
+        If the number was not reserved, or is registered already by another job.
+    """
+    version = replace(version, created_at=tables.now())
+    with control.writing() as connection:
+        if version.job_id is not None:
+            of_job = sa.select(_VERSIONS).where(_VERSIONS.c.name == version.name, _VERSIONS.c.job_id == version.job_id)
+            row = connection.execute(of_job).one_or_none()
+            if row is not None:
+                return _version(control, row)
+        label = f"{version.name}@{version.version}"
+        reserved = connection.execute(
+            sa.select(_MODELS.c.last_version).where(_MODELS.c.name == version.name)
+        ).scalar_one_or_none()
+        if reserved is None or not 1 <= version.version <= reserved:
+            raise Conflict("model version", label, "has a number that was not reserved. Take it from reserve_version.")
+        if _row_of(connection, version.name, version.version) is not None:
+            raise Conflict(
+                "model version", label, "is registered already, and versions never change. Reserve a new number."
+            )
+        connection.execute(sa.insert(_VERSIONS).values(**_values(control, version)))
+        bump_generation(connection)
+    return version
+
+
+def get_version(control: Control, name: str, ref: str | int | None = None) -> ModelVersion:
+    """One version of a model.
+
+    Parameters
+    ----------
+    ref : a number, an alias, or "latest" (the greatest number). None is the champion or, where there is none, the latest.
+
+    Raises
+    ------
+    NotFound
+        With kind "model" if the model has no version at all, else with kind "model version".
+    """
+    with control.reading() as connection:
+        row = _resolved(connection, name, ref)
+    return _version(control, row)
+
+
+def _resolved(connection: Connection, name: str, ref: str | int | None) -> sa.Row[Any]:
+    latest = connection.execute(
+        sa.select(sa.func.max(_VERSIONS.c.version)).where(_VERSIONS.c.name == name)
+    ).scalar_one()
+    if latest is None:
+        raise NotFound("model", name)
+    if ref is None:
+        number = _alias_target(connection, name, CHAMPION) or latest
+    elif ref == LATEST:
+        number = latest
+    elif isinstance(ref, int) or (ref.isascii() and ref.isdigit() and len(ref) < 10):
+        number = int(ref)
+    else:
+        number = _alias_target(connection, name, ref)
+    row = None if number is None else _row_of(connection, name, number)
+    if row is None:
+        raise NotFound("model version", f"{name}@{ref}")
+    return row
+
+
+def list_models(control: Control, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[RegisteredModel]:
+    """A page of the models that have a version, ordered by name.
+
+    Raises
+    ------
+    InvalidCursor
+    """
+    query = (
+        sa.select(_MODELS.c.name, sa.func.max(_VERSIONS.c.version), sa.func.count(), _MODELS.c.created_at)
+        .join(_VERSIONS, _VERSIONS.c.name == _MODELS.c.name)
+        .group_by(_MODELS.c.name, _MODELS.c.created_at)
+    )
+    with control.reading() as connection:
+        rows, next_cursor = page_of_rows(connection, query, _MODELS.c.name, limit, cursor)
+        pointers: dict[str, dict[str, int]] = {row.name: {} for row in rows}
+        query = sa.select(_ALIASES).where(_ALIASES.c.name.in_(pointers)).order_by(_ALIASES.c.alias)
+        for pointer in connection.execute(query):
+            pointers[pointer.name][pointer.alias] = pointer.version
+    return Page(
+        tuple(RegisteredModel(name, latest, n, pointers[name], created) for name, latest, n, created in rows),
+        next_cursor,
+    )
+
+
+def list_versions(
+    control: Control, name: str, limit: int = DEFAULT_LIMIT, cursor: str | None = None
+) -> Page[ModelVersion]:
+    """A page of the versions of a model, newest first.
+
+    Raises
+    ------
+    NotFound
+        If the model has no version at all.
+    InvalidCursor
+    """
+    with control.reading() as connection:
+        query = sa.select(_VERSIONS).where(_VERSIONS.c.name == name)
+        rows, next_cursor = page_of_rows(connection, query, _VERSIONS.c.version, limit, cursor, newest_first=True)
+        if not rows and cursor is None:
+            raise NotFound("model", name)
+    return Page(tuple(_version(control, row) for row in rows), next_cursor)
+
+
+def set_tags(control: Control, name: str, version: int, tags: Mapping[str, str]) -> ModelVersion:
+    """Replace the tags of a version.
+
+    Raises
+    ------
+    NotFound
+    """
+    with control.writing() as connection:
+        chosen = (_VERSIONS.c.name == name) & (_VERSIONS.c.version == version)
+        connection.execute(sa.update(_VERSIONS).where(chosen).values(tags=dict(tags)))
+        return _version(control, _resolved(connection, name, version))
+
+
+def delete_version(control: Control, name: str, version: int) -> ModelVersion:
+    """Forget a version. Its files stay until `storage.model_file.remove_model`: rows go first, files last.
+
+    Returns
+    -------
+    the version that was deleted, with the paths of its files
+
+    Raises
+    ------
+    NotFound
+    Conflict
+        If an alias points at it.
+    """
+    with control.writing() as connection:
+        row = _resolved(connection, name, version)
+        query = sa.select(_ALIASES.c.alias).where(_ALIASES.c.name == name, _ALIASES.c.version == version)
+        pointing = connection.execute(query.order_by(_ALIASES.c.alias)).scalars().all()
+        if pointing:
+            raise Conflict(
+                "model version",
+                f"{name}@{version}",
+                f"is in use as {', '.join(map(repr, pointing))}. Move or delete the alias first.",
+            )
+        _delete_rows(connection, name, [version])
+    return _version(control, row)
+
+
+def retain_versions(control: Control, name: str, keep: int) -> tuple[ModelVersion, ...]:
+    """Forget all but the newest `keep` versions; those that an alias points at always stay.
+
+    Returns
+    -------
+    the versions that were deleted, newest first; their files are the caller's to remove
+
+    Raises
+    ------
+    NotFound
+    """
+    with control.writing() as connection:
+        rows = connection.execute(
+            sa.select(_VERSIONS).where(_VERSIONS.c.name == name).order_by(_VERSIONS.c.version.desc())
+        ).all()
+        if not rows:
+            raise NotFound("model", name)
+        pointed = set(connection.execute(sa.select(_ALIASES.c.version).where(_ALIASES.c.name == name)).scalars())
+        gone = [row for row in rows[max(keep, 1) :] if row.version not in pointed]
+        _delete_rows(connection, name, [row.version for row in gone])
+    return tuple(_version(control, row) for row in gone)
+
+
+def _delete_rows(connection: Connection, name: str, numbers: Sequence[int]) -> None:
+    if numbers:
+        connection.execute(sa.delete(_VERSIONS).where(_VERSIONS.c.name == name, _VERSIONS.c.version.in_(numbers)))
+        bump_generation(connection)
+
+
+def _alias_target(connection: Connection, name: str, alias: str) -> int | None:
+    query = sa.select(_ALIASES.c.version).where(_ALIASES.c.name == name, _ALIASES.c.alias == alias)
+    return connection.execute(query).scalar_one_or_none()
+
+
+def _row_of(connection: Connection, name: str, version: int) -> sa.Row[Any] | None:
+    return connection.execute(
+        sa.select(_VERSIONS).where(_VERSIONS.c.name == name, _VERSIONS.c.version == version)
+    ).one_or_none()
+
+
+def _values(control: Control, version: ModelVersion) -> dict[str, Any]:
+    values = {column.name: getattr(version, column.name) for column in fields(version)}
+    return values | {
+        "parameters": dict(version.parameters),
+        "metrics": dict(version.metrics),
+        "files": [dict(file) for file in version.files],
+        "tags": dict(version.tags),
+        "duckdb_path": control.relative(version.duckdb_path),
+        "arrow_path": control.relative(version.arrow_path),
+    }
+
+
+def _version(control: Control, row: sa.Row[Any]) -> ModelVersion:
+    values = dict(row._mapping)
+    return ModelVersion(
+        **values
+        | {
+            "files": tuple(values["files"]),
+            "duckdb_path": control.absolute(values["duckdb_path"]),
+            "arrow_path": control.absolute(values["arrow_path"]),
+        }
+    )

@@ -1,0 +1,79 @@
+"""Lists in pages: by key and not by offset, so that a page never skips or repeats an item when others come and go."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from storage.errors import InvalidCursor
+
+Item = TypeVar("Item")
+MAX_LIMIT = 1000
+DEFAULT_LIMIT = 100
+
+
+@dataclass(frozen=True)
+class Page(Generic[Item]):
+    """A part of a list.
+
+    Parameters
+    ----------
+    items : in the order of the list
+    next_cursor : to be passed for the page after; None if this is the last
+    """
+
+    items: tuple[Item, ...]
+    next_cursor: str | None
+
+
+def page_of_rows(
+    connection: Connection,
+    query: sa.Select[Any],
+    key: sa.ColumnElement[Any],
+    limit: int,
+    cursor: str | None,
+    *,
+    newest_first: bool = False,
+) -> tuple[Sequence[sa.Row[Any]], str | None]:
+    """The rows after the cursor, ordered by a unique key, and the cursor of the page after.
+
+    Parameters
+    ----------
+    limit : clipped to 1 … `MAX_LIMIT`
+    cursor : next_cursor of the page before, or None for the first page
+    newest_first : descending order of the key
+
+    Raises
+    ------
+    InvalidCursor
+    """
+    limit = min(max(limit, 1), MAX_LIMIT)
+    if cursor is not None:
+        after = _key_of(cursor, key.type.python_type)
+        query = query.where(key < after if newest_first else key > after)
+    query = query.order_by(key.desc() if newest_first else key).limit(limit + 1)
+    rows = connection.execute(query).all()
+    if len(rows) <= limit:
+        return rows, None
+    rows = rows[:limit]
+    return rows, _cursor_of(rows[-1]._mapping[key])
+
+
+def _cursor_of(key: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps([key]).encode()).decode().rstrip("=")
+
+
+def _key_of(cursor: str, python_type: type) -> object:
+    try:
+        (key,) = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    except (ValueError, TypeError, UnicodeEncodeError) as error:
+        raise InvalidCursor(cursor) from error
+    if not isinstance(key, python_type):
+        raise InvalidCursor(cursor)
+    return key
