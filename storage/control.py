@@ -25,7 +25,7 @@ class Control:
     Safe to share between threads; each process opens its own. Made by `open_control`.
     """
 
-    def __init__(self, engine: Engine, root: Path | None):
+    def __init__(self, engine: Engine, root: Path | None) -> None:
         self.engine = engine
         self.root = root
 

@@ -12,7 +12,7 @@ class StorageError(Exception):
 class NotFound(StorageError, KeyError):
     """Nothing of that kind has that name."""
 
-    def __init__(self, kind: str, name: str):
+    def __init__(self, kind: str, name: str) -> None:
         super().__init__(f"There is no {kind} {name!r}. List the {kind}s to see which there are.")
         self.kind = kind
         self.name = name
@@ -23,7 +23,7 @@ class NotFound(StorageError, KeyError):
 class Conflict(StorageError, ValueError):
     """The request is sound, but does not fit what is stored already."""
 
-    def __init__(self, kind: str, name: str, reason: str):
+    def __init__(self, kind: str, name: str, reason: str) -> None:
         super().__init__(f"{kind.capitalize()} {name!r}: {reason}")
         self.kind = kind
         self.name = name
@@ -33,7 +33,7 @@ class Conflict(StorageError, ValueError):
 class InvalidName(StorageError, ValueError):
     """A name cannot be used, because it becomes part of a path and of a URL."""
 
-    def __init__(self, kind: str, name: object, allowed: str):
+    def __init__(self, kind: str, name: object, allowed: str) -> None:
         super().__init__(f"{name!r} is not a name for a {kind}: use {allowed}.")
         self.kind = kind
         self.name = name
@@ -42,7 +42,7 @@ class InvalidName(StorageError, ValueError):
 class InvalidCursor(StorageError, ValueError):
     """A cursor was not made by the list that it is given to."""
 
-    def __init__(self, cursor: str):
+    def __init__(self, cursor: str) -> None:
         super().__init__(f"Cursor {cursor!r} is not one of this list. Pass next_cursor of the page before, unchanged.")
         self.cursor = cursor
 
@@ -57,7 +57,7 @@ class InvalidKey(StorageError, PermissionError):
 class CorruptFile(StorageError, OSError):
     """A file is damaged, incomplete or not what its name says; nothing of it was used."""
 
-    def __init__(self, path: str | os.PathLike[str], reason: str):
+    def __init__(self, path: str | os.PathLike[str], reason: str) -> None:
         super().__init__(f"{os.fspath(path)} is damaged: {reason}")
         self.path = os.fspath(path)
         self.reason = reason
@@ -66,7 +66,7 @@ class CorruptFile(StorageError, OSError):
 class Unwritable(StorageError, OSError):
     """The workspace cannot be written: the disk is full, read-only, or not ours."""
 
-    def __init__(self, path: str | os.PathLike[str], reason: str):
+    def __init__(self, path: str | os.PathLike[str], reason: str) -> None:
         super().__init__(f"{os.fspath(path)} cannot be written: {reason}")
         self.path = os.fspath(path)
         self.reason = reason
@@ -75,7 +75,7 @@ class Unwritable(StorageError, OSError):
 class Unstorable(StorageError, TypeError):
     """An array, table or header has a type that cannot be stored without changing it."""
 
-    def __init__(self, what: str, reason: str):
+    def __init__(self, what: str, reason: str) -> None:
         super().__init__(f"{what} cannot be stored: {reason}")
         self.what = what
 
@@ -87,7 +87,7 @@ class ControlUnavailable(StorageError):
 class NewerDatabase(StorageError):
     """The control database was written by a later release of fewpass."""
 
-    def __init__(self, url: str, revision: str, known: str):
+    def __init__(self, url: str, revision: str, known: str) -> None:
         super().__init__(
             f"The control database {url} is at revision {revision!r}, this release of fewpass knows up to {known!r}. "
             "Run the release that wrote it, or a later one."

@@ -1,8 +1,13 @@
-"""A model version on disk: one immutable DuckDB file, and its compiled Arrow form that serving processes map."""
+"""A model version on disk: one immutable DuckDB file, its compiled Arrow form, and a manifest of both.
+
+The DuckDB file is the model: ``header(json)``, ``arrays(name, part, dtype, shape, sha256, data)`` from which it is read back, and
+beside them the tables that the model offers to people who ask in SQL.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +15,25 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from storage import duckdb_files
+from storage.blobs import Blob, array_of_blob, read_blobs, write_blobs
+from storage.compiled import Arrays, Header, array_bytes, header_json, map_compiled, write_compiled
+from storage.errors import Conflict, CorruptFile, NotFound
+from storage.files import drafting, read_manifest, settle, sha256_of_file, verify_file, write_manifest
+from storage.names import checked_name
+
+__all__ = [
+    "ModelFiles",
+    "map_compiled",
+    "read_model",
+    "rebuild_compiled",
+    "remove_model",
+    "verify",
+    "write_compiled",
+    "write_model",
+]
+
+_RESERVED_TABLES = frozenset({"arrays", "header"})
 
 @dataclass(frozen=True)
 class ModelFiles:
@@ -36,24 +60,123 @@ def write_model(
     arrays: Mapping[str, np.ndarray],
     tables: Mapping[str, pa.Table],
 ) -> ModelFiles:
-    raise NotImplementedError
+    """Publish the files of a model version: the DuckDB file, then its compiled form, then the manifest.
+
+    Parameters
+    ----------
+    directory : of all models; the files go to its folder `name`
+    version : from `storage.models.reserve_version`
+    header, arrays : what `read_model` and `map_compiled` give back
+    tables : for people; table name -> rows
+
+    Raises
+    ------
+    InvalidName
+    Conflict
+        If a table has the name of one of ours, or two have the same name to SQL, which ignores case.
+    Unstorable
+    Unwritable
+        If the disk refuses; then nothing is published that `storage.models.add_version` has been told of.
+    """
+    folder = Path(directory) / checked_name("model", name)
+    with drafting(folder, "model.duckdb") as draft:
+        _write_duckdb(draft, header, arrays, tables)
+        sha256 = sha256_of_file(draft)
+        duckdb_path = folder / f"{int(version)}-{sha256[:8]}.duckdb"
+        settle(draft, duckdb_path)
+    arrow_path = duckdb_path.with_suffix(".arrow")
+    write_compiled(arrow_path, header, arrays, replace=True)
+    manifest = {duckdb_path.name: sha256, arrow_path.name: sha256_of_file(arrow_path)}
+    write_manifest(duckdb_path.with_suffix(".sha256"), manifest)
+    return ModelFiles(duckdb_path, arrow_path, sha256, duckdb_path.stat().st_size + arrow_path.stat().st_size)
 
 
-def read_model(duckdb_path: Path | str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    raise NotImplementedError
+def _write_duckdb(
+    draft: Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], tables: Mapping[str, pa.Table]
+) -> None:
+    _check_table_names(tables)
+    text = header_json(dict(header))
+    with duckdb_files.writing(draft) as connection:
+        duckdb_files.create(connection, "header", pa.table({"json": pa.array([text], pa.large_string())}))
+        write_blobs(connection, _blobs(arrays))
+        for name, table in tables.items():
+            duckdb_files.create(connection, name, table)
 
 
-def write_compiled(path: Path | str, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    raise NotImplementedError
+def _blobs(arrays: Mapping[str, np.ndarray]) -> Iterator[Blob]:
+    for name, array in arrays.items():
+        yield Blob(name, np.asarray(array).dtype.str, np.shape(array), array_bytes(name, array))
 
 
-def map_compiled(path: Path | str, *, verify: bool = False) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    raise NotImplementedError
+def _check_table_names(tables: Mapping[str, pa.Table]) -> None:
+    taken = set(_RESERVED_TABLES)
+    for name in tables:
+        if name.lower() in taken:
+            raise Conflict("table", name, "is the name of another table of the model file. Rename it.")
+        taken.add(name.lower())
+
+
+def read_model(duckdb_path: Path | str) -> tuple[Header, Arrays]:
+    """Header and arrays of a model, from its DuckDB file; every array is checked against its SHA-256.
+
+    Returns
+    -------
+    header, and name -> read-only array in memory
+
+    Raises
+    ------
+    NotFound
+        If there is no such file.
+    CorruptFile
+    """
+    path = Path(duckdb_path)
+    if not path.exists():
+        raise NotFound("model file", str(path))
+    with duckdb_files.reading(path) as connection:
+        ((text,),) = connection.sql("SELECT json FROM header").fetchall()
+        arrays = {blob.name: array_of_blob(path, blob) for blob in read_blobs(connection, path)}
+    return json.loads(text), arrays
 
 
 def verify(duckdb_path: Path | str) -> None:
-    raise NotImplementedError
+    """Check both files of a model version, byte by byte, against its manifest.
+
+    Raises
+    ------
+    CorruptFile
+        Naming the file that is missing or damaged.
+    """
+    path = Path(duckdb_path)
+    manifest = read_manifest(path.with_suffix(".sha256"))
+    for file in (path, path.with_suffix(".arrow")):
+        if file.name not in manifest:
+            raise CorruptFile(file, "its manifest does not list it. Restore both from a backup.")
+        verify_file(file, manifest[file.name])
 
 
 def rebuild_compiled(duckdb_path: Path | str) -> Path:
-    raise NotImplementedError
+    """Make the compiled form anew from the DuckDB file; processes that have mapped the old one keep it.
+
+    Returns
+    -------
+    the path of the compiled form
+
+    Raises
+    ------
+    CorruptFile
+        If the DuckDB file itself is damaged.
+    """
+    path = Path(duckdb_path)
+    manifest_path, arrow_path = path.with_suffix(".sha256"), path.with_suffix(".arrow")
+    sha256 = read_manifest(manifest_path).get(path.name) if manifest_path.exists() else sha256_of_file(path)
+    verify_file(path, sha256 or "")
+    write_compiled(arrow_path, *read_model(path), replace=True)
+    write_manifest(manifest_path, {path.name: sha256 or "", arrow_path.name: sha256_of_file(arrow_path)})
+    return arrow_path
+
+
+def remove_model(duckdb_path: Path | str) -> None:
+    """Remove the files of a version, after its row is gone; those that are missing already are no matter."""
+    path = Path(duckdb_path)
+    for suffix in (".sha256", ".arrow", ".duckdb"):
+        path.with_suffix(suffix).unlink(missing_ok=True)

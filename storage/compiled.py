@@ -1,0 +1,173 @@
+"""The compiled form of a model: an Arrow IPC file of named arrays, mapped by serving processes without a copy.
+
+It holds one record batch of one row, with one large-list column per array: so an array is one contiguous buffer of the file. The
+header, the dtypes and the shapes are JSON in the metadata of the Arrow schema, with its SHA-256.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from storage.errors import CorruptFile, Unstorable
+from storage.files import publish
+
+Header = dict[str, Any]
+Arrays = dict[str, np.ndarray]
+
+_FORMAT = b"fewpass:1"
+_JSON, _JSON_SHA256, _FORMAT_KEY = b"fewpass.json", b"fewpass.sha256", b"fewpass.format"
+# What Arrow holds as numpy does. All else (bool is a bit there) is held as bytes, and viewed.
+_NATIVE = {np.dtype(code) for code in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8")}
+
+
+def array_bytes(name: str, array: np.ndarray) -> np.ndarray:
+    """The elements of an array in C order, without a copy where they already are.
+
+    Returns
+    -------
+    (nbytes,) uint8
+
+    Raises
+    ------
+    Unstorable
+        If the elements are Python objects, or have fields.
+    """
+    array = np.asarray(array)
+    if array.dtype.hasobject or array.dtype.names or array.dtype.itemsize == 0:
+        raise Unstorable(f"Array {name!r}", f"its dtype {array.dtype} is not that of numbers, booleans or fixed-width text.")
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def _described(arrays: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
+    """Name, dtype, shape and SHA-256 of each array, as JSON holds them."""
+    return [
+        {
+            "name": name,
+            "dtype": np.asarray(array).dtype.str,
+            "shape": list(np.shape(array)),
+            "sha256": hashlib.sha256(array_bytes(name, array)).hexdigest(),
+        }
+        for name, array in arrays.items()
+    ]
+
+
+def header_json(value: object) -> str:
+    """JSON of a header.
+
+    Raises
+    ------
+    Unstorable
+        If it holds something that JSON does not.
+    """
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
+        raise Unstorable("The header of the model", f"{error}. Use str, int, float, bool, None, list and dict.") from error
+
+
+def write_compiled(path: Path | str, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], *, replace: bool = False) -> None:
+    """Publish the compiled form of a model.
+
+    Parameters
+    ----------
+    path : of the new file
+    header : what JSON can hold
+    arrays : name -> array of any shape, of numbers, booleans or fixed-width text
+    replace : whether a file of that name is replaced; processes that have mapped it keep what they have
+
+    Raises
+    ------
+    Unstorable
+    Conflict
+        If the name is taken and `replace` is false.
+    Unwritable
+    """
+    text = header_json({"header": dict(header), "arrays": _described(arrays)}).encode()
+    columns = [_list_of(name, np.asarray(array)) for name, array in arrays.items()]
+    # Columns are numbered: Arrow allows names twice, JSON in our metadata is what maps them.
+    fields = [pa.field(str(i), column.type, nullable=False) for i, column in enumerate(columns)]
+    metadata = {_FORMAT_KEY: _FORMAT, _JSON: text, _JSON_SHA256: hashlib.sha256(text).hexdigest().encode()}
+    batch = pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields, metadata=metadata))
+    with publish(path, replace=replace) as draft, pa.OSFile(str(draft), "wb") as file:
+        with pa.ipc.new_file(file, batch.schema) as writer:
+            writer.write_batch(batch)
+
+
+def _list_of(name: str, array: np.ndarray) -> pa.LargeListArray:
+    flat = array_bytes(name, array)
+    if array.dtype in _NATIVE:
+        flat = flat.view(array.dtype)
+    return pa.LargeListArray.from_arrays(pa.array([0, flat.size], pa.int64()), pa.array(flat))
+
+
+def map_compiled(path: Path | str, *, verify: bool = False) -> tuple[Header, Arrays]:
+    """Map the compiled form of a model into memory.
+
+    Nothing is read but the header; the kernel reads a page of an array when it is touched, once for all processes.
+
+    Parameters
+    ----------
+    verify : whether to read all arrays and check their SHA-256 as well (about 2 GB/s). Without it the header, the dtypes, the
+        shapes and the extent of the file are checked, but a flipped bit in an array would not be noticed.
+
+    Returns
+    -------
+    header, and name -> read-only array, all views of one mapping that lives as long as any of them
+
+    Raises
+    ------
+    CorruptFile
+    """
+    path = Path(path)
+    try:
+        batch = _mapped_batch(path)
+        text = batch.schema.metadata[_JSON]
+        if hashlib.sha256(text).hexdigest().encode() != batch.schema.metadata[_JSON_SHA256]:
+            raise CorruptFile(path, "its header has changed. Rebuild it from the model's DuckDB file.")
+        contents = json.loads(text)
+        specs = contents["arrays"]
+        arrays = {spec["name"]: _array(batch.column(i), spec) for i, spec in enumerate(specs)}
+    except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
+        if isinstance(error, CorruptFile):
+            raise
+        raise CorruptFile(path, f"{error}. Rebuild it from the model's DuckDB file.") from error
+    if verify:
+        _check_arrays(path, specs, arrays)
+    return contents["header"], arrays
+
+
+def _mapped_batch(path: Path) -> pa.RecordBatch:
+    # The mapping outlives this handle: Arrow's buffers refer to it.
+    with pa.memory_map(str(path), "r") as file, pa.ipc.open_file(file) as reader:
+        if (reader.schema.metadata or {}).get(_FORMAT_KEY) != _FORMAT or reader.num_record_batches != 1:
+            raise ValueError("It is not a compiled model of this release")
+        batch = reader.get_batch(0)
+    batch.validate()
+    return batch
+
+
+def _array(column: pa.LargeListArray, spec: Mapping[str, Any]) -> np.ndarray:
+    dtype, shape = np.dtype(spec["dtype"]), tuple(spec["shape"])
+    values = column.values
+    if len(column) != 1 or len(values) * (values.type.bit_width // 8) != math.prod(shape) * dtype.itemsize:
+        raise ValueError(f"Array {spec['name']!r} does not have its {shape} elements")
+    flat = values.to_numpy(zero_copy_only=True)
+    # An empty array has no buffer to be a view of.
+    array = np.empty(shape, dtype) if flat.size == 0 else flat.view(dtype).reshape(shape)
+    array.flags.writeable = False
+    return array
+
+
+def _check_arrays(path: Path, specs: list[dict[str, Any]], arrays: Arrays) -> None:
+    for spec in specs:
+        name = spec["name"]
+        if hashlib.sha256(array_bytes(name, arrays[name])).hexdigest() != spec["sha256"]:
+            raise CorruptFile(path, f"array {name!r} has changed. Rebuild it from the model's DuckDB file.")

@@ -1,0 +1,117 @@
+"""Writing and reading immutable DuckDB files: the one module that imports DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from storage.errors import CorruptFile, StorageError, Unstorable, Unwritable
+
+# DuckDB's resident memory is this limit plus about 85 MB, whatever the size of the file.
+MEMORY_LIMIT_BYTES = 256 << 20
+MAX_SPILL_BYTES = 64 << 30
+# Any DuckDB from 1.4, the last release with long-term support, reads what we write.
+STORAGE_VERSION = "v1.4.0"
+
+_COMMON = {
+    "memory_limit": f"{MEMORY_LIMIT_BYTES >> 20}MiB",
+    "threads": 1,
+    # Offsets of 64 bits, or a result of more than 2 GiB of binary would fail.
+    "arrow_large_buffer_size": True,
+    # Extensions are code from elsewhere; ours need none.
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+}
+
+
+@contextmanager
+def writing(draft: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection to a new DuckDB file; on success its write-ahead log is checkpointed into it and it is closed.
+
+    Parameters
+    ----------
+    draft : a path in a private folder (`storage.files.drafting`); DuckDB spills beside it
+
+    Raises
+    ------
+    Unwritable
+        If the disk refuses.
+    """
+    spill = {
+        "temp_directory": str(draft.parent / "spill"),
+        "max_temp_directory_size": f"{MAX_SPILL_BYTES >> 30}GiB",
+        "storage_compatibility_version": STORAGE_VERSION,
+    }
+    try:
+        with duckdb.connect(str(draft), config=_COMMON | spill) as connection:
+            yield connection
+            connection.execute("CHECKPOINT")
+    except duckdb.IOException as error:
+        raise Unwritable(draft, f"{_first_line(error)} Free or remount the disk, then try again.") from error
+    except duckdb.Error as error:
+        raise StorageError(f"{draft.name} could not be written: {_first_line(error)}") from error
+    log = draft.with_name(draft.name + ".wal")
+    # A file and its log would be two halves; only the file is published.
+    if log.exists():
+        raise StorageError(f"{draft.name} could not be written: DuckDB left its write-ahead log behind.")
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection that reads a published file.
+
+    Raises
+    ------
+    CorruptFile
+        If DuckDB cannot make sense of it.
+    """
+    # DuckDB would replay a log, and damage in one opens silently with fewer rows.
+    if path.with_name(path.name + ".wal").exists():
+        raise CorruptFile(path, "a write-ahead log stands beside it, and published files have none. Remove the log.")
+    try:
+        with duckdb.connect(str(path), read_only=True, config=_COMMON) as connection:
+            yield connection
+    # InternalException too: what DuckDB calls a bug of its own is, on a file whose bytes changed, the damage.
+    except (duckdb.Error, UnicodeDecodeError) as error:
+        raise CorruptFile(path, f"{_first_line(error)} Restore it from a backup.") from error
+
+
+def insert(connection: duckdb.DuckDBPyConnection, table: str, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
+    """Append record batches to a table by position, one at a time."""
+    connection.register("batches", pa.RecordBatchReader.from_batches(schema, iter(batches)))
+    try:
+        connection.execute(f"INSERT INTO {quoted(table)} SELECT * FROM batches")
+    finally:
+        connection.unregister("batches")
+
+
+def create(connection: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
+    """Make a table of an Arrow table, in the order of its rows.
+
+    Raises
+    ------
+    Unstorable
+        If SQL cannot hold it: it has no columns, or one of a type that DuckDB does not know.
+    """
+    if table.num_columns == 0:
+        raise Unstorable(f"Table {name!r}", "it has no columns.")
+    try:
+        connection.register("rows", table)
+        connection.execute(f"CREATE TABLE {quoted(name)} AS SELECT * FROM rows")
+    except (duckdb.NotImplementedException, duckdb.CatalogException, duckdb.InvalidInputException) as error:
+        raise Unstorable(f"Table {name!r}", _first_line(error)) from error
+    finally:
+        connection.unregister("rows")
+
+
+def quoted(identifier: str) -> str:
+    """An SQL identifier, whatever characters it holds."""
+    return '"' + identifier.replace('"', '""') + '"'
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0].rstrip(".") + "."
