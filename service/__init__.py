@@ -1,0 +1,1 @@
+"""The product's faces: REST, jobs and the command line. They translate, and compute nothing."""

@@ -1,0 +1,1 @@
+"""REST: one file per resource, routes and shapes together."""

@@ -1,0 +1,111 @@
+"""/v1/jobs: durable training and evaluation, with live progress."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import Annotated, Any
+
+import anyio.to_thread
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from pydantic import Field
+
+from service.api.shapes import PageShape, Shape, workspace_of
+from service.jobs.queue import Job, State
+from service.requests import JobRequest
+from service.workspace import Workspace
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+Ours = Annotated[Workspace, Depends(workspace_of)]
+EVENT_POLL_S = 0.25
+
+
+class JobShape(Shape):
+    """A job; `progress` is the latest that its worker recorded, `error` is a problem document."""
+
+    id: str
+    kind: str
+    state: State
+    request: dict[str, Any]
+    progress: dict[str, Any] | None = Field(
+        examples=[
+            {"step": "learn", "pass_number": 2, "n_passes": 3, "rows_done": 400000, "rows_per_s": 9e6, "eta_s": 1}
+        ]
+    )
+    result: dict[str, Any] | None
+    error: dict[str, Any] | None
+    attempts: int
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    retry_of: str | None
+
+
+@router.post("", status_code=202, summary="Submit a job")
+def submit(
+    request: JobRequest,
+    workspace: Ours,
+    response: Response,
+    idempotency_key: Annotated[str | None, Header(min_length=1, max_length=255)] = None,
+) -> JobShape:
+    """Train, evaluate, or infer a schema; the same Idempotency-Key with the same body starts nothing new."""
+    job, _ = workspace.submit(request, idempotency_key, is_remote=True)
+    return _accepted(job, response)
+
+
+@router.get("", summary="List jobs")
+def list_all(
+    workspace: Ours,
+    state: State | None = None,
+    limit: Annotated[int, Query(ge=1, le=500)] = 50,
+    cursor: str | None = None,
+) -> PageShape[JobShape]:
+    """Newest first."""
+    return PageShape[JobShape].model_validate(workspace.queue.list(state=state, limit=limit, cursor=cursor))
+
+
+@router.get("/{job_id}", summary="Show a job")
+def show(job_id: str, workspace: Ours) -> JobShape:
+    """State, pass k of n, rows done, rows/s, ETA, result or error."""
+    return JobShape.model_validate(workspace.queue.get(job_id))
+
+
+@router.post("/{job_id}/cancel", summary="Cancel a job")
+def cancel(job_id: str, workspace: Ours) -> JobShape:
+    """A queued job never starts; a running one stops between two chunks. Cancelling twice is not an error."""
+    return JobShape.model_validate(workspace.queue.cancel(job_id))
+
+
+@router.post("/{job_id}/retry", status_code=202, summary="Run a failed or cancelled job again")
+def retry(job_id: str, workspace: Ours, response: Response) -> JobShape:
+    """A new job with the same request; finished passes are taken from the data set's statistics."""
+    return _accepted(workspace.queue.retry(job_id), response)
+
+
+async def first_look(job_id: str, request: Request) -> Job:
+    """The job before its stream begins, so that an unknown one is a 404 and not a broken stream."""
+    return await anyio.to_thread.run_sync(workspace_of(request).queue.get, job_id)
+
+
+@router.get("/{job_id}/events", summary="Follow a job", response_class=EventSourceResponse)
+async def events(
+    job_id: str, request: Request, job: Annotated[Job, Depends(first_look)]
+) -> AsyncIterator[ServerSentEvent]:
+    """Server-sent events: `job` on every change, and `end` with the final job."""
+    queue = workspace_of(request).queue
+    number, previous = 0, None
+    while True:
+        event = "end" if job.is_finished else "job"
+        if (event, job) != previous:
+            number += 1
+            yield ServerSentEvent(data=JobShape.model_validate(job), event=event, id=str(number))
+        if job.is_finished or request.app.state.not_ready is not None:
+            return
+        previous = (event, job)
+        await asyncio.sleep(EVENT_POLL_S)
+        job = await anyio.to_thread.run_sync(queue.get, job_id)
+
+
+def _accepted(job: Job, response: Response) -> JobShape:
+    response.headers["location"] = f"/v1/jobs/{job.id}"
+    return JobShape.model_validate(job)

@@ -1,0 +1,283 @@
+"""POST /v1/models/{name}/predict: a plain ASGI endpoint with msgspec in and out, because it is the hot path."""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+import anyio.to_thread
+import msgspec
+import pyarrow as pa
+import structlog
+from learners.schema import Chunk
+from learners.schema.encode import encode, encode_columns, encode_records
+from starlette.requests import ClientDisconnect
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service import problems
+from service.predictor import Predictor, Served, scored_batch
+from service.problems import BodyTooLarge, InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
+from service.settings import Settings
+
+ARROW = "application/vnd.apache.arrow.stream"
+JSON = "application/json"
+PATH = "/v1/models/{name}/predict"
+
+Value = str | int | float | bool | None
+
+
+class PredictRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Rows to classify: either records or columns; a column may be absent, a value may be null."""
+
+    records: list[dict[str, Value]] | None = None
+    columns: dict[str, list[Value]] | None = None
+
+
+class PredictResponse(msgspec.Struct):
+    """The most probable class of each row, and the probabilities in the order of `classes`."""
+
+    model: str
+    version: int
+    classes: list[str]
+    predictions: list[str]
+    probabilities: list[list[float]]
+    contributions: list[dict[str, list[float]]] | None = None
+
+
+class Predict:
+    """The endpoint; one per application.
+
+    Parameters
+    ----------
+    settings : Settings
+
+    Attributes
+    ----------
+    predictor : Predictor or None
+        Set when the registry is open.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.predictor: Predictor | None = None
+        self.max_body_bytes = settings.max_body_bytes
+        self.max_rows = settings.max_rows
+        self.inline_bytes = settings.inline_bytes
+        self.decode = msgspec.json.Decoder(PredictRequest).decode
+        self.encode = msgspec.json.Encoder().encode
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request; every failure becomes problem+json here, without Starlette's detour."""
+        scope["fewpass.route"] = PATH
+        scope["fewpass.quick"] = True
+        try:
+            status, content_type, body = 200, *await self.answer(scope, receive)
+        except ClientDisconnect:
+            return
+        except Exception as error:
+            if not problems.is_expected(error):
+                structlog.get_logger("serve").exception("prediction failed", path=scope["path"])
+            problem = problems.problem_of(error)
+            status, content_type = problem.status, problems.MEDIA_TYPE
+            body = self.encode(problem.body(scope["path"]))
+        await send(
+            {
+                "type": "http.response.start",
+                "status": status,
+                "headers": [
+                    (b"content-type", content_type.encode()),
+                    (b"content-length", str(len(body)).encode()),
+                ],
+            }
+        )
+        await send({"type": "http.response.body", "body": body})
+
+    def route(self) -> Route:
+        """The route that answers what the hot path leaves over: other methods, and paths below a mount."""
+        return Route(PATH, self, methods=["POST"], include_in_schema=False)
+
+    async def answer(self, scope: Scope, receive: Receive) -> tuple[str, bytes]:
+        """The response's content type and body."""
+        if self.predictor is None:
+            raise NotReady("The server is starting.")
+        content_type, accept, length = _headers(scope["headers"])
+        options = _options(scope["query_string"])
+        body = await read_body(receive, length, self.max_body_bytes)
+        served = self.predictor.served(scope["path_params"]["name"])
+        if served is None:
+            served = await anyio.to_thread.run_sync(self.predictor.resolve, scope["path_params"]["name"])
+        if len(body) <= self.inline_bytes and content_type == JSON and accept != ARROW:
+            return JSON, self.answer_json(served, self.parse(body), options)
+        return await anyio.to_thread.run_sync(self.answer_batch, served, body, content_type, accept, options)
+
+    def parse(self, body: bytes) -> PredictRequest:
+        """The request of a JSON body, with exactly one of records and columns."""
+        try:
+            request = self.decode(body)
+        except msgspec.ValidationError as error:
+            raise InvalidRequest(f"{error}. Send {{'records': [{{...}}]}} or {{'columns': {{...}}}}.") from error
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            hint = " Write null for NaN and infinities." if b"NaN" in body or b"Infinity" in body else ""
+            raise MalformedBody(f"The body is not JSON: {error}.{hint}" if body else "The body is empty.") from error
+        if (request.records is None) == (request.columns is None):
+            raise InvalidRequest("Send either 'records' or 'columns', and not both.")
+        if (n_rows := _n_rows(request)) > self.max_rows:
+            raise BodyTooLarge(f"{n_rows} rows; at most {self.max_rows} are answered at once.", max_rows=self.max_rows)
+        return request
+
+    def answer_json(self, served: Served, request: PredictRequest, options: Mapping[str, bool]) -> bytes:
+        """Classify parsed rows and write the JSON answer."""
+        records = request.records
+        if records is not None and len(records) == 1 and not options["explain"]:
+            served.check_names(records, options["ignore_unknown"])
+            return self._one(served, records[0])
+        return self._json(served, self.chunk(served, request, options), options)
+
+    def chunk(self, served: Served, request: PredictRequest, options: Mapping[str, bool]) -> Chunk:
+        """The rows of a request, encoded as the model's schema says."""
+        if request.records is not None:
+            served.check_names(request.records, options["ignore_unknown"])
+            return encode_records(request.records, served.schema)
+        columns = request.columns or {}
+        served.check_names([columns], options["ignore_unknown"])
+        return encode_columns(columns, served.schema)
+
+    def _one(self, served: Served, record: dict[str, Value]) -> bytes:
+        probabilities = served.classify(record).tolist()
+        served.count_rows(1)
+        best = probabilities.index(max(probabilities))
+        return b"".join(
+            (served.json_head, served.json_classes[best], b'],"probabilities":[', self.encode(probabilities), b"]}")
+        )
+
+    def _json(self, served: Served, chunk: Chunk, options: Mapping[str, bool]) -> bytes:
+        probabilities = served.predict_proba(chunk)
+        served.count_rows(len(probabilities))
+        classes = served.classes
+        response: dict[str, Any] = {
+            "model": served.name,
+            "version": served.version,
+            "classes": classes,
+            "predictions": [classes[code] for code in probabilities.argmax(axis=1)],
+            "probabilities": probabilities.tolist(),
+        }
+        if options["explain"]:
+            response["contributions"] = served.contributions(chunk)
+        return self.encode(response)
+
+    def answer_batch(
+        self, served: Served, body: bytes, content_type: str, accept: str, options: Mapping[str, bool]
+    ) -> tuple[str, bytes]:
+        """Classify a larger request on a thread: JSON or Arrow in, JSON or Arrow out."""
+        if content_type == JSON:
+            request = self.parse(body)
+            if accept != ARROW:
+                return JSON, self.answer_json(served, request, options)
+            chunk = self.chunk(served, request, options)
+        elif content_type == ARROW:
+            table = _arrow_table(body, self.max_rows)
+            served.check_names([dict.fromkeys(table.column_names)], options["ignore_unknown"])
+            chunk = encode(table, served.schema)
+            if accept == JSON:
+                return JSON, self._json(served, chunk, options)
+        else:
+            raise UnsupportedMediaType(
+                f"Content type {content_type!r} is not read here. Send {JSON} or {ARROW}.", content_type=content_type
+            )
+        batch = scored_batch(served.classes, served.predict_proba(chunk))
+        served.count_rows(batch.num_rows)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        return ARROW, sink.getvalue().to_pybytes()
+
+
+async def read_body(receive: Receive, length: int | None, max_bytes: int) -> bytes:
+    """The whole request body, refused as soon as it is known to be too long."""
+    if length is not None and length > max_bytes:
+        raise BodyTooLarge(f"The body has {length} bytes; at most {max_bytes} are read.", max_bytes=max_bytes)
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise ClientDisconnect
+    body: bytes = message.get("body", b"")
+    if not message.get("more_body", False):
+        return body
+    parts, n_bytes = [body], len(body)
+    while message.get("more_body", False):
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        parts.append(message.get("body", b""))
+        n_bytes += len(parts[-1])
+        if n_bytes > max_bytes:
+            raise BodyTooLarge(f"The body has more than {max_bytes} bytes.", max_bytes=max_bytes)
+    return b"".join(parts)
+
+
+def _headers(headers: list[tuple[bytes, bytes]]) -> tuple[str, str, int | None]:
+    """Content type, wanted content type, and length: one walk over the raw headers."""
+    content_type, accept, length = JSON, "", None
+    for name, value in headers:
+        if name == b"content-type":
+            content_type = value.decode("latin-1").partition(";")[0].strip().lower()
+        elif name == b"accept":
+            accept = ARROW if ARROW.encode() in value else JSON if JSON.encode() in value else ""
+        elif name == b"content-length":
+            length = int(value)
+    return content_type, accept, length
+
+
+NO_OPTIONS: Mapping[str, bool] = {"ignore_unknown": False, "explain": False}
+
+
+def _options(query: bytes) -> Mapping[str, bool]:
+    if not query:
+        return NO_OPTIONS
+    options = dict(NO_OPTIONS)
+    for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
+        if name not in options or value.lower() not in {"true", "false", "1", "0"}:
+            raise InvalidRequest(
+                f"Query parameter {name}={value!r} is not known; there are "
+                f"{', '.join(sorted(options))}, each true or false.",
+                parameter=name,
+            )
+        options[name] = value.lower() in {"true", "1"}
+    return options
+
+
+def _n_rows(request: PredictRequest) -> int:
+    if request.records is not None:
+        return len(request.records)
+    lengths = {len(values) for values in (request.columns or {}).values()}
+    if len(lengths) > 1:
+        raise InvalidRequest(f"The columns have different lengths: {sorted(lengths)}.")
+    return lengths.pop() if lengths else 0
+
+
+def _arrow_table(body: bytes, max_rows: int) -> pa.Table:
+    try:
+        with pa.ipc.open_stream(body) as reader:
+            table = reader.read_all()
+            table.validate(full=True)  # offsets of a hostile stream may point anywhere
+    except (pa.ArrowInvalid, OSError, pa.ArrowNotImplementedError) as error:
+        raise MalformedBody(f"The body is not an Arrow IPC stream: {error}") from error
+    if table.num_rows > max_rows:
+        raise BodyTooLarge(f"{table.num_rows} rows; at most {max_rows} are answered at once.", max_rows=max_rows)
+    return table
+
+
+class HotPath:
+    """ASGI middleware that hands predictions to their endpoint, past the routing and layers of the control plane."""
+
+    def __init__(self, app: ASGIApp, predict: Predict) -> None:
+        self.app = app
+        self.predict = predict
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Go the short way for POST /v1/models/{name}/predict, and the long one for everything else."""
+        if scope["type"] == "http" and scope["method"] == "POST":
+            path: str = scope["path"]
+            if path.startswith("/v1/models/") and path.endswith("/predict") and path.count("/") == 4:
+                scope["path_params"] = {"name": path[11:-8]}
+                await self.predict(scope, receive, send)
+                return
+        await self.app(scope, receive, send)

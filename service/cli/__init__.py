@@ -1,0 +1,56 @@
+"""The command line: `fewpass`. Each command calls one verb of the workspace and prints what it returns."""
+
+import os
+import sys
+from typing import Any
+
+import typer
+
+from service.cli import jobs, learning, models, serving
+from service.cli.output import show_error
+from service.version import VERSION
+
+
+class CommandLine(typer.Typer):
+    """Typer, but a failure is one clear line and an exit code, never a traceback (unless FEWPASS_DEBUG is set)."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the command line and exit."""
+        try:
+            return super().__call__(*args, **kwargs)
+        except BrokenPipeError:  # `fewpass models | head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(0)
+        except Exception as error:
+            if os.environ.get("FEWPASS_DEBUG"):
+                raise
+            sys.exit(show_error(error, as_json="--json" in sys.argv))
+
+
+app = CommandLine(
+    name="fewpass",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Learn probabilistic models from tables larger than memory, in a few passes, and serve them.",
+)
+app.command()(serving.demo)
+app.command()(serving.serve)
+app.command()(serving.worker)
+app.command()(learning.train)
+app.command()(learning.predict)
+app.command()(learning.evaluate)
+app.command()(learning.schema)
+app.add_typer(models.app, name="models")
+app.add_typer(jobs.app, name="jobs")
+
+
+@app.callback(invoke_without_command=True)
+def main(
+    context: typer.Context,
+    version: bool = typer.Option(False, "--version", help="Print the version and stop."),
+) -> None:
+    """Learn probabilistic models from tables larger than memory, in a few passes, and serve them."""
+    if version:
+        typer.echo(VERSION)
+        raise typer.Exit
+    del context

@@ -1,0 +1,5 @@
+"""`python -m service.cli` is `fewpass`."""
+
+from service.cli import app
+
+app()

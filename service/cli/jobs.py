@@ -1,0 +1,106 @@
+"""`fewpass jobs`: the queue of a workspace."""
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from service.cli.output import (
+    EXIT_FAILED,
+    JsonOption,
+    WorkspaceOption,
+    describe,
+    escape,
+    out,
+    progress_bar,
+    settings_of,
+    show_json,
+    show_table,
+)
+
+app = typer.Typer(help="List, show, follow, cancel and retry jobs.", invoke_without_command=True)
+JobId = Annotated[str, typer.Argument(help="Id of the job.")]
+
+
+@app.callback(invoke_without_command=True)
+def list_all(
+    context: typer.Context,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=500)] = 20,
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """List the newest jobs, unless a subcommand is given."""
+    from service.workspace import Workspace
+
+    if context.invoked_subcommand is not None:
+        return
+    with Workspace(settings_of(workspace)) as here:
+        items = here.queue.list(limit=limit).items
+    if json_output:
+        show_json(items)
+        return
+    show_table(
+        None,
+        ["job", "kind", "state", "progress", "submitted"],
+        [[job.id, job.kind, job.state, _words(job), f"{job.created_at:%Y-%m-%d %H:%M:%S}"] for job in items],
+        empty="no jobs yet",
+    )
+
+
+@app.command()
+def show(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+    """Show one job."""
+    from service.workspace import Workspace
+
+    with Workspace(settings_of(workspace)) as here:
+        job = here.queue.get(job_id)
+    _show(job, json_output)
+
+
+@app.command()
+def watch(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+    """Follow a job to its end; the exit code says whether it succeeded."""
+    from service.workspace import Workspace
+
+    with Workspace(settings_of(workspace)) as here, progress_bar(not json_output) as report:
+        while not (job := here.queue.get(job_id)).is_finished:
+            report(job.progress or {"step": job.state})
+            time.sleep(0.2)
+    _show(job, json_output)
+    if job.state != "succeeded":
+        raise typer.Exit(EXIT_FAILED)
+
+
+@app.command()
+def cancel(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+    """Cancel a queued or running job."""
+    from service.workspace import Workspace
+
+    with Workspace(settings_of(workspace)) as here:
+        _show(here.queue.cancel(job_id), json_output)
+
+
+@app.command()
+def retry(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+    """Submit a failed or cancelled job again."""
+    from service.workspace import Workspace
+
+    with Workspace(settings_of(workspace)) as here:
+        _show(here.queue.retry(job_id), json_output)
+
+
+def _show(job: Any, json_output: bool) -> None:
+    if json_output:
+        show_json(job)
+        return
+    out.print(f"[bold]{job.id}[/] {job.kind}: {job.state}")
+    if words := _words(job):
+        out.print(escape(words))
+
+
+def _words(job: Any) -> str:
+    if job.error is not None:
+        return str(job.error.get("detail", ""))
+    if job.result is not None:
+        return ", ".join(f"{name} {value}" for name, value in job.result.items() if isinstance(value, str | int))
+    return describe(job.progress) if job.progress else ""

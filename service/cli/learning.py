@@ -1,0 +1,177 @@
+"""`fewpass train | predict | evaluate | schema`: in this process, without a server."""
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from service.cli.output import (
+    JsonOption,
+    WorkspaceOption,
+    err,
+    escape,
+    jsonable,
+    out,
+    progress_bar,
+    settings_of,
+    show_json,
+    show_table,
+    text_of,
+)
+
+Uris = Annotated[list[str], typer.Argument(help="Parquet files, globs, folders or object store URIs.")]
+TargetOption = Annotated[str | None, typer.Option("--target", "-t", help="The column to predict.")]
+
+
+def train(
+    uris: Uris,
+    target: Annotated[str, typer.Option("--target", "-t", help="The column to predict.")],
+    name: Annotated[str, typer.Option("--name", "-n", help="Name of the model; each training adds a version.")],
+    learner: Annotated[str, typer.Option("--learner", "-l", help="nb, tan, kdb, ...")] = "kdb",
+    k: Annotated[int | None, typer.Option("--k", help="Parents per attribute, for kdb and skdb.")] = None,
+    parameters: Annotated[
+        list[str] | None, typer.Option("--set", help="Another parameter, as name=value; may be repeated.")
+    ] = None,
+    test: Annotated[
+        list[str] | None, typer.Option("--test", help="Parquet to evaluate on instead of a hold-out.")
+    ] = None,
+    holdout: Annotated[float, typer.Option("--holdout", min=0, max=0.99, help="Share of rows to evaluate on.")] = 0.2,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which rows are kept back.")] = 0,
+    alias: Annotated[list[str] | None, typer.Option("--alias", help="Alias to point at the new version.")] = None,
+    columns: Annotated[Path | None, typer.Option("--columns", help="JSON file: what you know of columns.")] = None,
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Train a model and add it to the workspace."""
+    from service.requests import TrainRequest
+    from service.workspace import Workspace
+
+    request = TrainRequest(
+        uris=uris,
+        target=target,
+        learner=learner,
+        parameters=_parameters(parameters or []) | ({} if k is None else {"k": k}),
+        model=name,
+        test_uris=test or None,
+        holdout=0 if test else holdout,
+        seed=seed,
+        aliases=alias or [],
+        columns=_read_json(columns) if columns else {},
+    )
+    started = time.perf_counter()
+    with Workspace(settings_of(workspace)) as here, progress_bar(not json_output) as report:
+        version = here.train(request, report)
+    if json_output:
+        show_json(version)
+        return
+    seconds = time.perf_counter() - started
+    out.print(
+        f"[bold]{version.name}@{version.version}[/]: {version.learner} from {version.n_rows:,} rows in {seconds:.2f} s"
+    )
+    show_metrics(dict(version.metrics))
+
+
+def predict(
+    model: Annotated[str, typer.Argument(help="name, name@version or name@alias.")],
+    uris: Uris,
+    output: Annotated[Path, typer.Option("--out", "-o", help="Parquet file to write.")],
+    keep: Annotated[list[str] | None, typer.Option("--keep", help="Input column to copy; may be repeated.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the output file if it exists.")] = False,
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Score Parquet files batch by batch, with as little memory as one batch needs."""
+    from service.workspace import Workspace
+
+    started = time.perf_counter()
+    with Workspace(settings_of(workspace)) as here, progress_bar(not json_output) as report:
+        n_rows = here.predict_files(model, uris, output, keep=keep or [], replace=force, report=report)
+    seconds = time.perf_counter() - started
+    summary = {"out": str(output), "n_rows": n_rows, "seconds": seconds, "rows_per_s": n_rows / max(seconds, 1e-9)}
+    if json_output:
+        show_json(summary)
+    else:
+        out.print(f"[bold]{escape(str(output))}[/]: {n_rows:,} rows in {seconds:.2f} s")
+
+
+def evaluate(
+    model: Annotated[str, typer.Argument(help="name, name@version or name@alias.")],
+    uris: Uris,
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Measure a model on rows whose class is known."""
+    from service.requests import EvaluateRequest
+    from service.workspace import Workspace
+
+    with Workspace(settings_of(workspace)) as here, progress_bar(not json_output) as report:
+        metrics = here.evaluate(EvaluateRequest(model=model, uris=uris), report)
+    if json_output:
+        show_json(metrics)
+    else:
+        show_metrics(metrics)
+
+
+def schema(
+    uris: Uris,
+    target: TargetOption = None,
+    columns: Annotated[Path | None, typer.Option("--columns", help="JSON file: what you know of columns.")] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Infer the schema in one pass: kinds, values, missing values, and the columns that are left out."""
+    from service.steps import infer
+
+    with progress_bar(not json_output) as report:
+        found = infer(uris, target, _read_json(columns) if columns else {}, report)
+    if json_output:
+        show_json(found.to_json())
+        return
+    show_table(
+        f"{found.n_attributes} attributes",
+        ["attribute", "type", "kind", "codes", "missing"],
+        [
+            [a.name, str(a.arrow_type), str(a.kind), a.n_values, "yes" if a.has_missing else "no"]
+            for a in found.attributes
+        ],
+    )
+    if found.target is not None:
+        out.print(f"target [bold]{escape(found.target)}[/]: {', '.join(map(escape, map(str, found.classes[:20])))}")
+    for column in found.left_out:
+        out.print(f"[yellow]left out[/] {escape(column.name)}: {escape(str(column.reason))}")
+
+
+def show_metrics(metrics: dict[str, Any]) -> None:
+    """Print the metrics of one evaluation."""
+    if not metrics:
+        err.print("[dim]nothing was evaluated (--holdout 0 and no --test)[/]")
+        return
+    show_table(None, ["metric", "value"], [[name, text_of(jsonable(value))] for name, value in metrics.items()])
+
+
+def _parameters(pairs: list[str]) -> dict[str, Any]:
+    """name=value pairs; a value is read as JSON if it is JSON, else as text."""
+    import json
+
+    parameters: dict[str, Any] = {}
+    for pair in pairs:
+        name, separator, text = pair.partition("=")
+        if not separator:
+            raise typer.BadParameter(f"{pair!r} is not name=value.", param_hint="--set")
+        try:
+            parameters[name] = json.loads(text)
+        except ValueError:
+            parameters[name] = text
+    return parameters
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    import json
+
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(f"{path}: {error}", param_hint="--columns") from error
+    if not isinstance(found, dict):
+        raise typer.BadParameter(f"{path} holds no JSON object.", param_hint="--columns")
+    return found

@@ -1,0 +1,139 @@
+"""How the command line speaks: tables or JSON on standard output, progress and errors on standard error."""
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from service import problems
+from service.settings import Settings
+
+EXIT_FAILED = 1
+EXIT_INTERNAL = 70  # EX_SOFTWARE of sysexits.h
+
+out = Console()
+err = Console(stderr=True)
+
+WorkspaceOption = Annotated[
+    Path | None,
+    typer.Option("--workspace", "-w", help="Workspace directory.", show_default="FEWPASS_WORKSPACE or ./workspace"),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+def settings_of(workspace: Path | None = None, **given: Any) -> Settings:
+    """The settings of the environment, with what was given on the command line instead."""
+    chosen = {name: value for name, value in {"workspace": workspace, **given}.items() if value is not None}
+    return Settings(**chosen)
+
+
+def show_error(error: Exception, as_json: bool) -> int:
+    """Say what went wrong in one line; returns the exit code."""
+    problem = problems.problem_of(error)
+    is_expected = problems.is_expected(error)
+    if not is_expected:
+        problem = dataclasses.replace(
+            problem, detail=f"{type(error).__name__}: {error} (FEWPASS_DEBUG=1 shows the traceback)"
+        )
+    if as_json:
+        typer.echo(json.dumps(problem.body(), default=str), err=True)
+    else:
+        text = " ".join(problem.detail.split())
+        err.print(f"[bold red]error[/]: {escape(text)}", soft_wrap=True, highlight=False)
+    return EXIT_FAILED if is_expected else EXIT_INTERNAL
+
+
+def escape(text: str) -> str:
+    """Text with rich's markup made harmless."""
+    from rich.markup import escape as rich_escape
+
+    return rich_escape(text)
+
+
+def show_json(value: Any) -> None:
+    """Print one JSON document; NaN, which JSON lacks, becomes null."""
+    typer.echo(json.dumps(jsonable(value), indent=2, default=str, allow_nan=False))
+
+
+def jsonable(value: Any) -> Any:
+    """Dataclasses, mappings and tuples as JSON has them."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: jsonable(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): jsonable(item) for name, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [jsonable(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def show_table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str = "none") -> None:
+    """Print a table; numbers stand right."""
+    table = Table(title=title, title_justify="left", header_style="bold")
+    rows = list(rows)
+    for index, column in enumerate(columns):
+        is_number = bool(rows) and all(isinstance(row[index], int | float) or row[index] is None for row in rows)
+        table.add_column(column, justify="right" if is_number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(text_of(value)) for value in row))
+    out.print(table if rows else f"[dim]{empty}[/]")
+
+
+def text_of(value: Any) -> str:
+    """A value as a cell shows it."""
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return str(value)
+
+
+@contextmanager
+def progress_bar(is_shown: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """A bar on standard error with pass k of n, rows/s and time left; yields the report to call.
+
+    Parameters
+    ----------
+    is_shown : bool
+        False with --json; a terminal is needed besides.
+    """
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=err, transient=True, disable=not (is_shown and err.is_terminal)) as progress:
+        task = progress.add_task("starting", total=None, rate="")
+
+        def report(at: dict[str, Any]) -> None:
+            progress.update(
+                task,
+                description=describe(at),
+                completed=at.get("rows_done", 0),
+                total=at.get("rows_total") or None,
+                rate=f"{at['rows_per_s']:,.0f} rows/s" if at.get("rows_per_s") else "",
+            )
+
+        yield report
+
+
+def describe(progress: Mapping[str, Any]) -> str:
+    """Progress in words: "learn, pass 2 of 3 (pairs)"."""
+    words = str(progress.get("step", ""))
+    if progress.get("pass_number"):
+        words += f", pass {progress['pass_number']}"
+        words += f" of {progress['n_passes']}" if progress.get("n_passes") else ""
+    return f"{words} ({progress['stage']})" if progress.get("stage") else words

@@ -1,0 +1,68 @@
+"""`fewpass serve | worker | demo`: the processes that stay."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from service.cli.output import JsonOption, WorkspaceOption, settings_of
+
+
+def serve(
+    host: Annotated[str | None, typer.Option("--host", help="Address to listen on.", show_default="127.0.0.1")] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", "-p", help="Port; 0 takes a free one.", show_default="8000")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Serving processes.", show_default="1")
+    ] = None,
+    job_workers: Annotated[
+        int | None, typer.Option("--job-workers", min=0, help="Job worker processes.", show_default="1")
+    ] = None,
+    predict_only: Annotated[bool, typer.Option("--predict-only", help="Without the control plane and jobs.")] = False,
+    workspace: WorkspaceOption = None,
+    json_output: Annotated[bool, typer.Option("--json", help="Log JSON lines, also on a terminal.")] = False,
+) -> None:
+    """Serve predictions and the REST API, and run jobs in worker processes."""
+    import sys
+
+    from service.supervisor import run_server
+
+    run_server(
+        settings_of(
+            workspace,
+            host=host,
+            port=port,
+            workers=workers,
+            job_workers=0 if predict_only else job_workers,
+            predict_only=predict_only or None,
+            log_format="console" if sys.stderr.isatty() and not json_output else None,
+        )
+    )
+
+
+def worker(
+    workspace: WorkspaceOption = None,
+    parent: Annotated[int | None, typer.Option("--parent", hidden=True, help="Process that must stay alive.")] = None,
+    json_output: Annotated[bool, typer.Option("--json", help="Accepted for symmetry: logs are JSON lines.")] = False,
+) -> None:
+    """Run jobs of a workspace, apart from serving."""
+    from service.supervisor import run_worker
+
+    del json_output
+    run_worker(settings_of(workspace), parent)
+
+
+def demo(
+    rows: Annotated[
+        int | None,
+        typer.Option("--rows", min=1000, help="Draw this many rows from a known network instead of real data."),
+    ] = None,
+    output: Annotated[Path, typer.Option("--out", help="Folder for pictures and results.")] = Path("demo-output"),
+    seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
+    json_output: JsonOption = False,
+) -> None:
+    """Learn from real data, serve, ask over HTTP, and show what came out."""
+    from service.demo import run_demo
+
+    run_demo(rows, output, seed, json_output)

@@ -1,0 +1,281 @@
+"""The queue of durable jobs: submit, get, list, cancel, retry. DBOS keeps them in the control database."""
+
+import base64
+import binascii
+import hashlib
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from dbos import (
+    DBOS,
+    DBOSClient,
+    DBOSPortableJSONSerializer,
+    EnqueueOptions,
+    WorkflowSerializationFormat,
+    WorkflowStatus,
+)
+
+from service.problems import Conflict, InvalidRequest
+from storage.errors import NotFound
+
+APPLICATION = "fewpass"
+# Fixed on purpose: with DBOS' default, a hash of the source, no upgrade could resume the jobs of the version before.
+APPLICATION_VERSION = "fewpass-jobs-1"
+QUEUE = "fewpass-jobs"
+WORKFLOW = "fewpass.job"
+PROGRESS = "progress"
+MAX_PAGE = 500
+
+State = Literal["queued", "running", "succeeded", "failed", "cancelled"]
+STATES: dict[str, State] = {
+    "ENQUEUED": "queued",
+    "DELAYED": "queued",
+    "PENDING": "running",
+    "SUCCESS": "succeeded",
+    "ERROR": "failed",
+    "MAX_RECOVERY_ATTEMPTS_EXCEEDED": "failed",
+    "CANCELLED": "cancelled",
+}
+FINISHED: frozenset[State] = frozenset({"succeeded", "failed", "cancelled"})
+
+
+@dataclass(frozen=True)
+class Job:
+    """What users see of a durable workflow: queued -> running -> succeeded, failed or cancelled."""
+
+    id: str
+    kind: str
+    state: State
+    request: dict[str, Any]
+    progress: dict[str, Any] | None
+    result: dict[str, Any] | None
+    error: dict[str, Any] | None
+    attempts: int
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    retry_of: str | None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the job will never change again."""
+        return self.state in FINISHED
+
+
+@dataclass(frozen=True)
+class JobPage:
+    """Some jobs, newest first, and where to go on."""
+
+    items: tuple[Job, ...]
+    next_cursor: str | None
+
+
+class JobQueue:
+    """A client of the queue: any process may hold one; it runs no job itself.
+
+    Parameters
+    ----------
+    url : str
+        SQLAlchemy URL of the control database; its job tables are made or migrated here.
+    concurrency : int
+        Jobs that one worker runs at the same time.
+    poll_s : float
+        How often an idle worker looks.
+    """
+
+    def __init__(self, url: str, concurrency: int = 1, poll_s: float = 0.2) -> None:
+        DBOS.migrate(url)
+        self.client = DBOSClient(
+            system_database_url=url,
+            application_name=APPLICATION,
+            serializer=DBOSPortableJSONSerializer(),
+            retry_connection_errors=False,
+        )
+        self.client.register_queue(QUEUE, worker_concurrency=concurrency, polling_interval_sec=poll_s)
+
+    def close(self) -> None:
+        """Give back the database connections."""
+        self.client.destroy()
+
+    def submit(
+        self, kind: str, request: dict[str, Any], *, idempotency_key: str | None = None, retry_of: str | None = None
+    ) -> tuple[Job, bool]:
+        """Put one job into the queue.
+
+        Parameters
+        ----------
+        kind : str
+            What to do, such as "train".
+        request : dict
+            Its parameters, as JSON can say them.
+        idempotency_key : str, optional
+            A second call with the same key and request starts nothing.
+        retry_of : str, optional
+            The job that this one runs again.
+
+        Returns
+        -------
+        (Job, bool)
+            The job, and whether this call made it.
+
+        Raises
+        ------
+        Conflict
+            If the key was used with another request.
+        """
+        nonce = secrets.token_hex(8)
+        document = {
+            "kind": kind,
+            "request": request,
+            "nonce": nonce,
+            "submitted_at": time.time(),
+            "retry_of": retry_of,
+        }
+        options: EnqueueOptions = {
+            "workflow_name": WORKFLOW,
+            "queue_name": QUEUE,
+            "workflow_id": _job_id(idempotency_key),
+            "app_version": APPLICATION_VERSION,
+            "serialization_type": WorkflowSerializationFormat.PORTABLE,
+        }
+        handle: Any = self.client.enqueue(options, document)
+        status = self._status(handle.get_workflow_id())
+        stored = _document(status)
+        if stored["nonce"] != nonce and (stored["kind"], stored["request"]) != (kind, request):
+            raise Conflict(
+                "This Idempotency-Key was used with another request. Send a new key, or the same request.",
+                job=status.workflow_id,
+            )
+        return self._job(status), stored["nonce"] == nonce
+
+    def get(self, job_id: str) -> Job:
+        """One job with its latest progress; NotFound if there is none of this id."""
+        return self._job(self._status(job_id))
+
+    def list(self, *, state: State | None = None, limit: int = 50, cursor: str | None = None) -> JobPage:
+        """Jobs, newest first; a cursor keeps its place while new jobs arrive."""
+        limit = min(max(limit, 1), MAX_PAGE)
+        until, offset = _read_cursor(cursor) if cursor else (datetime.now(UTC).isoformat(), 0)
+        statuses = self.client.list_workflows(
+            name=WORKFLOW,
+            status=[name for name, its_state in STATES.items() if its_state == state] if state else None,
+            end_time=until,
+            offset=offset,
+            limit=limit + 1,
+            sort_desc=True,
+        )
+        jobs = tuple(self._job(status) for status in statuses[:limit])
+        return JobPage(jobs, _write_cursor(until, offset + limit) if len(statuses) > limit else None)
+
+    def count(self, state: State) -> int:
+        """How many jobs are in a state that is not final (at most 10,000 are counted)."""
+        names = [name for name, its_state in STATES.items() if its_state == state]
+        return len(
+            self.client.list_workflows(name=WORKFLOW, status=names, limit=10_000, load_input=False, load_output=False)
+        )
+
+    def cancel(self, job_id: str) -> Job:
+        """Stop a job: at once if it is queued, between two chunks if it runs.
+
+        Raises
+        ------
+        Conflict
+            If the job has already succeeded or failed.
+        """
+        job = self.get(job_id)
+        if job.state in {"queued", "running"}:
+            self.client.cancel_workflow(job_id)
+            job = self.get(job_id)
+        if job.state != "cancelled":
+            raise Conflict(f"Job {job_id} has already {job.state}; there is nothing to cancel.", state=job.state)
+        return job
+
+    def retry(self, job_id: str) -> Job:
+        """Submit the same request as a new job; passes that were finished are not read again.
+
+        Raises
+        ------
+        Conflict
+            If the job has not failed and was not cancelled.
+        """
+        job = self.get(job_id)
+        if job.state not in {"failed", "cancelled"}:
+            raise Conflict(f"Job {job_id} is {job.state}; only a failed or cancelled job is retried.", state=job.state)
+        return self.submit(job.kind, job.request, retry_of=job_id)[0]
+
+    def delete(self, job_ids: Sequence[str]) -> None:
+        """Forget finished jobs."""
+        self.client.delete_workflows(list(job_ids))
+
+    def _status(self, job_id: str) -> WorkflowStatus:
+        found = self.client.list_workflows(workflow_ids=[job_id], name=WORKFLOW)
+        if not found:
+            raise NotFound("job", job_id)
+        return found[0]
+
+    def _job(self, status: WorkflowStatus) -> Job:
+        document = _document(status)
+        state = STATES[status.status]
+        has_started = status.recovery_attempts
+        return Job(
+            id=status.workflow_id,
+            kind=document["kind"],
+            state=state,
+            request=document["request"],
+            progress=self.client.get_event(status.workflow_id, PROGRESS, timeout_seconds=0) if has_started else None,
+            result=status.output if state == "succeeded" else None,
+            error=_error(status) if state == "failed" else None,
+            attempts=status.recovery_attempts or 0,
+            created_at=datetime.fromtimestamp(document["submitted_at"], UTC),
+            started_at=_time(status.dequeued_at),
+            finished_at=_time(status.completed_at) if state in FINISHED else None,
+            retry_of=document["retry_of"],
+        )
+
+
+def _job_id(idempotency_key: str | None) -> str:
+    if idempotency_key is None:
+        return f"job-{int(time.time() * 1000):011x}{secrets.token_hex(5)}"
+    return f"job-{hashlib.sha256(idempotency_key.encode()).hexdigest()[:24]}"
+
+
+def _document(status: WorkflowStatus) -> dict[str, Any]:
+    assert status.input is not None
+    document: dict[str, Any] = status.input["args"][0]
+    return document
+
+
+def _error(status: WorkflowStatus) -> dict[str, Any]:
+    """The problem document that the worker recorded, or what DBOS says when the worker could not record one."""
+    if status.status == "MAX_RECOVERY_ATTEMPTS_EXCEEDED":
+        return {
+            "type": "urn:fewpass:problem:worker-lost",
+            "title": "Worker lost",
+            "status": 500,
+            "detail": f"The worker process died {status.recovery_attempts} times while running this job: "
+            "most likely it needs more memory than there is.",
+        }
+    recorded = getattr(status.error, "data", None)
+    if isinstance(recorded, dict):
+        return recorded
+    return {"type": "urn:fewpass:problem:job-failed", "title": "Job failed", "status": 500, "detail": str(status.error)}
+
+
+def _time(epoch_ms: int | None) -> datetime | None:
+    return None if epoch_ms is None else datetime.fromtimestamp(epoch_ms / 1000, UTC)
+
+
+def _write_cursor(until: str, offset: int) -> str:
+    return base64.urlsafe_b64encode(f"{until}|{offset}".encode()).decode()
+
+
+def _read_cursor(cursor: str) -> tuple[str, int]:
+    try:
+        until, offset = base64.urlsafe_b64decode(cursor.encode()).decode().split("|")
+        return datetime.fromisoformat(until).isoformat(), int(offset)
+    except (ValueError, binascii.Error) as error:
+        raise InvalidRequest("The cursor is not one that this server gave.", field="cursor") from error

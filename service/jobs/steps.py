@@ -1,0 +1,42 @@
+"""What a job is made of, free of DBOS, so that the command line can run the same steps in its own process."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a step knows of the job it works for.
+
+    `receipts` holds what the earlier steps returned, by name; `report` records progress and raises Cancelled when the
+    job was cancelled, so calling it between two chunks is all that a long step has to do.
+    """
+
+    job_id: str
+    request: dict[str, Any]
+    receipts: dict[str, dict[str, Any]]
+    report: Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A named piece of a job; it may run again after a crash, so it replaces what it wrote and never adds."""
+
+    name: str
+    run: Callable[[Run], dict[str, Any]]
+
+
+Kinds = Mapping[str, Sequence[Step]]
+
+
+def run_now(
+    steps: Sequence[Step], job_id: str, request: dict[str, Any], report: Callable[[dict[str, Any]], None]
+) -> dict[str, Any]:
+    """Run the steps one after another in this process; the last receipt is the result."""
+    receipts: dict[str, dict[str, Any]] = {}
+    for step in steps:
+        receipts[step.name] = step.run(
+            Run(job_id, request, receipts, lambda progress, name=step.name: report({"step": name, **progress}))
+        )
+    return receipts[steps[-1].name]

@@ -1,0 +1,92 @@
+"""The worker process: takes jobs from the queue and runs them until it is told to stop."""
+
+import fcntl
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import IO
+
+import structlog
+from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
+
+from service.jobs import workflows
+from service.jobs.queue import APPLICATION, APPLICATION_VERSION, QUEUE
+from service.jobs.steps import Kinds
+from service.settings import Settings
+
+PARENT_CHECK_S = 1.0
+
+
+def run(settings: Settings, url: str, locks: Path, kinds: Kinds, parent: int | None = None) -> None:
+    """Run jobs until SIGTERM or SIGINT, or until the process that started this one is gone.
+
+    A stopped worker leaves its running jobs as they are: the next worker in the same slot resumes them.
+
+    Parameters
+    ----------
+    settings : Settings
+        How many jobs at once, how often to look.
+    url : str
+        SQLAlchemy URL of the control database.
+    locks : Path
+        Directory of the slot locks; a slot's number is the worker's stable identity.
+    kinds : mapping of str to steps
+        What to do for each kind of job.
+    parent : int, optional
+        Process id that must stay alive.
+    """
+    log = structlog.get_logger("worker")
+    slot, lock = take_slot(locks)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    config: DBOSConfig = {
+        "name": APPLICATION,
+        "system_database_url": url,
+        "application_version": APPLICATION_VERSION,
+        "executor_id": f"worker-{slot}",
+        "log_level": "WARNING",
+        "serializer": DBOSPortableJSONSerializer(),  # JSON, so that reading the database never runs code
+        "scheduler_polling_interval_sec": 5.0,
+    }
+    DBOS(config=config)
+    workflows.register(
+        kinds,
+        attempts=settings.job_attempts,
+        concurrency=settings.job_concurrency,
+        progress_s=settings.progress_s,
+    )
+    DBOS.listen_queues([QUEUE])
+    DBOS.launch()
+    log.info("worker started", slot=slot)
+    while not stop.wait(PARENT_CHECK_S):
+        if parent is not None and os.getppid() != parent:
+            log.warning("the server is gone, so its worker stops")
+            break
+    log.info("worker stopped", slot=slot)
+    DBOS.destroy()
+    lock.close()
+    # A thread in the middle of a pass would keep the process alive; its job stays "running" and is resumed.
+    os._exit(0)
+
+
+def take_slot(locks: Path) -> tuple[int, IO[bytes]]:
+    """The lowest free slot of this workspace, held until the file is closed or the process dies.
+
+    Returns
+    -------
+    (int, open file)
+        The file holds the lock: keep it.
+    """
+    locks.mkdir(parents=True, exist_ok=True)
+    slot = 0
+    while True:
+        lock = (locks / f"worker-{slot}.lock").open("wb")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            slot += 1
+        else:
+            return slot, lock

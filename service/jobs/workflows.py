@@ -1,0 +1,122 @@
+"""One durable workflow for every kind of job: its steps run in order, each at least once, each leaving a receipt."""
+
+import contextvars
+import threading
+import time
+from typing import Any
+
+import structlog
+from dbos import DBOS, PortableWorkflowError
+from dbos import error as dbos_errors
+
+from learners.errors import Cancelled
+from service.jobs.queue import PROGRESS, WORKFLOW
+from service.jobs.steps import Kinds, Run, Step
+from service.problems import is_expected, problem_of
+
+
+def register(kinds: Kinds, *, attempts: int, concurrency: int, progress_s: float) -> None:
+    """Tell DBOS how to run jobs, before it is launched.
+
+    Parameters
+    ----------
+    kinds : mapping of str to steps
+        The steps of each kind of job; the last receipt is the job's result.
+    attempts : int
+        Starts of one job before it is given up because its worker keeps dying.
+    concurrency : int
+        Jobs that run at the same time in this process.
+    progress_s : float
+        How often progress is recorded and a cancel is noticed.
+    """
+    # DBOS hands a recovered job to its internal queue, which knows no limit, so the limit is kept here once more.
+    slots = threading.BoundedSemaphore(concurrency)
+
+    # DBOS counts recoveries, so one less than starts.
+    @DBOS.workflow(name=WORKFLOW, max_recovery_attempts=attempts - 1)
+    def run_job(document: dict[str, Any]) -> dict[str, Any]:
+        with slots:
+            receipts: dict[str, dict[str, Any]] = {}
+            for step in kinds[document["kind"]]:
+                receipts[step.name] = DBOS.run_step(
+                    {"name": step.name}, _run_step, step, document["request"], receipts, progress_s
+                )
+            return receipts[step.name]
+
+
+def _run_step(
+    step: Step, request: dict[str, Any], receipts: dict[str, dict[str, Any]], progress_s: float
+) -> dict[str, Any]:
+    job_id = str(DBOS.workflow_id)
+    log = structlog.get_logger("jobs").bind(job=job_id, step=step.name)
+    log.info("step started")
+    started = time.perf_counter()
+    with _Reporter(step.name, progress_s) as reporter:
+        try:
+            receipt = step.run(Run(job_id, request, receipts, reporter))
+        except Exception as error:
+            if reporter.stopped is not None:
+                # DBOS parks the workflow on its own error, and the state stays what the canceller wrote.
+                log.info("step stopped", reason=str(reporter.stopped))
+                raise reporter.stopped from error
+            if not is_expected(error):
+                log.exception("step failed")
+                raise _recorded(error) from error
+            log.warning("step failed", error=str(error))
+            raise _recorded(error) from error
+    log.info("step finished", seconds=round(time.perf_counter() - started, 3))
+    return receipt
+
+
+def _recorded(error: Exception) -> PortableWorkflowError:
+    """The error as it is kept with the job: its problem document; an unexpected one says its type and text."""
+    problem = problem_of(error)
+    body = problem.body()
+    if not is_expected(error):
+        body["detail"] = f"{type(error).__name__}: {error}. The worker's log has the traceback."
+    return PortableWorkflowError(body["detail"], problem.slug, problem.status, body)
+
+
+class _Reporter:
+    """Records the latest progress every `progress_s` on a thread of its own; DBOS refuses the write of a cancelled job.
+
+    So neither a slow database delays a pass, nor a slow chunk hides that the job was cancelled.
+    """
+
+    def __init__(self, step: str, progress_s: float) -> None:
+        self.step = step
+        self.progress_s = progress_s
+        self.stopped: BaseException | None = None
+        self._latest: dict[str, Any] = {}
+        self._done = threading.Event()
+        context = contextvars.copy_context()
+        self._thread = threading.Thread(target=context.run, args=(self._record_often,), name="progress", daemon=True)
+
+    def __enter__(self) -> "_Reporter":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+        if self.stopped is None:
+            self._record()
+
+    def __call__(self, progress: dict[str, Any]) -> None:
+        if self.stopped is not None:
+            raise Cancelled("The job was cancelled.") from self.stopped
+        self._latest = progress
+
+    def _record_often(self) -> None:
+        while self.stopped is None:
+            self._record()
+            if self._done.wait(self.progress_s):
+                return
+
+    def _record(self) -> None:
+        try:
+            DBOS.set_event(PROGRESS, {"step": self.step, **self._latest})
+        except dbos_errors.DBOSBaseException as error:  # cancelled, or handed to another worker
+            self.stopped = error
+        except Exception:
+            structlog.get_logger("jobs").warning("progress was not recorded", exc_info=True)

@@ -1,0 +1,86 @@
+"""A real server on a free loopback port, as a subprocess: for the demo, the tests and the benchmarks."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from service.problems import NotReady
+from service.settings import Settings
+
+
+@dataclass(frozen=True)
+class LocalServer:
+    """A running server: where it listens, its process id, and its log."""
+
+    url: str
+    pid: int
+    log: Path
+
+
+@contextlib.contextmanager
+def local_server(settings: Settings, timeout_s: float = 120.0) -> Iterator[LocalServer]:
+    """Start `fewpass serve` and wait until it is ready; on leaving, it and its workers have ended.
+
+    Parameters
+    ----------
+    settings : Settings
+        Host and port are replaced by a free port on 127.0.0.1.
+    timeout_s : float
+        How long it may take to become ready; the first start compiles kernels.
+
+    Raises
+    ------
+    NotReady
+        With the end of its log, if it does not become ready.
+    """
+    settings = settings.model_copy(update={"host": "127.0.0.1", "port": 0, "log_format": "json"})
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("FEWPASS_")}
+    # A file, not a pipe: nobody reads a pipe while the server works, and a full one would stop it.
+    with tempfile.TemporaryDirectory(prefix="fewpass-server-") as directory:
+        log = Path(directory) / "server.log"
+        with log.open("wb") as sink:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "service.cli", "serve", "--port", "0"],
+                env=environment | settings.environment(),
+                stdout=sink,
+                stderr=sink,
+            )
+        try:
+            yield LocalServer(_ready_url(process, log, timeout_s), process.pid, log)
+        finally:
+            process.terminate()
+            try:
+                process.wait(settings.shutdown_s * 3)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _ready_url(process: subprocess.Popen[bytes], log: Path, timeout_s: float) -> str:
+    deadline = time.monotonic() + timeout_s
+    url = None
+    while time.monotonic() < deadline and process.poll() is None:
+        url = url or _logged_url(log)
+        if url is not None:
+            with contextlib.suppress(httpx.HTTPError):
+                if httpx.get(f"{url}/readyz").status_code == 200:
+                    return url
+        time.sleep(0.05)
+    tail = "\n".join(log.read_text(errors="replace").splitlines()[-20:])
+    raise NotReady(f"The server did not become ready within {timeout_s:.0f} s. The end of its log:\n{tail}")
+
+
+def _logged_url(log: Path) -> str | None:
+    for line in log.read_text(errors="replace").splitlines():
+        if '"serving"' in line:
+            return str(json.loads(line)["url"])
+    return None

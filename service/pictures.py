@@ -1,0 +1,98 @@
+"""Pictures of models as SVG or PNG: the learned structure, and how far probabilities can be trusted."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+N_BINS = 10
+
+
+def draw_structure(structure: Mapping[str, Any], path: Path, title: str) -> None:
+    """Draw the attributes on a circle around the class, with an arrow from each parent.
+
+    The arrows from the class to every attribute are left out: they are always there.
+
+    Parameters
+    ----------
+    structure : mapping
+        `nodes` and `edges`, as a model's structure() gives them.
+    path : Path
+        Its suffix chooses SVG or PNG.
+    title : str
+        Written above.
+    """
+    figure, axes = _canvas(8, 8)
+    names = [str(_name(node)) for node in structure["nodes"]]
+    target = next((str(_name(node)) for node in structure["nodes"] if _is_class(node)), None)
+    around = [name for name in names if name != target]
+    angles = np.linspace(np.pi / 2, np.pi / 2 - 2 * np.pi, len(around), endpoint=False)
+    places = {name: (float(np.cos(a)), float(np.sin(a))) for name, a in zip(around, angles, strict=True)}
+    edges = [(str(edge["source"]), str(edge["target"])) for edge in structure["edges"]]
+    for source, sink in edges:
+        if source == target or source not in places or sink not in places:
+            continue
+        style = {"arrowstyle": "-|>", "color": "#4c72b0", "alpha": 0.6, "connectionstyle": "arc3,rad=0.15"}
+        axes.annotate("", xy=places[sink], xytext=places[source], arrowprops=style | {"shrinkA": 8, "shrinkB": 8})
+    for (name, (x, y)), angle in zip(places.items(), np.degrees(angles), strict=True):
+        axes.plot(x, y, "o", color="#4c72b0", markersize=6)
+        is_left = x < -1e-9
+        axes.text(
+            1.06 * x,
+            1.06 * y,
+            name,
+            rotation=(angle + 180) if is_left else angle,
+            ha="right" if is_left else "left",
+            va="center",
+            rotation_mode="anchor",
+            fontsize=7,
+        )
+    if target is not None:
+        axes.text(0, 0, target, ha="center", va="center", bbox={"boxstyle": "round", "fc": "#f4d35e", "ec": "none"})
+    axes.set(xlim=(-1.7, 1.7), ylim=(-1.7, 1.7), aspect="equal", title=title)
+    axes.axis("off")
+    figure.savefig(path, bbox_inches="tight", dpi=150)
+
+
+def draw_reliability(curves: Sequence[tuple[str, Floats, Floats]], path: Path, title: str) -> None:
+    """Draw how often the predicted class was right against how probable the model called it.
+
+    Parameters
+    ----------
+    curves : sequence of (name, (n_rows,) confidence, (n_rows,) whether it was right)
+        One line each.
+    path : Path
+        Its suffix chooses SVG or PNG.
+    title : str
+        Written above.
+    """
+    figure, axes = _canvas(6, 6)
+    axes.plot([0, 1], [0, 1], ":", color="grey", label="calibrated")
+    for name, confidence, is_right in curves:
+        bins = np.minimum((confidence * N_BINS).astype(int), N_BINS - 1)
+        n_rows = np.bincount(bins, minlength=N_BINS)
+        seen = n_rows > 0
+        means = np.bincount(bins, confidence, N_BINS)[seen] / n_rows[seen]
+        rates = np.bincount(bins, is_right, N_BINS)[seen] / n_rows[seen]
+        axes.plot(means, rates, "o-", markersize=4, label=name)
+    axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", title=title)
+    axes.set(xlabel="probability of the predicted class", ylabel="share that was right")
+    axes.legend(frameon=False)
+    figure.savefig(path, bbox_inches="tight", dpi=150)
+
+
+def _canvas(width: float, height: float) -> tuple[Any, Any]:
+    from matplotlib.figure import Figure  # no pyplot: no global state, no display
+
+    figure = Figure(figsize=(width, height))
+    return figure, figure.subplots()
+
+
+def _name(node: Any) -> Any:
+    return node["name"] if isinstance(node, Mapping) else node
+
+
+def _is_class(node: Any) -> bool:
+    return isinstance(node, Mapping) and node.get("kind") == "class"

@@ -1,0 +1,221 @@
+"""Mapped models for serving: found by name, version or alias, swapped when the registry changes; never opens DuckDB."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import structlog
+from learners.kinds import load_model
+from learners.model import Model
+from learners.schema import Chunk, Schema
+from learners.schema.encode import record_classifier
+
+from service.problems import InvalidRequest
+from service.telemetry import MAPPED_MODELS, PREDICTED_ROWS, SWAPS
+from storage import models
+from storage.control import Control
+from storage.errors import NotFound
+from storage.compiled import map_compiled
+from storage.models import ModelVersion
+
+Probabilities = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@dataclass(frozen=True, eq=False)
+class Served:
+    """One mapped model version with what its answers repeat, made once.
+
+    `classify(record)` gives the (n_classes,) probabilities of one dict of raw values.
+    """
+
+    name: str
+    version: int
+    learner: str
+    sha256: str
+    model: Model
+    classify: Callable[[Mapping[str, Any]], Probabilities]
+    count_rows: Callable[[float], None]
+
+    @property
+    def schema(self) -> Schema:
+        """The schema that the model was trained with."""
+        return self.model.schema
+
+    @cached_property
+    def classes(self) -> list[str]:
+        """Names of the classes, in the order of the probabilities."""
+        return list(self.schema.classes)
+
+    @cached_property
+    def json_head(self) -> bytes:
+        """The start of a JSON answer, up to the first predicted class."""
+        head = msgspec.json.encode({"model": self.name, "version": self.version, "classes": self.classes})
+        return head[:-1] + b',"predictions":['
+
+    @cached_property
+    def json_classes(self) -> list[bytes]:
+        """Each class as JSON text."""
+        return [msgspec.json.encode(name) for name in self.classes]
+
+    @cached_property
+    def known_names(self) -> frozenset[str]:
+        """Columns that a request may name: the attributes, and those that training saw and left out."""
+        target = [self.schema.target] if self.schema.target is not None else []
+        return frozenset(
+            [attribute.name for attribute in self.schema.attributes]
+            + [left_out.name for left_out in self.schema.left_out]
+            + target
+        )
+
+    def predict_proba(self, chunk: Chunk) -> Probabilities:
+        """Class probabilities (n_rows, n_classes) of encoded rows."""
+        return self.model.predict_proba(chunk)
+
+    def check_names(self, records: Iterable[Mapping[str, Any]], ignore_unknown: bool) -> None:
+        """Refuse columns that the model has never heard of: most likely a typing error that would cost accuracy.
+
+        Raises
+        ------
+        InvalidRequest
+            Naming the first unknown column and the similar known ones.
+        """
+        if ignore_unknown:
+            return
+        known = self.known_names
+        for record in records:
+            if not record.keys() <= known:
+                unknown = next(name for name in record if name not in known)
+                near = ", ".join(get_close_matches(unknown, known)) or "none similar"
+                raise InvalidRequest(
+                    f"Model {self.name!r} knows no column {unknown!r} (similar: {near}). "
+                    "Rename it, leave it out, or send ?ignore_unknown=true.",
+                    column=unknown,
+                )
+
+
+class Predictor:
+    """The models of one serving process.
+
+    `served(reference)` is a dict look-up on the event loop; `resolve` and `refresh` read the control database and are
+    called on threads. References to a `Served` stay good for as long as a request holds them.
+
+    Parameters
+    ----------
+    control : Control
+    max_mapped : int
+        Model versions kept mapped; the least recently resolved goes first.
+    """
+
+    def __init__(self, control: Control, max_mapped: int = 256) -> None:
+        self.control = control
+        self.max_mapped = max_mapped
+        self.generation = models.generation(control)
+        self._served: dict[str, Served] = {}
+        self._mapped: OrderedDict[tuple[str, int, str], Served] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def served(self, reference: str) -> Served | None:
+        """The model of "name", "name@version" or "name@alias" if it was resolved before."""
+        return self._served.get(reference)
+
+    def resolve(self, reference: str) -> Served:
+        """The model of a reference, mapping it if need be.
+
+        Raises
+        ------
+        NotFound
+            If there is no such model, version or alias.
+        """
+        with self._lock:
+            served = self._map(find_version(self.control, reference))
+            self._served[reference] = served
+            return served
+
+    def refresh(self) -> bool:
+        """Take over a changed registry: map what every known reference means now, then swap them all at once.
+
+        Returns
+        -------
+        bool
+            Whether anything had changed.
+        """
+        generation = models.generation(self.control)
+        if generation == self.generation:
+            return False
+        with self._lock:
+            swapped: dict[str, Served] = {}
+            for reference in list(self._served):
+                try:
+                    swapped[reference] = self._map(find_version(self.control, reference))
+                except NotFound:
+                    structlog.get_logger("predictor").info("reference is gone", reference=reference)
+            self._served = swapped
+            self.generation = generation
+        SWAPS.inc()
+        return True
+
+    def _map(self, version: ModelVersion) -> Served:
+        key = (version.name, version.version, version.sha256)
+        served = self._mapped.get(key)
+        if served is None:
+            served = self._mapped[key] = map_version(version)
+            if len(self._mapped) > self.max_mapped:
+                self._forget(next(iter(self._mapped)))
+            MAPPED_MODELS.set(len(self._mapped))
+        self._mapped.move_to_end(key)
+        return served
+
+    def _forget(self, key: tuple[str, int, str]) -> None:
+        gone = self._mapped.pop(key)
+        self._served = {reference: served for reference, served in self._served.items() if served is not gone}
+
+
+def map_version(version: ModelVersion) -> Served:
+    """Map the compiled file of a model version and make it ready to answer."""
+    header, arrays = map_compiled(version.arrow_path)
+    model = load_model(header, arrays)
+    return Served(
+        name=version.name,
+        version=version.version,
+        learner=version.learner,
+        sha256=version.sha256,
+        model=model,
+        classify=record_classifier(model),
+        count_rows=PREDICTED_ROWS.labels(version.name).inc,
+    )
+
+
+def find_version(control: Control, reference: str) -> ModelVersion:
+    """The version that "name", "name@3" or "name@alias" means now."""
+    name, _, version = reference.partition("@")
+    return models.get_version(control, name, version or None)
+
+
+def scored_batch(classes: list[str], probabilities: Probabilities) -> pa.RecordBatch:
+    """The answer as a table: the predicted class, then one column of probabilities per class.
+
+    Parameters
+    ----------
+    classes : list of str
+        In the order of the columns of `probabilities`.
+    probabilities : (n_rows, n_classes) float64
+        Of each class for each row.
+
+    Returns
+    -------
+    RecordBatch
+        `prediction` (dictionary of string) and `probability_<class>` (float64) for each class.
+    """
+    codes = pa.array(probabilities.argmax(axis=1).astype(np.int32))
+    prediction = pa.DictionaryArray.from_arrays(codes, pa.array(classes, pa.string()))
+    columns = [pa.array(np.ascontiguousarray(column)) for column in probabilities.T]
+    return pa.RecordBatch.from_arrays(
+        [prediction, *columns], names=["prediction", *(f"probability_{name}" for name in classes)]
+    )

@@ -1,0 +1,78 @@
+"""What can be asked of the product: the shapes that REST, the command line and jobs share."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
+Name = Annotated[str, Field(pattern=NAME, examples=["income"])]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+
+
+class Request(BaseModel):
+    """Base of the request shapes: an unknown member is a mistake, not something to overlook."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DatasetRequest(Request):
+    """Register Parquet files under a name."""
+
+    name: Name
+    uris: list[str] = Field(min_length=1, max_length=10_000, examples=[["/data/income/*.parquet"]])
+    target: str | None = Field(None, description="The column to predict.", examples=["class"])
+    columns: dict[str, dict[str, Any]] = Field(
+        default_factory=dict,
+        description="What you know better than the inference, by column: kind, drop, order, cuts.",
+        examples=[{"age": {"kind": "numeric"}, "row_id": {"drop": True}}],
+    )
+
+
+class TrainRequest(Request):
+    """Train a model and add it to the registry as the next version of its name."""
+
+    kind: Literal["train"] = "train"
+    dataset: str | None = Field(None, description="A registered data set.", examples=["income"])
+    uris: list[str] | None = Field(None, description="Or Parquet files, without registering them.")
+    target: str | None = Field(None, description="The column to predict; that of the data set unless given.")
+    columns: dict[str, dict[str, Any]] = Field(default_factory=dict, description="As when registering a data set.")
+    learner: str = Field(examples=["kdb"])
+    parameters: dict[str, Any] = Field(default_factory=dict, examples=[{"k": 2}])
+    model: Name
+    test_dataset: str | None = Field(None, description="A registered data set to evaluate on.")
+    test_uris: list[str] | None = Field(None, description="Or Parquet files to evaluate on.")
+    holdout: Fraction = Field(0.2, description="Share of the rows kept back to evaluate on; 0 evaluates nothing.")
+    seed: int = Field(0, ge=0, lt=2**32, description="Decides which rows are kept back.")
+    aliases: list[Name] = Field(default_factory=list, description="Aliases to move to the new version.")
+    tags: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.dataset is None) == (self.uris is None):
+            raise ValueError("give either 'dataset' or 'uris'")
+        return self
+
+
+class EvaluateRequest(Request):
+    """Measure a model version on a data set that has the target."""
+
+    kind: Literal["evaluate"] = "evaluate"
+    model: str = Field(examples=["income@champion"])
+    dataset: str | None = None
+    uris: list[str] | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.dataset is None) == (self.uris is None):
+            raise ValueError("give either 'dataset' or 'uris'")
+        return self
+
+
+class SchemaRequest(Request):
+    """Infer the schema of a registered data set, in one pass, and keep it."""
+
+    kind: Literal["schema"] = "schema"
+    dataset: str
+
+
+JobRequest = Annotated[TrainRequest | EvaluateRequest | SchemaRequest, Field(discriminator="kind")]

@@ -1,0 +1,144 @@
+"""The processes of `fewpass serve`: serving processes on one socket, and job workers that end with it."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+
+import structlog
+
+from service.settings import Settings
+from service.telemetry import configure_logs
+
+RESTART_S = 1.0  # grows while a worker keeps dying, so that a broken workspace does not fill the log
+MAX_RESTART_S = 30.0
+
+
+def run_server(settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT; every process that was started here has ended when this returns.
+
+    Parameters
+    ----------
+    settings : Settings
+        With `workers` > 1, that many processes share the socket; each maps the same files.
+    """
+    with _metrics_directory(settings):
+        configure_logs(settings, "serve")
+        # uvicorn raises the signal again when it has shut down; the default action would skip our own endings.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        _prepare(settings)
+        with job_workers(settings), contextlib.suppress(KeyboardInterrupt):
+            _serve(settings)
+
+
+def run_worker(settings: Settings, parent: int | None = None) -> None:
+    """Run jobs until SIGTERM, SIGINT, or the end of the parent process."""
+    from service.jobs.worker import run
+    from service.workspace import Workspace
+
+    configure_logs(settings, "worker")
+    workspace = Workspace(settings)
+    assert workspace.queue is not None  # opening it makes and migrates the job tables
+    run(settings, workspace.control_url, workspace.layout.root / "workers", workspace.kinds, parent)
+
+
+def _prepare(settings: Settings) -> None:
+    """Make and migrate the workspace once, before several processes want to."""
+    from service.workspace import Workspace
+
+    with Workspace(settings) as workspace:
+        assert workspace.control is not None
+        if not settings.predict_only:
+            assert workspace.queue is not None
+
+
+def _serve(settings: Settings) -> None:
+    import uvicorn
+    from uvicorn.supervisors import Multiprocess
+
+    os.environ.update(settings.environment())
+    config = uvicorn.Config(
+        "service.app:app_of_environment",
+        factory=True,
+        host=settings.host,
+        port=settings.port,
+        workers=settings.workers,
+        loop="uvloop",
+        http="httptools",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=int(settings.shutdown_s),
+    )
+    server = uvicorn.Server(config)
+    socket = config.bind_socket()
+    host, port = socket.getsockname()[:2]
+    structlog.get_logger("serve").info("serving", url=f"http://{host}:{port}", port=port, workers=settings.workers)
+    if settings.workers > 1:
+        Multiprocess(config, target=server.run, sockets=[socket]).run()
+    else:
+        server.run(sockets=[socket])
+        if not server.started:
+            sys.exit(3)
+
+
+@contextlib.contextmanager
+def _metrics_directory(settings: Settings) -> Iterator[None]:
+    """Several serving processes add up their metrics through files; must be set before prometheus-client is used."""
+    if settings.workers == 1:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="fewpass-metrics-") as directory:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = directory
+        yield
+
+
+@contextlib.contextmanager
+def job_workers(settings: Settings) -> Iterator[None]:
+    """Job worker processes, restarted when they die, ended on leaving."""
+    stop = threading.Event()
+    keepers = [
+        threading.Thread(target=_keep_worker, args=(settings, stop), name=f"keep-worker-{number}")
+        for number in range(settings.job_workers)
+    ]
+    for keeper in keepers:
+        keeper.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for keeper in keepers:
+            keeper.join()
+
+
+def _keep_worker(settings: Settings, stop: threading.Event) -> None:
+    log = structlog.get_logger("serve")
+    command = [sys.executable, "-m", "service.cli", "worker", "--parent", str(os.getpid())]
+    environment = os.environ | settings.environment()
+    environment.pop("PROMETHEUS_MULTIPROC_DIR", None)
+    pause = RESTART_S
+    while not stop.is_set():
+        started = time.monotonic()
+        process = subprocess.Popen(command, env=environment, start_new_session=True)
+        while process.poll() is None and not stop.wait(0.1):
+            pass
+        if process.poll() is None:
+            _end(process, settings.shutdown_s)
+            return
+        pause = RESTART_S if time.monotonic() - started > MAX_RESTART_S else min(pause * 2, MAX_RESTART_S)
+        log.error("job worker died, another takes its place", code=process.returncode, pause_s=pause)
+        stop.wait(pause)
+
+
+def _end(process: subprocess.Popen[bytes], timeout_s: float) -> None:
+    process.terminate()
+    try:
+        process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

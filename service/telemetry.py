@@ -1,0 +1,166 @@
+"""Logs and metrics: structlog lines with request ids, Prometheus counters, both on a pure ASGI middleware."""
+
+import itertools
+import logging
+import os
+import secrets
+import sys
+import time
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.settings import Settings
+
+REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
+BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
+
+REQUESTS = Counter("fewpass_requests", "HTTP requests.", ["route", "method", "status"])
+LATENCY = Histogram(
+    "fewpass_request_seconds", "Time from the request's head to its last byte.", ["route"], buckets=BUCKETS
+)
+PREDICTED_ROWS = Counter("fewpass_predicted_rows", "Rows answered.", ["model"])
+MAPPED_MODELS = Gauge("fewpass_mapped_models", "Model versions mapped.", multiprocess_mode="livemax")
+SWAPS = Counter("fewpass_catalogue_swaps", "Times that serving took over a changed catalogue.")
+JOBS = Gauge("fewpass_jobs", "Jobs by state, as of the last look.", ["state"], multiprocess_mode="mostrecent")
+
+
+def configure_logs(settings: Settings, process: str) -> None:
+    """Send every log line of this process, also those of libraries, to standard error in one format."""
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        _add_request_id,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+    ]
+    finish: list[Any] = (
+        [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        if settings.log_format == "json"
+        else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+    )
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[settings.log_level.upper()]),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+    structlog.contextvars.bind_contextvars(process=process, pid=os.getpid())
+    handler = logging.StreamHandler()
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *finish],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(settings.log_level.upper())
+    for library, level in {
+        "dbos": "WARNING",
+        "uvicorn": "WARNING",
+        "alembic": "WARNING",
+        "sqlalchemy": "WARNING",
+    }.items():
+        logger = logging.getLogger(library)
+        logger.handlers = []
+        logger.propagate = True
+        logger.setLevel(level)
+
+
+def _add_request_id(_logger: Any, _method: str, event: Any) -> Any:
+    if (request_id := REQUEST_ID.get()) and "request_id" not in event:
+        event["request_id"] = request_id
+    return event
+
+
+def metrics_text() -> bytes:
+    """Every metric in Prometheus' text format, summed over the serving processes when there are several."""
+    if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+        return generate_latest()
+    registry = CollectorRegistry()
+    multiprocess.MultiProcessCollector(registry)
+    return generate_latest(registry)
+
+
+class Telemetry:
+    """ASGI middleware: gives each request an id, counts it, times it, and logs it unless it is a quick prediction."""
+
+    def __init__(self, app: ASGIApp, slow_request_s: float) -> None:
+        self.app = app
+        self.slow_request_s = slow_request_s
+        self.log = structlog.get_logger("access")
+        self.prefix = secrets.token_hex(4)
+        self.numbers = itertools.count(1)
+        # prometheus-client's labels() costs as much as a whole prediction, so its results are kept.
+        self._finished: dict[tuple[str, str, int], Callable[[float], None]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, with its id in the response and in every log line made meanwhile."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        request_id = _given_id(scope) or f"{self.prefix}-{next(self.numbers):x}"
+        REQUEST_ID.set(request_id)
+        header = (b"x-request-id", request_id.encode())
+        status = 500
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"].append(header)
+            await send(message)
+
+        try:
+            await self.app(scope, receive, send_with_id)
+        finally:
+            self.finish(scope, status, time.perf_counter() - started)
+
+    def finish(self, scope: Scope, status: int, seconds: float) -> None:
+        """Count and time one finished request, and log it if it is worth a line."""
+        route = _route_of(scope)
+        key = (route, scope["method"], status)
+        finished = self._finished.get(key)
+        if finished is None:
+            finished = self._finished[key] = _recorder(*key)
+        finished(seconds)
+        is_quick = scope.get("fewpass.quick", False) and status < 400 and seconds < self.slow_request_s
+        if not is_quick and route not in {"/healthz", "/readyz", "/metrics"}:
+            self.log.info(
+                "request", method=scope["method"], path=scope["path"], status=status, ms=round(seconds * 1000, 2)
+            )
+
+
+def _recorder(route: str, method: str, status: int) -> Callable[[float], None]:
+    count = REQUESTS.labels(route, method, str(status)).inc
+    observe = LATENCY.labels(route).observe
+
+    def record(seconds: float) -> None:
+        count()
+        observe(seconds)
+
+    return record
+
+
+def _route_of(scope: Scope) -> str:
+    """The route's template: a path would make one time series for each model and job."""
+    quick = scope.get("fewpass.route")
+    if quick is not None:
+        return str(quick)
+    route = scope.get("route")
+    return getattr(route, "path", "unmatched")
+
+
+def _given_id(scope: Scope) -> str | None:
+    """The client's own request id, if it sent one that is safe to log."""
+    for name, value in scope["headers"]:
+        if name == b"x-request-id":
+            text = value[:64].decode("latin-1")
+            return text if text.replace("-", "").replace("_", "").isalnum() else None
+    return None

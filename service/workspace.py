@@ -1,0 +1,270 @@
+"""Every verb of the product, once: REST, the command line and the worker call it."""
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from learners.passes.source import Source
+from learners.schema import Schema
+
+from service import steps
+from service.jobs.steps import Kinds, run_now
+from service.predictor import Served, find_version, map_version
+from service.problems import InvalidRequest, OutsideRoots
+from service.requests import DatasetRequest, EvaluateRequest, SchemaRequest, TrainRequest
+from service.settings import Settings
+from storage import datasets, models
+from storage.control import Control, open_control
+from storage.datasets import Dataset
+from storage.files import Layout
+from storage.models import ModelVersion
+from storage.paging import Page
+
+if TYPE_CHECKING:
+    from service.jobs.queue import JobQueue
+
+Report = Callable[[dict[str, Any]], None]
+
+
+def silent(_progress: dict[str, Any]) -> None:
+    """The report of a caller that wants none."""
+
+
+class Workspace:
+    """One directory of models, data set statistics and jobs, and what can be done with it.
+
+    Nothing is opened before it is needed; the control database and the job queue have one lock for that.
+
+    Parameters
+    ----------
+    settings : Settings
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._opening = threading.RLock()
+        self._opened: dict[str, Any] = {}
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Where everything is kept; its folders are made on first use."""
+        return Layout(self.settings.workspace).create()
+
+    @property
+    def control_url(self) -> str:
+        """SQLAlchemy URL of the control database."""
+        return self.settings.control_url or self.layout.control_url
+
+    @property
+    def control(self) -> Control:
+        """The control database, migrated when first opened."""
+        opened: Control = self._open("control", lambda: open_control(self.control_url, self.layout.root))
+        return opened
+
+    @property
+    def queue(self) -> "JobQueue":
+        """The queue of durable jobs."""
+        opened: JobQueue = self._open("queue", self._open_queue)
+        return opened
+
+    def _open_queue(self) -> "JobQueue":
+        from service.jobs.queue import JobQueue  # DBOS takes half a second to import, and most commands need no jobs
+
+        assert self.control is not None  # its WAL mode holds for the job tables in the same file
+        return JobQueue(self.control_url, self.settings.job_concurrency, self.settings.job_poll_s)
+
+    def _open(self, name: str, opener: Callable[[], Any]) -> Any:
+        with self._opening:
+            if name not in self._opened:
+                self._opened[name] = opener()
+            return self._opened[name]
+
+    def close(self) -> None:
+        """Give back what was opened."""
+        with self._opening:
+            while self._opened:
+                self._opened.popitem()[1].close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @cached_property
+    def kinds(self) -> Kinds:
+        """The steps of each kind of job."""
+        return steps.kinds(self)
+
+    # Data sets
+
+    def register_dataset(self, request: DatasetRequest, *, is_remote: bool = False) -> Dataset:
+        """Register Parquet files after opening them; a small data set gets its schema at once.
+
+        Parameters
+        ----------
+        request : DatasetRequest
+            Name, URIs, target and overrides.
+        is_remote : bool
+            Whether the request came over REST, where the data roots bind.
+
+        Raises
+        ------
+        OutsideRoots, SourceError, UnknownColumn, SchemaError, storage.errors.Conflict
+        """
+        if is_remote:
+            self.check_roots(request.uris)
+        source = Source.open(request.uris)
+        if request.target is not None:
+            steps.check_target(source, request.target)
+        dataset = datasets.register_dataset(
+            self.control,
+            Dataset(name=request.name, uris=tuple(request.uris), target=request.target, columns=request.columns),
+        )
+        if source.n_rows * len(source.arrow_schema) <= self.settings.inline_schema_cells:
+            try:
+                self.infer_schema(request.name)
+            except Exception:
+                # A data set that nothing can be learned from is refused here, not by the first job.
+                datasets.delete_dataset(self.control, request.name)
+                raise
+            dataset = datasets.get_dataset(self.control, request.name)
+        return dataset
+
+    def check_roots(self, uris: Sequence[str]) -> None:
+        """Refuse URIs outside the configured data roots.
+
+        Raises
+        ------
+        OutsideRoots
+        """
+        for uri in uris if self.settings.data_roots else ():
+            is_path = "://" not in uri
+            # Resolved, because a link or ".." inside a root may lead out of it.
+            place = str(Path(uri).resolve()) if is_path else uri
+            roots = [str(Path(root).resolve()) if "://" not in root else root for root in self.settings.data_roots]
+            if not any(place == root or place.startswith(root.rstrip("/") + "/") for root in roots):
+                raise OutsideRoots(f"{uri} is outside the folders that this server may read.", uri=uri)
+
+    def dataset(self, name: str) -> Dataset:
+        """One registered data set."""
+        return datasets.get_dataset(self.control, name)
+
+    def datasets(self, limit: int = 100, cursor: str | None = None) -> Page[Dataset]:
+        """Registered data sets by name."""
+        return datasets.list_datasets(self.control, limit, cursor)
+
+    def delete_dataset(self, name: str) -> None:
+        """Forget a data set; its files and the models trained on it stay."""
+        datasets.delete_dataset(self.control, name)
+
+    def infer_schema(self, name: str, report: Report = silent) -> Schema:
+        """Infer and keep the schema of a registered data set, in one pass."""
+        run_now(self.kinds["schema"], "schema", SchemaRequest(dataset=name).model_dump(), report)
+        return self.dataset_schema(name)
+
+    def dataset_schema(self, name: str) -> Schema:
+        """The schema that was inferred for a data set.
+
+        Raises
+        ------
+        InvalidRequest
+            If no pass has been made over the data yet.
+        """
+        text = self.dataset(name).schema_json
+        if text is None:
+            raise InvalidRequest(
+                f"The schema of data set {name!r} is not known yet: submit a job of kind 'schema', or train.",
+                dataset=name,
+            )
+        return Schema.from_json(text)
+
+    # Models
+
+    def train(self, request: TrainRequest, report: Report = silent) -> ModelVersion:
+        """Train in this process and add the version to the registry.
+
+        Parameters
+        ----------
+        request : TrainRequest
+            Data, learner, parameters and how to evaluate.
+        report : callable
+            Called with progress between chunks; raising Cancelled in it stops.
+        """
+        job_id = f"local-{uuid.uuid4().hex[:12]}"
+        published = run_now(self.kinds["train"], job_id, request.model_dump(), report)
+        return models.get_version(self.control, published["model"], str(published["version"]))
+
+    def evaluate(self, request: EvaluateRequest, report: Report = silent) -> dict[str, Any]:
+        """Measure a model version on a data set, in this process."""
+        return run_now(self.kinds["evaluate"], f"local-{uuid.uuid4().hex[:12]}", request.model_dump(), report)
+
+    def model(self, reference: str) -> ModelVersion:
+        """The version that "name", "name@3" or "name@alias" means."""
+        return find_version(self.control, reference)
+
+    def models(self, limit: int = 100, cursor: str | None = None) -> Page[ModelVersion]:
+        """The latest version of each model, by name."""
+        return models.list_models(self.control, limit=limit, cursor=cursor)
+
+    def versions(self, name: str, limit: int = 100, cursor: str | None = None) -> Page[ModelVersion]:
+        """All versions of a model, newest first."""
+        return models.list_versions(self.control, name, limit=limit, cursor=cursor)
+
+    def aliases(self, name: str) -> dict[str, int]:
+        """What each alias of a model means."""
+        return dict(models.aliases(self.control, name))
+
+    def set_alias(self, name: str, alias: str, version: int) -> None:
+        """Let an alias mean a version; every serving process follows within the poll interval."""
+        models.set_alias(self.control, name, alias, version)
+
+    def delete_alias(self, name: str, alias: str) -> None:
+        """Forget an alias."""
+        models.delete_alias(self.control, name, alias)
+
+    def delete_version(self, name: str, version: int) -> None:
+        """Remove a version and its files; an aliased version is refused."""
+        models.delete_version(self.control, name, version)
+
+    def served(self, reference: str) -> Served:
+        """A mapped model for use in this process."""
+        return map_version(self.model(reference))
+
+    def structure(self, reference: str) -> dict[str, Any]:
+        """Nodes and edges of a model's graph."""
+        structure: dict[str, Any] = self.served(reference).model.structure()
+        return structure
+
+    # Jobs
+
+    def submit(
+        self,
+        request: TrainRequest | EvaluateRequest | SchemaRequest,
+        idempotency_key: str | None = None,
+        *,
+        is_remote: bool,
+    ) -> Any:
+        """Queue a job after checking what can be checked without reading data; see JobQueue.submit."""
+        uris = getattr(request, "uris", None)
+        if is_remote and uris:
+            self.check_roots(uris)
+        steps.check_request(self, request)
+        return self.queue.submit(request.kind, request.model_dump(exclude={"kind"}), idempotency_key=idempotency_key)
+
+    # Scoring files
+
+    def score(
+        self, reference: str, uris: Sequence[str], *, keep: Sequence[str] = (), ignore_unknown: bool = True
+    ) -> Iterator[Any]:
+        """Score Parquet files batch by batch.
+
+        Yields
+        ------
+        RecordBatch
+            The kept columns, `prediction` and `probability_<class>`.
+        """
+        return steps.score(self.served(reference), Source.open(list(uris)), keep)

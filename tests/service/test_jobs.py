@@ -1,0 +1,195 @@
+"""The queue and its worker process: progress, cancel, failure, crash recovery, retry, idempotency."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from service.jobs.queue import Job, JobQueue
+from service.jobs.worker import take_slot
+from service.problems import Conflict, InvalidRequest
+from storage.errors import NotFound
+
+
+class Workers:
+    """Worker subprocesses of one workspace."""
+
+    def __init__(self, workspace: Path):
+        self.workspace = workspace
+        self.processes: list[subprocess.Popen] = []
+
+    def start(self) -> subprocess.Popen:
+        command = [sys.executable, "-m", "tests.service.queue_worker", str(self.workspace)]
+        self.processes.append(subprocess.Popen(command, stderr=(self.workspace / "worker.log").open("a")))
+        return self.processes[-1]
+
+    def stop(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Iterator[JobQueue]:
+    queue = JobQueue(f"sqlite:///{tmp_path}/control.sqlite", poll_s=0.05)
+    yield queue
+    queue.close()
+
+
+@pytest.fixture
+def workers(tmp_path: Path) -> Iterator[Workers]:
+    workers = Workers(tmp_path)
+    yield workers
+    workers.stop()
+
+
+def wait_for(queue: JobQueue, job_id: str, reached: Callable[[Job], bool], timeout_s: float = 20) -> Job:
+    deadline = time.monotonic() + timeout_s
+    while not reached(job := queue.get(job_id)):
+        assert time.monotonic() < deadline, job
+        time.sleep(0.02)
+    return job
+
+
+def finished(job: Job) -> bool:
+    return job.is_finished
+
+
+def counting(job: Job) -> bool:
+    return job.state == "running" and bool(job.progress) and job.progress.get("rows_done", 0) >= 2
+
+
+def test_a_job_runs_step_by_step_with_progress_and_a_result(queue: JobQueue, workers: Workers, tmp_path: Path) -> None:
+    job, is_new = queue.submit("count", {"n": 12, "log": str(tmp_path / "log")})
+    assert is_new and job.state == "queued" and job.progress is None and job.started_at is None
+    workers.start()
+    job = wait_for(queue, job.id, counting)
+    assert job.progress["step"] == "count" and job.progress["rows_total"] == 12
+    job = wait_for(queue, job.id, finished)
+    assert (job.state, job.result, job.error, job.attempts) == ("succeeded", {"total": 12}, None, 1)
+    assert job.finished_at is not None
+
+
+def test_failures_are_kept_as_problems_and_can_be_retried(queue: JobQueue, workers: Workers) -> None:
+    expected, _ = queue.submit("fail", {"expected": True})
+    unexpected, _ = queue.submit("fail", {"expected": False})
+    workers.start()
+    job = wait_for(queue, expected.id, finished)
+    assert job.state == "failed" and job.result is None
+    assert job.error["title"] == "Unknown column" and job.error["column"] == "agee" and job.error["status"] == 422
+    job = wait_for(queue, unexpected.id, finished)
+    assert "ZeroDivisionError: one over nothing" in job.error["detail"]
+    again = queue.retry(expected.id)
+    assert again.retry_of == expected.id and again.id != expected.id and again.request == {"expected": True}
+    assert wait_for(queue, again.id, finished).state == "failed"
+    with pytest.raises(Conflict, match="has already failed"):
+        queue.cancel(expected.id)
+
+
+def test_cancel_stops_a_running_job_within_a_second_and_a_queued_one_at_once(
+    queue: JobQueue, workers: Workers, tmp_path: Path
+) -> None:
+    running, _ = queue.submit("count", {"n": 2000, "log": str(tmp_path / "log")})
+    queued, _ = queue.submit("count", {"n": 1, "log": str(tmp_path / "log2")})
+    workers.start()
+    wait_for(queue, running.id, counting)
+    assert queue.cancel(queued.id).state == "cancelled"
+    after, _ = queue.submit("count", {"n": 1, "log": str(tmp_path / "log3")})
+    started = time.monotonic()
+    assert queue.cancel(running.id).state == "cancelled"
+    assert queue.cancel(running.id).state == "cancelled"  # twice is not an error
+    wait_for(queue, after.id, lambda job: job.state != "queued")
+    assert time.monotonic() - started < 1.5  # the slot was free again within a second and a poll
+    assert wait_for(queue, after.id, finished).state == "succeeded"
+    assert queue.get(running.id).state == "cancelled" and not (tmp_path / "log2").exists()
+    with pytest.raises(Conflict, match="only a failed or cancelled job"):
+        queue.retry(after.id)
+
+
+def test_a_killed_worker_s_job_resumes_after_its_last_receipt(
+    queue: JobQueue, workers: Workers, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    job, _ = queue.submit("count", {"n": 3, "log": str(log), "die": 1})
+    assert workers.start().wait(timeout=20) == 9
+    assert queue.get(job.id).state == "running"
+    workers.start()
+    job = wait_for(queue, job.id, finished)
+    assert job.state == "succeeded" and job.attempts == 2
+    assert log.read_text().split() == ["count", "finish", "finish"]  # the first step was not run again
+
+
+def test_a_worker_killed_in_mid_step_starts_that_step_again(queue: JobQueue, workers: Workers, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    job, _ = queue.submit("count", {"n": 20, "log": str(log)})
+    process = workers.start()
+    wait_for(queue, job.id, counting)
+    process.kill()
+    process.wait()
+    workers.start()
+    assert wait_for(queue, job.id, finished).result == {"total": 20}
+    assert log.read_text().split() == ["count", "count", "finish"]
+
+
+def test_a_stopped_worker_leaves_its_job_to_the_next(queue: JobQueue, workers: Workers, tmp_path: Path) -> None:
+    job, _ = queue.submit("count", {"n": 40, "log": str(tmp_path / "log")})
+    process = workers.start()
+    wait_for(queue, job.id, counting)
+    process.terminate()
+    assert process.wait(timeout=20) == 0
+    assert queue.get(job.id).state == "running"
+    workers.start()
+    assert wait_for(queue, job.id, finished).state == "succeeded"
+
+
+def test_a_job_that_keeps_killing_its_worker_is_given_up(queue: JobQueue, workers: Workers, tmp_path: Path) -> None:
+    job, _ = queue.submit("count", {"n": 1, "log": str(tmp_path / "log"), "die": 99})
+    for _ in range(3):
+        process = workers.start()
+        assert process.wait(timeout=20) == 9
+    workers.start()
+    job = wait_for(queue, job.id, finished)
+    assert job.state == "failed" and job.error["title"] == "Worker lost"
+
+
+def test_an_idempotency_key_starts_one_job(queue: JobQueue) -> None:
+    job, is_new = queue.submit("fail", {"expected": True}, idempotency_key="k1")
+    again, is_new_again = queue.submit("fail", {"expected": True}, idempotency_key="k1")
+    assert is_new and not is_new_again and again == job
+    with pytest.raises(Conflict, match="used with another request"):
+        queue.submit("fail", {"expected": False}, idempotency_key="k1")
+    assert len(queue.list().items) == 1
+
+
+def test_lists_are_newest_first_filtered_and_keep_their_place(queue: JobQueue) -> None:
+    ids = [queue.submit("fail", {"expected": True, "number": number})[0].id for number in range(5)]
+    first = queue.list(limit=2)
+    queue.submit("fail", {"expected": True, "number": 5})
+    seen = [job.id for job in first.items]
+    cursor = first.next_cursor
+    while cursor:
+        page = queue.list(limit=2, cursor=cursor)
+        seen += [job.id for job in page.items]
+        cursor = page.next_cursor
+    assert set(ids) <= set(seen)
+    assert queue.count("queued") == 6 and queue.list(state="running").items == ()
+    with pytest.raises(InvalidRequest, match="cursor"):
+        queue.list(cursor="no cursor")
+    with pytest.raises(NotFound, match="no job 'job-x'"):
+        queue.get("job-x")
+
+
+def test_worker_slots_are_stable_and_exclusive(tmp_path: Path) -> None:
+    zero, lock = take_slot(tmp_path)
+    one, other = take_slot(tmp_path)
+    assert (zero, one) == (0, 1)
+    lock.close()
+    again, lock = take_slot(tmp_path)
+    assert again == 0
+    lock.close()
+    other.close()
