@@ -14,7 +14,7 @@ from storage import control_tables as tables
 from storage.control import Control
 from storage.errors import Conflict, NotFound
 from storage.generation import bump_generation
-from storage.names import checked_alias
+from storage.names import checked_alias, is_name
 from storage.paging import DEFAULT_LIMIT, Page, page_of_rows
 
 _VERSIONS, _ALIASES, _MOVES = tables.versions, tables.aliases, tables.moves
@@ -63,11 +63,9 @@ def delete_alias(control: Control, name: str, alias: str) -> None:
     NotFound
     """
     with control.writing() as connection:
-        if (
-            connection.execute(sa.delete(_ALIASES).where(_ALIASES.c.name == name, _ALIASES.c.alias == alias)).rowcount
-            == 0
-        ):
+        if _pointer(connection, name, alias) is None:
             raise NotFound("alias", f"{name}@{alias}")
+        connection.execute(sa.delete(_ALIASES).where(_ALIASES.c.name == name, _ALIASES.c.alias == alias))
         bump_generation(connection)
 
 
@@ -100,9 +98,8 @@ def roll_back(control: Control, name: str, alias: str, reason: str = "rolled bac
         while place is not None and not _exists(connection, name, place.version):
             place = _place(connection, place.parent)
         if place is None:
-            raise Conflict(
-                "alias", f"{name}@{alias}", "has no earlier version to go back to. Set it to a version instead."
-            )
+            reason = "has no earlier version to go back to. Set it to a version instead."
+            raise Conflict("alias", f"{name}@{alias}", reason)
         _move(connection, name, alias, place.version, place.parent, reason)
     return int(place.version)
 
@@ -124,12 +121,16 @@ def alias_history(
 
 
 def _exists(connection: Connection, name: str, version: int) -> bool:
+    if not is_name(name):
+        return False
     query = sa.select(_VERSIONS.c.version).where(_VERSIONS.c.name == name, _VERSIONS.c.version == version)
     return connection.execute(query).one_or_none() is not None
 
 
 def _pointer(connection: Connection, name: str, alias: str) -> sa.Row[Any] | None:
-    query = sa.select(_ALIASES).where(_ALIASES.c.name == name, _ALIASES.c.alias == alias).with_for_update()
+    if not (is_name(name) and is_name(alias)):
+        return None
+    query = sa.select(_ALIASES).where(_ALIASES.c.name == name, _ALIASES.c.alias == alias)
     return connection.execute(query).one_or_none()
 
 

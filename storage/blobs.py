@@ -15,8 +15,8 @@ import pyarrow as pa
 from storage import duckdb_files
 from storage.errors import CorruptFile
 
-# DuckDB holds all values of one insert that are larger than a block of its file in memory until the end, so an array above the
-# memory limit would fail; smaller ones it spills (1.2 GB at a limit of 256 MiB: 23 s to write, 2 s to read).
+# Values larger than a block of its file DuckDB holds in memory until the insert ends, so an array above the memory
+# limit would fail; smaller ones it spills (1.2 GB at a limit of 256 MiB: 23 s to write, 2 s to read).
 PART_BYTES = 64 << 10
 _READ_PARTS = 64
 _SCHEMA = pa.schema(
@@ -51,7 +51,7 @@ class Blob:
     @property
     def sha256(self) -> str:
         """SHA-256 of the data, in hexadecimal digits."""
-        return hashlib.sha256(self.data).hexdigest()
+        return hashlib.sha256(self.data.data).hexdigest()
 
 
 def write_blobs(connection: duckdb.DuckDBPyConnection, blobs: Iterable[Blob]) -> None:
@@ -87,7 +87,9 @@ def read_blobs(connection: duckdb.DuckDBPyConnection, path: Path) -> list[Blob]:
         "SELECT name, any_value(dtype), any_value(shape), any_value(sha256), sum(octet_length(data)) "
         "FROM arrays GROUP BY name ORDER BY min(rowid)"
     ).fetchall()
-    blobs = {name: Blob(name, dtype, tuple(shape), np.empty(int(size), np.uint8)) for name, dtype, shape, _, size in heads}
+    blobs = {
+        name: Blob(name, dtype, tuple(shape), np.empty(int(size), np.uint8)) for name, dtype, shape, _, size in heads
+    }
     filled = dict.fromkeys(blobs, 0)
     # Rows come in the order of insertion, hence so do the parts of a blob.
     for batch in connection.sql("SELECT name, data FROM arrays").to_arrow_reader(_READ_PARTS):
@@ -111,7 +113,8 @@ def array_of_blob(path: Path, blob: Blob) -> np.ndarray:
     """
     dtype = np.dtype(blob.dtype)
     if math.prod(blob.shape) * dtype.itemsize != blob.data.size:
-        raise CorruptFile(path, f"array {blob.name!r} does not have its {blob.shape} elements. Restore the file from a backup.")
+        reason = f"array {blob.name!r} does not have its {blob.shape} elements. Restore the file from a backup."
+        raise CorruptFile(path, reason)
     array = np.empty(blob.shape, dtype) if blob.data.size == 0 else blob.data.view(dtype).reshape(blob.shape)
     array.flags.writeable = False
     return array

@@ -1,7 +1,7 @@
 """The compiled form of a model: an Arrow IPC file of named arrays, mapped by serving processes without a copy.
 
-It holds one record batch of one row, with one large-list column per array: so an array is one contiguous buffer of the file. The
-header, the dtypes and the shapes are JSON in the metadata of the Arrow schema, with its SHA-256.
+It holds one record batch of one row, with one large-list column per array: so an array is one contiguous buffer of the
+file. The header, the dtypes and the shapes are JSON in the metadata of the Arrow schema, with its SHA-256.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def array_bytes(name: str, array: np.ndarray) -> np.ndarray:
     """
     array = np.asarray(array)
     if array.dtype.hasobject or array.dtype.names or array.dtype.itemsize == 0:
-        raise Unstorable(f"Array {name!r}", f"its dtype {array.dtype} is not that of numbers, booleans or fixed-width text.")
+        reason = f"its dtype {array.dtype} is not that of numbers, booleans or fixed-width text."
+        raise Unstorable(f"Array {name!r}", reason)
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
@@ -53,7 +54,7 @@ def _described(arrays: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
             "name": name,
             "dtype": np.asarray(array).dtype.str,
             "shape": list(np.shape(array)),
-            "sha256": hashlib.sha256(array_bytes(name, array)).hexdigest(),
+            "sha256": hashlib.sha256(array_bytes(name, array).data).hexdigest(),
         }
         for name, array in arrays.items()
     ]
@@ -70,10 +71,13 @@ def header_json(value: object) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     except (TypeError, ValueError) as error:
-        raise Unstorable("The header of the model", f"{error}. Use str, int, float, bool, None, list and dict.") from error
+        reason = f"{error}. Use str, int, float, bool, None, list and dict."
+        raise Unstorable("The header of the model", reason) from error
 
 
-def write_compiled(path: Path | str, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], *, replace: bool = False) -> None:
+def write_compiled(
+    path: Path | str, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], *, replace: bool = False
+) -> None:
     """Publish the compiled form of a model.
 
     Parameters
@@ -96,9 +100,12 @@ def write_compiled(path: Path | str, header: Mapping[str, Any], arrays: Mapping[
     fields = [pa.field(str(i), column.type, nullable=False) for i, column in enumerate(columns)]
     metadata = {_FORMAT_KEY: _FORMAT, _JSON: text, _JSON_SHA256: hashlib.sha256(text).hexdigest().encode()}
     batch = pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields, metadata=metadata))
-    with publish(path, replace=replace) as draft, pa.OSFile(str(draft), "wb") as file:
-        with pa.ipc.new_file(file, batch.schema) as writer:
-            writer.write_batch(batch)
+    with (
+        publish(path, replace=replace) as draft,
+        pa.OSFile(str(draft), "wb") as file,
+        pa.ipc.new_file(file, batch.schema) as writer,
+    ):
+        writer.write_batch(batch)
 
 
 def _list_of(name: str, array: np.ndarray) -> pa.LargeListArray:
@@ -115,8 +122,8 @@ def map_compiled(path: Path | str, *, verify: bool = False) -> tuple[Header, Arr
 
     Parameters
     ----------
-    verify : whether to read all arrays and check their SHA-256 as well (about 2 GB/s). Without it the header, the dtypes, the
-        shapes and the extent of the file are checked, but a flipped bit in an array would not be noticed.
+    verify : whether to read all arrays and check their SHA-256 as well (about 2 GB/s). Without it the header, the
+        dtypes, the shapes and the extent of the file are checked, but a flipped bit in an array would not be noticed.
 
     Returns
     -------
@@ -169,5 +176,5 @@ def _array(column: pa.LargeListArray, spec: Mapping[str, Any]) -> np.ndarray:
 def _check_arrays(path: Path, specs: list[dict[str, Any]], arrays: Arrays) -> None:
     for spec in specs:
         name = spec["name"]
-        if hashlib.sha256(array_bytes(name, arrays[name])).hexdigest() != spec["sha256"]:
+        if hashlib.sha256(array_bytes(name, arrays[name]).data).hexdigest() != spec["sha256"]:
             raise CorruptFile(path, f"array {name!r} has changed. Rebuild it from the model's DuckDB file.")

@@ -1,7 +1,8 @@
-"""The control database: what changes (datasets, versions, aliases, keys). SQLite in the workspace, or PostgreSQL by URL."""
+"""The control database holds what changes: datasets, versions, aliases, keys. SQLite, or PostgreSQL by URL."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,13 +11,14 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.engine import URL, Connection, Engine, make_url
-from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, OperationalError, StatementError
 
 from storage import migrations
-from storage.errors import ControlUnavailable, CorruptFile, StorageError, Unwritable
+from storage.errors import ControlUnavailable, CorruptFile, StorageError, Unstorable, Unwritable
 
 BUSY_TIMEOUT_S = 15.0
 _IS_WRITING = "fewpass_is_writing"
+_WRITER_LOCK = 0x66657770617373  # "fewpass" in ASCII: a number that nobody else locks in the same PostgreSQL database
 
 
 class Control:
@@ -32,18 +34,26 @@ class Control:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """One transaction that sees one state of the database and changes nothing."""
-        with _our_errors(self.engine.url), self.engine.connect() as connection, connection.begin():
-            yield connection
+        with _our_errors(self.engine.url), self.engine.connect() as connection:
+            is_postgresql = connection.dialect.name == "postgresql"
+            options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True} if is_postgresql else {}
+            reader = connection.execution_options(**options)
+            with reader.begin():
+                yield reader
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """One transaction that others see whole or not at all; an exception undoes it.
 
-        SQLite has one writer: it is waited for at the beginning, so that a transaction never fails in its middle.
+        There is one writer at a time: it is waited for at the beginning, so that a transaction never fails half way.
+        SQLite knows no other way; PostgreSQL is made to do the same, as our writes are few and short.
         """
         with _our_errors(self.engine.url), self.engine.connect() as connection:
             writer = connection.execution_options(**{_IS_WRITING: True})
             with writer.begin():
+                if writer.dialect.name == "postgresql":
+                    writer.exec_driver_sql(f"SET LOCAL lock_timeout = '{BUSY_TIMEOUT_S:.0f}s'")
+                    writer.execute(sa.select(sa.func.pg_advisory_xact_lock(_WRITER_LOCK)))
                 yield writer
 
     def relative(self, path: Path | str) -> str:
@@ -117,8 +127,8 @@ def _with_driver(url: str) -> URL:
 
 def _engine(url: URL) -> Engine:
     if url.get_backend_name() != "sqlite":
-        return sa.create_engine(url, pool_pre_ping=True, pool_size=5, max_overflow=10)
-    engine = sa.create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S}, pool_size=5, max_overflow=10)
+        return sa.create_engine(url, json_serializer=_json, pool_pre_ping=True)
+    engine = sa.create_engine(url, json_serializer=_json, connect_args={"timeout": BUSY_TIMEOUT_S})
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
@@ -139,6 +149,15 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writing else "BEGIN DEFERRED")
 
 
+def _json(value: object) -> str:
+    try:
+        return json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise Unstorable(
+            repr(value), f"{error}. Use what JSON has: finite numbers, text, booleans, lists, dicts."
+        ) from error
+
+
 @contextmanager
 def _our_errors(url: URL) -> Iterator[None]:
     """Errors of the database as ours, with the remedy."""
@@ -146,8 +165,10 @@ def _our_errors(url: URL) -> Iterator[None]:
         yield
     except (OperationalError, InterfaceError) as error:
         raise _translated(url, error) from error
-    except DatabaseError as error:
-        if url.get_backend_name() == "sqlite" and type(error) is DatabaseError:
+    except StatementError as error:
+        if isinstance(error.orig, StorageError):  # raised by `_json` while a statement was made
+            raise error.orig from error
+        if type(error) is DatabaseError and url.get_backend_name() == "sqlite":
             raise _translated(url, error) from error
         raise
 
@@ -162,8 +183,7 @@ def _translated(url: URL, error: DBAPIError) -> StorageError:
         return Unwritable(path, f"{text}. Free or remount the disk, then try again.")
     if "unable to open" in text:
         return Unwritable(path, f"{text}. Make its folder, and let this user write there.")
-    if "locked" in text:
-        return ControlUnavailable(
-            f"{shown} was busy for more than {BUSY_TIMEOUT_S:.0f} s. Try again; if it stays, look who holds it."
-        )
+    if "locked" in text or "lock timeout" in text:
+        waited = f"{shown} was busy for more than {BUSY_TIMEOUT_S:.0f} s"
+        return ControlUnavailable(f"{waited}. Try again; if it stays busy, look which process holds it.")
     return ControlUnavailable(f"{shown} does not answer: {text}")

@@ -82,8 +82,8 @@ versions = sa.Table(
     sa.UniqueConstraint("name", "job_id"),
 )
 
-# The places where an alias has been, as a tree: a rollback goes to the parent of the place where the alias is, so that two
-# rollbacks go back twice. `version` has no foreign key: history outlives the versions.
+# The places where an alias has been, as a tree: a rollback goes to the parent of the place where the alias is, so that
+# two rollbacks go back twice. `version` has no foreign key: history outlives the versions.
 moves = sa.Table(
     "alias_moves",
     metadata,

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.engine import Connection
 
 from storage import control_tables as tables
 from storage.control import Control
 from storage.errors import Conflict, NotFound
-from storage.names import checked_name
+from storage.names import checked_name, known_name
 from storage.paging import DEFAULT_LIMIT, Page, page_of_rows
 
 _DATASETS = tables.datasets
@@ -58,19 +59,15 @@ def register_dataset(control: Control, dataset: Dataset) -> Dataset:
     """
     checked_name("dataset", dataset.name)
     dataset = replace(dataset, created_at=tables.now())
-    try:
-        with control.writing() as connection:
+    with control.writing() as connection:
+        row = _row_of(connection, dataset.name)
+        if row is None:
             connection.execute(sa.insert(_DATASETS).values(**_row(dataset)))
-    except IntegrityError as error:
-        stored = get_dataset(control, dataset.name)
-        if _definition(stored) != _definition(dataset):
-            raise Conflict(
-                "dataset",
-                dataset.name,
-                "is registered already with other uris, target or columns. Delete it first, or use a new name.",
-            ) from error
-        return stored
-    return dataset
+            return _dataset(_existing(connection, dataset.name))
+    if _definition(_dataset(row)) != _definition(dataset):
+        reason = "is registered already with other uris, target or columns. Delete it first, or use a new name."
+        raise Conflict("dataset", dataset.name, reason)
+    return _dataset(row)
 
 
 def describe_dataset(control: Control, name: str, schema_json: str, files: Sequence[Mapping[str, Any]]) -> Dataset:
@@ -81,10 +78,10 @@ def describe_dataset(control: Control, name: str, schema_json: str, files: Seque
     NotFound
     """
     with control.writing() as connection:
+        _existing(connection, name)
         values = {"schema_json": schema_json, "files": [dict(file) for file in files]}
-        if connection.execute(sa.update(_DATASETS).where(_DATASETS.c.name == name).values(**values)).rowcount == 0:
-            raise NotFound("dataset", name)
-        return _dataset(connection.execute(sa.select(_DATASETS).where(_DATASETS.c.name == name)).one())
+        connection.execute(sa.update(_DATASETS).where(_DATASETS.c.name == name).values(**values))
+        return _dataset(_existing(connection, name))
 
 
 def get_dataset(control: Control, name: str) -> Dataset:
@@ -95,10 +92,7 @@ def get_dataset(control: Control, name: str) -> Dataset:
     NotFound
     """
     with control.reading() as connection:
-        row = connection.execute(sa.select(_DATASETS).where(_DATASETS.c.name == name)).one_or_none()
-    if row is None:
-        raise NotFound("dataset", name)
-    return _dataset(row)
+        return _dataset(_existing(connection, name))
 
 
 def list_datasets(control: Control, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[Dataset]:
@@ -125,16 +119,25 @@ def delete_dataset(control: Control, name: str) -> Dataset:
     NotFound
     """
     with control.writing() as connection:
-        row = connection.execute(
-            sa.delete(_DATASETS).where(_DATASETS.c.name == name).returning(*_DATASETS.c)
-        ).one_or_none()
-    if row is None:
-        raise NotFound("dataset", name)
+        row = _existing(connection, name)
+        connection.execute(sa.delete(_DATASETS).where(_DATASETS.c.name == name))
     return _dataset(row)
 
 
+def _row_of(connection: Connection, name: str) -> sa.Row[Any] | None:
+    return connection.execute(sa.select(_DATASETS).where(_DATASETS.c.name == name)).one_or_none()
+
+
+def _existing(connection: Connection, name: str) -> sa.Row[Any]:
+    row = _row_of(connection, known_name("dataset", name))
+    if row is None:
+        raise NotFound("dataset", name)
+    return row
+
+
 def _definition(dataset: Dataset) -> tuple[object, ...]:
-    return dataset.uris, dataset.target, dict(dataset.columns)
+    # Through JSON, which is how it is stored: a tuple has become a list there.
+    return dataset.uris, dataset.target, json.loads(json.dumps(dict(dataset.columns)))
 
 
 def _row(dataset: Dataset) -> dict[str, Any]:

@@ -17,7 +17,8 @@ MAX_SPILL_BYTES = 64 << 30
 # Any DuckDB from 1.4, the last release with long-term support, reads what we write.
 STORAGE_VERSION = "v1.4.0"
 
-_COMMON = {
+_Config = dict[str, str | bool | int | float | list[str]]
+_COMMON: _Config = {
     "memory_limit": f"{MEMORY_LIMIT_BYTES >> 20}MiB",
     "threads": 1,
     # Offsets of 64 bits, or a result of more than 2 GiB of binary would fail.
@@ -41,7 +42,7 @@ def writing(draft: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     Unwritable
         If the disk refuses.
     """
-    spill = {
+    spill: _Config = {
         "temp_directory": str(draft.parent / "spill"),
         "max_temp_directory_size": f"{MAX_SPILL_BYTES >> 30}GiB",
         "storage_compatibility_version": STORAGE_VERSION,
@@ -75,12 +76,16 @@ def reading(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     try:
         with duckdb.connect(str(path), read_only=True, config=_COMMON) as connection:
             yield connection
-    # InternalException too: what DuckDB calls a bug of its own is, on a file whose bytes changed, the damage.
-    except (duckdb.Error, UnicodeDecodeError) as error:
+    # All that goes wrong in here is the file's fault: also what DuckDB calls a bug of its own, or a missing row.
+    except (duckdb.Error, pa.ArrowException, ValueError, TypeError, KeyError) as error:
+        if isinstance(error, StorageError):
+            raise
         raise CorruptFile(path, f"{_first_line(error)} Restore it from a backup.") from error
 
 
-def insert(connection: duckdb.DuckDBPyConnection, table: str, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
+def insert(
+    connection: duckdb.DuckDBPyConnection, table: str, batches: Iterable[pa.RecordBatch], schema: pa.Schema
+) -> None:
     """Append record batches to a table by position, one at a time."""
     connection.register("batches", pa.RecordBatchReader.from_batches(schema, iter(batches)))
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -17,6 +18,7 @@ from storage.names import checked_name
 
 _PARTIAL = ".partial"
 _READ_ONLY = 0o444
+_REFUSALS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOTDIR, errno.EEXIST}
 
 
 @dataclass(frozen=True)
@@ -73,12 +75,11 @@ class Layout:
     def create(self) -> Layout:
         """Make the folders that are missing and sweep away what killed writers have left; returns itself."""
         for directory in (self.root, self.models, self.datasets, self.scratch):
-            try:
+            with _refusals_of_the_disk(directory):
                 directory.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise Unwritable(directory, f"{error.strerror}. Choose another workspace directory.") from error
         sweep(self.models)
         sweep(self.datasets)
+        sweep(self.scratch)
         return self
 
 
@@ -86,9 +87,9 @@ class Layout:
 def drafting(directory: Path, name: str) -> Iterator[Path]:
     """A path in a private folder inside `directory`, for a file that is not yet fit to be seen.
 
-    The folder is removed at the end, with whatever is still in it (also a write-ahead log or spilled blocks). While it lives it
-    is locked; the kernel drops the lock when the writer dies, however it dies, and so `sweep` knows the abandoned ones without
-    asking about process ids or ages.
+    The folder is removed at the end, with whatever is still in it (also a write-ahead log or spilled blocks). While it
+    lives it is locked; the kernel drops the lock when the writer dies, however it dies, and so `sweep` knows the
+    abandoned ones without asking about process ids or ages.
 
     Parameters
     ----------
@@ -99,13 +100,12 @@ def drafting(directory: Path, name: str) -> Iterator[Path]:
     ------
     the path of the draft
     """
-    try:
+    with _refusals_of_the_disk(directory):
         directory.mkdir(parents=True, exist_ok=True)
         folder, lock = _locked_folder(directory)
-    except OSError as error:
-        raise Unwritable(directory, f"{error.strerror}. Free or remount the disk, then try again.") from error
     try:
-        yield folder / name
+        with _refusals_of_the_disk(directory):
+            yield folder / name
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)
@@ -115,12 +115,26 @@ def _locked_folder(directory: Path) -> tuple[Path, int]:
     while True:
         folder = directory / f".{secrets.token_hex(8)}{_PARTIAL}"
         folder.mkdir(mode=0o700)
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        # Between mkdir and flock a sweep of another process may have taken the folder for an abandoned one.
-        if folder.exists():
-            return folder, lock
-        os.close(lock)
+        # Until it is locked, a sweep of another process may take the folder for an abandoned one; then make another.
+        with suppress(FileNotFoundError):
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if folder.exists():
+                return folder, lock
+            os.close(lock)
+
+
+@contextmanager
+def _refusals_of_the_disk(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _REFUSALS:
+            raise
+        reason = (
+            f"{os.strerror(error.errno or 0)}. Free or remount the disk, or give this user the right, then try again."
+        )
+        raise Unwritable(path, reason) from error
 
 
 def sweep(directory: Path) -> tuple[Path, ...]:
@@ -151,14 +165,12 @@ def settle(draft: Path, path: Path) -> None:
     Unwritable
         If the disk refuses; the name is then not taken, or taken by the whole file.
     """
-    try:
+    with _refusals_of_the_disk(path):
         with draft.open("rb") as file:
             os.fchmod(file.fileno(), _READ_ONLY)
             os.fsync(file.fileno())
         draft.rename(path)
         _fsync_directory(path.parent)
-    except OSError as error:
-        raise Unwritable(path, f"{error.strerror or error}. Free or remount the disk, then try again.") from error
 
 
 def _fsync_directory(directory: Path) -> None:
@@ -177,12 +189,12 @@ def publish(path: Path | str, *, replace: bool = False) -> Iterator[Path]:
     Parameters
     ----------
     path : the final path; its folder is created if missing
-    replace : whether a file of that name may be replaced. Only for files that readers map: DuckDB, given a path that it has
-        open, silently goes on reading the file before.
+    replace : whether a file of that name may be replaced. Only for files that readers map: DuckDB, given a path that it
+        has open, silently goes on reading the file before.
 
     Yields
     ------
-    a temporary path on the same file system, to be written and closed by the caller. If the caller raises, it is removed.
+    a temporary path on the same file system, to be written and closed by the caller; removed if the caller raises
 
     Raises
     ------

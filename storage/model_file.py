@@ -1,11 +1,13 @@
 """A model version on disk: one immutable DuckDB file, its compiled Arrow form, and a manifest of both.
 
-The DuckDB file is the model: ``header(json)``, ``arrays(name, part, dtype, shape, sha256, data)`` from which it is read back, and
-beside them the tables that the model offers to people who ask in SQL.
+The DuckDB file is the model: it is read back from the tables ``header(json, sha256)`` and
+``arrays(name, part, dtype, shape, sha256, data)``; beside them stand the tables that the model offers to people who ask
+in SQL.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -34,6 +36,7 @@ __all__ = [
 ]
 
 _RESERVED_TABLES = frozenset({"arrays", "header"})
+
 
 @dataclass(frozen=True)
 class ModelFiles:
@@ -97,7 +100,7 @@ def _write_duckdb(
     _check_table_names(tables)
     text = header_json(dict(header))
     with duckdb_files.writing(draft) as connection:
-        duckdb_files.create(connection, "header", pa.table({"json": pa.array([text], pa.large_string())}))
+        duckdb_files.create(connection, "header", pa.table({"json": [text], "sha256": [_sha256(text)]}))
         write_blobs(connection, _blobs(arrays))
         for name, table in tables.items():
             duckdb_files.create(connection, name, table)
@@ -106,6 +109,10 @@ def _write_duckdb(
 def _blobs(arrays: Mapping[str, np.ndarray]) -> Iterator[Blob]:
     for name, array in arrays.items():
         yield Blob(name, np.asarray(array).dtype.str, np.shape(array), array_bytes(name, array))
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _check_table_names(tables: Mapping[str, pa.Table]) -> None:
@@ -133,7 +140,9 @@ def read_model(duckdb_path: Path | str) -> tuple[Header, Arrays]:
     if not path.exists():
         raise NotFound("model file", str(path))
     with duckdb_files.reading(path) as connection:
-        ((text,),) = connection.sql("SELECT json FROM header").fetchall()
+        ((text, sha256),) = connection.sql("SELECT json, sha256 FROM header").fetchall()
+        if _sha256(text) != sha256:
+            raise CorruptFile(path, "its header is not what was written. Restore it from a backup.")
         arrays = {blob.name: array_of_blob(path, blob) for blob in read_blobs(connection, path)}
     return json.loads(text), arrays
 

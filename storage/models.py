@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
@@ -16,7 +17,7 @@ from storage.aliases import alias_history, aliases, delete_alias, roll_back, set
 from storage.control import Control
 from storage.errors import Conflict, NotFound
 from storage.generation import bump_generation, generation
-from storage.names import checked_name
+from storage.names import checked_name, is_name, known_name
 from storage.paging import DEFAULT_LIMIT, Page, page_of_rows
 
 __all__ = [
@@ -55,7 +56,7 @@ class ModelVersion:
     name, version : together unique; the number comes from `reserve_version`
     learner, parameters : how it was learned
     dataset : the name of the dataset; it may have been deleted since
-    metrics : measured when it was trained
+    metrics : measured when it was trained; one that is not finite is stored as None
     job_id : the job that made it; one job makes at most one version of a model
     files : the data files it was learned from
     n_rows : the number of rows it was learned from
@@ -104,7 +105,7 @@ class RegisteredModel:
 def reserve_version(control: Control, name: str) -> int:
     """The next version number of a model, never given to anyone else.
 
-    It is taken before the files are written, as it is in their names. A job that dies leaves a gap in the numbers, never a clash.
+    It is taken before the files are written, as it is in their names. A job that dies leaves a gap, never a clash.
 
     Raises
     ------
@@ -120,18 +121,9 @@ def reserve_version(control: Control, name: str) -> int:
         )
         number = connection.execute(grown).scalar_one_or_none()
         if number is None:
-            connection.execute(_insert_once(connection).values(name=name, last_version=0, created_at=tables.now()))
+            connection.execute(sa.insert(_MODELS).values(name=name, last_version=0, created_at=tables.now()))
             number = connection.execute(grown).scalar_one()
     return int(number)
-
-
-def _insert_once(connection: Connection) -> Any:
-    """INSERT that leaves the row of a faster process alone."""
-    if connection.dialect.name == "postgresql":
-        from sqlalchemy.dialects.postgresql import insert
-    else:
-        from sqlalchemy.dialects.sqlite import insert  # type: ignore[assignment]
-    return insert(_MODELS).on_conflict_do_nothing()
 
 
 def add_version(control: Control, version: ModelVersion) -> ModelVersion:
@@ -165,7 +157,7 @@ def add_version(control: Control, version: ModelVersion) -> ModelVersion:
             )
         connection.execute(sa.insert(_VERSIONS).values(**_values(control, version)))
         bump_generation(connection)
-    return version
+        return _version(control, _resolved(connection, version.name, version.version))
 
 
 def get_version(control: Control, name: str, ref: str | int | None = None) -> ModelVersion:
@@ -173,7 +165,8 @@ def get_version(control: Control, name: str, ref: str | int | None = None) -> Mo
 
     Parameters
     ----------
-    ref : a number, an alias, or "latest" (the greatest number). None is the champion or, where there is none, the latest.
+    ref : a number, an alias, or "latest" (the greatest number). None is the champion or, where there is none, the
+        latest.
 
     Raises
     ------
@@ -186,6 +179,7 @@ def get_version(control: Control, name: str, ref: str | int | None = None) -> Mo
 
 
 def _resolved(connection: Connection, name: str, ref: str | int | None) -> sa.Row[Any]:
+    known_name("model", name)
     latest = connection.execute(
         sa.select(sa.func.max(_VERSIONS.c.version)).where(_VERSIONS.c.name == name)
     ).scalar_one()
@@ -198,7 +192,7 @@ def _resolved(connection: Connection, name: str, ref: str | int | None) -> sa.Ro
     elif isinstance(ref, int) or (ref.isascii() and ref.isdigit() and len(ref) < 10):
         number = int(ref)
     else:
-        number = _alias_target(connection, name, ref)
+        number = _alias_target(connection, name, ref) if is_name(ref) else None
     row = None if number is None else _row_of(connection, name, number)
     if row is None:
         raise NotFound("model version", f"{name}@{ref}")
@@ -213,7 +207,12 @@ def list_models(control: Control, limit: int = DEFAULT_LIMIT, cursor: str | None
     InvalidCursor
     """
     query = (
-        sa.select(_MODELS.c.name, sa.func.max(_VERSIONS.c.version), sa.func.count(), _MODELS.c.created_at)
+        sa.select(
+            _MODELS.c.name,
+            sa.func.max(_VERSIONS.c.version).label("latest_version"),
+            sa.func.count().label("n_versions"),
+            _MODELS.c.created_at,
+        )
         .join(_VERSIONS, _VERSIONS.c.name == _MODELS.c.name)
         .group_by(_MODELS.c.name, _MODELS.c.created_at)
     )
@@ -223,10 +222,8 @@ def list_models(control: Control, limit: int = DEFAULT_LIMIT, cursor: str | None
         query = sa.select(_ALIASES).where(_ALIASES.c.name.in_(pointers)).order_by(_ALIASES.c.alias)
         for pointer in connection.execute(query):
             pointers[pointer.name][pointer.alias] = pointer.version
-    return Page(
-        tuple(RegisteredModel(name, latest, n, pointers[name], created) for name, latest, n, created in rows),
-        next_cursor,
-    )
+    models = tuple(RegisteredModel(**row._mapping, aliases=pointers[row.name]) for row in rows)
+    return Page(models, next_cursor)
 
 
 def list_versions(
@@ -328,11 +325,16 @@ def _row_of(connection: Connection, name: str, version: int) -> sa.Row[Any] | No
     ).one_or_none()
 
 
+def _is_undefined(metric: object) -> bool:
+    return isinstance(metric, float) and not math.isfinite(metric)
+
+
 def _values(control: Control, version: ModelVersion) -> dict[str, Any]:
     values = {column.name: getattr(version, column.name) for column in fields(version)}
     return values | {
         "parameters": dict(version.parameters),
-        "metrics": dict(version.metrics),
+        # A metric without a finite value is one that is not defined, and JSON's word for that is null.
+        "metrics": {name: None if _is_undefined(value) else value for name, value in version.metrics.items()},
         "files": [dict(file) for file in version.files],
         "tags": dict(version.tags),
         "duckdb_path": control.relative(version.duckdb_path),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from storage.errors import InvalidName
+from storage.errors import InvalidName, NotFound
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -19,9 +19,26 @@ def checked_name(kind: str, name: str) -> str:
     InvalidName
         Unless it is 1 to 64 of ``a-z 0-9 . _ -`` and starts with a letter or a digit.
     """
-    # fullmatch and not match with "$": that would let a trailing newline through.
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not is_name(name):
         raise InvalidName(kind, name, "1 to 64 of a-z, 0-9, '.', '_' and '-', beginning with a letter or a digit")
+    return name
+
+
+def is_name(name: object) -> bool:
+    """Whether something of that name can exist at all. What is looked up comes from a URL: any text."""
+    # fullmatch and not match with "$": that would let a trailing newline through.
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
+def known_name(kind: str, name: str) -> str:
+    """The name itself, if something of that name can exist.
+
+    Raises
+    ------
+    NotFound
+    """
+    if not is_name(name):
+        raise NotFound(kind, name)
     return name
 
 

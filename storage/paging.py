@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from storage.errors import InvalidCursor
+from storage.names import is_name
 
 Item = TypeVar("Item")
 MAX_LIMIT = 1000
@@ -69,11 +70,13 @@ def _cursor_of(key: object) -> str:
     return base64.urlsafe_b64encode(json.dumps([key]).encode()).decode().rstrip("=")
 
 
-def _key_of(cursor: str, python_type: type) -> object:
+def _key_of(cursor: str, python_type: type) -> Any:
     try:
         (key,) = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-    except (ValueError, TypeError, UnicodeEncodeError) as error:
+    except (ValueError, TypeError) as error:
         raise InvalidCursor(cursor) from error
-    if not isinstance(key, python_type):
+    # Nothing but what a column of keys can hold goes to the database.
+    is_number = python_type is int and type(key) is int and abs(key) < 2**31
+    if not is_number and not (python_type is str and is_name(key)):
         raise InvalidCursor(cursor)
     return key

@@ -1,4 +1,4 @@
-"""Statistics of datasets: immutable DuckDB files, found by what they are of, and believed only if no byte has changed."""
+"""Statistics of datasets: immutable DuckDB files, found by what they are of, believed only if no byte has changed."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class StoredStatistic:
 class StatisticStore:
     """The statistics in one folder, one DuckDB file ``<key>-<sha256 of the file>.duckdb`` each.
 
-    As the name of a file says what its bytes are, one rename publishes a statistic together with the proof of it, and two processes
-    that store the same key at once leave two files of which either is right.
+    As the name of a file says what its bytes are, one rename publishes a statistic together with the proof of it, and
+    two processes that store the same key at once leave two files of which either is right.
 
     Parameters
     ----------
@@ -79,8 +79,8 @@ class StatisticStore:
     def put(self, key: str, table: pa.Table, spec: Mapping[str, Any] | None = None) -> None:
         """Store a table; a key that is there already keeps what it has.
 
-        Columns of numbers, booleans and text become columns of the SQL table ``statistic``; all others (lists, binary, …) are kept as
-        Arrow streams in the SQL table ``arrays``.
+        Columns of numbers, booleans and text become columns of the SQL table ``statistic``; all others (lists, binary,
+        …) are kept as Arrow streams in the SQL table ``arrays``.
 
         Parameters
         ----------
@@ -195,5 +195,6 @@ def _read(path: Path, key: str) -> pa.Table:
     if stored_key != key:
         raise CorruptFile(path, f"it holds the statistic {stored_key[:16]}…, not the one of its name. Discard it.")
     if any(len(column) != n_rows for column in columns.values()):
-        raise CorruptFile(path, f"a column does not have the {n_rows} rows that were written. Discard it and count again.")
+        reason = f"a column does not have the {n_rows} rows that were written. Discard it and count again."
+        raise CorruptFile(path, reason)
     return pa.table([columns[i] for i in range(len(schema))], schema=schema)

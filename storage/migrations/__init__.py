@@ -14,11 +14,10 @@ from storage.errors import NewerDatabase
 # The newest file in versions/. It stands here so that a database that is up to date opens without importing Alembic.
 HEAD = "0001"
 VERSION_TABLE = "schema_version"
-_ADVISORY_LOCK = 0x66657770617373  # "fewpass": any number that nobody else locks in the same PostgreSQL database
 
 
 def upgrade(engine: Engine, writing: Callable[[], AbstractContextManager[Connection]]) -> None:
-    """Apply the migrations that are missing, all in one transaction; processes that open at the same time wait for each other.
+    """Apply the migrations that are missing, all in one transaction; of processes that open at once, one does it.
 
     Raises
     ------
@@ -29,8 +28,6 @@ def upgrade(engine: Engine, writing: Callable[[], AbstractContextManager[Connect
         if _revision(connection) == HEAD:
             return
     with writing() as connection:
-        if connection.dialect.name == "postgresql":
-            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
         # Asked again, as another process may have been faster.
         revision = _revision(connection)
         if revision == HEAD:

@@ -1,4 +1,4 @@
-"""The first tables. They are written out and not taken from `control_tables`, which will have moved on when this runs."""
+"""The first tables. Written out and not taken from `control_tables`, which will have moved on when this runs."""
 
 import sqlalchemy as sa
 from alembic import op
