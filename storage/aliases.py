@@ -14,7 +14,7 @@ from storage import control_tables as tables
 from storage.control import Control
 from storage.errors import Conflict, NotFound
 from storage.generation import bump_generation
-from storage.names import checked_alias, is_name
+from storage.names import checked_alias, is_name, known_name
 from storage.paging import DEFAULT_LIMIT, Page, page_of_rows
 
 _VERSIONS, _ALIASES, _MOVES = tables.versions, tables.aliases, tables.moves
@@ -71,6 +71,8 @@ def delete_alias(control: Control, name: str, alias: str) -> None:
 
 def aliases(control: Control, name: str) -> Mapping[str, int]:
     """Alias -> version, in the order of the aliases; empty if the model has none."""
+    if not is_name(name):
+        return {}
     with control.reading() as connection:
         rows = connection.execute(sa.select(_ALIASES).where(_ALIASES.c.name == name).order_by(_ALIASES.c.alias)).all()
     return {row.alias: row.version for row in rows}
@@ -107,12 +109,15 @@ def roll_back(control: Control, name: str, alias: str, reason: str = "rolled bac
 def alias_history(
     control: Control, name: str, limit: int = DEFAULT_LIMIT, cursor: str | None = None
 ) -> Page[AliasMove]:
-    """A page of the moves of a model's aliases, newest first.
+    """A page of the moves of a model's aliases, newest first; also of those that are deleted.
 
     Raises
     ------
+    NotFound
+        If no model can have that name.
     InvalidCursor
     """
+    known_name("model", name)
     with control.reading() as connection:
         rows, next_cursor = page_of_rows(
             connection, sa.select(_MOVES).where(_MOVES.c.name == name), _MOVES.c.id, limit, cursor, newest_first=True

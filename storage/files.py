@@ -145,16 +145,24 @@ def sweep(directory: Path) -> tuple[Path, ...]:
     the folders that were removed
     """
     removed = []
-    for folder in sorted(directory.rglob(f".*{_PARTIAL}")):
-        with suppress(OSError):  # gone meanwhile, or not ours to remove: another sweep's business
-            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder)
-                removed.append(folder)
-            finally:
-                os.close(lock)
+    # os.walk and not Path.rglob, which raises when a folder vanishes under it.
+    for parent, names, _ in os.walk(directory):
+        drafts = [name for name in names if name.startswith(".") and name.endswith(_PARTIAL)]
+        names[:] = sorted(set(names) - set(drafts))
+        removed += [folder for name in drafts if _is_removed(folder := Path(parent, name))]
     return tuple(removed)
+
+
+def _is_removed(folder: Path) -> bool:
+    with suppress(OSError):  # locked by its writer, gone meanwhile, or not ours to remove
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder)
+            return True
+        finally:
+            os.close(lock)
+    return False
 
 
 def settle(draft: Path, path: Path) -> None:

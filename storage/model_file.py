@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,16 +99,17 @@ def _write_duckdb(
 ) -> None:
     _check_table_names(tables)
     text = header_json(dict(header))
+    # Made before DuckDB takes them one by one, which would hide our error in its own.
+    blobs = [_blob(name, array) for name, array in arrays.items()]
     with duckdb_files.writing(draft) as connection:
         duckdb_files.create(connection, "header", pa.table({"json": [text], "sha256": [_sha256(text)]}))
-        write_blobs(connection, _blobs(arrays))
+        write_blobs(connection, blobs)
         for name, table in tables.items():
             duckdb_files.create(connection, name, table)
 
 
-def _blobs(arrays: Mapping[str, np.ndarray]) -> Iterator[Blob]:
-    for name, array in arrays.items():
-        yield Blob(name, np.asarray(array).dtype.str, np.shape(array), array_bytes(name, array))
+def _blob(name: str, array: np.ndarray) -> Blob:
+    return Blob(name, np.asarray(array).dtype.str, np.shape(array), array_bytes(name, array))
 
 
 def _sha256(text: str) -> str:

@@ -238,7 +238,7 @@ def list_versions(
     InvalidCursor
     """
     with control.reading() as connection:
-        query = sa.select(_VERSIONS).where(_VERSIONS.c.name == name)
+        query = sa.select(_VERSIONS).where(_VERSIONS.c.name == known_name("model", name))
         rows, next_cursor = page_of_rows(connection, query, _VERSIONS.c.version, limit, cursor, newest_first=True)
         if not rows and cursor is None:
             raise NotFound("model", name)
@@ -296,6 +296,7 @@ def retain_versions(control: Control, name: str, keep: int) -> tuple[ModelVersio
     ------
     NotFound
     """
+    known_name("model", name)
     with control.writing() as connection:
         rows = connection.execute(
             sa.select(_VERSIONS).where(_VERSIONS.c.name == name).order_by(_VERSIONS.c.version.desc())

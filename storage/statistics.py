@@ -194,7 +194,7 @@ def _read(path: Path, key: str) -> pa.Table:
             columns[int(blob.name)] = pa.ipc.open_stream(pa.py_buffer(blob.data)).read_all().column(0)
     if stored_key != key:
         raise CorruptFile(path, f"it holds the statistic {stored_key[:16]}…, not the one of its name. Discard it.")
-    if any(len(column) != n_rows for column in columns.values()):
-        reason = f"a column does not have the {n_rows} rows that were written. Discard it and count again."
-        raise CorruptFile(path, reason)
+    if columns.keys() != set(range(len(schema))) or any(len(column) != n_rows for column in columns.values()):
+        lost = f"it does not have the {len(schema)} columns of {n_rows} rows that were written"
+        raise CorruptFile(path, f"{lost}. Discard it and count again.")
     return pa.table([columns[i] for i in range(len(schema))], schema=schema)

@@ -1,0 +1,87 @@
+"""A workspace, and its control database on SQLite and (where it is installed) on PostgreSQL."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from storage.control import Control, open_control
+from storage.files import Layout
+from storage.models import ModelVersion, add_version, reserve_version
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(tmp_path / "workspace").create()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The URL of a PostgreSQL server that lives as long as the tests do and listens on a socket only."""
+    if not (shutil.which("initdb") and shutil.which("postgres")):
+        pytest.skip("PostgreSQL (initdb and postgres on the PATH) is not installed")
+    # PostgreSQL refuses to run as root, and the path of a socket must be short.
+    as_user = {"user": "postgres"} if os.getuid() == 0 else {}
+    folder = Path(tempfile.mkdtemp(prefix="fewpass-pg-"))
+    if as_user:
+        shutil.chown(folder, "postgres")
+    data = folder / "data"
+    initdb = ["initdb", "-D", str(data), "-U", "fewpass", "-A", "trust", "--no-sync", "-E", "UTF8"]
+    subprocess.run(initdb, check=True, capture_output=True, cwd=folder, **as_user)
+    command = ["postgres", "-D", str(data), "-k", str(folder), "-c", "listen_addresses=", "-c", "fsync=off"]
+    with (folder / "log").open("wb") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, **as_user)
+    try:
+        yield f"postgresql://fewpass@/postgres?host={folder}"
+    finally:
+        server.terminate()
+        server.wait(20)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def control(request: pytest.FixtureRequest, layout: Layout) -> Iterator[Control]:
+    url = layout.control_url if request.param == "sqlite" else _empty_schema(request.getfixturevalue("postgres"))
+    with open_control(url, root=layout.root) as opened:
+        yield opened
+
+
+def _empty_schema(url: str) -> str:
+    import time
+
+    import psycopg
+
+    for _ in range(100):
+        try:
+            with psycopg.connect(url, autocommit=True) as connection:
+                connection.execute("DROP SCHEMA public CASCADE")
+                connection.execute("CREATE SCHEMA public")
+            return url
+        except psycopg.OperationalError:
+            time.sleep(0.1)
+    pytest.fail("PostgreSQL did not start")
+
+
+def new_version(control: Control, name: str = "adult", **changes: object) -> ModelVersion:
+    """A registered version without files."""
+    version = reserve_version(control, name)
+    root = control.root or Path("/")
+    values = {
+        "learner": "kdb",
+        "parameters": {"k": 2},
+        "dataset": "census",
+        "metrics": {"log_loss": 0.3},
+        "job_id": None,
+        "files": ({"path": "a.parquet", "size": 10},),
+        "n_rows": 100,
+        "sha256": "0" * 64,
+        "duckdb_path": root / f"models/{name}/{version}-00000000.duckdb",
+        "arrow_path": root / f"models/{name}/{version}-00000000.arrow",
+    }
+    return add_version(control, ModelVersion(name, version, **(values | changes)))
