@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from storage.errors import CorruptFile, StorageError, Unstorable, Unwritable
 
-# DuckDB's resident memory is this limit plus about 85 MB, whatever the size of the file.
+# Resident memory is this limit plus about 85 MB, and what passes through in between: 2,048 values of each column.
 MEMORY_LIMIT_BYTES = 256 << 20
 MAX_SPILL_BYTES = 64 << 30
 # Any DuckDB from 1.4, the last release with long-term support, reads what we write.

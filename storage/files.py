@@ -76,7 +76,7 @@ class Layout:
         """Make the folders that are missing and sweep away what killed writers have left; returns itself."""
         for directory in (self.root, self.models, self.datasets, self.scratch):
             with _refusals_of_the_disk(directory):
-                directory.mkdir(parents=True, exist_ok=True)
+                _make_directory(directory)
         sweep(self.models)
         sweep(self.datasets)
         sweep(self.scratch)
@@ -101,7 +101,7 @@ def drafting(directory: Path, name: str) -> Iterator[Path]:
     the path of the draft
     """
     with _refusals_of_the_disk(directory):
-        directory.mkdir(parents=True, exist_ok=True)
+        _make_directory(directory)
         folder, lock = _locked_folder(directory)
     try:
         with _refusals_of_the_disk(directory):
@@ -109,6 +109,13 @@ def drafting(directory: Path, name: str) -> Iterator[Path]:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)
+
+
+def _make_directory(directory: Path) -> None:
+    if not directory.is_dir():
+        _make_directory(directory.parent)
+        directory.mkdir(exist_ok=True)
+        _fsync_directory(directory.parent)
 
 
 def _locked_folder(directory: Path) -> tuple[Path, int]:

@@ -287,6 +287,7 @@ def test_a_removed_model_leaves_nothing(tmp_path):
 @pytest.mark.parametrize("n", range(6))
 def test_when_the_nth_fsync_fails_every_file_there_is_whole(tmp_path, monkeypatch, n):
     """Three files, and for each an fsync of the file and one of the folder."""
+    (tmp_path / "m").mkdir()
     n_calls = iter(range(100))
     fsync = os.fsync
 
