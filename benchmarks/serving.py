@@ -149,7 +149,7 @@ def compare(
     }
 
 
-def trained_workspace(root: Path, attributes: int, rows: int) -> dict[str, str]:
+def trained_workspace(root: Path, attributes: int, rows: int, model: str = "m") -> dict[str, str]:
     """A workspace with a kDB-2 model of `attributes` four-valued strings, and one raw record for it."""
     import numpy as np
     import pyarrow as pa
@@ -169,7 +169,7 @@ def trained_workspace(root: Path, attributes: int, rows: int) -> dict[str, str]:
     pq.write_table(pa.table(columns | {"class": names[label]}), path)
     with Workspace(Settings(workspace=root / "workspace")) as workspace:
         request = TrainRequest(
-            uris=[str(path)], target="class", learner="kdb", parameters={"k": 2}, model="m", holdout=0
+            uris=[str(path)], target="class", learner="kdb", parameters={"k": 2}, model=model, holdout=0
         )
         workspace.train(request)
     return {name: str(values[0]) for name, values in columns.items()}

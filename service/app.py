@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 
 from service import openapi, problems
 from service.api import datasets, health, jobs, models
+from service.api.bodies import BodyLimit
 from service.api.predict import HotPath, Predict
 from service.predictor import Predictor
 from service.problems import InvalidRequest, MalformedBody, Problem
@@ -36,8 +37,9 @@ class Application(FastAPI):
 
     def build_middleware_stack(self) -> ASGIApp:
         """FastAPI's stack, with request ids and metrics outside of it and the hot path between."""
-        control_plane = super().build_middleware_stack()
-        return Telemetry(HotPath(control_plane, self.predict), self.state.settings.slow_request_s)
+        settings: Settings = self.state.settings
+        control_plane = BodyLimit(super().build_middleware_stack(), settings.max_body_bytes)
+        return Telemetry(HotPath(control_plane, self.predict), settings.slow_request_s)
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -55,7 +57,6 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         summary="Probabilistic models from tables larger than memory, in a few passes.",
         lifespan=_lifespan,
         responses=openapi.PROBLEM_RESPONSES,
-        max_body_size=settings.max_body_bytes,
     )
     app.state.settings = settings
     app.state.workspace = Workspace(settings)

@@ -11,14 +11,15 @@ from typing import Any
 import httpx
 import numpy as np
 import pyarrow.parquet as pq
+from learners.passes.source import Source
 
 from service import pictures
 from service.cli.output import err, out, progress_bar, show_json, show_table
 from service.demo_data import DemoTable, write_real, write_synthetic
 from service.local_server import local_server
 from service.requests import TrainRequest
+from service.scoring import probabilities_of
 from service.settings import Settings
-from service.steps import probabilities_of
 from service.workspace import Workspace
 
 LEARNERS: tuple[tuple[str, str, dict[str, Any]], ...] = (
@@ -135,7 +136,9 @@ def _draw(settings: Settings, table: DemoTable, outcomes: Sequence[Outcome], out
     curves = []
     with Workspace(settings) as workspace:
         for outcome in ours:
-            probabilities, labels = probabilities_of(workspace.served(outcome.model), [str(table.test)])
+            probabilities, labels = probabilities_of(
+                workspace.served(outcome.model).model, Source.open(str(table.test))
+            )
             is_right = (probabilities.argmax(axis=1) == labels).astype(np.float64)
             curves.append((outcome.learner, probabilities.max(axis=1), is_right))
         last = ours[-1]
@@ -189,5 +192,3 @@ def _show(tables: Sequence[DemoTable], outcomes: Sequence[Outcome]) -> None:
             ["learner", "error", "RMSE", "log loss", "calibration", "training", "rows/s", "one row by HTTP"],
             rows,
         )
-
-

@@ -42,7 +42,9 @@ def local_server(settings: Settings, timeout_s: float = 120.0) -> Iterator[Local
     NotReady
         With the end of its log, if it does not become ready.
     """
-    settings = settings.model_copy(update={"host": "127.0.0.1", "port": 0, "log_format": "json"})
+    # The port is read from the log, so the log must say it.
+    needed = {"host": "127.0.0.1", "port": 0, "log_format": "json", "log_level": "info"}
+    settings = settings.model_copy(update=needed)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FEWPASS_")}
     # A file, not a pipe: nobody reads a pipe while the server works, and a full one would stop it.
     with tempfile.TemporaryDirectory(prefix="fewpass-server-") as directory:
@@ -76,7 +78,8 @@ def _ready_url(process: subprocess.Popen[bytes], log: Path, timeout_s: float) ->
                     return url
         time.sleep(0.05)
     tail = "\n".join(log.read_text(errors="replace").splitlines()[-20:])
-    raise NotReady(f"The server did not become ready within {timeout_s:.0f} s. The end of its log:\n{tail}")
+    reason = "ended" if process.poll() is not None else f"was not ready within {timeout_s:.0f} s"
+    raise NotReady(f"The server {reason}. The end of its log:\n{tail}")
 
 
 def _logged_url(log: Path) -> str | None:

@@ -17,6 +17,8 @@ PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
     }
 }
 
+PROBLEM_CONTENT = {problems.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+
 RECORDS_EXAMPLE = {"records": [{"outlook": "sunny", "humidity": 71.5, "windy": True}, {"outlook": "rain"}]}
 COLUMNS_EXAMPLE = {"columns": {"outlook": ["sunny", "rain"], "humidity": [71.5, None]}}
 ANSWER_EXAMPLE = {
@@ -44,8 +46,7 @@ def _say_problem_json(schema: dict[str, Any]) -> None:
         for operation in operations.values():
             responses = operation["responses"]
             responses.pop("422", None)
-            content = responses["default"]["content"]
-            content[problems.MEDIA_TYPE] = content.pop("application/json")
+            responses["default"]["content"] = PROBLEM_CONTENT
     for unused in ("HTTPValidationError", "ValidationError"):
         schema["components"]["schemas"].pop(unused, None)
 
@@ -96,7 +97,7 @@ def _add_predict(schema: dict[str, Any]) -> None:
             },
             "default": {
                 "description": "Any failure, as problem+json (RFC 9457).",
-                "content": {problems.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+                "content": PROBLEM_CONTENT,
             },
         },
     }

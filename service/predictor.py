@@ -20,9 +20,9 @@ from learners.schema.encode import record_classifier
 from service.problems import InvalidRequest
 from service.telemetry import MAPPED_MODELS, PREDICTED_ROWS, SWAPS
 from storage import models
+from storage.compiled import map_compiled
 from storage.control import Control
 from storage.errors import NotFound
-from storage.compiled import map_compiled
 from storage.models import ModelVersion
 
 Probabilities = np.ndarray[Any, np.dtype[np.float64]]

@@ -2,31 +2,27 @@
 
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyarrow as pa
-
-from learners import recipes
-from learners.errors import SchemaError, UnknownColumn
-from learners.evaluation.metrics import evaluate as metrics_of
 from learners.kinds import load_model
-from learners.passes.learner import drive
+from learners.passes.learner import Progress, drive
 from learners.passes.source import Source
 from learners.schema import Schema
-from learners.schema.encode import encode
 from learners.schema.summaries import infer_schema
+
+from learners import recipes
+from service import scoring
+from service.jobs.checkpoints import Checkpoints, ForgivingStore
 from service.jobs.steps import Kinds, Run, Step
-from service.predictor import Served, scored_batch
+from service.predictor import map_version
 from service.problems import InvalidRequest
 from service.requests import EvaluateRequest, SchemaRequest, TrainRequest
 from service.settings import available_threads
 from storage import datasets, models
-from storage.model_file import map_compiled, write_compiled, write_model
+from storage.compiled import map_compiled, write_compiled
+from storage.model_file import remove_model, write_model
 from storage.models import ModelVersion
 from storage.statistics import StatisticStore
 
@@ -34,6 +30,8 @@ if TYPE_CHECKING:
     from service.workspace import Workspace
 
 Report = Callable[[dict[str, Any]], None]
+LOCAL = "local-"
+COMPILED = "model.arrow"
 
 
 def kinds(workspace: "Workspace") -> Kinds:
@@ -48,3 +46,192 @@ def kinds(workspace: "Workspace") -> Kinds:
         "evaluate": (Step("evaluate", partial(evaluate, workspace)),),
         "schema": (Step("summarise", partial(summarise, workspace)),),
     }
+
+
+def check_request(workspace: "Workspace", request: TrainRequest | EvaluateRequest | SchemaRequest) -> None:
+    """Refuse now what a job could only fail with later, as far as it can be known without reading data.
+
+    Raises
+    ------
+    NotFound, InvalidParameter, InvalidRequest
+    """
+    for name in {request.dataset, getattr(request, "test_dataset", None)} - {None}:
+        workspace.dataset(str(name))
+    if isinstance(request, EvaluateRequest):
+        workspace.model(request.model)
+    if isinstance(request, TrainRequest):
+        recipes.parse_parameters(request.learner, request.parameters)
+        _target(workspace, request)
+
+
+def learn(workspace: "Workspace", run: Run) -> dict[str, Any]:
+    """Make the passes and leave the compiled model in the job's scratch folder."""
+    request = TrainRequest(**run.request)
+    source = _source(workspace, request.dataset, request.uris)
+    source, _ = scoring.held_out(source, request.holdout if _keeps_back(request) else 0.0, request.seed)
+    learner = recipes.learner(
+        request.learner, request.parameters, _target(workspace, request), overrides=_overrides(workspace, request)
+    )
+    started = time.perf_counter()
+    model = drive(
+        learner,
+        source,
+        threads=available_threads(workspace.settings),
+        on_progress=_reporting(run.report),
+        store=_checkpoints(workspace, request, run),
+    )
+    seconds = time.perf_counter() - started
+    path = workspace.layout.scratch_directory(run.job_id) / COMPILED
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_compiled(path, *model.to_arrays(), replace=True)
+    return {
+        "path": str(path),
+        "n_rows": source.n_rows,
+        "files": [_file(file) for file in source.files],
+        "train_s": seconds,
+        "rows_per_s": source.n_rows / max(seconds, 1e-9),
+    }
+
+
+def evaluate_learned(workspace: "Workspace", run: Run) -> dict[str, Any]:
+    """Measure the learned model on the test data or on the rows that were kept back."""
+    request = TrainRequest(**run.request)
+    learned = run.receipts["learn"]
+    timing = {"train_s": learned["train_s"], "rows_per_s": learned["rows_per_s"]}
+    if _keeps_back(request):
+        _, rows = scoring.held_out(_source(workspace, request.dataset, request.uris), request.holdout, request.seed)
+        where = "hold-out"
+    elif request.test_dataset is not None or request.test_uris is not None:
+        rows, where = _source(workspace, request.test_dataset, request.test_uris), "test data"
+    else:
+        return {"metrics": timing}
+    model = load_model(*map_compiled(learned["path"]))
+    return {"metrics": scoring.measure(model, rows, run.report) | {"evaluated_on": where} | timing}
+
+
+def reserve(workspace: "Workspace", run: Run) -> dict[str, Any]:
+    """Take the version's number; a restart before this receipt leaves a gap in the numbers, never a clash."""
+    return {"version": models.reserve_version(workspace.control, run.request["model"])}
+
+
+def publish(workspace: "Workspace", run: Run) -> dict[str, Any]:
+    """Files first, row second, aliases last; a repetition finds the row and changes nothing."""
+    request = TrainRequest(**run.request)
+    learned, metrics = run.receipts["learn"], run.receipts["evaluate"]["metrics"]
+    header, arrays = map_compiled(learned["path"])
+    tables = load_model(header, arrays).tables()
+    number = run.receipts["reserve"]["version"]
+    files = write_model(workspace.layout.models, request.model, number, header, arrays, tables)
+    try:
+        version = models.add_version(
+            workspace.control,
+            ModelVersion(
+                name=request.model,
+                version=number,
+                learner=request.learner,
+                parameters=request.parameters,
+                dataset=request.dataset,
+                metrics=metrics,
+                job_id=run.job_id,
+                files=tuple(learned["files"]),
+                n_rows=learned["n_rows"],
+                sha256=files.sha256,
+                duckdb_path=files.duckdb_path,
+                arrow_path=files.arrow_path,
+                tags=request.tags,
+            ),
+        )
+    except BaseException:
+        remove_model(files.duckdb_path)
+        raise
+    if version.duckdb_path != files.duckdb_path:  # an earlier start of this job got as far as the row
+        remove_model(files.duckdb_path)
+    for alias in request.aliases:
+        models.set_alias(workspace.control, version.name, alias, version.version, f"job {run.job_id}")
+    shutil.rmtree(workspace.layout.scratch_directory(run.job_id), ignore_errors=True)
+    return {"model": version.name, "version": version.version, "sha256": version.sha256, "metrics": metrics}
+
+
+def evaluate(workspace: "Workspace", run: Run) -> dict[str, Any]:
+    """Measure a registered version on a data set."""
+    request = EvaluateRequest(**run.request)
+    version = workspace.model(request.model)
+    rows = _source(workspace, request.dataset, request.uris)
+    metrics = scoring.measure(map_version(version).model, rows, run.report)
+    return {"model": version.name, "version": version.version, **metrics}
+
+
+def summarise(workspace: "Workspace", run: Run) -> dict[str, Any]:
+    """Infer the schema of a registered data set in one pass, and keep it with the list of its files."""
+    name = SchemaRequest(**run.request).dataset
+    dataset = workspace.dataset(name)
+    source = Source.open(list(dataset.uris))
+    schema = infer_schema(
+        source,
+        dataset.target,
+        overrides=dict(dataset.columns),
+        threads=available_threads(workspace.settings),
+        on_progress=_reporting(run.report),
+    )
+    datasets.describe_dataset(workspace.control, name, schema.to_json(), [_file(file) for file in source.files])
+    return {"dataset": name, "n_rows": source.n_rows, "n_attributes": schema.n_attributes}
+
+
+def infer(uris: Sequence[str], target: str | None, columns: dict[str, Any], report: Report) -> Schema:
+    """The schema of files that are not registered."""
+    return infer_schema(Source.open(list(uris)), target, overrides=columns, on_progress=_reporting(report))
+
+
+def _source(workspace: "Workspace", dataset: str | None, uris: Sequence[str] | None) -> Source:
+    return Source.open(list(uris if dataset is None and uris is not None else workspace.dataset(str(dataset)).uris))
+
+
+def _target(workspace: "Workspace", request: TrainRequest) -> str:
+    target = request.target
+    if target is None and request.dataset is not None:
+        target = workspace.dataset(request.dataset).target
+    if target is None:
+        raise InvalidRequest("There is no target: name the column to predict.", field="target")
+    return target
+
+
+def _overrides(workspace: "Workspace", request: TrainRequest) -> dict[str, Any]:
+    registered = {} if request.dataset is None else dict(workspace.dataset(request.dataset).columns)
+    return registered | request.columns
+
+
+def _keeps_back(request: TrainRequest) -> bool:
+    return request.holdout > 0 and request.test_dataset is None and request.test_uris is None
+
+
+def _checkpoints(workspace: "Workspace", request: TrainRequest, run: Run) -> Checkpoints | None:
+    """Beside a registered data set, so that models share passes; in the scratch folder for a job; else nowhere."""
+    if request.dataset is not None:
+        return ForgivingStore(StatisticStore(workspace.layout.statistics_directory(request.dataset)))
+    if not run.job_id.startswith(LOCAL):
+        return ForgivingStore(StatisticStore(workspace.layout.scratch_directory(run.job_id) / "statistics"))
+    return None
+
+
+def _reporting(report: Report) -> Callable[[Progress], None]:
+    """The learners' progress as the job's: plain values that JSON can say."""
+
+    def on_progress(progress: Progress) -> None:
+        report(
+            {
+                "stage": progress.stage,
+                "pass_number": progress.pass_number,
+                "n_passes": progress.n_passes,
+                "rows_done": progress.rows_done,
+                "rows_total": progress.rows_total,
+                "rows_per_s": round(progress.rows_per_s),
+                "eta_s": None if progress.eta_s is None else round(progress.eta_s, 1),
+                "seconds": round(progress.seconds, 3),
+            }
+        )
+
+    return on_progress
+
+
+def _file(file: Any) -> dict[str, Any]:
+    return {"path": file.path, "size": file.size, "n_rows": file.n_rows, "footer_sha256": file.footer_sha256}

@@ -73,6 +73,8 @@ def _serve(settings: Settings) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
+        # Longer than clients keep idle connections, so that it is never us who close one that is about to be used.
+        timeout_keep_alive=75,
         timeout_graceful_shutdown=int(settings.shutdown_s),
     )
     server = uvicorn.Server(config)
@@ -80,7 +82,7 @@ def _serve(settings: Settings) -> None:
     host, port = socket.getsockname()[:2]
     structlog.get_logger("serve").info("serving", url=f"http://{host}:{port}", port=port, workers=settings.workers)
     if settings.workers > 1:
-        Multiprocess(config, target=server.run, sockets=[socket]).run()
+        Multiprocess(config, sockets=[socket]).run()
     else:
         server.run(sockets=[socket])
         if not server.started:
@@ -130,9 +132,10 @@ def _keep_worker(settings: Settings, stop: threading.Event) -> None:
         if process.poll() is None:
             _end(process, settings.shutdown_s)
             return
-        pause = RESTART_S if time.monotonic() - started > MAX_RESTART_S else min(pause * 2, MAX_RESTART_S)
+        pause = RESTART_S if time.monotonic() - started > MAX_RESTART_S else pause
         log.error("job worker died, another takes its place", code=process.returncode, pause_s=pause)
         stop.wait(pause)
+        pause = min(pause * 2, MAX_RESTART_S)
 
 
 def _end(process: subprocess.Popen[bytes], timeout_s: float) -> None:

@@ -60,16 +60,16 @@ def configure_logs(settings: Settings, process: str) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(settings.log_level.upper())
-    for library, level in {
-        "dbos": "WARNING",
-        "uvicorn": "WARNING",
-        "alembic": "WARNING",
-        "sqlalchemy": "WARNING",
-    }.items():
-        logger = logging.getLogger(library)
-        logger.handlers = []
-        logger.propagate = True
-        logger.setLevel(level)
+    for library in ("dbos", "uvicorn", "alembic", "sqlalchemy"):
+        adopt_logger(library)
+
+
+def adopt_logger(library: str) -> None:
+    """Let a library's warnings come out in our format, whatever handlers it has given itself."""
+    logger = logging.getLogger(library)
+    logger.handlers = []
+    logger.propagate = True
+    logger.setLevel(logging.WARNING)
 
 
 def _add_request_id(_logger: Any, _method: str, event: Any) -> Any:

@@ -1,16 +1,17 @@
 """Every verb of the product, once: REST, the command line and the worker call it."""
 
+import json
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from learners.passes.source import Source
-from learners.schema import Schema
 
-from service import steps
+from learners.errors import UnknownColumn
+from service import scoring, steps
 from service.jobs.steps import Kinds, run_now
 from service.predictor import Served, find_version, map_version
 from service.problems import InvalidRequest, OutsideRoots
@@ -20,7 +21,8 @@ from storage import datasets, models
 from storage.control import Control, open_control
 from storage.datasets import Dataset
 from storage.files import Layout
-from storage.models import ModelVersion
+from storage.model_file import remove_model
+from storage.models import ModelVersion, RegisteredModel
 from storage.paging import Page
 
 if TYPE_CHECKING:
@@ -118,8 +120,8 @@ class Workspace:
         if is_remote:
             self.check_roots(request.uris)
         source = Source.open(request.uris)
-        if request.target is not None:
-            steps.check_target(source, request.target)
+        if request.target is not None and request.target not in source.arrow_schema.names:
+            raise UnknownColumn(request.target, source.arrow_schema.names)
         dataset = datasets.register_dataset(
             self.control,
             Dataset(name=request.name, uris=tuple(request.uris), target=request.target, columns=request.columns),
@@ -161,13 +163,12 @@ class Workspace:
         """Forget a data set; its files and the models trained on it stay."""
         datasets.delete_dataset(self.control, name)
 
-    def infer_schema(self, name: str, report: Report = silent) -> Schema:
+    def infer_schema(self, name: str, report: Report = silent) -> None:
         """Infer and keep the schema of a registered data set, in one pass."""
         run_now(self.kinds["schema"], "schema", SchemaRequest(dataset=name).model_dump(), report)
-        return self.dataset_schema(name)
 
-    def dataset_schema(self, name: str) -> Schema:
-        """The schema that was inferred for a data set.
+    def dataset_schema(self, name: str) -> dict[str, Any]:
+        """The schema that was inferred for a data set, as it is written in JSON.
 
         Raises
         ------
@@ -180,7 +181,8 @@ class Workspace:
                 f"The schema of data set {name!r} is not known yet: submit a job of kind 'schema', or train.",
                 dataset=name,
             )
-        return Schema.from_json(text)
+        schema: dict[str, Any] = json.loads(text)
+        return schema
 
     # Models
 
@@ -206,8 +208,8 @@ class Workspace:
         """The version that "name", "name@3" or "name@alias" means."""
         return find_version(self.control, reference)
 
-    def models(self, limit: int = 100, cursor: str | None = None) -> Page[ModelVersion]:
-        """The latest version of each model, by name."""
+    def models(self, limit: int = 100, cursor: str | None = None) -> Page[RegisteredModel]:
+        """The names in the registry."""
         return models.list_models(self.control, limit=limit, cursor=cursor)
 
     def versions(self, name: str, limit: int = 100, cursor: str | None = None) -> Page[ModelVersion]:
@@ -228,7 +230,7 @@ class Workspace:
 
     def delete_version(self, name: str, version: int) -> None:
         """Remove a version and its files; an aliased version is refused."""
-        models.delete_version(self.control, name, version)
+        remove_model(models.delete_version(self.control, name, version).duckdb_path)
 
     def served(self, reference: str) -> Served:
         """A mapped model for use in this process."""
@@ -257,14 +259,16 @@ class Workspace:
 
     # Scoring files
 
-    def score(
-        self, reference: str, uris: Sequence[str], *, keep: Sequence[str] = (), ignore_unknown: bool = True
-    ) -> Iterator[Any]:
-        """Score Parquet files batch by batch.
-
-        Yields
-        ------
-        RecordBatch
-            The kept columns, `prediction` and `probability_<class>`.
-        """
-        return steps.score(self.served(reference), Source.open(list(uris)), keep)
+    def predict_files(
+        self,
+        reference: str,
+        uris: Sequence[str],
+        output: Path,
+        *,
+        keep: Sequence[str] = (),
+        replace: bool = False,
+        report: Report = silent,
+    ) -> int:
+        """Score Parquet files batch by batch into one Parquet file; returns the number of rows."""
+        model = self.served(reference).model
+        return scoring.score_files(model, Source.open(list(uris)), output, keep, replace=replace, report=report)

@@ -15,6 +15,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service import problems
+from service.api.bodies import read_body, send_body, send_problem
 from service.predictor import Predictor, Served, scored_batch
 from service.problems import BodyTooLarge, InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
 from service.settings import Settings
@@ -70,26 +71,15 @@ class Predict:
         scope["fewpass.route"] = PATH
         scope["fewpass.quick"] = True
         try:
-            status, content_type, body = 200, *await self.answer(scope, receive)
+            content_type, body = await self.answer(scope, receive)
         except ClientDisconnect:
             return
         except Exception as error:
             if not problems.is_expected(error):
                 structlog.get_logger("serve").exception("prediction failed", path=scope["path"])
-            problem = problems.problem_of(error)
-            status, content_type = problem.status, problems.MEDIA_TYPE
-            body = self.encode(problem.body(scope["path"]))
-        await send(
-            {
-                "type": "http.response.start",
-                "status": status,
-                "headers": [
-                    (b"content-type", content_type.encode()),
-                    (b"content-length", str(len(body)).encode()),
-                ],
-            }
-        )
-        await send({"type": "http.response.body", "body": body})
+            await send_problem(error, scope, send)
+            return
+        await send_body(send, 200, content_type, body)
 
     def route(self) -> Route:
         """The route that answers what the hot path leaves over: other methods, and paths below a mount."""
@@ -189,28 +179,6 @@ class Predict:
         with pa.ipc.new_stream(sink, batch.schema) as writer:
             writer.write_batch(batch)
         return ARROW, sink.getvalue().to_pybytes()
-
-
-async def read_body(receive: Receive, length: int | None, max_bytes: int) -> bytes:
-    """The whole request body, refused as soon as it is known to be too long."""
-    if length is not None and length > max_bytes:
-        raise BodyTooLarge(f"The body has {length} bytes; at most {max_bytes} are read.", max_bytes=max_bytes)
-    message = await receive()
-    if message["type"] == "http.disconnect":
-        raise ClientDisconnect
-    body: bytes = message.get("body", b"")
-    if not message.get("more_body", False):
-        return body
-    parts, n_bytes = [body], len(body)
-    while message.get("more_body", False):
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        parts.append(message.get("body", b""))
-        n_bytes += len(parts[-1])
-        if n_bytes > max_bytes:
-            raise BodyTooLarge(f"The body has more than {max_bytes} bytes.", max_bytes=max_bytes)
-    return b"".join(parts)
 
 
 def _headers(headers: list[tuple[bytes, bytes]]) -> tuple[str, str, int | None]:

@@ -1,6 +1,7 @@
 """The command line: `fewpass`. Each command calls one verb of the workspace and prints what it returns."""
 
 import os
+import signal
 import sys
 from typing import Any
 
@@ -16,6 +17,8 @@ class CommandLine(typer.Typer):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the command line and exit."""
+        # As an exception, so that drafts are removed and servers that were started are ended.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         try:
             return super().__call__(*args, **kwargs)
         except BrokenPipeError:  # `fewpass models | head`

@@ -2,4 +2,5 @@
 
 from service.cli import app
 
-app()
+if __name__ == "__main__":  # serving processes are spawned, and import this module again
+    app()

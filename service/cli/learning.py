@@ -1,5 +1,6 @@
 """`fewpass train | predict | evaluate | schema`: in this process, without a server."""
 
+import json
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -125,7 +126,7 @@ def schema(
     with progress_bar(not json_output) as report:
         found = infer(uris, target, _read_json(columns) if columns else {}, report)
     if json_output:
-        show_json(found.to_json())
+        show_json(json.loads(found.to_json()))
         return
     show_table(
         f"{found.n_attributes} attributes",
@@ -151,8 +152,6 @@ def show_metrics(metrics: dict[str, Any]) -> None:
 
 def _parameters(pairs: list[str]) -> dict[str, Any]:
     """name=value pairs; a value is read as JSON if it is JSON, else as text."""
-    import json
-
     parameters: dict[str, Any] = {}
     for pair in pairs:
         name, separator, text = pair.partition("=")
@@ -166,8 +165,6 @@ def _parameters(pairs: list[str]) -> dict[str, Any]:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    import json
-
     try:
         found = json.loads(path.read_text())
     except (OSError, ValueError) as error:

@@ -1,6 +1,7 @@
 """The worker process: takes jobs from the queue and runs them until it is told to stop."""
 
 import fcntl
+import logging
 import os
 import signal
 import threading
@@ -14,6 +15,7 @@ from service.jobs import workflows
 from service.jobs.queue import APPLICATION, APPLICATION_VERSION, QUEUE
 from service.jobs.steps import Kinds
 from service.settings import Settings
+from service.telemetry import adopt_logger
 
 PARENT_CHECK_S = 1.0
 
@@ -51,6 +53,9 @@ def run(settings: Settings, url: str, locks: Path, kinds: Kinds, parent: int | N
         "scheduler_polling_interval_sec": 5.0,
     }
     DBOS(config=config)
+    adopt_logger("dbos")
+    # Our steps have logged each failure already, with less noise.
+    logging.getLogger("dbos").addFilter(lambda record: "in background workflow" not in record.getMessage())
     workflows.register(
         kinds,
         attempts=settings.job_attempts,

@@ -1,0 +1,113 @@
+"""Batches through a model: metrics, hold-outs, and scored Parquet files."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from learners.evaluation.metrics import evaluate
+from learners.model import Model
+from learners.passes.source import Source
+from learners.schema.encode import encode
+
+from learners.errors import SchemaError, UnknownColumn
+from service.predictor import Probabilities, scored_batch
+from service.problems import InvalidRequest
+from storage.files import publish
+
+Report = Callable[[dict[str, Any]], None]
+Labels = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+def probabilities_of(model: Model, source: Source, report: Report | None = None) -> tuple[Probabilities, Labels]:
+    """Probabilities (n_rows, n_classes) and true classes (n_rows,) of every row.
+
+    Raises
+    ------
+    UnknownColumn
+        If the target is not in the data.
+    EmptyData
+        If there are no rows.
+    """
+    if model.schema.target not in source.arrow_schema.names:
+        raise UnknownColumn(str(model.schema.target), source.arrow_schema.names)
+    probabilities, labels, n_rows = [], [], 0
+    for batch in source.batches():
+        chunk = encode(batch, model.schema)
+        probabilities.append(model.predict_proba(chunk))
+        labels.append(chunk.y)
+        n_rows += batch.num_rows
+        if report is not None:
+            report({"rows_done": n_rows, "rows_total": source.n_rows})
+    if not n_rows:
+        raise SchemaError("There are no rows to evaluate on.")
+    return np.concatenate(probabilities), np.concatenate(labels)
+
+
+def measure(model: Model, source: Source, report: Report | None = None) -> dict[str, Any]:
+    """The metrics of a model on rows whose class is known, and how many there were."""
+    probabilities, labels = probabilities_of(model, source, report)
+    return asdict(evaluate(probabilities, labels)) | {"n_test_rows": len(labels)}
+
+
+def held_out(source: Source, share: float, seed: int) -> tuple[Source, Source]:
+    """The rows to train on and the rows kept back."""
+    if share == 0:
+        return source, source
+    table = pa.Table.from_batches(source.batches())
+    is_kept_back = np.random.default_rng(seed).random(table.num_rows) < share
+    return Source.of_table(table.filter(~is_kept_back)), Source.of_table(table.filter(is_kept_back))
+
+
+def score(model: Model, source: Source, keep: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The kept columns, `prediction` and `probability_<class>`, batch by batch.
+
+    Raises
+    ------
+    UnknownColumn
+        If a column to keep is not in the data.
+    """
+    for name in keep:
+        if name not in source.arrow_schema.names:
+            raise UnknownColumn(name, source.arrow_schema.names)
+    classes = list(model.schema.classes)
+    for batch in source.batches():
+        scored = scored_batch(classes, model.predict_proba(encode(batch, model.schema)))
+        if keep:
+            kept = batch.select(list(keep))
+            names = [*kept.schema.names, *scored.schema.names]
+            scored = pa.RecordBatch.from_arrays([*kept.columns, *scored.columns], names=names)
+        yield scored
+
+
+def score_files(
+    model: Model, source: Source, output: Path, keep: Sequence[str], *, replace: bool, report: Report | None = None
+) -> int:
+    """Write the scored rows to a Parquet file that appears when it is complete; returns the number of rows.
+
+    Raises
+    ------
+    InvalidRequest
+        If the output exists and is not to be replaced.
+    """
+    if output.exists() and not replace:
+        raise InvalidRequest(f"{output} exists already. Choose another name, or replace it with --force.")
+    n_rows = 0
+    with publish(output, replace=replace) as draft:
+        writer = None
+        try:
+            for batch in score(model, source, keep):
+                writer = writer or pq.ParquetWriter(draft, batch.schema, compression="zstd")
+                writer.write_batch(batch)
+                n_rows += batch.num_rows
+                if report is not None:
+                    report({"step": "predict", "rows_done": n_rows, "rows_total": source.n_rows})
+        finally:
+            if writer is not None:
+                writer.close()
+        if writer is None:
+            raise SchemaError("There are no rows to score.")
+    return n_rows

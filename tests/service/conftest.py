@@ -1,0 +1,73 @@
+"""A workspace with a trained model, and a real server over it, shared by the service's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from service.local_server import LocalServer, local_server
+from service.requests import TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+
+
+def weather(n_rows: int, seed: int) -> pa.Table:
+    """A table with a nominal, a numeric, a boolean and a constant column, missing values, and a class they predict."""
+    rng = np.random.default_rng(seed)
+    play = rng.random(n_rows) < 0.4
+    outlook = np.where(rng.random(n_rows) < 0.7, np.where(play, "sunny", "rain"), "overcast")
+    humidity = rng.normal(np.where(play, 55.0, 75.0), 8.0)
+    return pa.table(
+        {
+            "outlook": pa.array(outlook, mask=rng.random(n_rows) < 0.05),
+            "humidity": pa.array(humidity, mask=rng.random(n_rows) < 0.05),
+            "windy": rng.random(n_rows) < np.where(play, 0.2, 0.6),
+            "station": ["north"] * n_rows,
+            "class": np.where(play, "yes", "no"),
+        }
+    )
+
+
+@dataclass(frozen=True)
+class Site:
+    """The server under test, a client of it, and the files that it knows."""
+
+    server: LocalServer
+    client: httpx.Client
+    workspace: Path
+    train: Path
+    test: Path
+    table: pa.Table
+
+
+@pytest.fixture(scope="session")
+def weather_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    directory = tmp_path_factory.mktemp("weather")
+    train, test = directory / "train.parquet", directory / "test.parquet"
+    pq.write_table(weather(3000, 1), train, row_group_size=1000)
+    pq.write_table(weather(500, 2), test)
+    return train, test
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory, weather_files: tuple[Path, Path]) -> Iterator[Site]:
+    train, test = weather_files
+    settings = Settings(
+        workspace=tmp_path_factory.mktemp("site") / "workspace",
+        max_body_bytes=200_000,
+        max_rows=2_000,
+        generation_poll_s=0.05,
+        job_poll_s=0.05,
+        progress_s=0.1,
+    )
+    with Workspace(settings) as workspace:
+        workspace.train(TrainRequest(uris=[str(train)], target="class", learner="nb", model="weather"))
+    with local_server(settings) as server, httpx.Client(base_url=server.url, timeout=30) as client:
+        yield Site(server, client, settings.workspace, train, test, pq.read_table(test))

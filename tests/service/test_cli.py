@@ -1,0 +1,148 @@
+"""The command line as subprocesses: what a user types, sees, and gets as exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pyarrow.parquet as pq
+import pytest
+
+from service.local_server import local_server
+from service.settings import Settings
+
+
+def fewpass(*arguments: object, workspace: Path, code: int = 0) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "service.cli", *map(str, arguments)]
+    environment = os.environ | {"FEWPASS_WORKSPACE": str(workspace)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory, weather_files: tuple[Path, Path]) -> Path:
+    workspace = tmp_path_factory.mktemp("cli") / "workspace"
+    command = ["train", weather_files[0], "--target", "class", "--learner", "nb", "--name", "weather", "--json"]
+    version = json.loads(fewpass(*command, workspace=workspace).stdout)
+    assert version["name"] == "weather" and version["version"] == 1
+    assert version["metrics"]["zero_one_loss"] < 0.3
+    return workspace
+
+
+def test_predict_writes_a_parquet_file_and_keeps_an_existing_one(
+    workspace: Path, weather_files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    scored = tmp_path / "scored.parquet"
+    command = ["predict", "weather", weather_files[1], "--out", scored, "--keep", "outlook"]
+    summary = json.loads(fewpass(*command, "--json", workspace=workspace).stdout)
+    assert summary["n_rows"] == 500
+    table = pq.read_table(scored)
+    assert table.column_names == ["outlook", "prediction", "probability_no", "probability_yes"]
+    failed = fewpass(*command, workspace=workspace, code=1)
+    assert "--force" in failed.stderr and len(failed.stderr.strip().splitlines()) == 1
+    fewpass(*command, "--force", workspace=workspace)
+    assert [path.name for path in tmp_path.iterdir()] == ["scored.parquet"]
+
+
+def test_evaluate_models_and_schema_print_json_and_tables(workspace: Path, weather_files: tuple[Path, Path]) -> None:
+    metrics = json.loads(fewpass("evaluate", "weather@1", weather_files[1], "--json", workspace=workspace).stdout)
+    assert metrics["n_test_rows"] == 500 and 0 < metrics["log_loss"] < 1
+    assert "zero_one_loss" in fewpass("evaluate", "weather", weather_files[1], workspace=workspace).stdout
+    assert json.loads(fewpass("models", "--json", workspace=workspace).stdout)[0]["name"] == "weather"
+    assert "weather" in fewpass("models", workspace=workspace).stdout
+    assert json.loads(fewpass("models", "alias", "weather@1", "best", "--json", workspace=workspace).stdout) == {
+        "best": 1
+    }
+    assert json.loads(fewpass("models", "show", "weather@best", "--json", workspace=workspace).stdout)["version"] == 1
+    assert json.loads(fewpass("models", "structure", "weather", "--json", workspace=workspace).stdout)["edges"]
+    schema = json.loads(fewpass("schema", weather_files[0], "--target", "class", "--json", workspace=workspace).stdout)
+    assert schema["classes"] == ["no", "yes"]
+    assert "station" in fewpass("schema", weather_files[0], "-t", "class", workspace=workspace).stdout
+    assert json.loads(fewpass("jobs", "--json", workspace=workspace).stdout) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["train", "/no/such.parquet", "-t", "class", "-n", "m"], "/no/such.parquet"),
+        (["train", "{train}", "-t", "clas", "-n", "m"], "'clas'"),
+        (["train", "{train}", "-t", "class", "-n", "m", "-l", "magic"], "magic"),
+        (["train", "{train}", "-t", "class", "-n", "m", "-l", "nb", "--set", "depth=3"], "depth"),
+        (["predict", "nothing", "{train}", "--out", "x.parquet"], "nothing"),
+        (["evaluate", "weather@9", "{train}"], "weather@9"),
+        (["models", "show", "nothing"], "nothing"),
+        (["models", "delete", "weather@best"], "best"),
+        (["jobs", "show", "job-1"], "job-1"),
+    ],
+)
+def test_failures_are_one_clear_line_and_exit_code_1(
+    workspace: Path, weather_files: tuple[Path, Path], arguments: list[str], words: str
+) -> None:
+    filled = [argument.replace("{train}", str(weather_files[0])) for argument in arguments]
+    failed = fewpass(*filled, workspace=workspace, code=1)
+    assert words in failed.stderr and len(failed.stderr.strip().splitlines()) == 1, failed.stderr
+    failed = fewpass(*filled, "--json", workspace=workspace, code=1)
+    assert words in json.loads(failed.stderr)["detail"] and failed.stdout == ""
+
+
+def test_a_wrong_command_line_is_exit_code_2(workspace: Path) -> None:
+    fewpass("train", "x.parquet", workspace=workspace, code=2)
+    fewpass("dance", workspace=workspace, code=2)
+
+
+def children_of(pid: int) -> list[int]:
+    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True)
+    return [int(line) for line in found.stdout.split()]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+
+
+def test_serve_ends_its_workers_even_when_it_is_killed(tmp_path: Path) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with local_server(Settings(workspace=tmp_path / "workspace", warm_up=False)) as server:
+            deadline = time.monotonic() + 10
+            while not (workers := children_of(server.pid)) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert len(workers) == 1
+            os.kill(server.pid, number)
+            while is_alive(workers[0]) and time.monotonic() < deadline + 10:
+                time.sleep(0.05)
+            assert not is_alive(workers[0])
+
+
+def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
+    with local_server(Settings(workspace=tmp_path / "workspace", warm_up=False)) as server:
+        deadline = time.monotonic() + 20
+        while "worker started" not in server.log.read_text() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        (worker,) = children_of(server.pid)
+        os.kill(worker, signal.SIGKILL)
+        while server.log.read_text().count("worker started") < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert server.log.read_text().count("worker started") == 2
+        assert httpx.get(f"{server.url}/readyz").status_code == 200
+
+
+def test_several_serving_processes_share_one_port_and_add_up_their_metrics(
+    workspace: Path, weather_files: tuple[Path, Path]
+) -> None:
+    with local_server(Settings(workspace=workspace, workers=2, predict_only=True, job_workers=0)) as server:
+        for _ in range(40):  # a connection each, so that both processes get some
+            answer = httpx.post(f"{server.url}/v1/models/weather/predict", json={"records": [{"windy": True}]})
+            assert answer.status_code == 200, answer.text
+        metrics = httpx.get(f"{server.url}/metrics").text
+        assert 'fewpass_predicted_rows_total{model="weather"} 40.0' in metrics
+        assert httpx.get(f"{server.url}/v1/jobs").status_code == 404  # predict only

@@ -1,0 +1,45 @@
+"""Every route, setting, command and problem status is documented."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from service import problems
+from service.app import create_app
+from service.cli import app as command_line
+from service.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+SERVICE = (ROOT / "docs/service.md").read_text()
+CLI = (ROOT / "docs/cli.md").read_text()
+
+
+@pytest.mark.parametrize("name", Settings.model_fields)
+def test_settings(name: str) -> None:
+    assert f"`FEWPASS_{name.upper()}`" in SERVICE
+
+
+def test_routes() -> None:
+    for path, operations in create_app(Settings(workspace=Path("unused"))).openapi()["paths"].items():
+        words = [re.escape(part) for part in re.sub(r"\{[^}]*\}", "\0", path).split("\0")]
+        pattern = r"(\{[^}]*\}|…)".join(words)
+        short = r"…" + re.escape("/" + path.rsplit("/", 1)[1])  # "…/structure" after a path in full
+        for method in operations:
+            assert re.search(pattern, SERVICE) or re.search(short, SERVICE), f"{method.upper()} {path}"
+
+
+def test_statuses() -> None:
+    for status in problems.STATUSES:
+        assert f"| {status} |" in SERVICE, status
+
+
+def test_commands() -> None:
+    group = typer.main.get_command(command_line)
+    for name, command in group.commands.items():
+        assert f"fewpass {name}" in CLI
+        for subcommand in getattr(command, "commands", {}):
+            assert f"fewpass {name} {subcommand}" in CLI
