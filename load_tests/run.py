@@ -37,7 +37,24 @@ def main() -> int:
             command = [sys.executable, "-m", "locust", "-f", "load_tests/locustfile.py", "--headless", "--only-summary"]
             command += ["--host", server.url, "--html", str(html), "--json-file", str(report)]
             environment = {"FEWPASS_LOAD_PROFILE": args.profile, "FEWPASS_LOAD_RECORDS": str(root / "records.json")}
-            return subprocess.run(command, env=os.environ | environment, check=False).returncode
+            code = subprocess.run(command, env=os.environ | environment, check=False).returncode
+    for entry in json.loads(report.with_suffix(".json").read_text()):
+        p50, p95, p99 = (percentile(entry["response_times"], share) for share in (0.5, 0.95, 0.99))
+        print(f"{entry['name']:18} {entry['num_requests']:7} requests {entry['num_failures']:3} failures", end="")
+        print(f"  p50 {p50:g} ms  p95 {p95:g} ms  p99 {p99:g} ms")
+    print(f"Reports: {html}, {report}.json")
+    return code
+
+
+def percentile(histogram: dict[str, int], share: float) -> float:
+    """A percentile of {milliseconds: how often}."""
+    times = sorted((float(ms), count) for ms, count in histogram.items())
+    left = share * sum(count for _, count in times)
+    for ms, count in times:
+        left -= count
+        if left <= 0:
+            return ms
+    return times[-1][0]
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ class DatasetRequest(Request):
 
     name: Name
     uris: list[str] = Field(min_length=1, max_length=10_000, examples=[["/data/income/*.parquet"]])
-    target: str | None = Field(None, description="The column to predict.", examples=["class"])
+    target: str | None = Field(default=None, description="The column to predict.", examples=["class"])
     columns: dict[str, dict[str, Any]] = Field(
         default_factory=dict,
         description="What you know better than the inference, by column: kind, drop, order, cuts.",
@@ -32,17 +32,19 @@ class TrainRequest(Request):
     """Train a model and add it to the registry as the next version of its name."""
 
     kind: Literal["train"] = "train"
-    dataset: str | None = Field(None, description="A registered data set.", examples=["income"])
-    uris: list[str] | None = Field(None, description="Or Parquet files, without registering them.")
-    target: str | None = Field(None, description="The column to predict; that of the data set unless given.")
+    dataset: str | None = Field(default=None, description="A registered data set.", examples=["income"])
+    uris: list[str] | None = Field(default=None, description="Or Parquet files, without registering them.")
+    target: str | None = Field(default=None, description="The column to predict; that of the data set unless given.")
     columns: dict[str, dict[str, Any]] = Field(default_factory=dict, description="As when registering a data set.")
     learner: str = Field(examples=["kdb"])
     parameters: dict[str, Any] = Field(default_factory=dict, examples=[{"k": 2}])
     model: Name
-    test_dataset: str | None = Field(None, description="A registered data set to evaluate on.")
-    test_uris: list[str] | None = Field(None, description="Or Parquet files to evaluate on.")
-    holdout: Fraction = Field(0.2, description="Share of the rows kept back to evaluate on; 0 evaluates nothing.")
-    seed: int = Field(0, ge=0, lt=2**32, description="Decides which rows are kept back.")
+    test_dataset: str | None = Field(default=None, description="A registered data set to evaluate on.")
+    test_uris: list[str] | None = Field(default=None, description="Or Parquet files to evaluate on.")
+    holdout: Fraction = Field(
+        default=0.2, description="Share of the rows kept back to evaluate on; 0 evaluates nothing."
+    )
+    seed: int = Field(default=0, ge=0, lt=2**32, description="Decides which rows are kept back.")
     aliases: list[Name] = Field(default_factory=list, description="Aliases to move to the new version.")
     tags: dict[str, str] = Field(default_factory=dict)
 

@@ -14,43 +14,60 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="FEWPASS_", frozen=True, extra="forbid")
 
-    workspace: Path = Field(Path("workspace"), description="Directory of models, data set statistics and job scratch.")
-    control_url: str | None = Field(
-        None, description="SQLAlchemy URL of the control database; SQLite in the workspace unless given."
+    workspace: Path = Field(
+        default=Path("workspace"), description="Directory of models, data set statistics and job scratch."
     )
-    host: str = Field("127.0.0.1", description="Address to listen on; only this machine unless changed.")
-    port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
-    workers: int = Field(1, ge=1, le=256, description="Serving processes.")
-    job_workers: int = Field(1, ge=0, le=64, description="Job worker processes that `fewpass serve` starts and ends.")
-    predict_only: bool = Field(False, description="Serve predictions, health and metrics, without the control plane.")
+    control_url: str | None = Field(
+        default=None, description="SQLAlchemy URL of the control database; SQLite in the workspace unless given."
+    )
+    host: str = Field(default="127.0.0.1", description="Address to listen on; only this machine unless changed.")
+    port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    workers: int = Field(default=1, ge=1, le=256, description="Serving processes.")
+    job_workers: int = Field(
+        default=1, ge=0, le=64, description="Job worker processes that `fewpass serve` starts and ends."
+    )
+    predict_only: bool = Field(
+        default=False, description="Serve predictions, health and metrics, without the control plane."
+    )
 
-    threads: int | None = Field(None, ge=1, description="Threads of a training pass; every core unless given.")
-    job_concurrency: int = Field(1, ge=1, le=64, description="Jobs that one worker runs at the same time.")
-    job_poll_s: float = Field(0.2, gt=0, le=60, description="How often an idle worker looks for a new job.")
-    job_attempts: int = Field(5, ge=1, le=100, description="Starts of one job before a crashing worker gives it up.")
-    progress_s: float = Field(0.25, gt=0, le=5, description="How often a job records progress and looks for a cancel.")
+    threads: int | None = Field(default=None, ge=1, description="Threads of a training pass; every core unless given.")
+    job_concurrency: int = Field(default=1, ge=1, le=64, description="Jobs that one worker runs at the same time.")
+    job_poll_s: float = Field(default=0.2, gt=0, le=60, description="How often an idle worker looks for a new job.")
+    job_attempts: int = Field(
+        default=5, ge=1, le=100, description="Starts of one job before a crashing worker gives it up."
+    )
+    progress_s: float = Field(
+        default=0.25, gt=0, le=5, description="How often a job records progress and looks for a cancel."
+    )
 
     data_roots: tuple[str, ...] = Field(
-        (), description="Folders or URI prefixes that data sets may be registered from over REST; empty allows all."
+        default=(),
+        description="Folders or URI prefixes that data sets may be registered from over REST; empty allows all.",
     )
-    max_body_bytes: int = Field(32 * 2**20, ge=1024, description="Largest request body.")
-    max_rows: int = Field(100_000, ge=1, description="Most rows in one prediction request.")
+    max_body_bytes: int = Field(default=32 * 2**20, ge=1024, description="Largest request body.")
+    max_rows: int = Field(default=100_000, ge=1, description="Most rows in one prediction request.")
     inline_bytes: int = Field(
-        32 * 1024,
+        default=32 * 1024,
         ge=0,
         description="JSON bodies up to this size are answered on the event loop, longer ones on a thread.",
     )
     inline_schema_cells: int = Field(
-        2_000_000, ge=0, description="Registering a data set infers its schema at once up to this many cells."
+        default=2_000_000, ge=0, description="Registering a data set infers its schema at once up to this many cells."
     )
-    generation_poll_s: float = Field(0.25, gt=0, le=60, description="How often serving looks for moved aliases.")
-    mapped_models: int = Field(256, ge=1, description="Model versions that one serving process keeps mapped.")
-    warm_up: bool = Field(True, description="Run every predict kernel once before /readyz says yes.")
+    generation_poll_s: float = Field(
+        default=0.25, gt=0, le=60, description="How often serving looks for moved aliases."
+    )
+    mapped_models: int = Field(default=256, ge=1, description="Model versions that one serving process keeps mapped.")
+    warm_up: bool = Field(default=True, description="Run every predict kernel once before /readyz says yes.")
 
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe log line shown.")
-    log_format: Literal["json", "console"] = Field("json", description="One JSON object per line, or coloured text.")
-    slow_request_s: float = Field(1.0, gt=0, description="Predictions slower than this are logged one by one.")
-    shutdown_s: float = Field(10.0, gt=0, description="How long a stopping server waits for open requests.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Least severe log line shown."
+    )
+    log_format: Literal["json", "console"] = Field(
+        default="json", description="One JSON object per line, or coloured text."
+    )
+    slow_request_s: float = Field(default=1.0, gt=0, description="Predictions slower than this are logged one by one.")
+    shutdown_s: float = Field(default=10.0, gt=0, description="How long a stopping server waits for open requests.")
 
     def environment(self) -> dict[str, str]:
         """The environment that gives another process these same settings.

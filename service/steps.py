@@ -1,6 +1,5 @@
 """What each kind of job does, step by step; the worker and the command line run the same steps."""
 
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -148,7 +147,6 @@ def publish(workspace: "Workspace", run: Run) -> dict[str, Any]:
         remove_model(files.duckdb_path)
     for alias in request.aliases:
         models.set_alias(workspace.control, version.name, alias, version.version, f"job {run.job_id}")
-    shutil.rmtree(workspace.layout.scratch_directory(run.job_id), ignore_errors=True)
     return {"model": version.name, "version": version.version, "sha256": version.sha256, "metrics": metrics}
 
 

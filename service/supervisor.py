@@ -43,8 +43,8 @@ def run_worker(settings: Settings, parent: int | None = None) -> None:
 
     configure_logs(settings, "worker")
     workspace = Workspace(settings)
-    assert workspace.queue is not None  # opening it makes and migrates the job tables
-    run(settings, workspace.control_url, workspace.layout.root / "workers", workspace.kinds, parent)
+    assert workspace.control is not None  # its WAL mode holds for the job tables in the same file
+    run(settings, workspace.control_url, workspace.layout.root / "workers", workspace.kinds, workspace.clean, parent)
 
 
 def _prepare(settings: Settings) -> None:

@@ -1,6 +1,7 @@
 """Every verb of the product, once: REST, the command line and the worker call it."""
 
 import json
+import shutil
 import threading
 import uuid
 from collections.abc import Callable, Sequence
@@ -101,6 +102,10 @@ class Workspace:
         """The steps of each kind of job."""
         return steps.kinds(self)
 
+    def clean(self, job_id: str) -> None:
+        """Remove what a job that has ended left in its scratch folder."""
+        shutil.rmtree(self.layout.scratch_directory(job_id), ignore_errors=True)
+
     # Data sets
 
     def register_dataset(self, request: DatasetRequest, *, is_remote: bool = False) -> Dataset:
@@ -196,13 +201,16 @@ class Workspace:
         report : callable
             Called with progress between chunks; raising Cancelled in it stops.
         """
-        job_id = f"local-{uuid.uuid4().hex[:12]}"
-        published = run_now(self.kinds["train"], job_id, request.model_dump(), report)
+        job_id = f"{steps.LOCAL}{uuid.uuid4().hex[:12]}"
+        try:
+            published = run_now(self.kinds["train"], job_id, request.model_dump(), report)
+        finally:
+            self.clean(job_id)
         return models.get_version(self.control, published["model"], str(published["version"]))
 
     def evaluate(self, request: EvaluateRequest, report: Report = silent) -> dict[str, Any]:
         """Measure a model version on a data set, in this process."""
-        return run_now(self.kinds["evaluate"], f"local-{uuid.uuid4().hex[:12]}", request.model_dump(), report)
+        return run_now(self.kinds["evaluate"], f"{steps.LOCAL}{uuid.uuid4().hex[:12]}", request.model_dump(), report)
 
     def model(self, reference: str) -> ModelVersion:
         """The version that "name", "name@3" or "name@alias" means."""

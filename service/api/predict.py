@@ -23,6 +23,7 @@ from service.settings import Settings
 ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
 PATH = "/v1/models/{name}/predict"
+MAX_EXPLAINED_ROWS = 1_000
 
 Value = str | int | float | bool | None
 
@@ -151,6 +152,11 @@ class Predict:
             "probabilities": probabilities.tolist(),
         }
         if options["explain"]:
+            if chunk.n_rows > MAX_EXPLAINED_ROWS:
+                raise BodyTooLarge(
+                    f"{chunk.n_rows} rows; at most {MAX_EXPLAINED_ROWS} are explained at once.",
+                    max_rows=MAX_EXPLAINED_ROWS,
+                )
             response["contributions"] = served.contributions(chunk)
         return self.encode(response)
 

@@ -33,7 +33,7 @@ class Problem(BaseModel):
     title: str = Field(examples=["Not found"])
     status: int = Field(examples=[404])
     detail: str = Field(examples=["There is no model 'incom'. List the models to see which there are."])
-    instance: str | None = Field(None, examples=["/v1/models/incom"])
+    instance: str | None = Field(default=None, examples=["/v1/models/incom"])
 
 
 class ModelVersionShape(Shape):

@@ -28,6 +28,7 @@ class Step:
 
 
 Kinds = Mapping[str, Sequence[Step]]
+Clean = Callable[[str], None]
 
 
 def run_now(
@@ -36,7 +37,9 @@ def run_now(
     """Run the steps one after another in this process; the last receipt is the result."""
     receipts: dict[str, dict[str, Any]] = {}
     for step in steps:
-        receipts[step.name] = step.run(
-            Run(job_id, request, receipts, lambda progress, name=step.name: report({"step": name, **progress}))
-        )
+
+        def report_step(progress: dict[str, Any], name: str = step.name) -> None:
+            report({"step": name, **progress})
+
+        receipts[step.name] = step.run(Run(job_id, request, receipts, report_step))
     return receipts[steps[-1].name]

@@ -12,15 +12,15 @@ import structlog
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 
 from service.jobs import workflows
-from service.jobs.queue import APPLICATION, APPLICATION_VERSION, QUEUE
-from service.jobs.steps import Kinds
+from service.jobs.queue import APPLICATION, APPLICATION_VERSION, QUEUE, JobQueue
+from service.jobs.steps import Clean, Kinds
 from service.settings import Settings
 from service.telemetry import adopt_logger
 
 PARENT_CHECK_S = 1.0
 
 
-def run(settings: Settings, url: str, locks: Path, kinds: Kinds, parent: int | None = None) -> None:
+def run(settings: Settings, url: str, locks: Path, kinds: Kinds, clean: Clean, parent: int | None = None) -> None:
     """Run jobs until SIGTERM or SIGINT, or until the process that started this one is gone.
 
     A stopped worker leaves its running jobs as they are: the next worker in the same slot resumes them.
@@ -30,11 +30,13 @@ def run(settings: Settings, url: str, locks: Path, kinds: Kinds, parent: int | N
     settings : Settings
         How many jobs at once, how often to look.
     url : str
-        SQLAlchemy URL of the control database.
+        SQLAlchemy URL of the control database; its job tables are made or migrated here.
     locks : Path
         Directory of the slot locks; a slot's number is the worker's stable identity.
     kinds : mapping of str to steps
         What to do for each kind of job.
+    clean : callable
+        Removes what a job that has ended left on the way.
     parent : int, optional
         Process id that must stay alive.
     """
@@ -43,6 +45,7 @@ def run(settings: Settings, url: str, locks: Path, kinds: Kinds, parent: int | N
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
+    queue = JobQueue(url, settings.job_concurrency, settings.job_poll_s)
     config: DBOSConfig = {
         "name": APPLICATION,
         "system_database_url": url,
@@ -57,7 +60,9 @@ def run(settings: Settings, url: str, locks: Path, kinds: Kinds, parent: int | N
     # Our steps have logged each failure already, with less noise.
     logging.getLogger("dbos").addFilter(lambda record: "in background workflow" not in record.getMessage())
     workflows.register(
+        queue,
         kinds,
+        clean,
         attempts=settings.job_attempts,
         concurrency=settings.job_concurrency,
         progress_s=settings.progress_s,

@@ -10,18 +10,24 @@ from dbos import DBOS, PortableWorkflowError
 from dbos import error as dbos_errors
 
 from learners.errors import Cancelled
-from service.jobs.queue import PROGRESS, WORKFLOW
-from service.jobs.steps import Kinds, Run, Step
+from service.jobs.queue import PROGRESS, WORKFLOW, JobQueue
+from service.jobs.steps import Clean, Kinds, Run, Step
 from service.problems import is_expected, problem_of
 
 
-def register(kinds: Kinds, *, attempts: int, concurrency: int, progress_s: float) -> None:
+def register(
+    queue: JobQueue, kinds: Kinds, clean: Clean, *, attempts: int, concurrency: int, progress_s: float
+) -> None:
     """Tell DBOS how to run jobs, before it is launched.
 
     Parameters
     ----------
+    queue : JobQueue
+        Asked whether a job that lost its worker was cancelled.
     kinds : mapping of str to steps
         The steps of each kind of job; the last receipt is the job's result.
+    clean : callable
+        Called with the id of a job that has ended, to remove what it left on the way.
     attempts : int
         Starts of one job before it is given up because its worker keeps dying.
     concurrency : int
@@ -37,10 +43,21 @@ def register(kinds: Kinds, *, attempts: int, concurrency: int, progress_s: float
     def run_job(document: dict[str, Any]) -> dict[str, Any]:
         with slots:
             receipts: dict[str, dict[str, Any]] = {}
-            for step in kinds[document["kind"]]:
-                receipts[step.name] = DBOS.run_step(
-                    {"name": step.name}, _run_step, step, document["request"], receipts, progress_s
-                )
+            job_id = str(DBOS.workflow_id)
+            try:
+                for step in kinds[document["kind"]]:
+                    receipts[step.name] = DBOS.run_step(
+                        {"name": step.name}, _run_step, step, document["request"], receipts, progress_s
+                    )
+            except dbos_errors.DBOSBaseException:
+                # Cancelled, or handed to another worker, which still needs what is there.
+                if queue.get(job_id).state == "cancelled":
+                    clean(job_id)
+                raise
+            except Exception:
+                clean(job_id)
+                raise
+            clean(job_id)
             return receipts[step.name]
 
 

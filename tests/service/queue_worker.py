@@ -38,9 +38,13 @@ def fail(run: Run) -> dict:
     raise ZeroDivisionError("one over nothing")
 
 
+def clean(job_id: str) -> None:
+    (Path(sys.argv[1]) / f"{job_id}.cleaned").touch()
+
+
 KINDS = {"count": (Step("count", count), Step("finish", finish)), "fail": (Step("fail", fail),)}
 
 if __name__ == "__main__":
     workspace = Path(sys.argv[1])
     settings = Settings(workspace=workspace, job_poll_s=0.05, progress_s=0.1, job_attempts=3)
-    run(settings, f"sqlite:///{workspace}/control.sqlite", workspace / "workers", KINDS, os.getppid())
+    run(settings, f"sqlite:///{workspace}/control.sqlite", workspace / "workers", KINDS, clean, os.getppid())

@@ -72,7 +72,7 @@ def test_a_job_runs_step_by_step_with_progress_and_a_result(queue: JobQueue, wor
     assert job.progress["step"] == "count" and job.progress["rows_total"] == 12
     job = wait_for(queue, job.id, finished)
     assert (job.state, job.result, job.error, job.attempts) == ("succeeded", {"total": 12}, None, 1)
-    assert job.finished_at is not None
+    assert job.finished_at is not None and (tmp_path / f"{job.id}.cleaned").exists()
 
 
 def test_failures_are_kept_as_problems_and_can_be_retried(queue: JobQueue, workers: Workers) -> None:
@@ -107,6 +107,7 @@ def test_cancel_stops_a_running_job_within_a_second_and_a_queued_one_at_once(
     assert time.monotonic() - started < 1.5  # the slot was free again within a second and a poll
     assert wait_for(queue, after.id, finished).state == "succeeded"
     assert queue.get(running.id).state == "cancelled" and not (tmp_path / "log2").exists()
+    assert (tmp_path / f"{running.id}.cleaned").exists()
     with pytest.raises(Conflict, match="only a failed or cancelled job"):
         queue.retry(after.id)
 
