@@ -51,7 +51,8 @@ def draw_structure(structure: Mapping[str, Any], path: Path, title: str) -> None
         )
     if target is not None:
         axes.text(0, 0, target, ha="center", va="center", bbox={"boxstyle": "round", "fc": "#f4d35e", "ec": "none"})
-    axes.set(xlim=(-1.7, 1.7), ylim=(-1.7, 1.7), aspect="equal", title=title)
+    axes.set(xlim=(-1.7, 1.7), ylim=(-1.7, 1.7), aspect="equal")
+    axes.set_title(title, pad=24)
     axes.axis("off")
     figure.savefig(path, bbox_inches="tight", dpi=150)
 

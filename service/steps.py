@@ -66,7 +66,7 @@ def check_request(workspace: "Workspace", request: TrainRequest | EvaluateReques
 def learn(workspace: "Workspace", run: Run) -> dict[str, Any]:
     """Make the passes and leave the compiled model in the job's scratch folder."""
     request = TrainRequest(**run.request)
-    source = _source(workspace, request.dataset, request.uris)
+    source = _source(workspace, run, request.dataset, request.uris)
     source, _ = scoring.held_out(source, request.holdout if _keeps_back(request) else 0.0, request.seed)
     learner = recipes.learner(
         request.learner, request.parameters, _target(workspace, request), overrides=_overrides(workspace, request)
@@ -98,10 +98,12 @@ def evaluate_learned(workspace: "Workspace", run: Run) -> dict[str, Any]:
     learned = run.receipts["learn"]
     timing = {"train_s": learned["train_s"], "rows_per_s": learned["rows_per_s"]}
     if _keeps_back(request):
-        _, rows = scoring.held_out(_source(workspace, request.dataset, request.uris), request.holdout, request.seed)
+        _, rows = scoring.held_out(
+            _source(workspace, run, request.dataset, request.uris), request.holdout, request.seed
+        )
         where = "hold-out"
     elif request.test_dataset is not None or request.test_uris is not None:
-        rows, where = _source(workspace, request.test_dataset, request.test_uris), "test data"
+        rows, where = _source(workspace, run, request.test_dataset, request.test_uris), "test data"
     else:
         return {"metrics": timing}
     model = load_model(*map_compiled(learned["path"]))
@@ -154,7 +156,7 @@ def evaluate(workspace: "Workspace", run: Run) -> dict[str, Any]:
     """Measure a registered version on a data set."""
     request = EvaluateRequest(**run.request)
     version = workspace.model(request.model)
-    rows = _source(workspace, request.dataset, request.uris)
+    rows = _source(workspace, run, request.dataset, request.uris)
     metrics = scoring.measure(map_version(version).model, rows, run.report)
     return {"model": version.name, "version": version.version, **metrics}
 
@@ -163,7 +165,7 @@ def summarise(workspace: "Workspace", run: Run) -> dict[str, Any]:
     """Infer the schema of a registered data set in one pass, and keep it with the list of its files."""
     name = SchemaRequest(**run.request).dataset
     dataset = workspace.dataset(name)
-    source = Source.open(list(dataset.uris))
+    source = _source(workspace, run, name, None)
     schema = infer_schema(
         source,
         dataset.target,
@@ -180,8 +182,10 @@ def infer(uris: Sequence[str], target: str | None, columns: dict[str, Any], repo
     return infer_schema(Source.open(list(uris)), target, overrides=columns, on_progress=_reporting(report))
 
 
-def _source(workspace: "Workspace", dataset: str | None, uris: Sequence[str] | None) -> Source:
-    return Source.open(list(uris if dataset is None and uris is not None else workspace.dataset(str(dataset)).uris))
+def _source(workspace: "Workspace", run: Run, dataset: str | None, uris: Sequence[str] | None) -> Source:
+    """The rows of a registered data set or of files; what came over REST stays within the data roots."""
+    found = list(uris) if uris is not None else list(workspace.dataset(str(dataset)).uris)
+    return Source.open(found) if run.job_id.startswith(LOCAL) else workspace.open_source(found)
 
 
 def _target(workspace: "Workspace", request: TrainRequest) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from learners.passes.source import Source
 
@@ -34,6 +36,13 @@ Report = Callable[[dict[str, Any]], None]
 
 def silent(_progress: dict[str, Any]) -> None:
     """The report of a caller that wants none."""
+
+
+def resolved(uri: str) -> str:
+    """A local path without links and "..", or another URI as it is."""
+    if uri.startswith("file://"):
+        uri = url2pathname(urlsplit(uri).path)
+    return uri if "://" in uri else str(Path(uri).resolve())
 
 
 class Workspace:
@@ -122,9 +131,7 @@ class Workspace:
         ------
         OutsideRoots, SourceError, UnknownColumn, SchemaError, storage.errors.Conflict
         """
-        if is_remote:
-            self.check_roots(request.uris)
-        source = Source.open(request.uris)
+        source = self.open_source(request.uris) if is_remote else Source.open(request.uris)
         if request.target is not None and request.target not in source.arrow_schema.names:
             raise UnknownColumn(request.target, source.arrow_schema.names)
         dataset = datasets.register_dataset(
@@ -141,6 +148,18 @@ class Workspace:
             dataset = datasets.get_dataset(self.control, request.name)
         return dataset
 
+    def open_source(self, uris: Sequence[str]) -> Source:
+        """The data behind URIs that came over REST: they, and the files that they lead to, lie in the data roots.
+
+        Raises
+        ------
+        OutsideRoots, SourceError
+        """
+        self.check_roots(uris)
+        source = Source.open(list(uris))
+        self.check_roots([file.path for file in source.files])  # a link in a folder may lead out of it
+        return source
+
     def check_roots(self, uris: Sequence[str]) -> None:
         """Refuse URIs outside the configured data roots.
 
@@ -148,11 +167,9 @@ class Workspace:
         ------
         OutsideRoots
         """
-        for uri in uris if self.settings.data_roots else ():
-            is_path = "://" not in uri
-            # Resolved, because a link or ".." inside a root may lead out of it.
-            place = str(Path(uri).resolve()) if is_path else uri
-            roots = [str(Path(root).resolve()) if "://" not in root else root for root in self.settings.data_roots]
+        roots = [resolved(root) for root in self.settings.data_roots]
+        for uri in uris if roots else ():
+            place = resolved(uri)
             if not any(place == root or place.startswith(root.rstrip("/") + "/") for root in roots):
                 raise OutsideRoots(f"{uri} is outside the folders that this server may read.", uri=uri)
 
@@ -170,7 +187,7 @@ class Workspace:
 
     def infer_schema(self, name: str, report: Report = silent) -> None:
         """Infer and keep the schema of a registered data set, in one pass."""
-        run_now(self.kinds["schema"], "schema", SchemaRequest(dataset=name).model_dump(), report)
+        run_now(self.kinds["schema"], f"{steps.LOCAL}schema", SchemaRequest(dataset=name).model_dump(), report)
 
     def dataset_schema(self, name: str) -> dict[str, Any]:
         """The schema that was inferred for a data set, as it is written in JSON.

@@ -157,7 +157,7 @@ class JobQueue:
         return self._job(self._status(job_id))
 
     def list(self, *, state: State | None = None, limit: int = 50, cursor: str | None = None) -> JobPage:
-        """Jobs, newest first; a cursor keeps its place while new jobs arrive."""
+        """Jobs, newest first, with progress if they run; a cursor keeps its place while new jobs arrive."""
         limit = min(max(limit, 1), MAX_PAGE)
         until, offset = _read_cursor(cursor) if cursor else (datetime.now(UTC).isoformat(), 0)
         statuses = self.client.list_workflows(
@@ -168,7 +168,8 @@ class JobQueue:
             limit=limit + 1,
             sort_desc=True,
         )
-        jobs = tuple(self._job(status) for status in statuses[:limit])
+        # A look-up per job: worth it only where progress still moves.
+        jobs = tuple(self._job(status, with_progress=status.status == "PENDING") for status in statuses[:limit])
         return JobPage(jobs, _write_cursor(until, offset + limit) if len(statuses) > limit else None)
 
     def count(self, state: State) -> int:
@@ -217,16 +218,16 @@ class JobQueue:
             raise NotFound("job", job_id)
         return found[0]
 
-    def _job(self, status: WorkflowStatus) -> Job:
+    def _job(self, status: WorkflowStatus, with_progress: bool = True) -> Job:
         document = _document(status)
         state = STATES[status.status]
-        has_started = status.recovery_attempts
+        with_progress = with_progress and bool(status.recovery_attempts)
         return Job(
             id=status.workflow_id,
             kind=document["kind"],
             state=state,
             request=document["request"],
-            progress=self.client.get_event(status.workflow_id, PROGRESS, timeout_seconds=0) if has_started else None,
+            progress=self.client.get_event(status.workflow_id, PROGRESS, timeout_seconds=0) if with_progress else None,
             result=status.output if state == "succeeded" else None,
             error=_error(status) if state == "failed" else None,
             attempts=status.recovery_attempts or 0,

@@ -1,0 +1,84 @@
+"""Verbs of the workspace that need no server: data roots, and leaving nothing behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from learners.errors import Cancelled
+from service.problems import OutsideRoots
+from service.requests import DatasetRequest, TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+
+
+def files_below(directory: Path) -> set[str]:
+    return {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()}
+
+
+def test_remote_data_sets_stay_within_the_data_roots(tmp_path: Path, weather_files: tuple[Path, Path]) -> None:
+    inside, outside = tmp_path / "inside", tmp_path / "inside-not"
+    inside.mkdir()
+    outside.mkdir()
+    for folder in (inside, outside):
+        (folder / "train.parquet").write_bytes(weather_files[0].read_bytes())
+    (inside / "linked").symlink_to(outside)
+    (inside / "link.parquet").symlink_to(outside / "train.parquet")
+    settings = Settings(workspace=tmp_path / "workspace", data_roots=(str(inside), "s3://bucket/tables"))
+    with Workspace(settings) as workspace:
+        for uri in (
+            f"{outside}/train.parquet",
+            f"{inside}/../inside-not/train.parquet",
+            f"{inside}/linked/train.parquet",
+            f"{inside}/*.parquet",  # one of them is a link that leads out
+            f"file://{outside}/train.parquet",
+            "/etc/passwd",
+            "s3://bucket/tables-not/x.parquet",
+        ):
+            with pytest.raises(OutsideRoots, match="outside the folders"):
+                workspace.register_dataset(DatasetRequest(name="d", uris=[uri], target="class"), is_remote=True)
+        request = DatasetRequest(name="d", uris=[f"{inside}/train.parquet"], target="class")
+        assert workspace.register_dataset(request, is_remote=True).schema_json is not None
+        outsider = TrainRequest(uris=[f"{outside}/train.parquet"], target="class", learner="nb", model="m")
+        with pytest.raises(OutsideRoots):
+            workspace.submit(outsider, is_remote=True)
+        workspace.train(outsider)  # whoever works on this machine may read what its user may read
+
+
+def test_a_cancelled_or_failed_training_leaves_nothing(tmp_path: Path, weather_files: tuple[Path, Path]) -> None:
+    def cancel(progress: dict) -> None:
+        if progress.get("rows_done"):
+            raise Cancelled("enough")
+
+    with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
+        assert workspace.models().items == ()
+        before = files_below(workspace.layout.root)
+        request = TrainRequest(uris=[str(weather_files[0])], target="class", learner="nb", model="m")
+        with pytest.raises(Cancelled):
+            workspace.train(request, cancel)
+        bad = tmp_path / "empty.parquet"
+        pq.write_table(pa.table({"a": pa.array([], pa.string()), "class": pa.array([], pa.string())}), bad)
+        with pytest.raises(Exception, match="rows"):
+            workspace.train(request.model_copy(update={"uris": [str(bad)]}))
+        assert workspace.models().items == () and files_below(workspace.layout.root) == before
+        assert list(workspace.layout.scratch.iterdir()) == []
+
+
+def test_settings_survive_the_environment() -> None:
+    settings = Settings(
+        workspace=Path("/w"), data_roots=("/a b", "s3://c"), threads=3, warm_up=False, log_level="debug"
+    )
+    assert set(settings.environment()) == {
+        "FEWPASS_WORKSPACE",
+        "FEWPASS_DATA_ROOTS",
+        "FEWPASS_THREADS",
+        "FEWPASS_WARM_UP",
+        "FEWPASS_LOG_LEVEL",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in settings.environment().items():
+            patch.setenv(name, value)
+        assert Settings() == settings
