@@ -1,0 +1,210 @@
+"""Counts of every pair of attributes by class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from learners.counts.kernels import (
+    PADDING,
+    WORD,
+    add_pair_counts,
+    add_plane_margins,
+    add_plane_pairs,
+    complete_pair,
+    group_by_class,
+    set_planes,
+)
+from learners.errors import StatisticMismatch
+from learners.schema import Chunk, Schema
+
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+
+# Bit-planes win while the product of the domains less one stays below this (benchmarks/pairwise.py measures it).
+MAX_PLANE_CELLS = 225
+MAX_PLANE_VALUES = 64
+
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """Which pairs are counted by bit-planes, and where everything lies."""
+
+    pairs: Integers  # (n_pairs, 2), i < j
+    table_starts: Integers  # (n_pairs + 1,)
+    plane_attributes: Integers  # (m,)
+    plane_counts: Integers  # (m,) planes of each, v - 1
+    plane_starts: Integers  # (m + 1,)
+    plane_pairs: Integers  # (n_plane_pairs, 2) positions in plane_attributes
+    plane_pair_index: Integers  # (n_plane_pairs,) which pair each is
+    inner_starts: Integers  # (n_plane_pairs + 1,)
+    scatter_pairs: Integers  # indices of the other pairs
+
+    @classmethod
+    def of(cls, sizes: Integers, n_classes: int) -> _Plan:
+        i, j = np.triu_indices(sizes.size, 1)
+        pairs = np.stack([i, j], axis=1).astype(np.int64)
+        by_planes = (sizes[i] - 1) * (sizes[j] - 1) <= MAX_PLANE_CELLS
+        by_planes &= (sizes[i] <= MAX_PLANE_VALUES) & (sizes[j] <= MAX_PLANE_VALUES)
+        attributes = np.unique(pairs[by_planes])
+        position = np.zeros(sizes.size, np.int64)
+        position[attributes] = np.arange(attributes.size)
+        inner = (sizes[i] - 1) * (sizes[j] - 1) * n_classes
+        return cls(
+            pairs,
+            _starts(sizes[i] * sizes[j] * n_classes),
+            attributes,
+            sizes[attributes] - 1,
+            _starts(sizes[attributes] - 1),
+            np.ascontiguousarray(position[pairs[by_planes]]),
+            np.flatnonzero(by_planes),
+            _starts(inner[by_planes]),
+            np.flatnonzero(~by_planes),
+        )
+
+
+def _starts(sizes: Integers) -> Integers:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
+
+
+class PairwiseCounts:
+    """Number of rows for each (value of X_i, value of X_j, class), i < j.
+
+    Parameters
+    ----------
+    schema : Schema
+        With n attributes of v_i values each and c classes.
+    """
+
+    stage = "counting pairs"
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self.sizes = schema.domain_sizes
+        self.n_rows = 0
+        self.class_counts = np.zeros(schema.n_classes, np.int64)
+        self.margins = [np.zeros((int(v), schema.n_classes), np.int64) for v in self.sizes]
+        self.counts = np.zeros(int(self._plan.table_starts[-1]), np.int64)
+
+    @cached_property
+    def _plan(self) -> _Plan:
+        return _Plan.of(self.sizes, self.schema.n_classes)
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What is collected."""
+        return {"statistic": "pairwise counts"}
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns to read."""
+        return self.schema.columns
+
+    def empty(self) -> PairwiseCounts:
+        """No rows."""
+        return PairwiseCounts(self.schema)
+
+    def table(self, i: int, j: int) -> Integers:
+        """(v_i, v_j, n_classes) int64: rows with each pair of values, by class; i and j differ."""
+        if i > j:
+            return self.table(j, i).transpose(1, 0, 2)
+        pair = i * self.sizes.size - i * (i + 1) // 2 + j - i - 1
+        return self._table(pair)
+
+    def _table(self, pair: int) -> Integers:
+        i, j = self._plan.pairs[pair]
+        first, last = self._plan.table_starts[pair : pair + 2]
+        return self.counts[first:last].reshape(self.sizes[i], self.sizes[j], self.schema.n_classes)
+
+    def update(self, rows: Chunk) -> None:
+        """Add the rows of a chunk."""
+        assert rows.y is not None
+        class_counts = np.bincount(rows.y, minlength=self.schema.n_classes).astype(np.int64)
+        self.n_rows += rows.n_rows
+        self.class_counts += class_counts
+        self._update_by_planes(rows, class_counts)
+        for pair in self._plan.scatter_pairs:
+            i, j = self._plan.pairs[pair]
+            add_pair_counts(rows.x[i], rows.x[j], rows.y, self._table(pair))
+        for i in set(range(self.sizes.size)) - set(self._plan.plane_attributes.tolist()):
+            np.add.at(self.margins[i], (rows.x[i], rows.y), 1)
+
+    def _update_by_planes(self, rows: Chunk, class_counts: Integers) -> None:
+        plan, n_classes = self._plan, self.schema.n_classes
+        if not plan.plane_attributes.size or not rows.n_rows:
+            return
+        word_starts = _starts(-(-class_counts // WORD))
+        n_words = int(word_starts[-1])
+        grouped = np.full((plan.plane_attributes.size, n_words * WORD), PADDING, np.uint8)
+        position = np.empty(rows.n_rows, np.int64)
+        group_by_class(rows.x, rows.y, plan.plane_attributes, word_starts[:-1] * WORD, position, grouped)
+        planes = np.empty((int(plan.plane_starts[-1]), n_words), np.uint64)
+        set_planes(grouped, plan.plane_counts + 1, plan.plane_starts, planes)
+        margins = np.zeros((planes.shape[0], n_classes), np.int64)
+        add_plane_margins(planes, word_starts, margins)
+        inner = np.zeros(int(plan.inner_starts[-1]), np.int64)
+        add_plane_pairs(
+            planes, word_starts, plan.plane_counts, plan.plane_starts, plan.plane_pairs, plan.inner_starts[:-1], inner
+        )
+        by_attribute = np.split(margins, plan.plane_starts[1:-1])
+        for attribute, margin in zip(plan.plane_attributes, by_attribute, strict=True):
+            self.margins[attribute][:-1] += margin
+            self.margins[attribute][-1] += class_counts - margin.sum(axis=0)
+        for (i, j), pair, first, last in zip(
+            plan.plane_pairs.tolist(), plan.plane_pair_index, plan.inner_starts[:-1], plan.inner_starts[1:], strict=True
+        ):
+            shape = (by_attribute[i].shape[0], by_attribute[j].shape[0], n_classes)
+            complete_pair(
+                inner[first:last].reshape(shape), by_attribute[i], by_attribute[j], class_counts, self._table(pair)
+            )
+
+    def merge(self, other: PairwiseCounts) -> None:
+        """Add the counts of other rows."""
+        self._combine(other, 1)
+
+    def subtract(self, other: PairwiseCounts) -> None:
+        """Take away the counts of rows that were counted before."""
+        self._combine(other, -1)
+
+    def _combine(self, other: PairwiseCounts, sign: int) -> None:
+        if other.schema != self.schema:
+            raise StatisticMismatch("Pairwise counts of different schemas cannot be combined.")
+        self.n_rows += sign * other.n_rows
+        self.class_counts += sign * other.class_counts
+        self.counts += sign * other.counts
+        for ours, theirs in zip(self.margins, other.margins, strict=True):
+            ours += sign * theirs
+
+    def to_arrow(self) -> pa.Table:
+        """The counts as one column: classes, margins, then the tables in order."""
+        return pa.table({"count": np.concatenate([self.class_counts, *[m.ravel() for m in self.margins], self.counts])})
+
+    def from_arrow(self, table: pa.Table) -> PairwiseCounts:
+        """Read what `to_arrow` wrote."""
+        counts = table["count"].to_numpy()
+        read = self.empty()
+        sizes = [self.class_counts.size, *(margin.size for margin in self.margins), self.counts.size]
+        if counts.size != sum(sizes):
+            raise StatisticMismatch("The stored pairwise counts belong to another schema.")
+        parts = np.split(counts, np.cumsum(sizes)[:-1])
+        read.class_counts = parts[0].copy()
+        read.n_rows = int(read.class_counts.sum())
+        read.margins = [part.reshape(-1, self.schema.n_classes).copy() for part in parts[1:-1]]
+        read.counts = parts[-1].copy()
+        return read
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the same rows were counted."""
+        if not isinstance(other, PairwiseCounts):
+            return NotImplemented
+        return (
+            self.schema == other.schema
+            and np.array_equal(self.class_counts, other.class_counts)
+            and np.array_equal(self.counts, other.counts)
+            and all(np.array_equal(a, b) for a, b in zip(self.margins, other.margins, strict=True))
+        )
+
+    __hash__ = None  # type: ignore[assignment]

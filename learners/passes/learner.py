@@ -1,0 +1,142 @@
+"""A learner asks for statistics and returns a model; the driver makes the passes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from learners.model import Model
+from learners.passes.engine import OnProgress, Progress, available_cores, collect, require_rows
+from learners.passes.source import Source
+from learners.passes.statistic import Statistic
+
+__all__ = ["Learner", "OnProgress", "Progress", "Store", "Work", "drive", "statistic_key"]
+
+
+@dataclass(frozen=True)
+class Work:
+    """A long computation between passes, which the driver runs so that progress and cancelling reach it.
+
+    Parameters
+    ----------
+    stage : str
+        What it does, in words.
+    run : callable
+        `run(threads, advance)`; it calls `advance(n_done, n_total)` now and then, which may raise.
+    """
+
+    stage: str
+    run: Callable[[int, Callable[[int, int], None]], Any]
+
+
+@dataclass(frozen=True)
+class Learner:
+    """The passes of a learner: a generator that yields statistics (or `Work`) and returns the model.
+
+    Parameters
+    ----------
+    name : str
+    passes : generator
+    n_passes : int or None
+        How many passes over the data it will make.
+    """
+
+    name: str
+    passes: Generator[Any, Any, Model]
+    n_passes: int | None
+
+
+class Store(Protocol):
+    """Where finished statistics are kept, so that a run resumes and models share passes."""
+
+    def get(self, key: str) -> pa.Table | None:
+        """The table stored under a key."""
+
+    def put(self, key: str, table: pa.Table) -> Any:
+        """Keep a table."""
+
+
+def statistic_key(statistic: Statistic, source: Source) -> str:
+    """SHA-256 of (specification, schema, files): equal keys mean equal statistics."""
+    identity = {
+        "spec": statistic.spec,
+        "schema": None if statistic.schema is None else statistic.schema.fingerprint,
+        "files": sorted([file.path, file.size, file.mtime_ns, file.footer_sha256] for file in source.files),
+    }
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+
+
+def drive(
+    learner: Learner,
+    source: Source,
+    *,
+    threads: int | None = None,
+    on_progress: OnProgress | None = None,
+    store: Store | None = None,
+) -> Model:
+    """Run a learner over a source.
+
+    Parameters
+    ----------
+    learner : Learner
+    source : Source
+    threads : int, optional
+        By default one per core. The model does not depend on it.
+    on_progress : callable, optional
+        Called with a `Progress`; raising in it (for example `Cancelled`) ends the run, and the exception comes out here.
+    store : Store, optional
+        Statistics found in it are not collected again; those collected are put there.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    EmptyData
+        If the source has no rows.
+    SourceError, SchemaError, UnknownColumn, InvalidParameter
+        As the data and the parameters give reason.
+    """
+    require_rows(source)
+    store = store if source.is_identified else None
+    pass_number = 0
+    answer: Any = None
+    while True:
+        try:
+            wanted = learner.passes.send(answer)
+        except StopIteration as stop:
+            model: Model = stop.value
+            return model
+        if isinstance(wanted, Work):
+            answer = _run(wanted, threads or available_cores(), on_progress, pass_number, learner.n_passes)
+            continue
+        pass_number += 1
+        key = statistic_key(wanted, source) if store is not None else ""
+        stored = store.get(key) if store is not None else None
+        if stored is not None:
+            answer = wanted.from_arrow(stored)
+            continue
+        answer = collect(
+            wanted, source, threads=threads, on_progress=on_progress, pass_number=pass_number, n_passes=learner.n_passes
+        )
+        if store is not None:
+            store.put(key, answer.to_arrow())
+
+
+def _run(work: Work, threads: int, on_progress: OnProgress | None, pass_number: int, n_passes: int | None) -> Any:
+    started = time.perf_counter()
+
+    def advance(n_done: int, n_total: int) -> None:
+        if on_progress is not None:
+            seconds = time.perf_counter() - started
+            on_progress(Progress(work.stage, pass_number, n_passes, n_done, n_total, seconds))
+
+    advance(0, 1)
+    return work.run(threads, advance)

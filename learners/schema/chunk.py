@@ -1,0 +1,42 @@
+"""The only form in which rows reach a statistic or a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Codes = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """A batch of encoded rows, column-major and read-only.
+
+    Parameters
+    ----------
+    x : (n_attributes, n_rows) uint8 or uint16, C-contiguous
+        Codes of the attributes; `schema.attributes[i].n_values` stands for a value that training never saw.
+    y : (n_rows,) uint8, or None
+        Codes of the class.
+    """
+
+    x: Codes
+    y: Codes | None
+
+    def __post_init__(self) -> None:
+        # To numba a read-only array is another type: freezing every chunk keeps one compiled signature per kernel.
+        self.x.setflags(write=False)
+        if self.y is not None:
+            self.y.setflags(write=False)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return int(self.x.shape[1])
+
+    def rows(self, index: Any) -> Chunk:
+        """The rows that an index array, mask or slice selects, in its order."""
+        x = np.ascontiguousarray(self.x[:, index])
+        return Chunk(x, None if self.y is None else np.ascontiguousarray(self.y[index]))

@@ -1,0 +1,144 @@
+"""Numeric values: order-preserving integer keys, histograms of adaptive precision, and MDL cut points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from learners.schema.kernels import mdl_cuts
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+
+MAX_BINS = 65_536
+
+
+def keys_of(x: Floats) -> Integers:
+    """Keys that are ordered as the numbers are: the bits of a float64, those of negative numbers reversed."""
+    bits = (x + 0.0).view(np.int64)  # + 0.0 makes one zero of the two
+    return np.where(bits >= 0, bits, bits ^ np.int64(0x7FFF_FFFF_FFFF_FFFF))
+
+
+def numbers_of(keys: Integers) -> Floats:
+    """Inverse of `keys_of`."""
+    return np.where(keys >= 0, keys, keys ^ np.int64(0x7FFF_FFFF_FFFF_FFFF)).view(np.float64)
+
+
+def _sum_equal(keys: Integers, counts: Integers) -> tuple[Integers, Integers]:
+    """Add up the rows of `counts` whose (sorted) keys are equal."""
+    if not keys.size:
+        return keys, counts
+    starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+    return keys[starts], np.add.reduceat(counts, starts, axis=0)
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """Class counts of the values of a numeric column, exact up to `MAX_BINS` distinct values and coarser beyond.
+
+    A bin holds the keys that agree in all but the lowest `level` bits. The level is the least that leaves at most
+    `MAX_BINS` bins; as coarser bins are unions of finer ones, it depends on the values alone, not on their order or
+    partition. So, unlike a randomised quantile sketch, histograms merge bit for bit (docs/decisions/numeric-histograms.md).
+
+    Parameters
+    ----------
+    keys : (n_bins,) int64, ascending
+    counts : (n_bins, n_classes) int64
+    level : int
+    """
+
+    keys: Integers
+    counts: Integers
+    level: int = 0
+
+    @classmethod
+    def empty(cls, n_classes: int = 0) -> Histogram:
+        """No values."""
+        return cls(np.empty(0, np.int64), np.empty((0, n_classes), np.int64))
+
+    @classmethod
+    def of(cls, x: Floats, y: Integers, n_classes: int, level: int = 0) -> Histogram:
+        """Count values (n,) float64 without NaN and their classes (n,), at least as coarse as `level`."""
+        keys, inverse = np.unique(keys_of(x) >> level, return_inverse=True)
+        counts = np.bincount(inverse * n_classes + y, minlength=keys.size * n_classes).reshape(keys.size, n_classes)
+        return cls(keys, counts.astype(np.int64), level)._fitted()
+
+    def at_level(self, level: int) -> Histogram:
+        """The same counts in coarser bins."""
+        if level == self.level:
+            return self
+        return Histogram(*_sum_equal(self.keys >> (level - self.level), self.counts), level)
+
+    def _fitted(self) -> Histogram:
+        histogram = self
+        while histogram.keys.size > MAX_BINS:
+            histogram = histogram.at_level(histogram.level + 1)
+        return histogram
+
+    def merge(self, other: Histogram) -> Histogram:
+        """Counts of both."""
+        level = max(self.level, other.level)
+        a, b = self.at_level(level), other.at_level(level)
+        keys = np.concatenate([a.keys, b.keys])
+        order = np.argsort(keys, kind="stable")
+        return Histogram(*_sum_equal(keys[order], np.concatenate([a.counts, b.counts])[order]), level)._fitted()
+
+    def with_classes(self, columns: Integers, n_classes: int) -> Histogram:
+        """The same counts with class j moved to columns[j] of n_classes."""
+        counts = np.zeros((self.keys.size, n_classes), np.int64)
+        counts[:, columns] = self.counts
+        return Histogram(self.keys, counts, self.level)
+
+    def thresholds(self) -> Floats:
+        """(n_bins - 1,) float64: a number between each bin and the next; a value equal to it belongs below."""
+        low = numbers_of(self.keys << self.level)
+        high = numbers_of((self.keys << self.level) | ((1 << self.level) - 1))
+        with np.errstate(over="ignore", invalid="ignore"):
+            middle = high[:-1] / 2 + low[1:] / 2
+        # Next to an infinity, or between neighbouring floats, the middle would not separate: then cut at the lower.
+        separates = np.isfinite(middle) & (middle >= high[:-1]) & (middle < low[1:])
+        return np.where(separates, middle, high[:-1])
+
+
+def mdl_cut_points(histogram: Histogram) -> tuple[float, ...]:
+    """Cut points of minimum description length.
+
+    Parameters
+    ----------
+    histogram : Histogram
+        Class counts of the values.
+
+    Returns
+    -------
+    tuple of float, ascending
+        Empty if no cut is accepted.
+
+    References
+    ----------
+    Fayyad and Irani (1993), sections 2 and 3.
+    """
+    if histogram.keys.size < 2:
+        return ()
+    cumulative = np.zeros((histogram.keys.size + 1, histogram.counts.shape[1]), np.int64)
+    np.cumsum(histogram.counts, axis=0, out=cumulative[1:])
+    is_cut = np.zeros(histogram.keys.size, np.uint8)
+    mdl_cuts(cumulative, is_cut)
+    return _finite(histogram.thresholds()[np.flatnonzero(is_cut) - 1])
+
+
+def equal_frequency_cut_points(histogram: Histogram, n_bins: int) -> tuple[float, ...]:
+    """At most n_bins - 1 cut points between intervals of about equally many rows; for models without a class."""
+    if histogram.keys.size < 2:
+        return ()
+    below = np.cumsum(histogram.counts.sum(axis=1))
+    wanted = below[-1] * np.arange(1, n_bins) / n_bins
+    chosen = np.unique(np.searchsorted(below, wanted))
+    return _finite(histogram.thresholds()[chosen[chosen < histogram.keys.size - 1]])
+
+
+def _finite(cuts: Floats) -> tuple[float, ...]:
+    """Cut points as plain numbers; one at an infinity (everything above -inf) is the nearest finite number."""
+    largest = float(np.finfo(np.float64).max)
+    return tuple(float(np.clip(cut, -largest, largest)) for cut in cuts)

@@ -1,0 +1,391 @@
+"""Raw values to codes: the same for training and for serving."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from learners.errors import SchemaError, UnknownColumn
+from learners.schema.chunk import Chunk, Codes
+from learners.schema.kernels import interval_codes, translate
+from learners.schema.schema import Attribute, Schema
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+ValueTypes = {str: pa.string(), bool: pa.bool_(), int: pa.int64()}
+
+
+def numbers(column: pa.Array, name: str) -> Floats:
+    """A column as (n,) float64: null becomes NaN, times become seconds since 1970.
+
+    Raises
+    ------
+    SchemaError
+        If the column is not numeric.
+    """
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.dictionary_decode()
+        kind = column.type
+    try:
+        if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+            micros = pc.cast(pc.cast(column, pa.timestamp("us", tz=getattr(kind, "tz", None))), pa.int64())
+            return np.asarray(pc.divide(pc.cast(micros, pa.float64()), 1e6).to_numpy(zero_copy_only=False))
+        if pa.types.is_time(kind) or pa.types.is_duration(kind):
+            column = pc.cast(column, pa.int64() if kind.bit_width == 64 else pa.int32())
+        elif not (
+            pa.types.is_null(kind)
+            or pa.types.is_boolean(kind)
+            or pa.types.is_integer(kind)
+            or pa.types.is_floating(kind)
+            or pa.types.is_decimal(kind)
+        ):
+            raise SchemaError(f"Column {name!r} holds {kind}, but the model needs numbers there.", name)
+        return np.asarray(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+    except pa.ArrowException as error:
+        raise SchemaError(f"Column {name!r} cannot be read as numbers ({error}).", name) from error
+
+
+def plain_values(column: pa.Array, name: str) -> pa.Array:
+    """A nominal column as strings, int64 or booleans.
+
+    Raises
+    ------
+    SchemaError
+        If the type has no such form.
+    """
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
+        return column
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pc.cast(column, pa.string())
+    if pa.types.is_integer(kind):
+        return pc.cast(column, pa.int64(), safe=False)
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        whole = pc.cast(column, pa.int64(), safe=False)
+        same = pc.equal(pc.cast(whole, pa.float64()), pc.cast(column, pa.float64()))
+        if pc.all(same).as_py() is not False:
+            return whole
+    if pa.types.is_temporal(kind):
+        return pc.cast(column, pa.string())
+    raise SchemaError(f"Column {name!r} holds {kind}, which cannot be read as nominal values.", name)
+
+
+def distinct(column: pa.Array, name: str) -> tuple[pa.Array, Codes, Codes]:
+    """Distinct values of a nominal column, the index of each row's value, and where it is null."""
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    is_null = column.is_null().to_numpy(zero_copy_only=False)
+    index = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    values = plain_values(column.dictionary, name)
+    if values.null_count:  # a dictionary may hold a null itself
+        is_null = is_null | values.is_null().to_numpy(zero_copy_only=False)[index]
+    return values, index, is_null
+
+
+class _NominalEncoder:
+    """Codes of one nominal column, batch after batch."""
+
+    def __init__(self, attribute: Attribute, dtype: type[Any]) -> None:
+        self.attribute, self.dtype = attribute, dtype
+        self.value_type = ValueTypes[type(attribute.values[0])] if attribute.values else pa.string()
+        self.domain = pa.array(attribute.values, self.value_type)
+        self.byte_codes: dict[Any, Codes] = {}
+
+    def __call__(self, column: pa.Array, codes: Codes) -> None:
+        attribute, kind = self.attribute, column.type
+        if kind in (pa.uint8(), pa.int8()) and not column.null_count:
+            raw = np.frombuffer(column.buffers()[1], np.uint8)[column.offset : column.offset + len(column)]
+            if kind not in self.byte_codes:
+                every = pa.array(np.arange(256, dtype=np.uint8).view(np.uint8 if kind == pa.uint8() else np.int8))
+                self.byte_codes[kind] = self._codes_of(pc.cast(every, pa.int64()))
+            translate(raw, self.byte_codes[kind], codes)
+            return
+        if pa.types.is_null(kind):
+            codes[:] = attribute.missing_code
+            return
+        values, index, is_null = distinct(column, attribute.name)
+        if not len(values):
+            codes[:] = attribute.missing_code
+            return
+        translate(index.view(f"u{index.itemsize}"), self._codes_of(values), codes)
+        codes[is_null] = attribute.missing_code
+
+    def _codes_of(self, values: pa.Array) -> Codes:
+        """The code of each distinct value."""
+        attribute = self.attribute
+        if attribute.values and values.type != self.value_type:
+            if {values.type, self.value_type} == {pa.bool_(), pa.int64()}:
+                values = pc.cast(values, self.value_type, safe=False)
+            else:
+                raise SchemaError(
+                    f"Column {attribute.name!r} holds {values.type} here, but {self.value_type} in training. "
+                    "Make the types agree.",
+                    attribute.name,
+                )
+        found = pc.index_in(values, value_set=self.domain).fill_null(-1).to_numpy(zero_copy_only=False)
+        codes = np.where(found >= 0, found + int(attribute.has_missing), attribute.unseen_code)
+        return np.ascontiguousarray(codes.astype(self.dtype))
+
+
+class Encoder:
+    """Encodes batch after batch by one schema; each thread has its own.
+
+    Parameters
+    ----------
+    schema : Schema
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self.nominal = {
+            i: _NominalEncoder(attribute, schema.code_dtype)
+            for i, attribute in enumerate(schema.attributes)
+            if attribute.kind == "nominal"
+        }
+        self.cuts = {
+            i: np.array(attribute.cuts, np.float64)
+            for i, attribute in enumerate(schema.attributes)
+            if attribute.kind == "numeric"
+        }
+        values = tuple(schema.class_values()) if schema.target is not None else ()
+        self.target = _NominalEncoder(Attribute(schema.target or "", "nominal", values), np.uint16)
+
+    def attributes(self, batch: pa.RecordBatch) -> Codes:
+        """Codes (n_attributes, n_rows) of a record batch; absent columns get the unseen code.
+
+        Raises
+        ------
+        SchemaError
+            If the type of a column does not fit.
+        """
+        schema = self.schema
+        x = np.empty((schema.n_attributes, batch.num_rows), schema.code_dtype)
+        position = {name: j for j, name in enumerate(batch.schema.names)}
+        for i, attribute in enumerate(schema.attributes):
+            if attribute.name not in position:
+                x[i] = attribute.n_values
+            elif i in self.nominal:
+                self.nominal[i](batch.column(position[attribute.name]), x[i])
+            else:
+                values = numbers(batch.column(position[attribute.name]), attribute.name)
+                interval_codes(values, self.cuts[i], int(attribute.has_missing), attribute.missing_code, x[i])
+        return x
+
+    def classes(self, batch: pa.RecordBatch) -> Codes:
+        """Codes (n_rows,) uint8 of the class.
+
+        Raises
+        ------
+        SchemaError
+            If a row has no class, or one that the model does not know.
+        """
+        if self.schema.target is None:
+            return np.zeros(batch.num_rows, np.uint8)
+        y = np.empty(batch.num_rows, np.uint16)
+        column = batch.column(batch.schema.names.index(self.schema.target))
+        self.target(column, y)
+        if y.max(initial=0) >= self.schema.n_classes:
+            row = int(np.argmax(y >= self.schema.n_classes))
+            value = column[row].as_py()
+            what = "is null" if value is None else f"is {value!r}, which is none of the model's classes"
+            raise SchemaError(
+                f"The class {self.schema.target!r} of row {row} of the batch {what}. Remove such rows, or train with them.",
+                self.schema.target,
+            )
+        return y.astype(np.uint8)
+
+    def training_chunk(self, batch: pa.RecordBatch, where: str) -> Chunk:
+        """A chunk all of whose values are in the domains, as counting needs.
+
+        Raises
+        ------
+        SchemaError
+            If a value is not in its domain, naming column and file.
+        UnknownColumn
+            If a column is absent.
+        """
+        for name in self.schema.columns:
+            if name not in batch.schema.names:
+                raise UnknownColumn(name, batch.schema.names)
+        try:
+            x, y = self.attributes(batch), self.classes(batch)
+        except SchemaError as error:
+            raise SchemaError(f"{where}: {error}", error.column) from error
+        too_large = x.max(axis=1, initial=0) >= self.schema.domain_sizes
+        if too_large.any():
+            i = int(np.argmax(too_large))
+            name = self.schema.attributes[i].name
+            row = int(np.argmax(x[i] >= self.schema.domain_sizes[i]))
+            value = batch.column(batch.schema.names.index(name))[row].as_py()
+            raise SchemaError(
+                f"{where}: column {name!r} holds {value!r}, which the given schema does not know. Fit the schema again.", name
+            )
+        return Chunk(x, y)
+
+
+def encode(batch: pa.RecordBatch | pa.Table, schema: Schema) -> Chunk:
+    """Encode rows for a model: values that training never saw and absent columns get the unseen code.
+
+    Parameters
+    ----------
+    batch : RecordBatch or Table
+        Other columns are ignored; without the target the chunk has no classes.
+    schema : Schema
+
+    Returns
+    -------
+    Chunk
+
+    Raises
+    ------
+    SchemaError
+        If the type of a column does not fit, or a class is unknown.
+    """
+    encoder = Encoder(schema)
+    if isinstance(batch, pa.Table):
+        batches = batch.combine_chunks().to_batches()
+        batch = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=batch.schema)
+    with_class = schema.target is not None and schema.target in batch.schema.names
+    return Chunk(encoder.attributes(batch), encoder.classes(batch) if with_class else None)
+
+
+def _wrong(attribute: Attribute, value: Any) -> SchemaError:
+    expected = "a number" if attribute.kind == "numeric" else f"one of {', '.join(map(repr, attribute.values[:4]))}, …"
+    return SchemaError(
+        f"Column {attribute.name!r} holds {value!r} ({type(value).__name__}), but the model expects {expected}.", attribute.name
+    )
+
+
+def _nominal_value_code(attribute: Attribute) -> Callable[[Any], int]:
+    offset, missing, unseen = int(attribute.has_missing), attribute.missing_code, attribute.unseen_code
+    known: dict[Any, int] = {None: missing}
+    known.update({value: j + offset for j, value in enumerate(attribute.values)})
+    is_text = not attribute.values or isinstance(attribute.values[0], str)
+
+    def code(value: Any) -> int:
+        try:
+            return known[value]
+        except KeyError:
+            if isinstance(value, float) and math.isnan(value):
+                return missing
+            if isinstance(value, str) == is_text and isinstance(value, str | int | float):
+                return unseen
+            raise _wrong(attribute, value) from None
+        except TypeError:  # a list or an object cannot be looked up
+            raise _wrong(attribute, value) from None
+
+    return code
+
+
+def _numeric_value_code(attribute: Attribute) -> Callable[[Any], int]:
+    offset, missing, cuts = int(attribute.has_missing), attribute.missing_code, list(attribute.cuts)
+    is_time = attribute.arrow_type.startswith(("timestamp", "date"))
+
+    def code(value: Any) -> int:
+        if value.__class__ is float or value.__class__ is int:
+            return missing if value != value else bisect_left(cuts, value) + offset  # noqa: PLR0124 (NaN)
+        if value is None:
+            return missing
+        if is_time and isinstance(value, str):
+            try:
+                value = datetime.fromisoformat(value)
+            except ValueError:
+                raise _wrong(attribute, value) from None
+        if is_time and isinstance(value, date):
+            kind = pa.timestamp("us") if not isinstance(value, datetime) or value.tzinfo is None else pa.timestamp("us", "UTC")
+            return bisect_left(cuts, float(numbers(pa.array([value], kind), attribute.name)[0])) + offset
+        if isinstance(value, int | float | np.number):
+            return missing if math.isnan(value) else bisect_left(cuts, float(value)) + offset
+        raise _wrong(attribute, value)
+
+    return code
+
+
+def value_encoders(schema: Schema) -> list[tuple[str, Callable[[Any], int], int]]:
+    """For each attribute its name, the code of a value, and the code of an absent one."""
+    return [
+        (
+            attribute.name,
+            (_nominal_value_code if attribute.kind == "nominal" else _numeric_value_code)(attribute),
+            attribute.n_values,
+        )
+        for attribute in schema.attributes
+    ]
+
+
+def encode_records(records: Sequence[Mapping[str, Any]], schema: Schema) -> Chunk:
+    """Encode rows given as mappings from column to raw value; absent columns get the unseen code.
+
+    Raises
+    ------
+    SchemaError
+        Naming the row and the column of a value of the wrong type.
+    """
+    x = np.empty((schema.n_attributes, len(records)), schema.code_dtype)
+    for i, (name, code, absent) in enumerate(value_encoders(schema)):
+        row = 0
+        try:
+            for row, record in enumerate(records):
+                x[i, row] = code(record[name]) if name in record else absent
+        except SchemaError as error:
+            raise SchemaError(f"Row {row}: {error}", error.column) from error
+    return Chunk(x, None)
+
+
+def encode_columns(columns: Mapping[str, Sequence[Any]], schema: Schema) -> Chunk:
+    """Encode rows given as mappings from column to the list of its raw values.
+
+    Raises
+    ------
+    SchemaError
+        If lengths differ, or naming the row and the column of a value of the wrong type.
+    """
+    lengths = {name: len(values) for name, values in columns.items()}
+    n_rows = next(iter(lengths.values()), 0)
+    for name, length in lengths.items():
+        if length != n_rows:
+            first = next(iter(lengths))
+            raise SchemaError(f"Column {name!r} has {length} values, but {first!r} has {n_rows}.", name)
+    x = np.empty((schema.n_attributes, n_rows), schema.code_dtype)
+    for i, (name, code, absent) in enumerate(value_encoders(schema)):
+        if name not in columns:
+            x[i] = absent
+            continue
+        row = 0
+        try:
+            for row, value in enumerate(columns[name]):
+                x[i, row] = code(value)
+        except SchemaError as error:
+            raise SchemaError(f"Row {row}: {error}", error.column) from error
+    return Chunk(x, None)
+
+
+def record_classifier(model: Any) -> Callable[[Mapping[str, Any]], Floats]:
+    """The fast way for one row at a time.
+
+    Parameters
+    ----------
+    model : Model
+
+    Returns
+    -------
+    callable
+        `classify(record)` gives the (n_classes,) float64 probabilities of a mapping from column to raw value; absent
+        columns are allowed. It raises SchemaError naming a column whose value has the wrong type.
+    """
+    encoders = value_encoders(model.schema)
+    dtype = model.schema.code_dtype
+
+    def classify(record: Mapping[str, Any]) -> Floats:
+        codes = [code(record[name]) if name in record else absent for name, code, absent in encoders]
+        probabilities: Floats = model.predict_proba(Chunk(np.array(codes, dtype).reshape(-1, 1), None))[0]
+        return probabilities
+
+    return classify

@@ -1,0 +1,74 @@
+"""Kernels of encoding and discretisation, one thread each."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from learners.jit import kernel
+
+
+@kernel
+def translate(raw, lut, codes):  # (n,) unsigned integers, (domain,) codes; OUT (n,) codes
+    """codes[row] = lut[raw[row]]."""
+    for row in range(raw.size):
+        codes[row] = lut[raw[row]]
+
+
+@kernel
+def interval_codes(x, cuts, first_code, missing_code, codes):  # (n,) float64, (c,) float64; OUT (n,) codes
+    """Code of the interval cuts[j - 1] < x <= cuts[j], shifted by first_code; NaN gets missing_code."""
+    for row in range(x.size):
+        value = x[row]
+        if np.isnan(value):
+            codes[row] = missing_code
+        else:
+            low, high = 0, cuts.size
+            while low < high:
+                middle = (low + high) // 2
+                if cuts[middle] < value:
+                    low = middle + 1
+                else:
+                    high = middle
+            codes[row] = first_code + low
+
+
+@kernel
+def _entropy(cumulative, first, last):
+    """Class entropy in bits and number of classes of the histogram rows first..last-1."""
+    total = 0.0
+    for k in range(cumulative.shape[1]):
+        total += cumulative[last, k] - cumulative[first, k]
+    bits, n_present = 0.0, 0
+    for k in range(cumulative.shape[1]):
+        count = cumulative[last, k] - cumulative[first, k]
+        if count > 0:
+            n_present += 1
+            bits -= count / total * np.log2(count / total)
+    return bits, n_present, total
+
+
+@kernel
+def mdl_cuts(cumulative, is_cut):  # (n_bins + 1, n_classes) int64; OUT (n_bins,) uint8: cut below bin j
+    """Recursive binary splits of least class entropy that the MDL criterion accepts; Fayyad and Irani (1993)."""
+    stack = [(0, cumulative.shape[0] - 1)]
+    while len(stack) > 0:
+        first, last = stack.pop()
+        bits, n_present, total = _entropy(cumulative, first, last)
+        if last - first < 2 or n_present < 2:
+            continue
+        best, best_bits = -1, np.inf
+        for cut in range(first + 1, last):
+            bits_low, _, n_low = _entropy(cumulative, first, cut)
+            bits_high, _, n_high = _entropy(cumulative, cut, last)
+            mixed = (n_low * bits_low + n_high * bits_high) / total
+            if mixed < best_bits:
+                best, best_bits = cut, mixed
+        bits_low, present_low, _ = _entropy(cumulative, first, best)
+        bits_high, present_high, _ = _entropy(cumulative, best, last)
+        # log2(3^k - 2) without overflow for many classes
+        delta = n_present * np.log2(3.0) + np.log2(1.0 - 2.0 * 3.0 ** (-n_present))
+        delta -= n_present * bits - present_low * bits_low - present_high * bits_high
+        if bits - best_bits > (np.log2(total - 1.0) + delta) / total:
+            is_cut[best] = 1
+            stack.append((first, best))
+            stack.append((best, last))

@@ -1,0 +1,222 @@
+"""What each column means: its kind, its domain and the code of each value."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from learners.errors import InvalidParameter
+
+Kind = Literal["nominal", "numeric"]
+Value = str | int | bool
+
+MAX_CLASSES = 256
+OTHER = "(other)"
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """One column of the model and its domain.
+
+    Codes run from 0 to `n_values` - 1: first missing (code 0, only where it occurs), then the values of a nominal
+    attribute or the intervals of a numeric one, last the folded rare values (only where there are any). The code
+    `n_values` stands for a value that training never saw and for a column that is absent.
+
+    Parameters
+    ----------
+    name : str
+    kind : "nominal" or "numeric"
+    values : tuple
+        Values of a nominal attribute in code order, without missing and folded ones.
+    cuts : tuple of float
+        Ascending; interval j of a numeric attribute holds cuts[j - 1] < x <= cuts[j].
+    has_missing : bool
+        Whether null or NaN occurred in training.
+    arrow_type : str
+        Type of the column in training.
+    n_folded : int
+        How many rare values share the last code.
+    """
+
+    name: str
+    kind: Kind
+    values: tuple[Value, ...] = ()
+    cuts: tuple[float, ...] = ()
+    has_missing: bool = False
+    arrow_type: str = "string"
+    n_folded: int = 0
+
+    @cached_property
+    def n_values(self) -> int:
+        """Number of codes, missing and folded included, without the one for unseen values."""
+        n_regular = len(self.values) if self.kind == "nominal" else len(self.cuts) + 1
+        return int(self.has_missing) + n_regular + int(self.n_folded > 0)
+
+    @property
+    def unseen_code(self) -> int:
+        """Where a value outside the domain goes: to the folded ones if there are any."""
+        return self.n_values - 1 if self.n_folded else self.n_values
+
+    @property
+    def missing_code(self) -> int:
+        """Where null goes: to code 0 if training saw missing values, else it is an absent value."""
+        return 0 if self.has_missing else self.n_values
+
+    def labels(self) -> list[str]:
+        """What each code stands for, in words."""
+        words = ["(missing)"] if self.has_missing else []
+        if self.kind == "nominal":
+            words += [str(value) for value in self.values]
+        else:
+            edges = ["-inf", *(f"{cut:g}" for cut in self.cuts), "inf"]
+            words += [f"({low}, {high}]" for low, high in zip(edges, edges[1:], strict=False)]
+        return words + ([OTHER] if self.n_folded else [])
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A column that the model does not use, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The attributes, the target and its classes; inside every model, so that one encoding trains and serves.
+
+    Parameters
+    ----------
+    attributes : tuple of Attribute
+    target : str or None
+        Name of the class column; None for an unsupervised model.
+    classes : tuple of str
+        Names of the classes in code order; one nameless class without a target.
+    class_type : str
+        "string", "int64" or "bool": what the class column holds.
+    left_out : tuple of LeftOut
+        Columns of the data that are not used.
+    """
+
+    attributes: tuple[Attribute, ...]
+    target: str | None
+    classes: tuple[str, ...]
+    class_type: str = "string"
+    left_out: tuple[LeftOut, ...] = ()
+
+    @property
+    def n_attributes(self) -> int:
+        """Number of attributes."""
+        return len(self.attributes)
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes; 1 without a target."""
+        return len(self.classes)
+
+    @cached_property
+    def domain_sizes(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """(n_attributes,) int64: `n_values` of each attribute, read-only."""
+        sizes = np.array([attribute.n_values for attribute in self.attributes], dtype=np.int64)
+        sizes.setflags(write=False)
+        return sizes
+
+    @property
+    def code_dtype(self) -> type[np.uint8] | type[np.uint16]:
+        """The smallest type that holds every code, the unseen one included."""
+        return np.uint8 if self.domain_sizes.max(initial=0) <= 255 else np.uint16
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns to read, the target last."""
+        return [attribute.name for attribute in self.attributes] + ([self.target] if self.target is not None else [])
+
+    def class_values(self) -> list[Value]:
+        """The classes as the data held them."""
+        if self.class_type == "int64":
+            return [int(name) for name in self.classes]
+        if self.class_type == "bool":
+            return [name == "True" for name in self.classes]
+        return list(self.classes)
+
+    def to_json(self) -> str:
+        """As JSON, from which `from_json` makes an equal schema."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Schema:
+        """Read what `to_json` wrote."""
+        fields = json.loads(text)
+        attributes = tuple(
+            Attribute(**(entry | {"values": tuple(entry["values"]), "cuts": tuple(entry["cuts"])}))
+            for entry in fields.pop("attributes")
+        )
+        left_out = tuple(LeftOut(**entry) for entry in fields.pop("left_out"))
+        return cls(attributes=attributes, left_out=left_out, **(fields | {"classes": tuple(fields["classes"])}))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the schema, for the keys of stored statistics."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class ColumnOverride:
+    """What a user says of a column; None leaves the decision to the data.
+
+    Parameters
+    ----------
+    kind : "nominal", "numeric" or None
+    drop : bool
+        Leave the column out.
+    order : tuple or None
+        The values of a nominal column in code order.
+    cuts : tuple of float or None
+        The cut points of a numeric column, strictly ascending.
+    """
+
+    kind: Kind | None = None
+    drop: bool = False
+    order: tuple[Value, ...] | None = None
+    cuts: tuple[float, ...] | None = None
+
+    @classmethod
+    def of(cls, column: str, entry: ColumnOverride | Mapping[str, Any] | str) -> ColumnOverride:
+        """Read an override from a mapping, from a kind, or from "drop".
+
+        Raises
+        ------
+        InvalidParameter
+            Naming the column and the field.
+        """
+        if isinstance(entry, ColumnOverride):
+            return entry
+        if isinstance(entry, str):
+            entry = {"drop": True} if entry == "drop" else {"kind": entry}
+        where = f"columns[{column!r}]"
+        unknown = set(entry) - {"kind", "drop", "order", "cuts"}
+        if unknown:
+            raise InvalidParameter(where, dict(entry), f"unknown field {sorted(unknown)[0]!r}; use kind, drop, order, cuts")
+        kind = entry.get("kind")
+        if kind not in (None, "nominal", "numeric"):
+            raise InvalidParameter(f"{where}.kind", kind, "use 'nominal', 'numeric' or 'drop'")
+        order, cuts = entry.get("order"), entry.get("cuts")
+        if order is not None and (not order or len(set(order)) != len(order)):
+            raise InvalidParameter(f"{where}.order", order, "give each value once")
+        try:
+            numbers = None if cuts is None else tuple(float(cut) for cut in cuts)
+        except (TypeError, ValueError):
+            raise InvalidParameter(f"{where}.cuts", cuts, "give finite numbers") from None
+        if numbers is not None and not (
+            all(np.isfinite(numbers)) and all(a < b for a, b in zip(numbers, numbers[1:], strict=False))
+        ):
+            raise InvalidParameter(f"{where}.cuts", cuts, "give finite numbers, strictly ascending")
+        if kind is None:
+            kind = "nominal" if order is not None else "numeric" if numbers is not None else None
+        return cls(kind, bool(entry.get("drop", False)), None if order is None else tuple(order), numbers)

@@ -1,0 +1,368 @@
+"""The schema pass: what values each column holds, and the schema that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from learners.errors import EmptyData, InvalidParameter, SchemaError, UnknownColumn
+from learners.schema.discretise import Histogram, equal_frequency_cut_points, mdl_cut_points
+from learners.schema.encode import distinct, numbers
+from learners.schema.schema import MAX_CLASSES, OTHER, Attribute, ColumnOverride, LeftOut, Schema, Value
+
+MAX_DISTINCT = 1_048_576
+IDENTIFIER_SHARE = 0.9
+SMALL_TABLE = 20
+
+
+@dataclass
+class _Column:
+    """What was seen of one column."""
+
+    arrow_type: str = "null"
+    kind: str = "empty"
+    n_missing: int = 0
+    counts: dict[Value, int] = field(default_factory=dict)
+    is_overfull: bool = False
+    histogram: Histogram = field(default_factory=Histogram.empty)
+
+    def add_values(self, counts: Mapping[Value, int]) -> None:
+        """Count nominal values; above `MAX_DISTINCT` of them only the fact remains."""
+        if self.is_overfull:
+            return
+        for value, count in counts.items():
+            self.counts[value] = self.counts.get(value, 0) + count
+        if len(self.counts) > MAX_DISTINCT:
+            self.is_overfull = True
+            self.counts = {}
+
+
+def _kind_of(arrow_type: pa.DataType, override: ColumnOverride | None) -> str:
+    """nominal, numeric or unsupported, by type: so that it does not depend on which values a file happens to hold."""
+    value_type = arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type
+    textual = pa.types.is_string(value_type) or pa.types.is_large_string(value_type) or pa.types.is_string_view(value_type)
+    numeric = (
+        pa.types.is_integer(value_type)
+        or pa.types.is_floating(value_type)
+        or pa.types.is_decimal(value_type)
+        or pa.types.is_temporal(value_type)
+    )
+    if not (textual or numeric or pa.types.is_boolean(value_type)):
+        return "unsupported"
+    if override is not None and override.kind is not None:
+        return "text as numeric" if override.kind == "numeric" and textual else override.kind
+    if pa.types.is_dictionary(arrow_type) or textual or pa.types.is_boolean(value_type):
+        return "nominal"
+    return "nominal" if value_type in (pa.int8(), pa.uint8()) else "numeric"
+
+
+class ColumnSummaries:
+    """Distinct values of nominal columns and class histograms of numeric ones, in one pass over record batches.
+
+    Parameters
+    ----------
+    target : str or None
+        The class column; None for an unsupervised model.
+    overrides : mapping, optional
+        Column name to `ColumnOverride`, or what `ColumnOverride.of` reads.
+    max_values : int
+        A nominal column keeps this many values, the most frequent ones; the rest share one code, and the schema says
+        how many they are.
+    n_bins : int
+        Equal-frequency intervals of a numeric column where there is no target.
+    """
+
+    schema: Schema | None = None
+    stage = "reading the schema"
+    columns = None
+
+    def __init__(
+        self,
+        target: str | None,
+        overrides: Mapping[str, Any] | None = None,
+        *,
+        max_values: int = 1024,
+        n_bins: int = 8,
+    ) -> None:
+        if not 2 <= max_values <= 65_000:
+            raise InvalidParameter("max_values", max_values, "from 2 to 65,000")
+        self.target, self.max_values, self.n_bins = target, max_values, n_bins
+        self.overrides = {name: ColumnOverride.of(name, entry) for name, entry in (overrides or {}).items()}
+        if target is not None and target in self.overrides and self.overrides[target].drop:
+            raise InvalidParameter(f"columns[{target!r}]", "drop", "the target cannot be dropped")
+        self.n_rows = 0
+        self.found: dict[str, _Column] = {}
+        self.classes: list[Value] = []
+        self.class_counts: dict[Value, int] = {}
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What is collected; kinds matter, orders and cut points do not."""
+        kinds = {name: override.kind for name, override in sorted(self.overrides.items()) if override.kind}
+        return {"statistic": "column summaries", "target": self.target, "kinds": kinds}
+
+    def empty(self) -> ColumnSummaries:
+        """No rows."""
+        return ColumnSummaries(self.target, self.overrides, max_values=self.max_values, n_bins=self.n_bins)
+
+    def update(self, rows: pa.RecordBatch) -> None:
+        """Add a record batch.
+
+        Raises
+        ------
+        UnknownColumn, SchemaError
+        """
+        for name in [*self.overrides, *([self.target] if self.target is not None else [])]:
+            if name not in rows.schema.names:
+                raise UnknownColumn(name, rows.schema.names)
+        self.n_rows += rows.num_rows
+        y = self._update_classes(rows)
+        for name, column in zip(rows.schema.names, rows.columns, strict=True):
+            if name != self.target:
+                self._update_column(name, column, y)
+
+    def _update_classes(self, rows: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:
+        if self.target is None:
+            self.classes = [""]
+            self.class_counts[""] = self.class_counts.get("", 0) + rows.num_rows
+            return np.zeros(rows.num_rows, np.int64)
+        column = rows.column(rows.schema.names.index(self.target))
+        if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+            column = pc.if_else(pc.is_nan(column), None, column)
+        if column.null_count == 0 and _kind_of(column.type, None) == "unsupported":
+            raise SchemaError(f"The target {self.target!r} holds {column.type}. Use text, whole numbers or booleans.", self.target)
+        values, index, is_null = distinct(column, self.target)
+        if is_null.any():
+            row = int(np.argmax(is_null))
+            raise SchemaError(
+                f"The target {self.target!r} is null in {int(is_null.sum())} of {rows.num_rows} rows (first: row {row} of "
+                "the batch). Remove these rows, or fill in their class.",
+                self.target,
+            )
+        counts = np.bincount(index, minlength=len(values))
+        known = {value: j for j, value in enumerate(self.classes)}
+        position = np.zeros(len(values), np.int64)
+        for j, value in enumerate(values.to_pylist()):
+            if counts[j] == 0:
+                continue
+            if value not in known:
+                known[value] = len(self.classes)
+                self.classes.append(value)
+            position[j] = known[value]
+            self.class_counts[value] = self.class_counts.get(value, 0) + int(counts[j])
+        if len(self.classes) > MAX_CLASSES:
+            raise SchemaError(
+                f"The target {self.target!r} has more than {MAX_CLASSES} different values. Name a class column, or group the values.",
+                self.target,
+            )
+        return position[index]
+
+    def _update_column(self, name: str, column: pa.Array, y: np.ndarray[Any, np.dtype[np.int64]]) -> None:
+        override = self.overrides.get(name)
+        seen = self.found.setdefault(name, _Column())
+        if override is not None and override.drop:
+            return
+        if pa.types.is_null(column.type):
+            seen.n_missing += len(column)
+            return
+        seen.arrow_type, seen.kind = str(column.type), _kind_of(column.type, override)
+        if seen.kind == "nominal":
+            values, index, is_null = distinct(column, name)
+            counts = np.bincount(index[~is_null], minlength=len(values)).tolist()
+            seen.n_missing += int(is_null.sum())
+            seen.add_values({v: n for v, n in zip(values.to_pylist(), counts, strict=True) if n})
+        elif seen.kind == "numeric":
+            x = numbers(column, name)
+            is_missing = np.isnan(x)
+            seen.n_missing += int(is_missing.sum())
+            if is_missing.any():
+                x, y = x[~is_missing], y[~is_missing]
+            n_classes = len(self.classes)
+            histogram = Histogram.of(x, y, n_classes, seen.histogram.level)
+            grown = seen.histogram.with_classes(np.arange(seen.histogram.counts.shape[1]), n_classes)
+            seen.histogram = grown.merge(histogram)
+
+    def merge(self, other: ColumnSummaries) -> None:
+        """Add the rows of another part of the data."""
+        self.n_rows += other.n_rows
+        for value in other.classes:
+            if value not in self.classes:
+                self.classes.append(value)
+            self.class_counts[value] = self.class_counts.get(value, 0) + other.class_counts[value]
+        place = np.array([self.classes.index(value) for value in other.classes], dtype=np.int64)
+        for name, theirs in other.found.items():
+            ours = self.found.setdefault(name, _Column())
+            if ours.kind == "empty":
+                ours.arrow_type, ours.kind = theirs.arrow_type, theirs.kind
+            ours.n_missing += theirs.n_missing
+            if theirs.is_overfull:
+                ours.is_overfull, ours.counts = True, {}
+            ours.add_values(theirs.counts)
+            here = np.arange(ours.histogram.counts.shape[1])
+            there = place[: theirs.histogram.counts.shape[1]]
+            n_classes = len(self.classes)
+            ours.histogram = ours.histogram.with_classes(here, n_classes).merge(
+                theirs.histogram.with_classes(there, n_classes)
+            )
+
+    def build_schema(self) -> Schema:
+        """The schema: domains sorted, cut points found, useless columns left out with the reason.
+
+        Raises
+        ------
+        EmptyData
+            If there were no rows.
+        SchemaError
+            If the target has a single value, or no column is left.
+        """
+        if not self.n_rows:
+            raise EmptyData("There are no rows to learn from.")
+        order = sorted(range(len(self.classes)), key=lambda j: self.classes[j])
+        if self.target is not None and len(order) < 2:
+            raise SchemaError(
+                f"The target {self.target!r} has the single value {self.classes[0]!r}: there is nothing to classify.", self.target
+            )
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        attributes, left_out = [], []
+        for name, column in self.found.items():
+            found = self._attribute(name, column, place)
+            (attributes if isinstance(found, Attribute) else left_out).append(found)  # type: ignore[arg-type]
+        if not attributes:
+            reasons = "; ".join(f"{entry.name}: {entry.reason}" for entry in left_out[:5])
+            raise SchemaError(f"No column is left to learn from ({reasons}).")
+        classes = [self.classes[j] for j in order]
+        class_type = "string" if isinstance(classes[0], str) else "bool" if isinstance(classes[0], bool) else "int64"
+        return Schema(tuple(attributes), self.target, tuple(str(name) for name in classes), class_type, tuple(left_out))
+
+    def _attribute(
+        self, name: str, column: _Column, place: np.ndarray[Any, np.dtype[np.int64]]
+    ) -> Attribute | LeftOut:
+        override = self.overrides.get(name, ColumnOverride())
+        has_missing = column.n_missing > 0
+        if override.drop:
+            return LeftOut(name, "dropped by request")
+        if column.kind == "empty":
+            return LeftOut(name, "every value is missing")
+        if column.kind == "unsupported":
+            return LeftOut(name, f"its type {column.arrow_type} is not supported; flatten or convert it")
+        if column.kind == "text as numeric":
+            raise SchemaError(f"Column {name!r} holds text and cannot be numeric. Convert it to numbers first.", name)
+        if column.kind == "numeric":
+            return self._numeric(name, column, override, has_missing, place)
+        return self._nominal(name, column, override, has_missing)
+
+    def _numeric(
+        self,
+        name: str,
+        column: _Column,
+        override: ColumnOverride,
+        has_missing: bool,
+        place: np.ndarray[Any, np.dtype[np.int64]],
+    ) -> Attribute | LeftOut:
+        histogram = column.histogram.with_classes(place[: column.histogram.counts.shape[1]], len(place))
+        if override.cuts is not None:
+            cuts = override.cuts
+        elif histogram.keys.size < 2 and not has_missing:
+            return LeftOut(name, "constant")
+        elif self.target is None:
+            cuts = equal_frequency_cut_points(histogram, self.n_bins)
+        else:
+            cuts = mdl_cut_points(histogram)
+        if not cuts and not has_missing:
+            return LeftOut(name, "no cut point tells the classes apart")
+        return Attribute(name, "numeric", cuts=cuts, has_missing=has_missing, arrow_type=column.arrow_type)
+
+    def _nominal(self, name: str, column: _Column, override: ColumnOverride, has_missing: bool) -> Attribute | LeftOut:
+        if column.is_overfull:
+            return LeftOut(name, f"more than {MAX_DISTINCT:,} different values")
+        n_present = self.n_rows - column.n_missing
+        n_distinct = len(column.counts)
+        if override.order is not None:
+            unlisted = sorted((v for v in column.counts if v not in set(override.order)), key=str)
+            if len(override.order) > self.max_values:
+                raise InvalidParameter(f"columns[{name!r}].order", len(override.order), f"at most max_values={self.max_values} values")
+            return Attribute(name, "nominal", override.order, (), has_missing, column.arrow_type, len(unlisted))
+        if n_distinct + int(has_missing) < 2:
+            return LeftOut(name, "constant")
+        if override.kind is None and n_present > SMALL_TABLE and n_distinct > IDENTIFIER_SHARE * n_present:
+            return LeftOut(name, f"nearly unique ({n_distinct:,} different values in {n_present:,} rows): an identifier")
+        values = sorted(column.counts, key=lambda value: (-column.counts[value], value))
+        kept = tuple(sorted(values[: self.max_values]))
+        return Attribute(name, "nominal", kept, (), has_missing, column.arrow_type, n_distinct - len(kept))
+
+    def to_arrow(self) -> pa.Table:
+        """One row per column, the target's first."""
+        rows = [{"name": self.target, "kind": "target", "values": _pairs(self.class_counts, self.classes), "n": self.n_rows}]
+        for name, column in self.found.items():
+            rows.append(
+                {
+                    "name": name,
+                    "kind": column.kind,
+                    "arrow_type": column.arrow_type,
+                    "n": column.n_missing,
+                    "is_overfull": column.is_overfull,
+                    "values": _pairs(column.counts, sorted(column.counts)),
+                    "keys": column.histogram.keys,
+                    "counts": column.histogram.counts.ravel(),
+                    "level": column.histogram.level,
+                }
+            )
+        pair = pa.struct([("text", pa.string()), ("number", pa.int64()), ("bool", pa.bool_()), ("count", pa.int64())])
+        names = {
+            "name": pa.string(), "kind": pa.string(), "arrow_type": pa.string(), "n": pa.int64(), "is_overfull": pa.bool_(),
+            "values": pa.list_(pair), "keys": pa.list_(pa.int64()), "counts": pa.list_(pa.int64()), "level": pa.int64(),
+        }  # fmt: skip
+        return pa.Table.from_pylist(rows, schema=pa.schema(list(names.items())))
+
+    def from_arrow(self, table: pa.Table) -> ColumnSummaries:
+        """Read what `to_arrow` wrote."""
+        summaries = self.empty()
+        for row in table.to_pylist():
+            values = {
+                next(p[k] for k in ("text", "number", "bool") if p[k] is not None): p["count"] for p in row["values"]
+            }
+            if row["kind"] == "target":
+                summaries.n_rows = row["n"]
+                summaries.class_counts, summaries.classes = values, list(values)
+                continue
+            keys = np.array(row["keys"], np.int64)
+            counts = np.array(row["counts"], np.int64)
+            n_columns = counts.size // keys.size if keys.size else 0
+            histogram = Histogram(keys, counts.reshape(keys.size, n_columns), row["level"])
+            summaries.found[row["name"]] = _Column(
+                row["arrow_type"], row["kind"], row["n"], values, row["is_overfull"], histogram
+            )
+        return summaries
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the same rows were counted; the order in which classes and columns came does not matter."""
+        if not isinstance(other, ColumnSummaries):
+            return NotImplemented
+        return self.spec == other.spec and self._canonical() == other._canonical()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _canonical(self) -> dict[str, Any]:
+        order = sorted(range(len(self.classes)), key=lambda j: self.classes[j])
+        columns = {}
+        for name, c in self.found.items():
+            counts = c.histogram.with_classes(np.arange(c.histogram.counts.shape[1]), len(order)).counts[:, order]
+            columns[name] = (c.kind, c.n_missing, c.counts, c.is_overfull, c.histogram.level,
+                             c.histogram.keys.tolist(), counts.tolist())  # fmt: skip
+        return {"rows": self.n_rows, "classes": self.class_counts, "columns": columns}
+
+
+def _pairs(counts: Mapping[Value, int], order: Any) -> list[dict[str, Any]]:
+    def slot(value: Value) -> str:
+        return "text" if isinstance(value, str) else "bool" if isinstance(value, bool) else "number"
+
+    return [{slot(value): value, "count": counts[value]} for value in order]
+
+
+__all__ = ["OTHER", "ColumnSummaries"]
