@@ -1,0 +1,210 @@
+"""Look-up kernels, one thread each."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from learners.jit import kernel
+
+Array = np.ndarray[Any, np.dtype[Any]]
+BLOCK_ROWS = 256
+EMPTY = -1
+
+
+class LookupTables(NamedTuple):
+    """The compiled form of m attributes with C classes; all arrays read-only.
+
+    An attribute has either a dense table [context, value, class] of log probabilities, back-off resolved, or a hash
+    table from (context, value) to a vector of C logarithms. A context is numbered in mixed radix by its parents' codes,
+    the unseen code included; one with its last parents dropped has their unseen codes.
+
+    Parameters
+    ----------
+    attribute, n_values : (m,) int64
+    parent_starts : (m + 1,) int64
+    parents, parent_sizes, strides : (sum of k,) int64
+        Attribute, domain size and place value of each parent.
+    dense_starts : (m,) int64
+        Where the dense table begins in `dense`; -1 without one.
+    dense : (n,) float32
+    hash_starts : (m + 1,) int64
+    hash_shifts : (m,) int64
+        64 minus the binary logarithm of the hash table's size.
+    hash_keys, hash_rows : (h,) int64
+        Key context * (v + 1) + value, with value v for the context's rest; row of `vectors`.
+    vectors : (r, C) float32
+    log_prior : (C,) float64
+    is_hierarchical : (1,) uint8
+    """
+
+    attribute: Array
+    n_values: Array
+    parent_starts: Array
+    parents: Array
+    parent_sizes: Array
+    strides: Array
+    dense_starts: Array
+    dense: Array
+    hash_starts: Array
+    hash_shifts: Array
+    hash_keys: Array
+    hash_rows: Array
+    vectors: Array
+    log_prior: Array
+    is_hierarchical: Array
+
+
+@kernel
+def _slot(key, shift):
+    return np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(shift))
+
+
+@kernel
+def fill_hash(keys, shift, hash_keys, hash_rows):  # (n,) int64; OUT (size,) int64 filled with EMPTY, (size,) int64
+    """Enter keys, whose rows are their positions, by linear probing."""
+    mask = hash_keys.size - 1
+    for row in range(keys.size):
+        slot = _slot(keys[row], shift)
+        while hash_keys[slot] != EMPTY:
+            slot = (slot + 1) & mask
+        hash_keys[slot] = keys[row]
+        hash_rows[slot] = row
+
+
+@kernel
+def _find(tables, a, key):
+    """Row of `vectors` for a key of attribute a, or -1."""
+    first = tables.hash_starts[a]
+    mask = tables.hash_starts[a + 1] - first - 1
+    slot = _slot(key, tables.hash_shifts[a])
+    while True:
+        found = tables.hash_keys[first + slot]
+        if found == key:
+            return tables.hash_rows[first + slot]
+        if found == EMPTY:
+            return np.int64(-1)
+        slot = (slot + 1) & mask
+
+
+@kernel
+def _add_sparse(tables, a, codes, value, is_pending, log_joint):
+    """Add log P(value | class, context) to log_joint (C,); codes (k,) of the parents.
+
+    A value that the context has not seen takes the context's rest for the classes that have been there, and goes on
+    with the last parent dropped for the others (m-estimates), or for all of them (HDP).
+    """
+    first = tables.parent_starts[a]
+    depth = tables.parent_starts[a + 1] - first
+    context = np.int64(0)
+    is_seen = True
+    for d in range(depth):
+        size = tables.parent_sizes[first + d]
+        is_seen = is_seen and codes[d] < size
+        context += (codes[d] if is_seen else size) * tables.strides[first + d]
+    is_pending[:] = 1
+    n_keys = tables.n_values[a] + 1
+    while True:
+        row = _find(tables, a, context * n_keys + value)
+        if row >= 0:
+            for k in range(log_joint.size):
+                if is_pending[k]:
+                    log_joint[k] += tables.vectors[row, k]
+            return
+        if depth == 0:
+            return
+        row = _find(tables, a, context * n_keys + n_keys - 1)
+        if row >= 0:
+            for k in range(log_joint.size):
+                rest = tables.vectors[row, k]
+                if is_pending[k] and not np.isnan(rest):
+                    log_joint[k] += rest
+                    is_pending[k] = tables.is_hierarchical[0]
+        depth -= 1
+        size = tables.parent_sizes[first + depth]
+        digit = context // tables.strides[first + depth] % (size + 1)
+        context += (size - digit) * tables.strides[first + depth]
+
+
+@kernel
+def fill_dense(tables, a, table):  # OUT (n_contexts, v, C) float32
+    """The sparse form of attribute a, evaluated for every context and value."""
+    first, last = tables.parent_starts[a], tables.parent_starts[a + 1]
+    codes = np.empty(last - first, np.int64)
+    is_pending = np.empty(table.shape[2], np.uint8)
+    log_joint = np.empty(table.shape[2], np.float64)
+    for context in range(table.shape[0]):
+        for d in range(last - first):
+            codes[d] = context // tables.strides[first + d] % (tables.parent_sizes[first + d] + 1)
+        for value in range(table.shape[1]):
+            log_joint[:] = 0.0
+            _add_sparse(tables, a, codes, value, is_pending, log_joint)
+            for k in range(log_joint.size):
+                table[context, value, k] = log_joint[k]
+
+
+@kernel
+def _add_dense_block(tables, a, x, first, last, log_joint):
+    n_values, n_classes = tables.n_values[a], tables.log_prior.size
+    values = x[tables.attribute[a]]
+    low, high = tables.parent_starts[a], tables.parent_starts[a + 1]
+    for row in range(first, last):
+        value = np.int64(values[row])
+        if value >= n_values:
+            continue
+        context = np.int64(0)
+        for d in range(low, high):
+            context += x[tables.parents[d], row] * tables.strides[d]
+        cell = tables.dense_starts[a] + (context * n_values + value) * n_classes
+        for k in range(n_classes):
+            log_joint[row, k] += tables.dense[cell + k]
+
+
+@kernel
+def _add_sparse_block(tables, a, x, first, last, log_joint):
+    n_values = tables.n_values[a]
+    values = x[tables.attribute[a]]
+    low, high = tables.parent_starts[a], tables.parent_starts[a + 1]
+    codes = np.empty(high - low, np.int64)
+    is_pending = np.empty(log_joint.shape[1], np.uint8)
+    for row in range(first, last):
+        value = np.int64(values[row])
+        if value >= n_values:
+            continue
+        for d in range(high - low):
+            codes[d] = x[tables.parents[low + d], row]
+        _add_sparse(tables, a, codes, value, is_pending, log_joint[row])
+
+
+@kernel
+def log_joints(tables, x, first, last, log_joint):  # x (n_attributes, n) codes; OUT (n, C) float64, rows first..last-1
+    """log P(class, attributes); an attribute whose value training never saw counts for no class."""
+    for block in range(first, last, BLOCK_ROWS):
+        end = min(block + BLOCK_ROWS, last)
+        for row in range(block, end):
+            for k in range(tables.log_prior.size):
+                log_joint[row, k] = tables.log_prior[k]
+        for a in range(tables.attribute.size):
+            if tables.dense_starts[a] >= 0:
+                _add_dense_block(tables, a, x, block, end, log_joint)
+            else:
+                _add_sparse_block(tables, a, x, block, end, log_joint)
+
+
+@kernel
+def probabilities(tables, x, first, last, out):  # x (n_attributes, n) codes; OUT (n, C) float64, rows first..last-1
+    """P(class | attributes) by log-sum-exp."""
+    log_joints(tables, x, first, last, out)
+    for row in range(first, last):
+        largest = -np.inf
+        for k in range(out.shape[1]):
+            largest = max(largest, out[row, k])
+        total = 0.0
+        for k in range(out.shape[1]):
+            # -inf - -inf is NaN: a row that no class can produce gets the prior, not NaN.
+            shifted = out[row, k] - largest if largest > -np.inf else tables.log_prior[k]
+            out[row, k] = np.exp(shifted)
+            total += out[row, k]
+        for k in range(out.shape[1]):
+            out[row, k] /= total

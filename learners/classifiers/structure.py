@@ -1,0 +1,118 @@
+"""Which parents each attribute has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from learners.counts.family import Family
+from learners.counts.information import conditional_mutual_information, mutual_information
+from learners.counts.pairwise import PairwiseCounts
+
+# Two values of (conditional) mutual information within this many nats count as equal, so that the structure does not
+# hang on the last bit of a floating-point sum; the column order decides then.
+TIE_NATS = 1e-12
+
+
+@dataclass(frozen=True)
+class Structure:
+    """The attributes of a network in tree order, and the attribute parents of each; acyclic by construction.
+
+    The class is a parent of every attribute and is not listed.
+
+    Parameters
+    ----------
+    order : tuple of int
+        Attributes in the model; parents come before children.
+    parents : tuple of tuple of int
+        For each entry of `order` its parents, in the order of the levels of the context tree.
+
+    Raises
+    ------
+    ValueError
+        If a parent does not come before its child.
+    """
+
+    order: tuple[int, ...]
+    parents: tuple[tuple[int, ...], ...]
+
+    def __post_init__(self) -> None:
+        seen: set[int] = set()
+        for attribute, parents in zip(self.order, self.parents, strict=True):
+            if attribute in seen or not seen.issuperset(parents):
+                raise ValueError(f"Attribute {attribute} occurs twice, or before one of its parents {parents}.")
+            seen.add(attribute)
+
+    def families(self) -> tuple[Family, ...]:
+        """The families to count."""
+        return tuple(Family(a, parents) for a, parents in zip(self.order, self.parents, strict=True))
+
+
+def naive_structure(n_attributes: int) -> Structure:
+    """Naive Bayes: no attribute has a parent but the class."""
+    return Structure(tuple(range(n_attributes)), ((),) * n_attributes)
+
+
+def _descending(values: Any, candidates: list[int]) -> list[int]:
+    """Candidates by descending value; ties by column order."""
+    ranks = np.round(np.asarray(values) / TIE_NATS)
+    return sorted(candidates, key=lambda a: (-ranks[a], a))
+
+
+def k_dependence(pairs: PairwiseCounts, k: int) -> Structure:
+    """kDB: attributes by descending I(X; Y), each with the k earlier ones of highest I(X; X' | Y) as parents.
+
+    Parameters
+    ----------
+    pairs : PairwiseCounts
+    k : int
+
+    Returns
+    -------
+    Structure
+        Parents ordered by conditional mutual information, descending.
+
+    References
+    ----------
+    Sahami (1996), section 3; Petitjean, Buntine, Webb, Zaidi (2018), section 2.2.
+    """
+    order = _descending(mutual_information(pairs), list(range(len(pairs.margins))))
+    information = conditional_mutual_information(pairs)
+    parents = [tuple(_descending(information[a], order[:r])[:k]) for r, a in enumerate(order)]
+    return Structure(tuple(order), tuple(parents))
+
+
+def tree_augmented(pairs: PairwiseCounts) -> Structure:
+    """TAN: the maximum spanning tree over I(X_i; X_j | Y), directed away from the attribute of highest I(X; Y).
+
+    Parameters
+    ----------
+    pairs : PairwiseCounts
+
+    Returns
+    -------
+    Structure
+        In the order in which the tree grows from the root.
+
+    References
+    ----------
+    Friedman, Geiger, Goldszmidt (1997), section 4.
+    """
+    n = len(pairs.margins)
+    information = np.round(conditional_mutual_information(pairs) / TIE_NATS)
+    root = _descending(mutual_information(pairs), list(range(n)))[0]
+    # Prim's algorithm from the root: a tree directed away from it comes out by itself.
+    order: list[int] = [root]
+    parents: dict[int, tuple[int, ...]] = {root: ()}
+    best = {a: (information[root, a], root) for a in range(n) if a != root}
+    while best:
+        attribute = min(best, key=lambda a: (-best[a][0], best[a][1], a))
+        _, parent = best.pop(attribute)
+        order.append(attribute)
+        parents[attribute] = (parent,)
+        for other, (weight, _) in best.items():
+            if information[attribute, other] > weight:
+                best[other] = (information[attribute, other], attribute)
+    return Structure(tuple(order), tuple(parents[a] for a in order))

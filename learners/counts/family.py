@@ -1,0 +1,239 @@
+"""Counts of each attribute given its parents and the class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from learners.counts.kernels import add_cells, family_cells
+from learners.errors import FamilyTooLarge, StatisticMismatch
+from learners.schema import Chunk, Schema
+
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+
+DENSE_CELLS = 1 << 20
+BLOCK_ROWS = 4096
+MAX_RUNS_RATIO = 2
+
+
+@dataclass(frozen=True)
+class Family:
+    """An attribute and its parents.
+
+    Parameters
+    ----------
+    attribute : int
+    parents : tuple of int
+        In the order of the levels of the context tree.
+    """
+
+    attribute: int
+    parents: tuple[int, ...] = ()
+
+
+@dataclass(eq=False)
+class _Cells:
+    """Counts of the cells of one family: a dense table, or sorted runs of distinct cells.
+
+    A run is (cells, counts). Two runs merge when the younger has grown to half of the older, so there are few of
+    them and each cell is moved a logarithmic number of times.
+    """
+
+    n_cells: int
+    dense: Integers | None = None
+    runs: list[tuple[Integers, Integers]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.dense is None and self.n_cells <= DENSE_CELLS:
+            self.dense = np.zeros(self.n_cells, np.int64)
+
+    def add_run(self, cells: Integers, counts: Integers) -> None:
+        self.runs.append((cells, counts))
+        while len(self.runs) > 1 and self.runs[-2][0].size <= MAX_RUNS_RATIO * self.runs[-1][0].size:
+            b, a = self.runs.pop(), self.runs.pop()
+            self.runs.append(_merged(a, b))
+
+    def distinct(self) -> tuple[Integers, Integers]:
+        """Cells with a count other than zero, ascending, and their counts."""
+        if self.dense is not None:
+            cells = np.flatnonzero(self.dense)
+            return cells, self.dense[cells]
+        while len(self.runs) > 1:
+            b, a = self.runs.pop(), self.runs.pop()
+            self.runs.append(_merged(a, b))
+        return self.runs[0] if self.runs else (np.empty(0, np.int64), np.empty(0, np.int64))
+
+    def add(self, cells: Integers, counts: Integers) -> None:
+        """Add counts of distinct ascending cells."""
+        if self.dense is not None:
+            self.dense[cells] += counts
+        elif cells.size:
+            self.add_run(cells, counts)
+
+
+def _merged(a: tuple[Integers, Integers], b: tuple[Integers, Integers]) -> tuple[Integers, Integers]:
+    cells = np.concatenate([a[0], b[0]])
+    order = np.argsort(cells, kind="stable")
+    cells, counts = cells[order], np.concatenate([a[1], b[1]])[order]
+    starts = np.flatnonzero(np.concatenate([[True], cells[1:] != cells[:-1]]))
+    counts = np.add.reduceat(counts, starts)
+    kept = counts != 0  # what was subtracted to nothing leaves no trace
+    return cells[starts][kept], counts[kept]
+
+
+class FamilyCounts:
+    """Number of rows for each (class, values of the parents, value) of each family.
+
+    Cells are numbered in mixed radix, the class slowest and the attribute's own value fastest, so ascending cells are
+    the leaves of the context tree in level order.
+
+    Parameters
+    ----------
+    schema : Schema
+    families : sequence of Family
+
+    Raises
+    ------
+    FamilyTooLarge
+        If the cells of a family cannot be numbered by 63 bits.
+    """
+
+    stage = "counting families"
+
+    def __init__(self, schema: Schema, families: Sequence[Family]) -> None:
+        self.schema, self.families = schema, tuple(families)
+        self.n_rows = 0
+        self.class_counts = np.zeros(schema.n_classes, np.int64)
+        self.members = [np.array([*f.parents, f.attribute], dtype=np.int64) for f in self.families]
+        self._cells = []
+        for family, members in zip(self.families, self.members, strict=True):
+            n_cells = schema.n_classes
+            for size in schema.domain_sizes[members].tolist():
+                n_cells *= size
+            if n_cells >= 1 << 63:
+                names = [attribute.name for attribute in schema.attributes]
+                raise FamilyTooLarge(names[family.attribute], [names[parent] for parent in family.parents])
+            self._cells.append(_Cells(n_cells))
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What is collected."""
+        return {
+            "statistic": "family counts",
+            "families": [[family.attribute, list(family.parents)] for family in self.families],
+        }
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns to read."""
+        return self.schema.columns
+
+    def empty(self) -> FamilyCounts:
+        """No rows."""
+        return FamilyCounts(self.schema, self.families)
+
+    def update(self, rows: Chunk) -> None:
+        """Add the rows of a chunk."""
+        assert rows.y is not None
+        self.n_rows += rows.n_rows
+        self.class_counts += np.bincount(rows.y, minlength=self.schema.n_classes)
+        block = np.empty(BLOCK_ROWS, np.int64)
+        for members, counts in zip(self.members, self._cells, strict=True):
+            sizes = self.schema.domain_sizes[members]
+            if counts.dense is not None:
+                for first in range(0, rows.n_rows, BLOCK_ROWS):
+                    last = min(first + BLOCK_ROWS, rows.n_rows)
+                    family_cells(rows.x, rows.y, members, sizes, first, last, block)
+                    add_cells(block[: last - first], counts.dense)
+            elif rows.n_rows:
+                cells = np.empty(rows.n_rows, np.int64)
+                family_cells(rows.x, rows.y, members, sizes, 0, rows.n_rows, cells)
+                counts.add_run(*np.unique(cells, return_counts=True))
+
+    def merge(self, other: FamilyCounts) -> None:
+        """Add the counts of other rows."""
+        self._combine(other, 1)
+
+    def subtract(self, other: FamilyCounts) -> None:
+        """Take away the counts of rows that were counted before."""
+        self._combine(other, -1)
+
+    def _combine(self, other: FamilyCounts, sign: int) -> None:
+        if other.schema != self.schema or other.families != self.families:
+            raise StatisticMismatch("Family counts of different schemas or structures cannot be combined.")
+        self.n_rows += sign * other.n_rows
+        self.class_counts += sign * other.class_counts
+        for ours, theirs in zip(self._cells, other._cells, strict=True):
+            if ours.dense is not None:
+                ours.dense += sign * theirs.dense
+            else:
+                for cells, counts in theirs.runs:
+                    ours.add_run(cells, sign * counts)
+
+    def cells(self, index: int) -> tuple[Integers, Integers, Integers, Integers]:
+        """The distinct cells of a family that have been counted.
+
+        Parameters
+        ----------
+        index : int
+            Position in `families`.
+
+        Returns
+        -------
+        y : (m,) int64
+            Class codes, ascending.
+        parents : (m, k) int64
+            Codes of the parents.
+        x : (m,) int64
+            Codes of the attribute.
+        counts : (m,) int64
+            Numbers of rows, all positive.
+        """
+        cells, counts = self._cells[index].distinct()
+        members = self.members[index]
+        columns = np.empty((members.size, cells.size), np.int64)
+        for m in reversed(range(members.size)):
+            cells, columns[m] = np.divmod(cells, self.schema.domain_sizes[members[m]])
+        return cells, columns[:-1].T, columns[-1], counts
+
+    def to_arrow(self) -> pa.Table:
+        """One row per distinct cell: family, cell, count; family -1 holds the class counts."""
+        distinct = [cells.distinct() for cells in self._cells]
+        n_classes = self.class_counts.size
+        family = np.repeat(np.arange(-1, len(distinct)), [n_classes, *(cells.size for cells, _ in distinct)])
+        cells = np.concatenate([np.arange(n_classes), *(cells for cells, _ in distinct)])
+        counts = np.concatenate([self.class_counts, *(counts for _, counts in distinct)])
+        return pa.table({"family": family.astype(np.int32), "cell": cells, "count": counts})
+
+    def from_arrow(self, table: pa.Table) -> FamilyCounts:
+        """Read what `to_arrow` wrote."""
+        read = self.empty()
+        family, cell, count = (table[name].to_numpy() for name in ("family", "cell", "count"))
+        bounds = np.searchsorted(family, np.arange(-1, len(self.families) + 1))
+        read.class_counts = count[: bounds[1]].copy()
+        read.n_rows = int(read.class_counts.sum())
+        for index, cells in enumerate(read._cells):
+            first, last = bounds[index + 1], bounds[index + 2]
+            cells.add(cell[first:last], count[first:last])
+        return read
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the same rows were counted."""
+        if not isinstance(other, FamilyCounts):
+            return NotImplemented
+        return (
+            self.schema == other.schema
+            and self.families == other.families
+            and np.array_equal(self.class_counts, other.class_counts)
+            and all(
+                np.array_equal(a, b)
+                for ours, theirs in zip(self._cells, other._cells, strict=True)
+                for a, b in zip(ours.distinct(), theirs.distinct(), strict=True)
+            )
+        )
+
+    __hash__ = None  # type: ignore[assignment]
