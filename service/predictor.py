@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 import structlog
 from learners.kinds import load_model
+
 from learners.model import Model
 from learners.schema import Chunk, Schema
 from learners.schema.encode import record_classifier
-
+from learners.schema.schema import Value
 from service.problems import InvalidRequest
 from service.telemetry import MAPPED_MODELS, PREDICTED_ROWS, SWAPS
 from storage import models
@@ -49,9 +50,9 @@ class Served:
         return self.model.schema
 
     @cached_property
-    def classes(self) -> list[str]:
-        """Names of the classes, in the order of the probabilities."""
-        return list(self.schema.classes)
+    def classes(self) -> list[Value]:
+        """The classes as the data held them, in the order of the probabilities."""
+        return self.schema.class_values()
 
     @cached_property
     def json_head(self) -> bytes:
@@ -225,12 +226,12 @@ def find_version(control: Control, reference: str) -> ModelVersion:
     return models.get_version(control, name, version or None)
 
 
-def scored_batch(classes: list[str], probabilities: Probabilities) -> pa.RecordBatch:
+def scored_batch(classes: list[Value], probabilities: Probabilities) -> pa.RecordBatch:
     """The answer as a table: the predicted class, then one column of probabilities per class.
 
     Parameters
     ----------
-    classes : list of str
+    classes : list of str, int or bool
         In the order of the columns of `probabilities`.
     probabilities : (n_rows, n_classes) float64
         Of each class for each row.
@@ -238,10 +239,10 @@ def scored_batch(classes: list[str], probabilities: Probabilities) -> pa.RecordB
     Returns
     -------
     RecordBatch
-        `prediction` (dictionary of string) and `probability_<class>` (float64) for each class.
+        `prediction` (a dictionary of the classes) and `probability_<class>` (float64) for each class.
     """
     codes = pa.array(probabilities.argmax(axis=1).astype(np.int32))
-    prediction = pa.DictionaryArray.from_arrays(codes, pa.array(classes, pa.string()))
+    prediction = pa.DictionaryArray.from_arrays(codes, pa.array(classes))
     columns = [pa.array(np.ascontiguousarray(column)) for column in probabilities.T]
     return pa.RecordBatch.from_arrays(
         [prediction, *columns], names=["prediction", *(f"probability_{name}" for name in classes)]

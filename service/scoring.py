@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from learners.evaluation.metrics import evaluate
+
+from learners.errors import SchemaError, UnknownColumn
 from learners.model import Model
 from learners.passes.source import Source
 from learners.schema.encode import encode
-
-from learners.errors import SchemaError, UnknownColumn
 from service.predictor import Probabilities, scored_batch
 from service.problems import InvalidRequest
 from storage.files import publish
@@ -53,15 +53,6 @@ def measure(model: Model, source: Source, report: Report | None = None) -> dict[
     return asdict(evaluate(probabilities, labels)) | {"n_test_rows": len(labels)}
 
 
-def held_out(source: Source, share: float, seed: int) -> tuple[Source, Source]:
-    """The rows to train on and the rows kept back."""
-    if share == 0:
-        return source, source
-    table = pa.Table.from_batches(source.batches())
-    is_kept_back = np.random.default_rng(seed).random(table.num_rows) < share
-    return Source.of_table(table.filter(~is_kept_back)), Source.of_table(table.filter(is_kept_back))
-
-
 def score(model: Model, source: Source, keep: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The kept columns, `prediction` and `probability_<class>`, batch by batch.
 
@@ -73,7 +64,7 @@ def score(model: Model, source: Source, keep: Sequence[str]) -> Iterator[pa.Reco
     for name in keep:
         if name not in source.arrow_schema.names:
             raise UnknownColumn(name, source.arrow_schema.names)
-    classes = list(model.schema.classes)
+    classes = model.schema.class_values()
     for batch in source.batches():
         scored = scored_batch(classes, model.predict_proba(encode(batch, model.schema)))
         if keep:

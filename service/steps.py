@@ -6,13 +6,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from learners.kinds import load_model
+
+from learners import recipes
 from learners.passes.learner import Progress, drive
 from learners.passes.source import Source
 from learners.schema import Schema
 from learners.schema.summaries import infer_schema
-
-from learners import recipes
 from service import scoring
+from service.holdout import held_out
 from service.jobs.checkpoints import Checkpoints, ForgivingStore
 from service.jobs.steps import Kinds, Run, Step
 from service.predictor import map_version
@@ -66,8 +67,11 @@ def check_request(workspace: "Workspace", request: TrainRequest | EvaluateReques
 def learn(workspace: "Workspace", run: Run) -> dict[str, Any]:
     """Make the passes and leave the compiled model in the job's scratch folder."""
     request = TrainRequest(**run.request)
-    source = _source(workspace, run, request.dataset, request.uris)
-    source, _ = scoring.held_out(source, request.holdout if _keeps_back(request) else 0.0, request.seed)
+    whole = source = _source(workspace, run, request.dataset, request.uris)
+    n_rows = whole.n_rows
+    if _keeps_back(request):
+        source, _ = held_out(whole, request.holdout, request.seed)
+        n_rows = source.n_kept
     learner = recipes.learner(
         request.learner, request.parameters, _target(workspace, request), overrides=_overrides(workspace, request)
     )
@@ -85,10 +89,10 @@ def learn(workspace: "Workspace", run: Run) -> dict[str, Any]:
     write_compiled(path, *model.to_arrays(), replace=True)
     return {
         "path": str(path),
-        "n_rows": source.n_rows,
-        "files": [_file(file) for file in source.files],
+        "n_rows": n_rows,
+        "files": [_file(file) for file in whole.files],
         "train_s": seconds,
-        "rows_per_s": source.n_rows / max(seconds, 1e-9),
+        "rows_per_s": n_rows / max(seconds, 1e-9),
     }
 
 
@@ -98,9 +102,7 @@ def evaluate_learned(workspace: "Workspace", run: Run) -> dict[str, Any]:
     learned = run.receipts["learn"]
     timing = {"train_s": learned["train_s"], "rows_per_s": learned["rows_per_s"]}
     if _keeps_back(request):
-        _, rows = scoring.held_out(
-            _source(workspace, run, request.dataset, request.uris), request.holdout, request.seed
-        )
+        _, rows = held_out(_source(workspace, run, request.dataset, request.uris), request.holdout, request.seed)
         where = "hold-out"
     elif request.test_dataset is not None or request.test_uris is not None:
         rows, where = _source(workspace, run, request.test_dataset, request.test_uris), "test data"

@@ -8,12 +8,12 @@ import anyio.to_thread
 import msgspec
 import pyarrow as pa
 import structlog
-from learners.schema import Chunk
-from learners.schema.encode import encode, encode_columns, encode_records
 from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from learners.schema import Chunk
+from learners.schema.encode import encode, encode_columns, encode_records
 from service import problems
 from service.api.bodies import read_body, send_body, send_problem
 from service.predictor import Predictor, Served, scored_batch
@@ -40,8 +40,8 @@ class PredictResponse(msgspec.Struct):
 
     model: str
     version: int
-    classes: list[str]
-    predictions: list[str]
+    classes: list[str | int | bool]
+    predictions: list[str | int | bool]
     probabilities: list[list[float]]
     contributions: list[dict[str, list[float]]] | None = None
 
