@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import numpy as np
 import pyarrow.parquet as pq
-from learners.passes.source import Source
 
+from learners.passes.source import Source
 from service import pictures
 from service.cli.output import err, out, progress_bar, show_json, show_table
 from service.demo_data import DemoTable, write_real, write_synthetic

@@ -25,12 +25,12 @@ def draw_structure(structure: Mapping[str, Any], path: Path, title: str) -> None
         Written above.
     """
     figure, axes = _canvas(8, 8)
-    names = [str(_name(node)) for node in structure["nodes"]]
-    target = next((str(_name(node)) for node in structure["nodes"] if _is_class(node)), None)
+    names = [str(node["name"]) for node in structure["nodes"]]
+    target = next((str(node["name"]) for node in structure["nodes"] if node["role"] == "class"), None)
     around = [name for name in names if name != target]
     angles = np.linspace(np.pi / 2, np.pi / 2 - 2 * np.pi, len(around), endpoint=False)
     places = {name: (float(np.cos(a)), float(np.sin(a))) for name, a in zip(around, angles, strict=True)}
-    edges = [(str(edge["source"]), str(edge["target"])) for edge in structure["edges"]]
+    edges = [(str(edge["from"]), str(edge["to"])) for edge in structure["edges"]]
     for source, sink in edges:
         if source == target or source not in places or sink not in places:
             continue
@@ -89,11 +89,3 @@ def _canvas(width: float, height: float) -> tuple[Any, Any]:
 
     figure = Figure(figsize=(width, height))
     return figure, figure.subplots()
-
-
-def _name(node: Any) -> Any:
-    return node["name"] if isinstance(node, Mapping) else node
-
-
-def _is_class(node: Any) -> bool:
-    return isinstance(node, Mapping) and node.get("kind") == "class"

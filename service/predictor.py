@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import structlog
-from learners.kinds import load_model
 
+from learners.kinds import load_model
 from learners.model import Model
 from learners.schema import Chunk, Schema
 from learners.schema.encode import record_classifier

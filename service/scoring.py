@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from learners.evaluation.metrics import evaluate
 
-from learners.errors import SchemaError, UnknownColumn
+from learners.errors import EmptyData, UnknownColumn
+from learners.evaluation.metrics import evaluate
 from learners.model import Model
 from learners.passes.source import Source
 from learners.schema.encode import encode
@@ -37,13 +37,14 @@ def probabilities_of(model: Model, source: Source, report: Report | None = None)
     probabilities, labels, n_rows = [], [], 0
     for batch in source.batches():
         chunk = encode(batch, model.schema)
+        assert chunk.y is not None
         probabilities.append(model.predict_proba(chunk))
         labels.append(chunk.y)
         n_rows += batch.num_rows
         if report is not None:
             report({"rows_done": n_rows, "rows_total": source.n_rows})
     if not n_rows:
-        raise SchemaError("There are no rows to evaluate on.")
+        raise EmptyData("There are no rows to evaluate on.")
     return np.concatenate(probabilities), np.concatenate(labels)
 
 
@@ -100,5 +101,5 @@ def score_files(
             if writer is not None:
                 writer.close()
         if writer is None:
-            raise SchemaError("There are no rows to score.")
+            raise EmptyData("There are no rows to score.")
     return n_rows

@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from learners.kinds import load_model
-
 from learners import recipes
-from learners.passes.learner import Progress, drive
+from learners.kinds import load_model
+from learners.passes.engine import Progress, collect
+from learners.passes.learner import drive
 from learners.passes.source import Source
 from learners.schema import Schema
-from learners.schema.summaries import infer_schema
+from learners.schema.summaries import ColumnSummaries
 from service import scoring
 from service.holdout import held_out
 from service.jobs.checkpoints import Checkpoints, ForgivingStore
@@ -102,6 +102,7 @@ def evaluate_learned(workspace: "Workspace", run: Run) -> dict[str, Any]:
     learned = run.receipts["learn"]
     timing = {"train_s": learned["train_s"], "rows_per_s": learned["rows_per_s"]}
     if _keeps_back(request):
+        rows: Source
         _, rows = held_out(_source(workspace, run, request.dataset, request.uris), request.holdout, request.seed)
         where = "hold-out"
     elif request.test_dataset is not None or request.test_uris is not None:
@@ -168,20 +169,22 @@ def summarise(workspace: "Workspace", run: Run) -> dict[str, Any]:
     name = SchemaRequest(**run.request).dataset
     dataset = workspace.dataset(name)
     source = _source(workspace, run, name, None)
-    schema = infer_schema(
-        source,
-        dataset.target,
-        overrides=dict(dataset.columns),
-        threads=available_threads(workspace.settings),
-        on_progress=_reporting(run.report),
-    )
+    threads = available_threads(workspace.settings)
+    schema = _schema(source, dataset.target, dict(dataset.columns), threads, run.report)
     datasets.describe_dataset(workspace.control, name, schema.to_json(), [_file(file) for file in source.files])
     return {"dataset": name, "n_rows": source.n_rows, "n_attributes": schema.n_attributes}
 
 
 def infer(uris: Sequence[str], target: str | None, columns: dict[str, Any], report: Report) -> Schema:
     """The schema of files that are not registered."""
-    return infer_schema(Source.open(list(uris)), target, overrides=columns, on_progress=_reporting(report))
+    return _schema(Source.open(list(uris)), target, columns, None, report)
+
+
+def _schema(source: Source, target: str | None, columns: dict[str, Any], threads: int | None, report: Report) -> Schema:
+    summaries = collect(
+        ColumnSummaries(target, columns), source, threads=threads, on_progress=_reporting(report), n_passes=1
+    )
+    return summaries.build_schema()
 
 
 def _source(workspace: "Workspace", run: Run, dataset: str | None, uris: Sequence[str] | None) -> Source:

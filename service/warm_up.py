@@ -3,12 +3,12 @@
 import time
 
 import pyarrow as pa
+
+from learners import recipes
 from learners.kinds import load_model
 from learners.passes.learner import drive
 from learners.passes.source import Source
 from learners.schema.encode import encode, encode_records, record_classifier
-
-from learners import recipes
 
 TABLE = pa.table(
     {

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from learners.passes.source import Source
-
 from learners.errors import UnknownColumn
+from learners.passes.source import Source
 from service import scoring, steps
 from service.jobs.steps import Kinds, run_now
 from service.predictor import Served, find_version, map_version

@@ -172,7 +172,10 @@ class Predict:
         elif content_type == ARROW:
             table = _arrow_table(body, self.max_rows)
             served.check_names([dict.fromkeys(table.column_names)], options["ignore_unknown"])
-            chunk = encode(table, served.schema)
+            try:
+                chunk = encode(table, served.schema)
+            except pa.ArrowException as error:
+                raise InvalidRequest(f"A column has a type that the model cannot read: {error}") from error
             if accept == JSON:
                 return JSON, self._json(served, chunk, options)
         else:

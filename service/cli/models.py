@@ -95,7 +95,7 @@ def structure(reference: Reference, workspace: WorkspaceOption = None, json_outp
         show_json(found)
         return
     for edge in found["edges"]:
-        out.print(f"{escape(str(edge['source']))} -> {escape(str(edge['target']))}", highlight=False)
+        out.print(f"{escape(str(edge['from']))} -> {escape(str(edge['to']))}", highlight=False)
 
 
 @app.command()

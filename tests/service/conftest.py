@@ -68,6 +68,10 @@ def site(tmp_path_factory: pytest.TempPathFactory, weather_files: tuple[Path, Pa
         progress_s=0.1,
     )
     with Workspace(settings) as workspace:
-        workspace.train(TrainRequest(uris=[str(train)], target="class", learner="nb", model="weather"))
+        # m = 1, because a hold-out may choose m = 0, which lets probabilities be zero.
+        parameters = {"m": 1.0}
+        workspace.train(
+            TrainRequest(uris=[str(train)], target="class", learner="nb", parameters=parameters, model="weather")
+        )
     with local_server(settings) as server, httpx.Client(base_url=server.url, timeout=30) as client:
         yield Site(server, client, settings.workspace, train, test, pq.read_table(test))
