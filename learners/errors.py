@@ -13,9 +13,11 @@ class LearnerError(Exception):
 class UnknownColumn(LearnerError, KeyError):
     """A column that the schema or the caller names is not in the table."""
 
-    def __init__(self, column: str, available: Sequence[str]):
+    def __init__(self, column: str, available: Sequence[str]) -> None:
         near = ", ".join(get_close_matches(column, available)) or "none similar"
-        super().__init__(f"Column {column!r} is not in the table (similar: {near}). Rename it, or name the target with target=.")
+        super().__init__(
+            f"Column {column!r} is not in the table (similar: {near}). Rename it, or name the target with target=."
+        )
         self.column = column
 
     __str__ = Exception.__str__  # KeyError would print the message in quotes
@@ -24,7 +26,7 @@ class UnknownColumn(LearnerError, KeyError):
 class SourceError(LearnerError, ValueError):
     """The data cannot be read: no such file, not Parquet, corrupt, or changed while it was read."""
 
-    def __init__(self, path: str, reason: str):
+    def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
         self.path = path
 
@@ -32,7 +34,7 @@ class SourceError(LearnerError, ValueError):
 class SchemaError(LearnerError, ValueError):
     """The table does not fit the schema, or no schema can be made of it."""
 
-    def __init__(self, message: str, column: str | None = None):
+    def __init__(self, message: str, column: str | None = None) -> None:
         super().__init__(message)
         self.column = column
 
@@ -52,7 +54,7 @@ class StatisticMismatch(LearnerError, ValueError):
 class FamilyTooLarge(LearnerError, ValueError):
     """The counts of an attribute given its parents cannot be indexed by 63 bits."""
 
-    def __init__(self, attribute: str, parents: Sequence[str]):
+    def __init__(self, attribute: str, parents: Sequence[str]) -> None:
         super().__init__(
             f"The family of {attribute!r} with parents {', '.join(map(repr, parents))} has more than 2^63 cells. "
             "Use a smaller k, or lower max_values so that rare values are folded."
@@ -63,7 +65,7 @@ class FamilyTooLarge(LearnerError, ValueError):
 class InvalidParameter(LearnerError, ValueError):
     """A parameter of a learner is outside its range."""
 
-    def __init__(self, name: str, value: object, allowed: str):
+    def __init__(self, name: str, value: object, allowed: str) -> None:
         super().__init__(f"Parameter {name}={value!r} is not allowed: {allowed}.")
         self.name = name
 

@@ -144,7 +144,7 @@ def _runs(path: Integers) -> tuple[Integers, Integers]:
     return np.cumsum(is_new) - 1, path[is_new]
 
 
-def _assembled(levels: list[tuple[Integers, ...]], n_values: int) -> ContextTree:
+def _assembled(levels: Sequence[tuple[Integers, ...]], n_values: int) -> ContextTree:
     """Lay the levels, top first, one behind the other."""
     n_nodes = [level[0].size for level in levels]
     n_cells = [level[3].size for level in levels]

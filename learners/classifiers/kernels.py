@@ -179,7 +179,7 @@ def _add_sparse_block(tables, a, x, first, last, log_joint):
 
 @kernel
 def log_joints(tables, x, first, last, log_joint):  # x (n_attributes, n) codes; OUT (n, C) float64, rows first..last-1
-    """log P(class, attributes); an attribute whose value training never saw counts for no class."""
+    """Log P(class, attributes); an attribute whose value training never saw counts for no class."""
     for block in range(first, last, BLOCK_ROWS):
         end = min(block + BLOCK_ROWS, last)
         for row in range(block, end):

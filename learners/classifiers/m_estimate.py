@@ -33,5 +33,5 @@ def m_estimates(tree: ContextTree, m: float) -> Estimates:
     """
     totals = tree.node_counts() + m
     share = m / tree.n_values
-    probability = (tree.cell_count + share) / np.repeat(totals, np.diff(tree.cell_starts))
+    probability = np.divide(tree.cell_count + share, np.repeat(totals, np.diff(tree.cell_starts)), dtype=np.float64)
     return Estimates(probability, share / totals, hierarchical=False)

@@ -168,7 +168,7 @@ class FamilyCounts:
         self.n_rows += sign * other.n_rows
         self.class_counts += sign * other.class_counts
         for ours, theirs in zip(self._cells, other._cells, strict=True):
-            if ours.dense is not None:
+            if ours.dense is not None and theirs.dense is not None:
                 ours.dense += sign * theirs.dense
             else:
                 for cells, counts in theirs.runs:

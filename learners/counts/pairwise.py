@@ -176,7 +176,7 @@ class PairwiseCounts:
         self.class_counts += sign * other.class_counts
         self.counts += sign * other.counts
         for ours, theirs in zip(self.margins, other.margins, strict=True):
-            ours += sign * theirs
+            np.add(ours, sign * theirs, out=ours)
 
     def to_arrow(self) -> pa.Table:
         """The counts as one column: classes, margins, then the tables in order."""

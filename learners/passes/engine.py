@@ -117,9 +117,7 @@ def collect(
     def report() -> None:
         if on_progress is not None:
             seconds = time.perf_counter() - started
-            on_progress(
-                Progress(statistic.stage, pass_number, n_passes, walk.rows_done, source.n_rows, seconds)
-            )
+            on_progress(Progress(statistic.stage, pass_number, n_passes, walk.rows_done, source.n_rows, seconds))
 
     with ThreadPoolExecutor(n_threads, thread_name_prefix="pass") as pool:
         futures: list[Future[S]] = [pool.submit(_work, statistic.empty(), walk) for _ in range(n_threads)]

@@ -177,10 +177,13 @@ class Source:
             yield from rows.combine_chunks().to_batches()
             return
         file = self.files[fragment.file]
+        assert self._filesystem is not None
         try:
             now = self._filesystem.get_file_info(file.path)
             if now.type != pafs.FileType.File:
-                raise SourceError(file.path, "has vanished since the pass began. Put it back, or register the data again.")
+                raise SourceError(
+                    file.path, "has vanished since the pass began. Put it back, or register the data again."
+                )
             if now.size != file.size or (file.mtime_ns is not None and now.mtime_ns != file.mtime_ns):
                 raise SourceError(file.path, "has changed since it was opened. Start again to read it as it is now.")
             with self._filesystem.open_input_file(file.path) as stream:
@@ -191,7 +194,9 @@ class Source:
                     BATCH_ROWS, row_groups=[fragment.row_group], columns=columns, use_threads=False
                 )
         except (OSError, pa.ArrowException) as error:
-            where = f"row group {fragment.row_group} cannot be read ({_one_line(error)}). Restore the file from its source."
+            where = (
+                f"row group {fragment.row_group} cannot be read ({_one_line(error)}). Restore the file from its source."
+            )
             raise SourceError(file.path, where) from error
 
 

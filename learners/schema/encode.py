@@ -225,7 +225,8 @@ class Encoder:
             row = int(np.argmax(x[i] >= self.schema.domain_sizes[i]))
             value = batch.column(batch.schema.names.index(name))[row].as_py()
             raise SchemaError(
-                f"{where}: column {name!r} holds {value!r}, which the given schema does not know. Fit the schema again.", name
+                f"{where}: column {name!r} holds {value!r}, which the given schema does not know. Fit the schema again.",
+                name,
             )
         return Chunk(x, y)
 
@@ -259,7 +260,8 @@ def encode(batch: pa.RecordBatch | pa.Table, schema: Schema) -> Chunk:
 def _wrong(attribute: Attribute, value: Any) -> SchemaError:
     expected = "a number" if attribute.kind == "numeric" else f"one of {', '.join(map(repr, attribute.values[:4]))}, …"
     return SchemaError(
-        f"Column {attribute.name!r} holds {value!r} ({type(value).__name__}), but the model expects {expected}.", attribute.name
+        f"Column {attribute.name!r} holds {value!r} ({type(value).__name__}), but the model expects {expected}.",
+        attribute.name,
     )
 
 
@@ -299,7 +301,11 @@ def _numeric_value_code(attribute: Attribute) -> Callable[[Any], int]:
             except ValueError:
                 raise _wrong(attribute, value) from None
         if is_time and isinstance(value, date):
-            kind = pa.timestamp("us") if not isinstance(value, datetime) or value.tzinfo is None else pa.timestamp("us", "UTC")
+            kind = (
+                pa.timestamp("us")
+                if not isinstance(value, datetime) or value.tzinfo is None
+                else pa.timestamp("us", "UTC")
+            )
             return bisect_left(cuts, float(numbers(pa.array([value], kind), attribute.name)[0])) + offset
         if isinstance(value, int | float | np.number):
             return missing if math.isnan(value) else bisect_left(cuts, float(value)) + offset

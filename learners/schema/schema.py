@@ -202,8 +202,10 @@ class ColumnOverride:
         where = f"columns[{column!r}]"
         unknown = set(entry) - {"kind", "drop", "order", "cuts"}
         if unknown:
-            raise InvalidParameter(where, dict(entry), f"unknown field {sorted(unknown)[0]!r}; use kind, drop, order, cuts")
-        kind = entry.get("kind")
+            raise InvalidParameter(
+                where, dict(entry), f"unknown field {sorted(unknown)[0]!r}; use kind, drop, order, cuts"
+            )
+        kind: Any = entry.get("kind")
         if kind not in (None, "nominal", "numeric"):
             raise InvalidParameter(f"{where}.kind", kind, "use 'nominal', 'numeric' or 'drop'")
         order, cuts = entry.get("order"), entry.get("cuts")

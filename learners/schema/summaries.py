@@ -45,7 +45,9 @@ class _Column:
 def _kind_of(arrow_type: pa.DataType, override: ColumnOverride | None) -> str:
     """nominal, numeric or unsupported, by type: so that it does not depend on which values a file happens to hold."""
     value_type = arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type
-    textual = pa.types.is_string(value_type) or pa.types.is_large_string(value_type) or pa.types.is_string_view(value_type)
+    textual = (
+        pa.types.is_string(value_type) or pa.types.is_large_string(value_type) or pa.types.is_string_view(value_type)
+    )
     numeric = (
         pa.types.is_integer(value_type)
         or pa.types.is_floating(value_type)
@@ -135,7 +137,9 @@ class ColumnSummaries:
         if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
             column = pc.if_else(pc.is_nan(column), None, column)
         if column.null_count == 0 and _kind_of(column.type, None) == "unsupported":
-            raise SchemaError(f"The target {self.target!r} holds {column.type}. Use text, whole numbers or booleans.", self.target)
+            raise SchemaError(
+                f"The target {self.target!r} holds {column.type}. Use text, whole numbers or booleans.", self.target
+            )
         values, index, is_null = distinct(column, self.target)
         if is_null.any():
             row = int(np.argmax(is_null))
@@ -225,14 +229,19 @@ class ColumnSummaries:
         order = sorted(range(len(self.classes)), key=lambda j: self.classes[j])
         if self.target is not None and len(order) < 2:
             raise SchemaError(
-                f"The target {self.target!r} has the single value {self.classes[0]!r}: there is nothing to classify.", self.target
+                f"The target {self.target!r} has the single value {self.classes[0]!r}: there is nothing to classify.",
+                self.target,
             )
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
-        attributes, left_out = [], []
+        attributes: list[Attribute] = []
+        left_out: list[LeftOut] = []
         for name, column in self.found.items():
             found = self._attribute(name, column, place)
-            (attributes if isinstance(found, Attribute) else left_out).append(found)  # type: ignore[arg-type]
+            if isinstance(found, Attribute):
+                attributes.append(found)
+            else:
+                left_out.append(found)
         if not attributes:
             reasons = "; ".join(f"{entry.name}: {entry.reason}" for entry in left_out[:5])
             raise SchemaError(f"No column is left to learn from ({reasons}).")
@@ -240,9 +249,7 @@ class ColumnSummaries:
         class_type = "string" if isinstance(classes[0], str) else "bool" if isinstance(classes[0], bool) else "int64"
         return Schema(tuple(attributes), self.target, tuple(str(name) for name in classes), class_type, tuple(left_out))
 
-    def _attribute(
-        self, name: str, column: _Column, place: np.ndarray[Any, np.dtype[np.int64]]
-    ) -> Attribute | LeftOut:
+    def _attribute(self, name: str, column: _Column, place: np.ndarray[Any, np.dtype[np.int64]]) -> Attribute | LeftOut:
         override = self.overrides.get(name, ColumnOverride())
         has_missing = column.n_missing > 0
         if override.drop:
@@ -286,19 +293,25 @@ class ColumnSummaries:
         if override.order is not None:
             unlisted = sorted((v for v in column.counts if v not in set(override.order)), key=str)
             if len(override.order) > self.max_values:
-                raise InvalidParameter(f"columns[{name!r}].order", len(override.order), f"at most max_values={self.max_values} values")
+                raise InvalidParameter(
+                    f"columns[{name!r}].order", len(override.order), f"at most max_values={self.max_values} values"
+                )
             return Attribute(name, "nominal", override.order, (), has_missing, column.arrow_type, len(unlisted))
         if n_distinct + int(has_missing) < 2:
             return LeftOut(name, "constant")
         if override.kind is None and n_present > SMALL_TABLE and n_distinct > IDENTIFIER_SHARE * n_present:
-            return LeftOut(name, f"nearly unique ({n_distinct:,} different values in {n_present:,} rows): an identifier")
+            return LeftOut(
+                name, f"nearly unique ({n_distinct:,} different values in {n_present:,} rows): an identifier"
+            )
         values = sorted(column.counts, key=lambda value: (-column.counts[value], value))
         kept = tuple(sorted(values[: self.max_values]))
         return Attribute(name, "nominal", kept, (), has_missing, column.arrow_type, n_distinct - len(kept))
 
     def to_arrow(self) -> pa.Table:
         """One row per column, the target's first."""
-        rows = [{"name": self.target, "kind": "target", "values": _pairs(self.class_counts, self.classes), "n": self.n_rows}]
+        rows: list[dict[str, Any]] = [
+            {"name": self.target, "kind": "target", "values": _pairs(self.class_counts, self.classes), "n": self.n_rows}
+        ]
         for name, column in self.found.items():
             rows.append(
                 {

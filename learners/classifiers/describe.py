@@ -1,0 +1,105 @@
+"""A network as tables and as a graph, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from learners.classifiers.context_tree import ContextTree, Estimates
+from learners.classifiers.structure import Structure
+from learners.schema import Schema
+
+
+def describe_structure(schema: Schema, structure: Structure, trees: Sequence[ContextTree]) -> dict[str, Any]:
+    """Nodes (class first) with domain and context-tree sizes, and edges in the order of the parents."""
+    target = schema.target or "class"
+    nodes: list[dict[str, Any]] = [{"name": target, "role": "class", "n_values": schema.n_classes}]
+    edges: list[dict[str, Any]] = []
+    for attribute, parents, tree in zip(structure.order, structure.parents, trees, strict=True):
+        name = schema.attributes[attribute].name
+        nodes.append(
+            {
+                "name": name,
+                "role": "attribute",
+                "n_values": schema.attributes[attribute].n_values,
+                "n_contexts": int(np.diff(tree.level_starts)[-1]),
+                "n_cells": int(np.diff(tree.cell_starts)[int(tree.level_starts[-2]) :].sum()),
+            }
+        )
+        edges.append({"from": target, "to": name, "rank": 0})
+        edges += [
+            {"from": schema.attributes[parent].name, "to": name, "rank": rank} for rank, parent in enumerate(parents, 1)
+        ]
+    return {"nodes": nodes, "edges": edges}
+
+
+def describe_tables(
+    schema: Schema,
+    structure: Structure,
+    class_counts: Any,
+    trees: Sequence[ContextTree],
+    estimates: Sequence[Estimates],
+) -> dict[str, pa.Table]:
+    """The model as tables: `attributes`, `attribute_values`, `left_out`, `edges`, `classes`, `contexts`, `cells`."""
+    graph = describe_structure(schema, structure, trees)
+    attributes = [
+        {"attribute": i, "name": a.name, "kind": a.kind, "n_values": a.n_values, "has_missing": a.has_missing,
+         "n_folded": a.n_folded, "cuts": list(a.cuts)}
+        for i, a in enumerate(schema.attributes)
+    ]  # fmt: skip
+    values = [
+        {"attribute": i, "code": code, "value": label}
+        for i, a in enumerate(schema.attributes)
+        for code, label in enumerate(a.labels())
+    ]
+    classes = [{"code": k, "class": name, "n_rows": int(class_counts[k])} for k, name in enumerate(schema.classes)]
+    left_out = pa.table({"name": [entry.name for entry in schema.left_out], "reason": [entry.reason for entry in schema.left_out]},
+                        schema=pa.schema([("name", pa.string()), ("reason", pa.string())]))  # fmt: skip
+    return {
+        "attributes": pa.Table.from_pylist(attributes),
+        "attribute_values": pa.Table.from_pylist(values),
+        "left_out": left_out,
+        "edges": pa.Table.from_pylist(graph["edges"]),
+        "classes": pa.Table.from_pylist(classes),
+        "contexts": _contexts(structure, trees, estimates),
+        "cells": _cells(structure, trees, estimates),
+    }
+
+
+def _contexts(structure: Structure, trees: Sequence[ContextTree], estimates: Sequence[Estimates]) -> pa.Table:
+    """One row per node of a context tree."""
+    return pa.table(
+        {
+            "attribute": np.repeat(np.array(structure.order, np.int32), [tree.n_nodes for tree in trees]),
+            "node": _joined([np.arange(tree.n_nodes) for tree in trees], np.int64),
+            "level": _joined([_levels(tree) for tree in trees], np.int64),
+            "parent_node": _joined([tree.parent for tree in trees], np.int64),
+            "branch": _joined([tree.branch for tree in trees], np.int64),
+            "n_rows": _joined([tree.node_counts() for tree in trees], np.int64),
+            "rest": _joined([estimate.rest for estimate in estimates], np.float64),
+        }
+    )
+
+
+def _cells(structure: Structure, trees: Sequence[ContextTree], estimates: Sequence[Estimates]) -> pa.Table:
+    """One row per (context, value) that occurred."""
+    return pa.table(
+        {
+            "attribute": np.repeat(np.array(structure.order, np.int32), [tree.n_cells for tree in trees]),
+            "node": _joined([tree.node_of_cell() for tree in trees], np.int64),
+            "code": _joined([tree.cell_value for tree in trees], np.int64),
+            "n_rows": _joined([tree.cell_count for tree in trees], np.int64),
+            "probability": _joined([estimate.probability for estimate in estimates], np.float64),
+        }
+    )
+
+
+def _levels(tree: ContextTree) -> Any:
+    return np.repeat(np.arange(tree.level_starts.size - 1), np.diff(tree.level_starts))
+
+
+def _joined(parts: Sequence[Any], dtype: Any) -> Any:
+    return np.concatenate(parts) if parts else np.empty(0, dtype)

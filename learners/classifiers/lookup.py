@@ -1,0 +1,162 @@
+"""A Bayesian network classifier in the form that answers: one table per attribute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from learners.classifiers import kernels
+from learners.classifiers.compile import compile_tables
+from learners.classifiers.context_tree import ContextTree, Estimates
+from learners.classifiers.describe import describe_structure, describe_tables
+from learners.classifiers.structure import Structure
+from learners.model import Arrays
+from learners.passes.engine import available_cores
+from learners.schema import Chunk, Schema
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+# Below this many rows a thread costs more than it brings.
+PARALLEL_ROWS = 8192
+TREE_FIELDS = ("level_starts", "parent", "branch", "cell_starts", "cell_value", "cell_count", "cell_parent")
+
+
+class LookupModel:
+    """NB, TAN, kDB or SkDB with its estimates: P(y | x) by one look-up per attribute.
+
+    Make one by `LookupModel.of`; it is immutable.
+
+    Parameters
+    ----------
+    schema : Schema
+    structure : Structure
+    class_counts : (n_classes,) int64
+    trees : sequence of ContextTree
+        One per entry of `structure.order`.
+    estimates : sequence of Estimates
+        One per tree.
+    tables : kernels.LookupTables
+        The compiled form.
+    facts : dict
+        What else is known of the training: learner, parameters, the chosen m, …; JSON can hold it.
+    """
+
+    kind: ClassVar[str] = "lookup"
+
+    def __init__(
+        self,
+        schema: Schema,
+        structure: Structure,
+        class_counts: Any,
+        trees: Sequence[ContextTree],
+        estimates: Sequence[Estimates],
+        tables: kernels.LookupTables,
+        facts: Mapping[str, Any],
+    ) -> None:
+        self.schema, self.network, self.class_counts = schema, structure, class_counts
+        self.trees, self.estimates, self.facts = tuple(trees), tuple(estimates), dict(facts)
+        for array in tables:
+            array.setflags(write=False)  # mapped and fresh models then share one compiled signature
+        self._tables = tables
+
+    @classmethod
+    def of(
+        cls,
+        schema: Schema,
+        structure: Structure,
+        class_counts: Any,
+        trees: Sequence[ContextTree],
+        estimates: Sequence[Estimates],
+        facts: Mapping[str, Any],
+    ) -> LookupModel:
+        """Compile the estimates into tables."""
+        tables = compile_tables(schema, structure, class_counts, trees, estimates)
+        return cls(schema, structure, class_counts, trees, estimates, tables, facts)
+
+    def predict_proba(self, chunk: Chunk, threads: int | None = None) -> Floats:
+        """Class probabilities.
+
+        An attribute whose value training never saw, or that is absent, is left out of the product; as a parent it ends
+        the context, which is then that of the parents before it.
+
+        Parameters
+        ----------
+        chunk : Chunk
+        threads : int, optional
+            By default one per core for many rows.
+
+        Returns
+        -------
+        (n_rows, n_classes) float64
+            Each row sums to one.
+        """
+        out = np.empty((chunk.n_rows, self.schema.n_classes))
+        n_parts = min(threads or 64, chunk.n_rows // PARALLEL_ROWS, available_cores())
+        if n_parts <= 1:
+            kernels.probabilities(self._tables, chunk.x, 0, chunk.n_rows, out)
+            return out
+        edges = np.linspace(0, chunk.n_rows, n_parts + 1).astype(int).tolist()
+        with ThreadPoolExecutor(n_parts) as pool:
+            parts = [
+                pool.submit(kernels.probabilities, self._tables, chunk.x, first, last, out)
+                for first, last in zip(edges, edges[1:], strict=False)
+            ]
+            for part in parts:
+                part.result()
+        return out
+
+    def to_arrays(self) -> tuple[dict[str, Any], Arrays]:
+        """Header and named arrays, from which `from_arrays` makes an equal model."""
+        header = {
+            "kind": self.kind,
+            "schema": self.schema.to_json(),
+            "order": list(self.network.order),
+            "parents": [list(parents) for parents in self.network.parents],
+            "hierarchical": [estimates.hierarchical for estimates in self.estimates],
+            "tree_values": [tree.n_values for tree in self.trees],
+            "facts": self.facts,
+        }
+        arrays: dict[str, Any] = {"class_counts": np.asarray(self.class_counts)}
+        arrays.update({f"table_{name}": array for name, array in self._tables._asdict().items()})
+        for field in TREE_FIELDS:
+            parts = [getattr(tree, field) for tree in self.trees]
+            arrays[f"tree_{field}"] = np.concatenate(parts) if parts else np.empty(0, np.int64)
+            arrays[f"tree_{field}_ends"] = np.cumsum([part.size for part in parts], dtype=np.int64)
+        for field in ("probability", "rest"):
+            parts = [getattr(estimates, field) for estimates in self.estimates]
+            arrays[f"estimate_{field}"] = np.concatenate(parts) if parts else np.empty(0)
+        return header, arrays
+
+    @classmethod
+    def from_arrays(cls, header: Mapping[str, Any], arrays: Arrays) -> LookupModel:
+        """The model of `to_arrays`; nothing is copied."""
+        fields = {field: np.split(arrays[f"tree_{field}"], arrays[f"tree_{field}_ends"][:-1]) for field in TREE_FIELDS}
+        trees = [
+            ContextTree(**{field: fields[field][i] for field in TREE_FIELDS}, n_values=n_values)
+            for i, n_values in enumerate(header["tree_values"])
+        ]
+        ends = {"probability": "cell_value", "rest": "parent"}
+        split = {
+            field: np.split(arrays[f"estimate_{field}"], arrays[f"tree_{like}_ends"][:-1])
+            for field, like in ends.items()
+        }
+        estimates = [
+            Estimates(split["probability"][i], split["rest"][i], hierarchical)
+            for i, hierarchical in enumerate(header["hierarchical"])
+        ]
+        tables = kernels.LookupTables(**{name: arrays[f"table_{name}"] for name in kernels.LookupTables._fields})
+        structure = Structure(tuple(header["order"]), tuple(tuple(parents) for parents in header["parents"]))
+        schema = Schema.from_json(header["schema"])
+        return cls(schema, structure, arrays["class_counts"], trees, estimates, tables, header["facts"])
+
+    def structure(self) -> dict[str, Any]:
+        """Nodes and edges of the network, with domain and context-tree sizes."""
+        return describe_structure(self.schema, self.network, self.trees)
+
+    def tables(self) -> dict[str, pa.Table]:
+        """Attributes, values, edges, class counts, and every context's counts and probabilities."""
+        return describe_tables(self.schema, self.network, self.class_counts, self.trees, self.estimates)

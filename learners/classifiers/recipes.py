@@ -1,0 +1,189 @@
+"""NB, TAN and kDB as sequences of passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from learners.classifiers.context_tree import ContextTree, context_tree_from_cells
+from learners.classifiers.lookup import LookupModel
+from learners.classifiers.m_estimate import GRID, m_estimates
+from learners.classifiers.structure import Structure, k_dependence, naive_structure, tree_augmented
+from learners.counts.family import FamilyCounts
+from learners.counts.holdout import HoldOut
+from learners.counts.pairwise import PairwiseCounts
+from learners.counts.together import Together
+from learners.errors import InvalidParameter
+from learners.schema import Chunk, Schema
+from learners.schema.summaries import ColumnSummaries
+
+Passes = Generator[Any, Any, Any]
+ESTIMATORS = ("m",)
+MAX_K = 5
+
+
+@dataclass(frozen=True)
+class NetworkParameters:
+    """What all network classifiers have in common.
+
+    Parameters
+    ----------
+    estimator : "m"
+        m-estimates with back-off.
+    m : float or None
+        Pseudo-count of the m-estimate; None chooses it on a hold-out from `m_estimate.GRID`.
+    max_values : int
+        Values that a nominal attribute keeps; rarer ones share one code.
+
+    Raises
+    ------
+    InvalidParameter
+    """
+
+    estimator: str = "m"
+    m: float | None = None
+    max_values: int = 1024
+
+    def __post_init__(self) -> None:
+        if self.estimator not in ESTIMATORS:
+            raise InvalidParameter("estimator", self.estimator, f"use one of {', '.join(ESTIMATORS)}")
+        if self.m is not None and not 0 <= self.m < 1e9:
+            raise InvalidParameter("m", self.m, "a number from 0 to 1e9, or null to choose it")
+        if not 2 <= self.max_values <= 65_000:
+            raise InvalidParameter("max_values", self.max_values, "from 2 to 65,000")
+
+
+@dataclass(frozen=True)
+class KDBParameters(NetworkParameters):
+    """Parameters of kDB.
+
+    Parameters
+    ----------
+    k : int
+        Attribute parents per attribute, 1 to 5.
+    """
+
+    k: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.k, bool) or not isinstance(self.k, int) or not 1 <= self.k <= MAX_K:
+            raise InvalidParameter("k", self.k, f"a whole number from 1 to {MAX_K}")
+
+
+def schema_pass(target: str | None, given: Schema | None, overrides: Mapping[str, Any], max_values: int) -> Passes:
+    """The schema: given, or inferred in one pass."""
+    if given is not None:
+        return given
+    summaries = yield ColumnSummaries(target, overrides, max_values=max_values)
+    return summaries.build_schema()
+
+
+def naive_bayes(
+    target: str, parameters: NetworkParameters, schema: Schema | None = None, overrides: Mapping[str, Any] | None = None
+) -> Passes:
+    """Naive Bayes: one pass after the schema."""
+    schema = yield from schema_pass(target, schema, overrides or {}, parameters.max_values)
+    structure = naive_structure(schema.n_attributes)
+    counted = yield Together(FamilyCounts(schema, structure.families()), HoldOut(schema))
+    return fitted(schema, structure, counted.first, counted.second.draw(), "nb", parameters)
+
+
+def _structured(
+    name: str,
+    structure_of: Callable[[PairwiseCounts], Structure],
+    target: str,
+    parameters: NetworkParameters,
+    schema: Schema | None,
+    overrides: Mapping[str, Any] | None,
+) -> Passes:
+    schema = yield from schema_pass(target, schema, overrides or {}, parameters.max_values)
+    counted = yield Together(PairwiseCounts(schema), HoldOut(schema))
+    structure = structure_of(counted.first)
+    families = yield FamilyCounts(schema, structure.families())
+    return fitted(schema, structure, families, counted.second.draw(), name, parameters)
+
+
+def tan(
+    target: str, parameters: NetworkParameters, schema: Schema | None = None, overrides: Mapping[str, Any] | None = None
+) -> Passes:
+    """TAN (Friedman, Geiger, Goldszmidt 1997): two passes after the schema."""
+    return _structured("tan", tree_augmented, target, parameters, schema, overrides)
+
+
+def kdb(
+    target: str, parameters: KDBParameters, schema: Schema | None = None, overrides: Mapping[str, Any] | None = None
+) -> Passes:
+    """KDB (Sahami 1996): two passes after the schema."""
+    return _structured("kdb", lambda pairs: k_dependence(pairs, parameters.k), target, parameters, schema, overrides)
+
+
+def trees_of(families: FamilyCounts) -> list[ContextTree]:
+    """The context tree of each family."""
+    sizes = families.schema.domain_sizes
+    return [
+        context_tree_from_cells(*families.cells(index), int(sizes[family.attribute]))
+        for index, family in enumerate(families.families)
+    ]
+
+
+def fitted(
+    schema: Schema,
+    structure: Structure,
+    families: FamilyCounts,
+    hold_out: Chunk,
+    name: str,
+    parameters: NetworkParameters,
+) -> LookupModel:
+    """The model with m-estimates."""
+    facts: dict[str, Any] = {"learner": name, "parameters": asdict(parameters), "n_rows": families.n_rows}
+    if parameters.m is None:
+        facts["m"], facts["hold_out_rmse"] = choose_m(structure, families, hold_out)
+    else:
+        facts["m"] = parameters.m
+    trees = trees_of(families)
+    estimates = [m_estimates(tree, facts["m"]) for tree in trees]
+    return LookupModel.of(schema, structure, families.class_counts, trees, estimates, facts)
+
+
+def choose_m(structure: Structure, families: FamilyCounts, hold_out: Chunk) -> tuple[float, dict[str, float]]:
+    """The m of least RMSE on the hold-out, whose counts are taken out of the others.
+
+    Parameters
+    ----------
+    structure : Structure
+    families : FamilyCounts
+        Of all rows.
+    hold_out : Chunk
+        Some of them.
+
+    Returns
+    -------
+    m : float
+        The smallest of equally good ones; 1 if the hold-out has no rows.
+    rmse : dict
+        Of each value of the grid.
+
+    References
+    ----------
+    Petitjean, Buntine, Webb, Zaidi (2018), section 6.1.
+    """
+    if not hold_out.n_rows:
+        return 1.0, {}
+    rest, held = families.empty(), families.empty()
+    held.update(hold_out)
+    rest.merge(families)
+    rest.subtract(held)
+    trees = trees_of(rest)
+    rmse = {}
+    for m in GRID:
+        model = LookupModel.of(
+            families.schema, structure, rest.class_counts, trees, [m_estimates(tree, m) for tree in trees], {}
+        )
+        of_class = model.predict_proba(hold_out)[np.arange(hold_out.n_rows), hold_out.y]
+        rmse[str(m)] = float(np.sqrt(np.mean((1.0 - of_class) ** 2)))
+    best = min(GRID, key=lambda m: (rmse[str(m)], m))
+    return best, rmse

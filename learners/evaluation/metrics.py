@@ -1,0 +1,79 @@
+"""How good probabilities are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from learners.errors import EmptyData
+
+CALIBRATION_BINS = 15
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """Losses of predicted class probabilities; less is better.
+
+    Parameters
+    ----------
+    zero_one_loss : float
+        Share of rows whose most probable class is wrong.
+    rmse : float
+        sqrt(mean (1 - p(true class))^2), the definition of Petitjean et al. (2018), section 6.
+    log_loss : float
+        Mean negative logarithm of p(true class), in nats, with p not below 1e-15.
+    brier : float
+        Mean over rows of the squared distance between probabilities and the true class's indicator.
+    ece : float
+        Expected calibration error of the most probable class, in 15 equal-width bins (Guo et al. 2017).
+    """
+
+    zero_one_loss: float
+    rmse: float
+    log_loss: float
+    brier: float
+    ece: float
+
+
+def evaluate(probabilities: Any, y: Any) -> Metrics:
+    """Compare probabilities with the true classes.
+
+    Parameters
+    ----------
+    probabilities : (n, n_classes) float64
+    y : (n,) integers
+
+    Returns
+    -------
+    Metrics
+
+    Raises
+    ------
+    EmptyData
+        Without rows.
+    """
+    probabilities, y = np.asarray(probabilities, np.float64), np.asarray(y, np.int64)
+    if not y.size:
+        raise EmptyData("There are no rows to evaluate on.")
+    of_true = probabilities[np.arange(y.size), y]
+    predicted = probabilities.argmax(axis=1)
+    indicator_distance = (probabilities**2).sum(axis=1) - 2 * of_true + 1
+    return Metrics(
+        zero_one_loss=float(np.mean(predicted != y)),
+        rmse=float(np.sqrt(np.mean((1 - of_true) ** 2))),
+        log_loss=float(-np.mean(np.log(np.maximum(of_true, 1e-15)))),
+        brier=float(indicator_distance.mean()),
+        ece=float(sum(abs(c - a) * n for c, a, n in reliability(probabilities, y)) / y.size),
+    )
+
+
+def reliability(probabilities: Any, y: Any, n_bins: int = CALIBRATION_BINS) -> list[tuple[float, float, int]]:
+    """Points of a reliability diagram: mean confidence, share of right answers, and rows of each occupied bin."""
+    confidence = probabilities.max(axis=1)
+    is_right = probabilities.argmax(axis=1) == y
+    bins = np.minimum((confidence * n_bins).astype(int), n_bins - 1)
+    n = np.bincount(bins, minlength=n_bins)
+    sums = np.bincount(bins, confidence, n_bins), np.bincount(bins, is_right, n_bins)
+    return [(float(sums[0][b] / n[b]), float(sums[1][b] / n[b]), int(n[b])) for b in np.flatnonzero(n)]

@@ -1,0 +1,43 @@
+"""The schema pass on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from learners.passes.engine import OnProgress, collect, require_rows
+from learners.passes.source import Source
+from learners.schema import Schema
+from learners.schema.summaries import ColumnSummaries
+
+
+def infer_schema(
+    source: Source,
+    target: str | None,
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    max_values: int = 1024,
+    threads: int | None = None,
+    on_progress: OnProgress | None = None,
+) -> Schema:
+    """Read a source once and say what each column means.
+
+    Parameters
+    ----------
+    source : Source
+    target : str or None
+        The class column; None for an unsupervised model.
+    overrides : mapping, optional
+        Column name to `ColumnOverride`, or what `ColumnOverride.of` reads.
+    max_values : int
+        Values that a nominal attribute keeps.
+    threads, on_progress
+        As in `collect`.
+
+    Raises
+    ------
+    EmptyData, SchemaError, UnknownColumn, SourceError, InvalidParameter
+    """
+    require_rows(source)
+    summaries = ColumnSummaries(target, overrides, max_values=max_values)
+    return collect(summaries, source, threads=threads, on_progress=on_progress, n_passes=1).build_schema()

@@ -1,0 +1,109 @@
+"""Every learner by its name, with its parameters."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from learners.classifiers import recipes as classifiers
+from learners.errors import InvalidParameter
+from learners.passes.learner import Learner
+from learners.schema import Schema
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to make a learner.
+
+    Parameters
+    ----------
+    title : str
+        One line for people.
+    parameters : type
+        A frozen dataclass.
+    passes : callable
+        `passes(target, parameters, schema, overrides)` gives the generator.
+    n_passes : int
+        Passes over the data after the schema.
+    """
+
+    title: str
+    parameters: type[Any]
+    passes: Callable[..., Any]
+    n_passes: int
+
+
+LEARNERS: dict[str, Recipe] = {
+    "nb": Recipe("naive Bayes", classifiers.NetworkParameters, classifiers.naive_bayes, 1),
+    "tan": Recipe("tree-augmented naive Bayes", classifiers.NetworkParameters, classifiers.tan, 2),
+    "kdb": Recipe("k-dependence Bayes", classifiers.KDBParameters, classifiers.kdb, 2),
+}
+
+
+def recipe(name: str) -> Recipe:
+    """The recipe of a learner.
+
+    Raises
+    ------
+    InvalidParameter
+        If there is none of that name.
+    """
+    if name not in LEARNERS:
+        raise InvalidParameter("learner", name, f"use one of {', '.join(LEARNERS)}")
+    return LEARNERS[name]
+
+
+def parse_parameters(name: str, parameters: Mapping[str, Any]) -> Any:
+    """The parameters of a learner as its frozen dataclass.
+
+    Raises
+    ------
+    InvalidParameter
+        Naming the parameter and what is allowed.
+    """
+    cls = recipe(name).parameters
+    known = [field.name for field in dataclasses.fields(cls)]
+    for key in parameters:
+        if key not in known:
+            raise InvalidParameter(key, parameters[key], f"learner {name!r} has the parameters {', '.join(known)}")
+    try:
+        return TypeAdapter(cls).validate_python(dict(parameters))
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = str(first["loc"][0]) if first["loc"] else known[0]
+        raise InvalidParameter(field, parameters.get(field), first["msg"]) from None
+
+
+def learner(
+    name: str,
+    parameters: Mapping[str, Any],
+    target: str,
+    schema: Schema | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> Learner:
+    """A learner ready for `drive`.
+
+    Parameters
+    ----------
+    name : str
+        A key of `LEARNERS`.
+    parameters : mapping
+        Its parameters by name.
+    target : str
+        The class column.
+    schema : Schema, optional
+        Skips the schema pass.
+    overrides : mapping, optional
+        Column name to what the user says of it (`ColumnOverride.of`).
+
+    Raises
+    ------
+    InvalidParameter
+    """
+    made = recipe(name)
+    passes = made.passes(target, parse_parameters(name, parameters), schema, overrides)
+    return Learner(name, passes, made.n_passes + (0 if schema is not None else 1))
