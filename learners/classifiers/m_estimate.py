@@ -33,5 +33,6 @@ def m_estimates(tree: ContextTree, m: float) -> Estimates:
     """
     totals = tree.node_counts() + m
     share = m / tree.n_values
-    probability = np.divide(tree.cell_count + share, np.repeat(totals, np.diff(tree.cell_starts)), dtype=np.float64)
-    return Estimates(probability, share / totals, hierarchical=False)
+    of_cell = np.repeat(totals, np.diff(tree.cell_starts))
+    probability = np.asarray((tree.cell_count + share) / of_cell, np.float64)
+    return Estimates(probability, np.asarray(share / totals, np.float64), hierarchical=False)
