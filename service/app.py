@@ -11,7 +11,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service import openapi, problems
 from service.api import datasets, health, jobs, models
@@ -34,12 +34,18 @@ class Application(FastAPI):
     """
 
     predict: Predict
+    entrance: ASGIApp
 
-    def build_middleware_stack(self) -> ASGIApp:
-        """FastAPI's stack, with request ids and metrics outside of it and the hot path between."""
-        settings: Settings = self.state.settings
-        control_plane = BodyLimit(super().build_middleware_stack(), settings.max_body_bytes)
-        return Telemetry(HotPath(control_plane, self.predict), settings.slow_request_s)
+    def __init__(self, settings: Settings, **fields: Any) -> None:
+        super().__init__(**fields)
+        self.predict = Predict(settings)
+        self.router.routes.append(self.predict.route())
+        control_plane = BodyLimit(super().__call__, settings.max_body_bytes)
+        self.entrance = Telemetry(HotPath(control_plane, self.predict), settings.slow_request_s)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Give the request its id, then take the short way or the long one."""
+        await self.entrance(scope, receive, send)
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -52,6 +58,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     """
     settings = settings or Settings()
     app = Application(
+        settings,
         title="fewpass",
         version=VERSION,
         summary="Probabilistic models from tables larger than memory, in a few passes.",
@@ -61,8 +68,6 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.settings = settings
     app.state.workspace = Workspace(settings)
     app.state.not_ready = "The server is starting."
-    app.predict = Predict(settings)
-    app.router.routes.append(app.predict.route())
     app.include_router(health.router)
     if not settings.predict_only:
         for resource in (datasets, jobs, models):
