@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from learners.counts.kernels import add_cells, family_cells
+from learners.counts.kernels import add_family, add_value_counts, family_cells
 from learners.errors import FamilyTooLarge, StatisticMismatch
 from learners.schema import Chunk, Schema
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 DENSE_CELLS = 1 << 20
-BLOCK_ROWS = 4096
+# Comparing 64 rows at a time with every value beats scattered increments up to this many values times classes.
+MAX_MATCHED_CELLS = 64
+SCRATCH_CELLS = 1 << 12
 MAX_RUNS_RATIO = 2
 
 
@@ -118,6 +120,12 @@ class FamilyCounts:
                 names = [attribute.name for attribute in schema.attributes]
                 raise FamilyTooLarge(names[family.attribute], [names[parent] for parent in family.parents])
             self._cells.append(_Cells(n_cells))
+        is_marginal = [
+            not family.parents and cells.n_cells <= MAX_MATCHED_CELLS
+            for family, cells in zip(self.families, self._cells, strict=True)
+        ]
+        self._marginal, self._conditional = np.flatnonzero(is_marginal), np.flatnonzero(np.logical_not(is_marginal))
+        self._scratch = np.zeros((4, SCRATCH_CELLS), np.int32)
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -141,18 +149,32 @@ class FamilyCounts:
         assert rows.y is not None
         self.n_rows += rows.n_rows
         self.class_counts += np.bincount(rows.y, minlength=self.schema.n_classes)
-        block = np.empty(BLOCK_ROWS, np.int64)
-        for members, counts in zip(self.members, self._cells, strict=True):
+        if self._marginal.size and rows.x.dtype == np.uint8:
+            self._add_marginal(rows)
+            others = self._conditional
+        else:
+            others = range(len(self.families))
+        for index in others:
+            members, counts = self.members[index], self._cells[index]
             sizes = self.schema.domain_sizes[members]
             if counts.dense is not None:
-                for first in range(0, rows.n_rows, BLOCK_ROWS):
-                    last = min(first + BLOCK_ROWS, rows.n_rows)
-                    family_cells(rows.x, rows.y, members, sizes, first, last, block)
-                    add_cells(block[: last - first], counts.dense)
+                add_family(rows.x, rows.y, members, sizes, self._scratch, counts.dense)
             elif rows.n_rows:
                 cells = np.empty(rows.n_rows, np.int64)
                 family_cells(rows.x, rows.y, members, sizes, 0, rows.n_rows, cells)
                 counts.add_run(*np.unique(cells, return_counts=True))
+
+    def _add_marginal(self, rows: Chunk) -> None:
+        """Count the families of few values and without parents all at once."""
+        attributes = np.array([self.families[index].attribute for index in self._marginal])
+        sizes = self.schema.domain_sizes[attributes]
+        starts = np.concatenate([[0], np.cumsum(sizes * self.schema.n_classes)])
+        counts = np.zeros(int(starts[-1]), np.int64)
+        add_value_counts(rows.x, rows.y, attributes, sizes, starts, counts)
+        for index, first, last in zip(self._marginal, starts[:-1], starts[1:], strict=True):
+            dense = self._cells[index].dense
+            assert dense is not None
+            dense += counts[first:last]
 
     def merge(self, other: FamilyCounts) -> None:
         """Add the counts of other rows."""

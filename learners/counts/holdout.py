@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from learners.counts.kernels import row_hashes
+from learners.errors import StatisticMismatch
 from learners.schema import Chunk, Schema
 
 MAX_ROWS = 5000
+
+
+class _Sample(NamedTuple):
+    """Distinct rows, ascending by hash."""
+
+    hashes: Any  # (m,) uint64
+    rows: Any  # (m, n_attributes + 1) codes, the class last
+    counts: Any  # (m,) int64
 
 
 class HoldOut:
@@ -32,9 +41,9 @@ class HoldOut:
         self.schema, self.capacity = schema, capacity
         self.n_rows = 0
         width = schema.n_attributes + 1
-        self.hashes = np.empty(0, np.uint64)
-        self.rows = np.empty((0, width), schema.code_dtype)
-        self.counts = np.empty(0, np.int64)
+        self._sample = _Sample(np.empty(0, np.uint64), np.empty((0, width), schema.code_dtype), np.empty(0, np.int64))
+        self._pending: list[_Sample] = []
+        self._n_pending = 0
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -56,38 +65,47 @@ class HoldOut:
         self.n_rows += rows.n_rows
         hashes = np.empty(rows.n_rows, np.uint64)
         row_hashes(rows.x, rows.y, hashes)
-        if self.hashes.size == self.capacity:
-            small = np.flatnonzero(hashes <= self.hashes[-1])
-        elif rows.n_rows > self.capacity:
-            threshold = np.partition(hashes, self.capacity - 1)[self.capacity - 1]
-            small = np.flatnonzero(hashes <= threshold)
-        else:
-            small = np.arange(rows.n_rows)
+        is_full = self._sample.hashes.size == self.capacity
+        small = np.flatnonzero(hashes <= self._sample.hashes[-1]) if is_full else np.arange(rows.n_rows)
         if small.size:
             content = np.vstack([rows.x[:, small], rows.y[small].astype(rows.x.dtype)]).T
-            self._add(hashes[small], content, np.ones(small.size, np.int64))
+            self._add(_Sample(hashes[small], content, np.ones(small.size, np.int64)))
 
     def merge(self, other: HoldOut) -> None:
         """Add the sample of other rows."""
+        if other.schema != self.schema or other.capacity != self.capacity:
+            raise StatisticMismatch("Hold-outs of different schemas or capacities cannot be combined.")
         self.n_rows += other.n_rows
-        self._add(other.hashes, other.rows, other.counts)
+        self._add(other.sample)
 
-    def _add(self, hashes: Any, rows: Any, counts: Any) -> None:
-        hashes = np.concatenate([self.hashes, hashes])
-        rows = np.concatenate([self.rows, rows])
-        counts = np.concatenate([self.counts, counts])
-        # The content breaks ties of the hash, so that equal rows are neighbours even if others share their hash.
+    def _add(self, sample: _Sample) -> None:
+        # Sorting at every chunk would take longer than counting.
+        self._pending.append(sample)
+        self._n_pending += sample.hashes.size
+        if self._n_pending > self.capacity:
+            self._settle()
+
+    @property
+    def sample(self) -> _Sample:
+        """The sampled rows in the order of their hashes."""
+        self._settle()
+        return self._sample
+
+    def _settle(self) -> None:
+        if not self._pending:
+            return
+        hashes, rows, counts = (np.concatenate(parts) for parts in zip(self._sample, *self._pending, strict=True))
+        self._pending, self._n_pending = [], 0
         order = np.argsort(hashes, kind="stable")
-        if hashes.size > 1 and np.any(hashes[order][1:] == hashes[order][:-1]):
+        if np.any(hashes[order][1:] == hashes[order][:-1]):
+            # The content breaks ties, so that equal rows are neighbours even if others share their hash.
             order = np.lexsort((*rows.T[::-1], hashes))
         hashes, rows, counts = hashes[order], rows[order], counts[order]
         is_new = np.ones(hashes.size, bool)
         is_new[1:] = (hashes[1:] != hashes[:-1]) | np.any(rows[1:] != rows[:-1], axis=1)
         starts = np.flatnonzero(is_new)
-        if starts.size:
-            counts = np.add.reduceat(counts, starts)
         kept = starts[: self.capacity]
-        self.hashes, self.rows, self.counts = hashes[kept], rows[kept], counts[: kept.size]
+        self._sample = _Sample(hashes[kept], rows[kept], np.add.reduceat(counts, starts)[: kept.size])
 
     def draw(self) -> Chunk:
         """At most min(n_rows / 10, capacity) rows: of each sampled row a tenth of its occurrences, rounded up.
@@ -104,33 +122,28 @@ class HoldOut:
         Petitjean, Buntine, Webb, Zaidi (2018), section 6.1 (the size of the hold-out).
         """
         size = min(self.n_rows // 10, self.capacity)
-        copies = -(-self.counts // 10)
+        sample = self.sample
+        copies = -(-sample.counts // 10)
         before = np.cumsum(copies) - copies
         copies = np.clip(size - before, 0, copies)
-        rows = np.repeat(self.rows, copies, axis=0)
+        rows = np.repeat(sample.rows, copies, axis=0)
         return Chunk(np.ascontiguousarray(rows[:, :-1].T), np.ascontiguousarray(rows[:, -1].astype(np.uint8)))
 
     def to_arrow(self) -> pa.Table:
         """One row per sampled row; the number of all rows stands in the metadata."""
-        width = self.rows.shape[1]
-        table = pa.table(
-            {
-                "hash": self.hashes,
-                "count": self.counts,
-                "codes": pa.FixedSizeListArray.from_arrays(pa.array(self.rows.ravel().astype(np.uint16)), width),
-                "n_rows": np.full(self.hashes.size, self.n_rows, np.int64),
-            }
-        )
-        return table
+        hashes, rows, counts = self.sample
+        codes = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel().astype(np.uint16)), rows.shape[1])
+        n_rows = np.full(hashes.size, self.n_rows, np.int64)
+        return pa.table({"hash": hashes, "count": counts, "codes": codes, "n_rows": n_rows})
 
     def from_arrow(self, table: pa.Table) -> HoldOut:
         """Read what `to_arrow` wrote."""
         read = self.empty()
-        read.hashes, read.counts = table["hash"].to_numpy().copy(), table["count"].to_numpy().copy()
         codes = table["codes"].combine_chunks()
         codes = codes.chunk(0) if isinstance(codes, pa.ChunkedArray) and codes.num_chunks else codes
         flat = codes.flatten().to_numpy(zero_copy_only=False) if len(codes) else np.empty(0)
-        read.rows = flat.reshape(-1, self.rows.shape[1]).astype(self.schema.code_dtype)
+        rows = flat.reshape(-1, self.schema.n_attributes + 1).astype(self.schema.code_dtype)
+        read._sample = _Sample(table["hash"].to_numpy().copy(), rows, table["count"].to_numpy().copy())
         read.n_rows = int(table["n_rows"][0].as_py()) if table.num_rows else 0
         return read
 
@@ -138,11 +151,8 @@ class HoldOut:
         """Whether the same rows were sampled from as many rows."""
         if not isinstance(other, HoldOut):
             return NotImplemented
-        return (
-            self.n_rows == other.n_rows
-            and np.array_equal(self.hashes, other.hashes)
-            and np.array_equal(self.rows, other.rows)
-            and np.array_equal(self.counts, other.counts)
+        return self.n_rows == other.n_rows and all(
+            np.array_equal(ours, theirs) for ours, theirs in zip(self.sample, other.sample, strict=True)
         )
 
     __hash__ = None  # type: ignore[assignment]

@@ -10,6 +10,8 @@ WORD = 64
 # A class's rows are padded to whole words; no attribute that has bit-planes uses this code.
 PADDING = 255
 BLOCK_WORDS = 128
+BLOCK_ROWS = 4096
+HASH_ROWS = 1024
 
 
 @kernel
@@ -80,29 +82,37 @@ def add_plane_pairs(planes, word_starts, n_planes, plane_starts, pairs, table_st
 
 
 @kernel
-def complete_pair(inner, margin_i, margin_j, class_counts, table):
-    """Fill a pair's table from its co-occurrences without the last values, and from the margins.
+def complete_pairs(inner, inner_starts, margins, n_planes, plane_starts, pairs, class_counts, tables, table_starts):
+    """Fill each pair's table from its co-occurrences without the last values, and from the margins.
 
-    inner (v_i - 1, v_j - 1, c), margin_i (v_i - 1, c), margin_j (v_j - 1, c), class_counts (c,); OUT table (v_i, v_j, c),
-    all int64, to which is added.
+    inner as `add_plane_pairs` counted it, margins (n_planes, c), pairs (n_pairs, 2) positions among the attributes with
+    planes, class_counts (c,); OUT tables int64, to which is added: tables[table_starts[p]:] is (v_i, v_j, c).
     """
-    last_i, last_j = inner.shape[0], inner.shape[1]
-    for k in range(class_counts.size):
-        rest_of_last = class_counts[k]
-        for a in range(last_i):
-            rest = margin_i[a, k]
+    n_classes = class_counts.size
+    for p in range(pairs.shape[0]):
+        i, j = pairs[p, 0], pairs[p, 1]
+        last_i, last_j = n_planes[i], n_planes[j]
+        margin_i, margin_j = margins[plane_starts[i] :], margins[plane_starts[j] :]
+        for k in range(n_classes):
+            cell = inner_starts[p] + k
+            table = table_starts[p] + k
+            rest_of_last = class_counts[k]
             for b in range(last_j):
-                table[a, b, k] += inner[a, b, k]
-                rest -= inner[a, b, k]
-            table[a, last_j, k] += rest
-            rest_of_last -= margin_i[a, k]
-        for b in range(last_j):
-            rest = margin_j[b, k]
+                tables[table + (last_i * (last_j + 1) + b) * n_classes] += margin_j[b, k]
+                rest_of_last -= margin_j[b, k]
             for a in range(last_i):
-                rest -= inner[a, b, k]
-            table[last_i, b, k] += rest
-            rest_of_last -= rest
-        table[last_i, last_j, k] += rest_of_last
+                rest = margin_i[a, k]
+                for b in range(last_j):
+                    n = inner[cell]
+                    tables[table] += n
+                    tables[table_starts[p] + k + (last_i * (last_j + 1) + b) * n_classes] -= n
+                    rest -= n
+                    cell += n_classes
+                    table += n_classes
+                tables[table] += rest
+                rest_of_last -= rest
+                table += n_classes
+            tables[table_starts[p] + k + (last_i * (last_j + 1) + last_j) * n_classes] += rest_of_last
 
 
 @kernel
@@ -110,6 +120,49 @@ def add_pair_counts(x_i, x_j, y, counts):  # (n,) codes, (n,) codes, (n,) uint8;
     """Add to counts[a, b, k] the number of rows with x_i = a, x_j = b and y = k."""
     for row in range(y.size):
         counts[x_i[row], x_j[row], y[row]] += 1
+
+
+@kernel
+def add_value_counts(x, y, attributes, sizes, starts, counts):
+    """Count every value of some attributes by class, comparing 64 rows at a time.
+
+    x (n_attributes, n) uint8 codes, y (n,) uint8, attributes (m,), sizes (m,) of their domains; OUT counts int64, to
+    which is added: counts[starts[a]:] is (n_classes, sizes[a]). The last value and the last class follow from the
+    margins.
+    """
+    n_classes = (starts[1] - starts[0]) // sizes[0]
+    n_words = y.size // WORD
+    class_counts = np.zeros(n_classes, np.int64)
+    for row in range(n_words * WORD):
+        class_counts[y[row]] += 1
+    of_class = np.empty((n_classes - 1, BLOCK_WORDS), np.uint64)
+    for first in range(0, n_words, BLOCK_WORDS):
+        last = min(first + BLOCK_WORDS, n_words)
+        for k in range(n_classes - 1):
+            for word in range(first, last):
+                of_class[k, word - first] = match_bits(y, word * WORD, np.uint8(k))
+        for a in range(attributes.size):
+            codes, size = x[attributes[a]], sizes[a]
+            for value in range(size - 1):
+                n = np.uint64(0)
+                for word in range(first, last):
+                    n += popcount(match_bits(codes, word * WORD, np.uint8(value)))
+                rest = np.int64(n)
+                for k in range(n_classes - 1):
+                    n = np.uint64(0)
+                    for word in range(first, last):
+                        n += popcount(match_bits(codes, word * WORD, np.uint8(value)) & of_class[k, word - first])
+                    rest -= np.int64(n)
+                    counts[starts[a] + k * size + value] += np.int64(n)
+                    counts[starts[a] + k * size + size - 1] -= np.int64(n)
+                counts[starts[a] + (n_classes - 1) * size + value] += rest
+                counts[starts[a] + (n_classes - 1) * size + size - 1] -= rest
+    for a in range(attributes.size):
+        codes, size = x[attributes[a]], sizes[a]
+        for k in range(n_classes):
+            counts[starts[a] + k * size + size - 1] += class_counts[k]
+        for row in range(n_words * WORD, y.size):
+            counts[starts[a] + y[row] * size + codes[row]] += 1
 
 
 @kernel
@@ -128,22 +181,62 @@ def family_cells(x, y, members, sizes, first, last, cells):
 
 
 @kernel
-def add_cells(cells, counts):  # (n,) int64; OUT (n_cells,) int64
-    """counts[cell] += 1 for every row."""
-    for row in range(cells.size):
-        counts[cells[row]] += 1
+def add_family(x, y, members, sizes, scratch, counts):
+    """Count a family's cells: counts[cell] += 1 for every row, cells numbered as in `family_cells`.
+
+    x (n_attributes, n) codes, y (n,), members (k + 1,), sizes (k + 1,); scratch (4, s) int32, of zeros; OUT counts
+    (n_cells,) int64.
+    """
+    cells = np.empty(BLOCK_ROWS, np.uint32)
+    is_small = counts.size <= scratch.shape[1]
+    for first in range(0, y.size, BLOCK_ROWS):
+        n = min(BLOCK_ROWS, y.size - first)
+        for row in range(n):
+            cells[row] = y[first + row]
+        for m in range(members.size):
+            codes, size = x[members[m]], np.uint32(sizes[m])
+            for row in range(n):
+                cells[row] = cells[row] * size + codes[first + row]
+        if is_small:
+            # Four tables in turn: an increment need not wait for the one before it in the same cell.
+            for row in range(0, n - 3, 4):
+                scratch[0, cells[row]] += 1
+                scratch[1, cells[row + 1]] += 1
+                scratch[2, cells[row + 2]] += 1
+                scratch[3, cells[row + 3]] += 1
+            for row in range(n - n % 4, n):
+                scratch[0, cells[row]] += 1
+        else:
+            for row in range(n):
+                counts[cells[row]] += 1
+    if is_small:
+        for t in range(4):
+            for cell in range(counts.size):
+                counts[cell] += scratch[t, cell]
+                scratch[t, cell] = 0
 
 
 @kernel
 def row_hashes(x, y, hashes):  # (n_attributes, n) codes, (n,) uint8; OUT (n,) uint64
-    """A 64-bit hash of each row's content, mixed as in splitmix64."""
-    for row in range(y.size):
-        hashes[row] = np.uint64(y[row]) + np.uint64(0x9E3779B97F4A7C15)
-    for i in range(x.shape[0]):
-        codes = x[i]
-        for row in range(y.size):
-            h = (hashes[row] ^ np.uint64(codes[row])) * np.uint64(0xBF58476D1CE4E5B9)
-            hashes[row] = h ^ (h >> np.uint64(29))
-    for row in range(y.size):
-        h = (hashes[row] ^ (hashes[row] >> np.uint64(30))) * np.uint64(0x94D049BB133111EB)
-        hashes[row] = h ^ (h >> np.uint64(31))
+    """A 64-bit hash of each row's content: words of eight codes (four if they have two bytes), mixed as in splitmix64."""
+    per_word = 8 // x.itemsize
+    bits = np.uint64(8 * x.itemsize)
+    words = np.empty(HASH_ROWS, np.uint64)
+    for first in range(0, y.size, HASH_ROWS):
+        n = min(HASH_ROWS, y.size - first)
+        block = hashes[first : first + n]
+        for row in range(n):
+            block[row] = np.uint64(y[first + row]) + np.uint64(0x9E3779B97F4A7C15)
+        for i in range(0, x.shape[0], per_word):
+            for row in range(n):
+                words[row] = x[i, first + row]
+            for j in range(i + 1, min(i + per_word, x.shape[0])):
+                codes, shift = x[j, first : first + n], bits * np.uint64(j - i)
+                for row in range(n):
+                    words[row] |= np.uint64(codes[row]) << shift
+            for row in range(n):
+                h = (block[row] ^ words[row]) * np.uint64(0xBF58476D1CE4E5B9)
+                block[row] = h ^ (h >> np.uint64(29))
+        for row in range(n):
+            h = (block[row] ^ (block[row] >> np.uint64(30))) * np.uint64(0x94D049BB133111EB)
+            block[row] = h ^ (h >> np.uint64(31))

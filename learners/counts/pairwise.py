@@ -15,7 +15,7 @@ from learners.counts.kernels import (
     add_pair_counts,
     add_plane_margins,
     add_plane_pairs,
-    complete_pair,
+    complete_pairs,
     group_by_class,
     set_planes,
 )
@@ -39,7 +39,7 @@ class _Plan:
     plane_counts: Integers  # (m,) planes of each, v - 1
     plane_starts: Integers  # (m + 1,)
     plane_pairs: Integers  # (n_plane_pairs, 2) positions in plane_attributes
-    plane_pair_index: Integers  # (n_plane_pairs,) which pair each is
+    plane_tables: Integers  # (n_plane_pairs,) where the table of each begins
     inner_starts: Integers  # (n_plane_pairs + 1,)
     scatter_pairs: Integers  # indices of the other pairs
 
@@ -53,14 +53,15 @@ class _Plan:
         position = np.zeros(sizes.size, np.int64)
         position[attributes] = np.arange(attributes.size)
         inner = (sizes[i] - 1) * (sizes[j] - 1) * n_classes
+        table_starts = _starts(sizes[i] * sizes[j] * n_classes)
         return cls(
             pairs,
-            _starts(sizes[i] * sizes[j] * n_classes),
+            table_starts,
             attributes,
             sizes[attributes] - 1,
             _starts(sizes[attributes] - 1),
             np.ascontiguousarray(position[pairs[by_planes]]),
-            np.flatnonzero(by_planes),
+            table_starts[:-1][by_planes],
             _starts(inner[by_planes]),
             np.flatnonzero(~by_planes),
         )
@@ -153,13 +154,17 @@ class PairwiseCounts:
         for attribute, margin in zip(plan.plane_attributes, by_attribute, strict=True):
             self.margins[attribute][:-1] += margin
             self.margins[attribute][-1] += class_counts - margin.sum(axis=0)
-        for (i, j), pair, first, last in zip(
-            plan.plane_pairs.tolist(), plan.plane_pair_index, plan.inner_starts[:-1], plan.inner_starts[1:], strict=True
-        ):
-            shape = (by_attribute[i].shape[0], by_attribute[j].shape[0], n_classes)
-            complete_pair(
-                inner[first:last].reshape(shape), by_attribute[i], by_attribute[j], class_counts, self._table(pair)
-            )
+        complete_pairs(
+            inner,
+            plan.inner_starts,
+            margins,
+            plan.plane_counts,
+            plan.plane_starts,
+            plan.plane_pairs,
+            class_counts,
+            self.counts,
+            plan.plane_tables,
+        )
 
     def merge(self, other: PairwiseCounts) -> None:
         """Add the counts of other rows."""

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from learners.errors import SourceError, UnknownColumn
 
-BATCH_ROWS = 65_536
+BATCH_ROWS = 32_768
 _MAGIC = b"PAR1"
 
 
@@ -146,7 +146,7 @@ class Source:
         return self._table is None and self._keep is None
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """All rows in file order, as record batches of at most 65,536 rows."""
+        """All rows in file order, as record batches of at most 32,768 rows."""
         for fragment in self.fragments:
             yield from self.read(fragment, columns)
 

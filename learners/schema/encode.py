@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from learners.errors import SchemaError, UnknownColumn
 from learners.schema.chunk import Chunk, Codes
-from learners.schema.kernels import interval_codes, translate
+from learners.schema.kernels import interval_codes, limit, translate
 from learners.schema.schema import Attribute, Schema
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -97,6 +97,7 @@ class _NominalEncoder:
         self.value_type = ValueTypes[type(attribute.values[0])] if attribute.values else pa.string()
         self.domain = pa.array(attribute.values, self.value_type)
         self.byte_codes: dict[Any, Codes] = {}
+        self.is_own_code: dict[Any, bool] = {}
 
     def __call__(self, column: pa.Array, codes: Codes) -> None:
         attribute, kind = self.attribute, column.type
@@ -105,7 +106,12 @@ class _NominalEncoder:
             if kind not in self.byte_codes:
                 every = pa.array(np.arange(256, dtype=np.uint8).view(np.uint8 if kind == pa.uint8() else np.int8))
                 self.byte_codes[kind] = self._codes_of(pc.cast(every, pa.int64()))
-            translate(raw, self.byte_codes[kind], codes)
+                limited = np.minimum(np.arange(256), attribute.n_values)
+                self.is_own_code[kind] = bool(np.array_equal(self.byte_codes[kind], limited))
+            if self.is_own_code[kind]:  # the values are 0, 1, 2, …: many times faster than looking them up
+                limit(raw, np.uint8(min(attribute.n_values, 255)), codes)
+            else:
+                translate(raw, self.byte_codes[kind], codes)
             return
         if pa.types.is_null(kind):
             codes[:] = attribute.missing_code

@@ -15,6 +15,13 @@ def translate(raw, lut, codes):  # (n,) unsigned integers, (domain,) codes; OUT 
 
 
 @kernel
+def limit(raw, largest, codes):  # (n,) uint8, uint8; OUT (n,) codes
+    """codes[row] = min(raw[row], largest)."""
+    for row in range(raw.size):
+        codes[row] = min(raw[row], largest)
+
+
+@kernel
 def interval_codes(x, cuts, first_code, missing_code, codes):  # (n,) float64, (c,) float64; OUT (n,) codes
     """Code of the interval cuts[j - 1] < x <= cuts[j], shifted by first_code; NaN gets missing_code."""
     for row in range(x.size):

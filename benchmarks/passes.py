@@ -1,0 +1,98 @@
+"""Passes over a table of 4-valued attributes, against a bare scan of the same columns and against SQL.
+
+    python -m benchmarks.passes --rows 5000000 --threads 2
+"""
+
+from __future__ import annotations
+
+import argparse
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks import tables
+from benchmarks.measuring import alternated, figure, machine, peak_rss_mib, report
+from learners.classifiers.structure import naive_structure
+from learners.counts.family import FamilyCounts
+from learners.counts.holdout import HoldOut
+from learners.counts.pairwise import PairwiseCounts
+from learners.counts.together import Together
+from learners.passes.engine import collect
+from learners.passes.inference import infer_schema
+from learners.passes.source import BATCH_ROWS, Source
+
+SAMPLED_PAIRS = 20
+
+
+def bare_scan(path: Path, threads: int) -> None:
+    """Decode every column, row group by row group, on as many threads; keep nothing."""
+    metadata = pq.read_metadata(path)
+    groups, lock = iter(range(metadata.num_row_groups)), threading.Lock()
+
+    def read() -> None:
+        with pq.ParquetFile(path, metadata=metadata) as file:
+            while True:
+                with lock:
+                    group = next(groups, None)
+                if group is None:
+                    return
+                for _ in file.iter_batches(BATCH_ROWS, row_groups=[group], use_threads=False):
+                    pass
+
+    with ThreadPoolExecutor(threads) as pool:
+        for future in [pool.submit(read) for _ in range(threads)]:
+            future.result()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=5_000_000)
+    parser.add_argument("--attributes", type=int, default=40)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    pa.set_cpu_count(args.threads)
+    path = tables.table(args.rows, args.attributes)
+    source = Source.open(str(path))
+    schema = infer_schema(source, "class", threads=args.threads)
+    families = naive_structure(schema.n_attributes).families()
+    names = [attribute.name for attribute in schema.attributes]
+    pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
+    step = max(1, len(pairs) // SAMPLED_PAIRS)
+    sampled = pairs[::step][:SAMPLED_PAIRS]
+    connection = duckdb.connect(config={"threads": args.threads})
+
+    def group_by() -> None:
+        for a, b in sampled:
+            sql = f"SELECT {a}, {b}, class, COUNT(*) FROM read_parquet(?) GROUP BY ALL"
+            connection.execute(sql, [str(path)]).fetchall()
+
+    seconds = alternated(
+        args.rounds,
+        scan=lambda: bare_scan(path, args.threads),
+        nb=lambda: collect(
+            Together(FamilyCounts(schema, families), HoldOut(schema)), source, threads=args.threads
+        ),
+        pairs=lambda: collect(Together(PairwiseCounts(schema), HoldOut(schema)), source, threads=args.threads),
+        group_by=group_by,
+    )
+    sql = [value * len(pairs) / len(sampled) for value in seconds["group_by"]]
+    figures = [
+        figure("NB pass ÷ bare scan", seconds["nb"], seconds["scan"], "1.5", "1.2"),
+        figure(f"structure pass, {len(pairs)} pairs ÷ bare scan", seconds["pairs"], seconds["scan"], "2.5", "1.8"),
+        figure(
+            "one GROUP BY per pair ÷ structure pass", sql, seconds["pairs"], "25", "50", f"from {len(sampled)} pairs"
+        ),
+    ]
+    title = f"{args.rows:,} rows × {args.attributes} attributes × 4 values, {args.threads} thread(s)"
+    facts = machine() | {"seconds": seconds, "peak_rss_mib": peak_rss_mib()}
+    report(title, figures, facts, args.json)
+
+
+if __name__ == "__main__":
+    main()
