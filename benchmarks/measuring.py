@@ -48,7 +48,9 @@ def ratio(ours: Sequence[float], peer: Sequence[float]) -> tuple[float, float, f
     return statistics.median(ratios), min(ratios), max(ratios)
 
 
-def figure(what: str, over: Sequence[float], under: Sequence[float], at_least: str, aim: str, detail: str = "") -> Figure:
+def figure(
+    what: str, over: Sequence[float], under: Sequence[float], at_least: str, aim: str, detail: str = ""
+) -> Figure:
     """The ratio over ÷ under with the medians of both."""
     text = f"{statistics.median(over):.4g} s / {statistics.median(under):.4g} s"
     return Figure(what, *ratio(over, under), at_least, aim, f"{text} {detail}".strip())

@@ -1,6 +1,6 @@
 """Passes over a table of 4-valued attributes, against a bare scan of the same columns and against SQL.
 
-    python -m benchmarks.passes --rows 5000000 --threads 2
+python -m benchmarks.passes --rows 5000000 --threads 2
 """
 
 from __future__ import annotations
@@ -75,9 +75,7 @@ def main() -> None:
     seconds = alternated(
         args.rounds,
         scan=lambda: bare_scan(path, args.threads),
-        nb=lambda: collect(
-            Together(FamilyCounts(schema, families), HoldOut(schema)), source, threads=args.threads
-        ),
+        nb=lambda: collect(Together(FamilyCounts(schema, families), HoldOut(schema)), source, threads=args.threads),
         pairs=lambda: collect(Together(PairwiseCounts(schema), HoldOut(schema)), source, threads=args.threads),
         group_by=group_by,
     )

@@ -26,6 +26,8 @@ from typing import Any
 import httpx
 import psutil
 
+from benchmarks.measuring import Figure, machine, report
+
 ECHO = """
 import sys
 import uvicorn
@@ -143,10 +145,38 @@ def compare(
         name: {key: statistics.median(figures[key] for figures in all_figures) for key in all_figures[0]}
         for name, all_figures in rounds.items()
     }
+    pairs = list(zip(rounds["fewpass"], rounds["echo"], strict=True))
     return medians | {
-        "requests_ratio": medians["fewpass"]["requests_per_s"] / medians["echo"]["requests_per_s"],
-        "cpu_ratio": medians["fewpass"]["cpu_us"] / medians["echo"]["cpu_us"],
+        "requests_ratios": [ours["requests_per_s"] / echo["requests_per_s"] for ours, echo in pairs],
+        "cpu_ratios": [ours["cpu_us"] / echo["cpu_us"] for ours, echo in pairs],
     }
+
+
+def as_figures(name: str, result: dict[str, Any]) -> list[Figure]:
+    """Requests per second and CPU time of a comparison as ratios."""
+    ours, echo = result["fewpass"], result["echo"]
+    rates, cpu = result["requests_ratios"], result["cpu_ratios"]
+    latency = f"p50 {ours['p50_ms']:.3g}/{echo['p50_ms']:.3g} ms, p99 {ours['p99_ms']:.3g}/{echo['p99_ms']:.3g} ms"
+    return [
+        Figure(
+            f"{name}: requests/s ÷ echo",
+            statistics.median(rates),
+            min(rates),
+            max(rates),
+            "0.6",
+            "0.85",
+            f"{ours['requests_per_s']:.0f} / {echo['requests_per_s']:.0f}, {latency}",
+        ),
+        Figure(
+            f"{name}: CPU ÷ echo",
+            statistics.median(cpu),
+            min(cpu),
+            max(cpu),
+            "1.3",
+            "1.12",
+            f"{ours['cpu_us']:.0f} / {echo['cpu_us']:.0f} µs a request",
+        ),
+    ]
 
 
 def trained_workspace(root: Path, attributes: int, rows: int, model: str = "m") -> dict[str, str]:
@@ -201,12 +231,8 @@ def main() -> None:
                 connections,
                 args,
             )
-    for name, result in results.items():
-        print(f"{name}: {result['requests_ratio']:.2f} x the echo's requests/s, {result['cpu_ratio']:.2f} x its CPU")
-        for server in ("fewpass", "echo"):
-            print(f"  {server:8}", "  ".join(f"{key} {value:.1f}" for key, value in result[server].items()))
-    if args.json:
-        args.json.write_text(json.dumps(results, indent=2))
+    figures = [entry for name, result in results.items() for entry in as_figures(name, result)]
+    report("POST predict against a bare Starlette echo", figures, machine() | {"results": results}, args.json)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """kDB-2 with its schema given against XGBoost from external memory, on the same Parquet table; and peak memory.
 
-    python -m benchmarks.training --rows 5000000
-    python -m benchmarks.training --rows 20000000 --no-peer     # memory only
+python -m benchmarks.training --rows 5000000
+python -m benchmarks.training --rows 20000000 --no-peer     # memory only
 """
 
 from __future__ import annotations
@@ -97,7 +97,11 @@ def main() -> None:
         figures.append(Figure(f"{name} ÷ XGBoost: peak RSS", *ratio(*memory), "", "", f"{peak} MiB"))
     else:
         of = [value / 1024 for _, rss in runs["fewpass"] for value in [rss / 2**20]]
-        figures.append(Figure(f"{name}: peak RSS in GiB", statistics.median(of), min(of), max(of), "1", "", f"{seconds['fewpass']} s"))
+        figures.append(
+            Figure(
+                f"{name}: peak RSS in GiB", statistics.median(of), min(of), max(of), "1", "", f"{seconds['fewpass']} s"
+            )
+        )
     facts = machine() | {"seconds": seconds, "peak_rss_mib": peak}
     report(f"{args.rows:,} rows × 40 attributes × 4 values, {args.threads} threads", figures, facts, args.json)
 

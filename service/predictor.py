@@ -16,7 +16,7 @@ import structlog
 from learners.kinds import load_model
 from learners.model import Model
 from learners.schema import Chunk, Schema
-from learners.schema.encode import record_classifier
+from learners.schema.records import record_classifier
 from learners.schema.schema import Value
 from service.problems import InvalidRequest
 from service.telemetry import MAPPED_MODELS, PREDICTED_ROWS, SWAPS

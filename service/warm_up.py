@@ -8,7 +8,8 @@ from learners import recipes
 from learners.kinds import load_model
 from learners.passes.learner import drive
 from learners.passes.source import Source
-from learners.schema.encode import encode, encode_records, record_classifier
+from learners.schema.encode import encode
+from learners.schema.records import encode_records, record_classifier
 
 TABLE = pa.table(
     {

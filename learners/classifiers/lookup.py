@@ -95,7 +95,8 @@ class LookupModel:
             Each row sums to one.
         """
         out = np.empty((chunk.n_rows, self.schema.n_classes))
-        n_parts = min(threads or 64, chunk.n_rows // PARALLEL_ROWS, available_cores())
+        n_parts = chunk.n_rows // PARALLEL_ROWS
+        n_parts = n_parts and min(n_parts, threads or available_cores())
         if n_parts <= 1:
             kernels.probabilities(self._tables, chunk.x, 0, chunk.n_rows, out)
             return out

@@ -124,7 +124,8 @@ class FamilyCounts:
             not family.parents and cells.n_cells <= MAX_MATCHED_CELLS
             for family, cells in zip(self.families, self._cells, strict=True)
         ]
-        self._marginal, self._conditional = np.flatnonzero(is_marginal), np.flatnonzero(np.logical_not(is_marginal))
+        self._marginal: Sequence[int] = [index for index, is_one in enumerate(is_marginal) if is_one]
+        self._conditional: Sequence[int] = [index for index, is_one in enumerate(is_marginal) if not is_one]
         self._scratch = np.zeros((4, SCRATCH_CELLS), np.int32)
 
     @property
@@ -149,11 +150,10 @@ class FamilyCounts:
         assert rows.y is not None
         self.n_rows += rows.n_rows
         self.class_counts += np.bincount(rows.y, minlength=self.schema.n_classes)
-        if self._marginal.size and rows.x.dtype == np.uint8:
+        by_matching = rows.x.dtype == np.uint8 and bool(self._marginal)
+        if by_matching:
             self._add_marginal(rows)
-            others = self._conditional
-        else:
-            others = range(len(self.families))
+        others = self._conditional if by_matching else range(len(self.families))
         for index in others:
             members, counts = self.members[index], self._cells[index]
             sizes = self.schema.domain_sizes[members]

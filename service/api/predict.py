@@ -13,7 +13,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from learners.schema import Chunk
-from learners.schema.encode import encode, encode_columns, encode_records
+from learners.schema.encode import encode
+from learners.schema.records import encode_columns, encode_records
 from service import problems
 from service.api.bodies import read_body, send_body, send_problem
 from service.predictor import Predictor, Served, scored_batch

@@ -1,0 +1,193 @@
+"""Records and columns of raw Python values to codes, as requests bring them."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from learners.errors import SchemaError
+from learners.schema.chunk import Chunk
+from learners.schema.encode import numbers
+from learners.schema.schema import Attribute, Schema
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def _wrong(attribute: Attribute, value: Any) -> SchemaError:
+    expected = "a number" if attribute.kind == "numeric" else f"one of {', '.join(map(repr, attribute.values[:4]))}, …"
+    return SchemaError(
+        f"Column {attribute.name!r} holds {value!r} ({type(value).__name__}), but the model expects {expected}.",
+        attribute.name,
+    )
+
+
+def _known_codes(attribute: Attribute) -> dict[Any, int]:
+    """The code of None and of each value of a nominal attribute's domain."""
+    codes: dict[Any, int] = {None: attribute.missing_code}
+    codes.update({value: j + int(attribute.has_missing) for j, value in enumerate(attribute.values)})
+    return codes
+
+
+def _nominal_value_code(attribute: Attribute) -> Callable[[Any], int]:
+    missing, unseen = attribute.missing_code, attribute.unseen_code
+    known = _known_codes(attribute)
+    is_text = not attribute.values or isinstance(attribute.values[0], str)
+
+    def code(value: Any) -> int:
+        try:
+            return known[value]
+        except KeyError:
+            if isinstance(value, float) and math.isnan(value):
+                return missing
+            if isinstance(value, str) == is_text and isinstance(value, str | int | float):
+                return unseen
+            raise _wrong(attribute, value) from None
+        except TypeError:  # a list or an object cannot be looked up
+            raise _wrong(attribute, value) from None
+
+    return code
+
+
+def _numeric_value_code(attribute: Attribute) -> Callable[[Any], int]:
+    offset, missing, cuts = int(attribute.has_missing), attribute.missing_code, list(attribute.cuts)
+    is_time = attribute.arrow_type.startswith(("timestamp", "date"))
+
+    def code(value: Any) -> int:
+        if value.__class__ is float or value.__class__ is int:
+            return missing if value != value else bisect_left(cuts, value) + offset  # noqa: PLR0124 (NaN)
+        if value is None:
+            return missing
+        if is_time and isinstance(value, str):
+            try:
+                value = datetime.fromisoformat(value)
+            except ValueError:
+                raise _wrong(attribute, value) from None
+        if is_time and isinstance(value, date):
+            kind = (
+                pa.timestamp("us")
+                if not isinstance(value, datetime) or value.tzinfo is None
+                else pa.timestamp("us", "UTC")
+            )
+            return bisect_left(cuts, float(numbers(pa.array([value], kind), attribute.name)[0])) + offset
+        if isinstance(value, int | float | np.number):
+            return missing if math.isnan(value) else bisect_left(cuts, float(value)) + offset
+        raise _wrong(attribute, value)
+
+    return code
+
+
+def value_encoders(schema: Schema) -> list[tuple[str, Callable[[Any], int], int]]:
+    """For each attribute its name, the code of a value, and the code of an absent one."""
+    return [
+        (
+            attribute.name,
+            (_nominal_value_code if attribute.kind == "nominal" else _numeric_value_code)(attribute),
+            attribute.n_values,
+        )
+        for attribute in schema.attributes
+    ]
+
+
+def encode_records(records: Sequence[Mapping[str, Any]], schema: Schema) -> Chunk:
+    """Encode rows given as mappings from column to raw value; absent columns get the unseen code.
+
+    Raises
+    ------
+    SchemaError
+        Naming the row and the column of a value of the wrong type.
+    """
+    x = np.empty((schema.n_attributes, len(records)), schema.code_dtype)
+    for i, (name, code, absent) in enumerate(value_encoders(schema)):
+        row = 0
+        try:
+            for row, record in enumerate(records):
+                x[i, row] = code(record[name]) if name in record else absent
+        except SchemaError as error:
+            raise SchemaError(f"Row {row}: {error}", error.column) from error
+    return Chunk(x, None)
+
+
+def encode_columns(columns: Mapping[str, Sequence[Any]], schema: Schema) -> Chunk:
+    """Encode rows given as mappings from column to the list of its raw values.
+
+    Raises
+    ------
+    SchemaError
+        If lengths differ, or naming the row and the column of a value of the wrong type.
+    """
+    lengths = {name: len(values) for name, values in columns.items()}
+    n_rows = next(iter(lengths.values()), 0)
+    for name, length in lengths.items():
+        if length != n_rows:
+            first = next(iter(lengths))
+            raise SchemaError(f"Column {name!r} has {length} values, but {first!r} has {n_rows}.", name)
+    x = np.empty((schema.n_attributes, n_rows), schema.code_dtype)
+    for i, (name, code, absent) in enumerate(value_encoders(schema)):
+        if name not in columns:
+            x[i] = absent
+            continue
+        row = 0
+        try:
+            for row, value in enumerate(columns[name]):
+                x[i, row] = code(value)
+        except SchemaError as error:
+            raise SchemaError(f"Row {row}: {error}", error.column) from error
+    return Chunk(x, None)
+
+
+def record_classifier(model: Any) -> Callable[[Mapping[str, Any]], Floats]:
+    """The fast way for one row at a time.
+
+    Parameters
+    ----------
+    model : Model
+
+    Returns
+    -------
+    callable
+        `classify(record)` gives the (n_classes,) float64 probabilities of a mapping from column to raw value; absent
+        columns are allowed. It raises SchemaError naming a column whose value has the wrong type.
+    """
+    encode_record = record_encoder(model.schema)
+    predict_proba, dtype = model.predict_proba, model.schema.code_dtype
+
+    def classify(record: Mapping[str, Any]) -> Floats:
+        codes = encode_record(record)
+        # The shortest way from small numbers to an array.
+        x = np.frombuffer(bytes(codes), np.uint8) if dtype is np.uint8 else np.array(codes, dtype)
+        probabilities: Floats = predict_proba(Chunk(x.reshape(-1, 1), None))[0]
+        return probabilities
+
+    return classify
+
+
+def record_encoder(schema: Schema) -> Callable[[Mapping[str, Any]], list[int]]:
+    """A function that gives the codes of one record's values; absent columns get the unseen code.
+
+    Where all attributes are nominal and a record has every column with known values, it is one dictionary look-up per
+    attribute.
+    """
+    encoders = value_encoders(schema)
+
+    def one_by_one(record: Mapping[str, Any]) -> list[int]:
+        return [code(record[name]) if name in record else absent for name, code, absent in encoders]
+
+    if schema.n_attributes < 2 or any(attribute.kind != "nominal" for attribute in schema.attributes):
+        return one_by_one
+    known = [_known_codes(attribute) for attribute in schema.attributes]
+    values_of = itemgetter(*(attribute.name for attribute in schema.attributes))
+
+    def all_at_once(record: Mapping[str, Any]) -> list[int]:
+        try:
+            return [codes[value] for codes, value in zip(known, values_of(record), strict=True)]
+        except (KeyError, TypeError):  # something is absent, unknown, or of the wrong type
+            return one_by_one(record)
+
+    return all_at_once
