@@ -1,0 +1,55 @@
+"""fewpass: probabilistic models from tables larger than memory, in a few passes.
+
+>>> from learners import KDB
+>>> classifier = KDB(k=2, target="class").fit("train/*.parquet")
+>>> classifier.predict_proba("new.parquet")
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from learners.errors import LearnerError as LearnerError
+    from learners.estimators import KDB as KDB
+    from learners.estimators import NB as NB
+    from learners.estimators import TAN as TAN
+    from learners.kinds import load_model as load_model
+    from learners.passes.engine import Progress as Progress
+    from learners.passes.engine import collect as collect
+    from learners.passes.inference import infer_schema as infer_schema
+    from learners.passes.learner import drive as drive
+    from learners.passes.source import Source as Source
+    from learners.recipes import learner as learner
+    from learners.schema import Chunk as Chunk
+    from learners.schema import Schema as Schema
+    from learners.schema.encode import encode as encode
+
+# Imported when first used: a command that only asks a server should not wait for numba and scikit-learn.
+_HOME = {
+    "KDB": "learners.estimators",
+    "NB": "learners.estimators",
+    "TAN": "learners.estimators",
+    "Chunk": "learners.schema",
+    "LearnerError": "learners.errors",
+    "Progress": "learners.passes.engine",
+    "Schema": "learners.schema",
+    "Source": "learners.passes.source",
+    "collect": "learners.passes.engine",
+    "drive": "learners.passes.learner",
+    "encode": "learners.schema.encode",
+    "infer_schema": "learners.passes.inference",
+    "learner": "learners.recipes",
+    "load_model": "learners.kinds",
+}
+
+__all__ = list(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'learners' has no attribute {name!r}; it has {', '.join(_HOME)}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(_HOME)

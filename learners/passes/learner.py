@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,7 +16,7 @@ from learners.passes.engine import OnProgress, Progress, available_cores, collec
 from learners.passes.source import Source
 from learners.passes.statistic import Statistic
 
-__all__ = ["Learner", "OnProgress", "Progress", "Store", "Work", "drive", "statistic_key"]
+__all__ = ["Learner", "OnProgress", "Part", "Progress", "Store", "Work", "drive", "statistic_key"]
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,24 @@ def statistic_key(statistic: Statistic, source: Source) -> str:
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
 
+@dataclass(frozen=True)
+class Part:
+    """Some of the rows to learn from, and where statistics of just these rows are kept.
+
+    Parameters
+    ----------
+    source : Source
+    store : Store, optional
+        Statistics found in it are not collected again; those collected are put there.
+    """
+
+    source: Source
+    store: Store | None = None
+
+
 def drive(
     learner: Learner,
-    source: Source,
+    source: Source | Sequence[Part],
     *,
     threads: int | None = None,
     on_progress: OnProgress | None = None,
@@ -85,13 +100,14 @@ def drive(
     Parameters
     ----------
     learner : Learner
-    source : Source
+    source : Source or sequence of Part
+        The model of several parts is that of all their rows, bit for bit: statistics add.
     threads : int, optional
         By default one per core. The model does not depend on it.
     on_progress : callable, optional
         Called with a `Progress`; raising in it (for example `Cancelled`) ends the run, and the exception comes out here.
     store : Store, optional
-        Statistics found in it are not collected again; those collected are put there.
+        For a single source, as in `Part`.
 
     Returns
     -------
@@ -100,12 +116,16 @@ def drive(
     Raises
     ------
     EmptyData
-        If the source has no rows.
+        If there are no rows.
     SourceError, SchemaError, UnknownColumn, InvalidParameter
         As the data and the parameters give reason.
     """
-    require_rows(source)
-    store = store if source.is_identified else None
+    if isinstance(source, Source):
+        parts = [Part(source, store if source.is_identified else None)]
+    else:
+        parts = list(source)
+    for part in parts:
+        require_rows(part.source)
     pass_number = 0
     answer: Any = None
     while True:
@@ -118,16 +138,26 @@ def drive(
             answer = _run(wanted, threads or available_cores(), on_progress, pass_number, learner.n_passes)
             continue
         pass_number += 1
-        key = statistic_key(wanted, source) if store is not None else ""
-        stored = store.get(key) if store is not None else None
-        if stored is not None:
-            answer = wanted.from_arrow(stored)
-            continue
-        answer = collect(
-            wanted, source, threads=threads, on_progress=on_progress, pass_number=pass_number, n_passes=learner.n_passes
-        )
-        if store is not None:
-            store.put(key, answer.to_arrow())
+        statistics = [_statistic(wanted, part, threads, on_progress, pass_number, learner.n_passes) for part in parts]
+        answer = statistics[0]
+        for statistic in statistics[1:]:
+            answer.merge(statistic)
+
+
+def _statistic(
+    wanted: Any, part: Part, threads: int | None, on_progress: OnProgress | None, pass_number: int, n_passes: int | None
+) -> Any:
+    """The statistic of one part, from its store or by a pass."""
+    key = statistic_key(wanted, part.source) if part.store is not None else ""
+    stored = part.store.get(key) if part.store is not None else None
+    if stored is not None:
+        return wanted.from_arrow(stored)
+    collected = collect(
+        wanted, part.source, threads=threads, on_progress=on_progress, pass_number=pass_number, n_passes=n_passes
+    )
+    if part.store is not None:
+        part.store.put(key, collected.to_arrow())
+    return collected
 
 
 def _run(work: Work, threads: int, on_progress: OnProgress | None, pass_number: int, n_passes: int | None) -> Any:

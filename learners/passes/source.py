@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from learners.errors import SourceError, UnknownColumn
 
 BATCH_ROWS = 32_768
 _MAGIC = b"PAR1"
+Path = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
@@ -93,12 +95,12 @@ class Source:
         self._filesystem, self._table, self._metadata, self._keep = filesystem, table, tuple(metadata), keep
 
     @classmethod
-    def open(cls, uris: str | Sequence[str], filesystem: pafs.FileSystem | None = None) -> Source:
+    def open(cls, uris: Path | Sequence[Path], filesystem: pafs.FileSystem | None = None) -> Source:
         """Find the files and read their footers.
 
         Parameters
         ----------
-        uris : str or sequence of str
+        uris : str, path, or sequence of them
             Files, directories (every *.parquet below), globs, or URIs such as s3://bucket/folder.
         filesystem : pyarrow.fs.FileSystem, optional
             On which `uris` are paths; by default it follows from the URI.
@@ -108,7 +110,7 @@ class Source:
         SourceError
             Naming the path: nothing found, not Parquet, or columns that disagree between files.
         """
-        wanted = [uris] if isinstance(uris, str) else [str(uri) for uri in uris]
+        wanted = [os.fspath(uris)] if isinstance(uris, str | os.PathLike) else [os.fspath(uri) for uri in uris]
         if not wanted:
             raise SourceError("(no path)", "give at least one file, folder or glob.")
         paths: list[str] = []
@@ -125,12 +127,14 @@ class Source:
         return cls([file for file, _ in read], arrow_schema, found, metadata=[metadata for _, metadata in read])
 
     @classmethod
-    def of_table(cls, table: pa.Table) -> Source:
-        """A table that is in memory already."""
+    def of_table(cls, table: pa.Table, identity: str = "") -> Source:
+        """A table that is in memory already; `identity` is the key under which a store may keep its statistics."""
         table = table.combine_chunks() if table.num_rows else table
         n_slices = -(-table.num_rows // BATCH_ROWS)
         sizes = tuple(min(BATCH_ROWS, table.num_rows - i * BATCH_ROWS) for i in range(n_slices))
-        return cls([SourceFile("(table)", table.nbytes, None, table.num_rows, sizes, "")], table.schema, None, table)
+        return cls(
+            [SourceFile("(table)", table.nbytes, None, table.num_rows, sizes, identity)], table.schema, None, table
+        )
 
     def filtered(self, keep: Callable[[pa.RecordBatch, Fragment, int], pa.RecordBatch]) -> Source:
         """The same files with `keep(batch, fragment, row offset in the fragment)` applied to every batch.

@@ -1,0 +1,98 @@
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_iris
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import cross_val_score
+
+import learners
+from learners import KDB, NB, TAN, Source
+from learners.errors import InvalidParameter, LearnerError
+from learners.schema import Schema
+
+
+@pytest.fixture
+def table() -> pa.Table:
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 2, 400)
+    columns = {f"a{i}": np.array(["u", "v", "w"])[(rng.integers(0, 3, 400) + y * (i % 2)) % 3] for i in range(5)}
+    return pa.table(columns | {"size": rng.normal(y, 1.0), "class": np.array(["no", "yes"])[y]})
+
+
+def equal(one, other) -> bool:
+    (header_a, arrays_a), (header_b, arrays_b) = one.model_.to_arrays(), other.model_.to_arrays()
+    return header_a["parents"] == header_b["parents"] and all(
+        np.array_equal(arrays_a[name], arrays_b[name], equal_nan=arrays_a[name].dtype.kind == "f") for name in arrays_a
+    )
+
+
+@pytest.mark.parametrize("estimator", [NB(), TAN(), KDB(k=3)])
+def test_all_forms_of_a_table_give_the_same_model(estimator, table, tmp_path):
+    pq.write_table(table, tmp_path / "t.parquet")
+    frame = table.to_pandas()
+    forms = [
+        clone(estimator).fit(table, "class"),
+        clone(estimator).set_params(target="class").fit(table),
+        clone(estimator).fit(tmp_path / "t.parquet", "class"),
+        clone(estimator).fit([str(tmp_path / "t.parquet")], "class"),
+        clone(estimator).fit(pads.dataset(tmp_path / "t.parquet"), "class"),
+        clone(estimator).fit(Source.open(str(tmp_path / "t.parquet")), "class"),
+        clone(estimator).fit(frame, "class"),
+        clone(estimator).fit(frame.drop(columns="class"), frame["class"]),
+        clone(estimator).fit(table.to_batches()[0], "class"),
+    ]
+    assert all(equal(forms[0], other) for other in forms[1:])
+    probabilities = forms[0].predict_proba(table)
+    assert np.array_equal(probabilities, forms[0].predict_proba(tmp_path / "t.parquet"))
+    assert np.array_equal(probabilities, forms[0].predict_proba(frame.drop(columns="class")))
+    assert np.allclose(probabilities.sum(axis=1), 1)
+    assert list(forms[0].classes_) == ["no", "yes"]
+    assert set(forms[0].predict(table)) <= {"no", "yes"}
+
+
+def test_it_follows_the_conventions_of_scikit_learn():
+    x, y = load_iris(return_X_y=True)
+    assert cross_val_score(KDB(k=1), x, y).mean() > 0.9
+    assert clone(KDB(k=2, m=1.0)).get_params()["k"] == 2
+    assert NB().fit(x, y).n_features_in_ == 4
+    assert NB().fit(pd.DataFrame(x), y).predict(x).dtype.kind == "i"
+    with pytest.raises(NotFittedError):
+        NB().predict(x)
+
+
+@pytest.mark.parametrize("given", [True, False], ids=["schema given", "schema inferred"])
+def test_two_halves_merged_equal_the_whole(given, table):
+    schema: Schema | None = NB().fit(table, "class").model_.schema if given else None
+    for estimator in (NB(schema=schema), TAN(schema=schema), KDB(k=2, schema=schema)):
+        first, second = (clone(estimator).fit(part, "class") for part in (table.slice(0, 150), table.slice(150)))
+        assert equal(first.merged(second), clone(estimator).fit(table, "class"))
+        assert equal(second.merged(first), clone(estimator).fit(table, "class"))
+
+
+def test_what_was_counted_is_not_read_again(table, monkeypatch):
+    schema = NB().fit(table, "class").model_.schema
+    first, second = (NB(schema=schema).fit(part, "class") for part in (table.slice(0, 150), table.slice(150)))
+    monkeypatch.setattr(Source, "read", lambda *args: pytest.fail("the data were read"))
+    assert first.merged(second).model_.class_counts.sum() == 400
+
+
+def test_wrong_use_is_named(table, tmp_path):
+    pq.write_table(table, tmp_path / "t.parquet")
+    with pytest.raises(InvalidParameter, match="name the class column"):
+        NB().fit(table)
+    with pytest.raises(InvalidParameter, match="with paths, give the name"):
+        NB().fit(str(tmp_path / "t.parquet"), [1, 2])
+    with pytest.raises(InvalidParameter, match="one class for each of the 400 rows"):
+        NB().fit(table.drop_columns("class"), [1, 2])
+    with pytest.raises(InvalidParameter, match="is in X already"):
+        NB(target="a1").fit(table, ["x"] * 400)
+    with pytest.raises(InvalidParameter, match="k"):
+        KDB(k=9).fit(table, "class")
+    with pytest.raises(LearnerError, match="same class"):
+        NB().fit(table, "class").merged(NB(m=1.0).fit(table, "class"))
+    with pytest.raises(AttributeError, match="KDB"):
+        learners.Forest  # noqa: B018
