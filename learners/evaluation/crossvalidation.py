@@ -1,0 +1,170 @@
+"""Repeated cross-validation of learners over data sets: resumable, and parallel over processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from learners.errors import InvalidParameter
+from learners.evaluation.datasets import DataSet, find_data_sets
+from learners.evaluation.log import OutcomeLog
+from learners.evaluation.specs import LearnerSpec
+from learners.evaluation.trial import Outcome, Trial, run_trial
+
+
+@dataclass(frozen=True)
+class TrialProgress:
+    """How far a cross-validation is.
+
+    Parameters
+    ----------
+    n_done, n_total : int
+        Trials; those found in the log count as done.
+    n_found : int
+        Trials that were in the log.
+    latest : Outcome or None
+        What has just been measured.
+    """
+
+    n_done: int
+    n_total: int
+    n_found: int
+    latest: Outcome | None
+
+
+def trials_of(
+    data_sets: Sequence[DataSet],
+    learners: Sequence[LearnerSpec],
+    *,
+    repetitions: int = 5,
+    n_folds: int = 2,
+    seed: int = 0,
+    limits: Sequence[int | None] = (None,),
+) -> list[Trial]:
+    """Every trial of a cross-validation; the trials of one data set follow each other."""
+    return [
+        Trial(data, spec.text, spec.code_version(), seed + repetition, fold, n_folds, limit)
+        for data in data_sets
+        for repetition in range(repetitions)
+        for fold in range(n_folds)
+        for limit in limits
+        # With as many rows as there are, a limit gives no new point of a learning curve.
+        if limit is None or limit < data.n_rows - data.n_rows // n_folds
+        for spec in learners
+    ]
+
+
+def cross_validate(
+    data: Sequence[str | Path],
+    learners: Sequence[str],
+    *,
+    log: str | Path | None = None,
+    repetitions: int = 5,
+    n_folds: int = 2,
+    seed: int = 0,
+    limits: Sequence[int | None] = (None,),
+    target: str | None = None,
+    jobs: int = 1,
+    threads: int = 1,
+    any_code: bool = False,
+    on_progress: Callable[[TrialProgress], object] | None = None,
+) -> list[Outcome]:
+    """Train and measure every learner on every fold of every data set.
+
+    Repetition r shuffles with seed + r. Everything is learned from the training fold alone, the schema and its cut
+    points, too. The outcomes do not depend on `jobs`.
+
+    Parameters
+    ----------
+    data : sequence of path
+        Parquet files, and folders of them.
+    learners : sequence of str
+        Such as `nb`, `kdb:k=3` or `random-forest`; see `LearnerSpec.parse`.
+    log : path, optional
+        JSON lines with finished trials; those in it are not done again, new ones are appended.
+    repetitions, n_folds, seed : int
+        r × n-fold cross-validation.
+    limits : sequence of int or None
+        Rows to train on at most: several give learning curves. None is all rows of the training folds.
+    target : str, optional
+        The class column; by default `class`, or else the last one.
+    jobs : int
+        Processes.
+    threads : int
+        Per process.
+    any_code : bool
+        Accept logged outcomes of other versions of a learner's code.
+    on_progress : callable, optional
+        Called with a `TrialProgress` after every trial; raising in it ends the run, and what is logged stays.
+
+    Returns
+    -------
+    list of Outcome
+        In the order of data sets, repetitions, folds, limits, learners; failed trials have an `error`.
+
+    Raises
+    ------
+    InvalidParameter, SourceError, UnknownColumn
+    """
+    for name, value in {"repetitions": repetitions, "jobs": jobs, "threads": threads, "n_folds - 1": n_folds - 1}.items():
+        if value < 1:
+            raise InvalidParameter(name, value, "at least 1")
+    specs = list(dict.fromkeys(LearnerSpec.parse(text) for text in learners))
+    if not specs:
+        raise InvalidParameter("learners", learners, "name at least one")
+    wanted = trials_of(
+        find_data_sets(data, target), specs, repetitions=repetitions, n_folds=n_folds, seed=seed, limits=limits
+    )
+    written = OutcomeLog(Path(log)) if log is not None else None
+    identity = _without_code if any_code else _with_code
+    found = {} if written is None else {identity(outcome): outcome for outcome in written.finished().values()}
+    outcomes = {identity(trial): found[identity(trial)] for trial in wanted if identity(trial) in found}
+    pending = [trial for trial in wanted if identity(trial) not in found]
+    n_found = len(wanted) - len(pending)
+
+    def report(latest: Outcome | None) -> None:
+        if on_progress is not None:
+            on_progress(TrialProgress(len(outcomes), len(wanted), n_found, latest))
+
+    report(None)
+    for outcome in _measured(pending, jobs, threads):
+        outcomes[identity(outcome)] = outcome
+        if written is not None:
+            written.append(outcome)
+        report(outcome)
+    return [outcomes[identity(trial)] for trial in wanted]
+
+
+def _with_code(one: Trial | Outcome) -> tuple[object, ...]:
+    return one.key
+
+
+def _without_code(one: Trial | Outcome) -> tuple[object, ...]:
+    return tuple("" if part == one.code else part for part in one.key)
+
+
+def _measured(trials: Sequence[Trial], jobs: int, threads: int) -> Iterator[Outcome]:
+    """The outcomes as they come."""
+    if jobs == 1:
+        yield from map(partial(run_trial, threads=threads), trials)
+        return
+    # A large set started last would keep one process busy while the others wait.
+    largest_first = sorted(trials, key=lambda trial: -trial.data.n_rows)
+    # Spawned: numba's and OpenMP's threads do not survive a fork.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(jobs, len(trials) or 1), context, _be_nice) as pool:
+        futures = [pool.submit(run_trial, trial, threads) for trial in largest_first]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _be_nice() -> None:
+    os.nice(5)

@@ -1,0 +1,145 @@
+"""The data sets that learners are compared on: Parquet files with a class column."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from learners.errors import SchemaError, SourceError, UnknownColumn
+from learners.passes.source import type_family
+from learners.schema.encode import plain_values
+
+Labels = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """One Parquet file.
+
+    Parameters
+    ----------
+    name : str
+        The file's name without its ending.
+    path : str
+    target : str
+        The class column.
+    content : str
+        The first 16 hex digits of the SHA-256 of its bytes.
+    n_rows : int
+    """
+
+    name: str
+    path: str
+    target: str
+    content: str
+    n_rows: int
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """A data set in memory.
+
+    Parameters
+    ----------
+    attributes : pyarrow.Table
+        Every column but the target.
+    classes : list
+        The distinct classes, sorted.
+    target : pyarrow.Array
+        The class column as strings, integers or booleans.
+    y : (n_rows,) int64
+        Index into `classes`.
+    """
+
+    attributes: pa.Table
+    classes: list[Any]
+    target: pa.Array
+    y: Labels
+
+    def train_table(self, name: str, rows: Labels) -> pa.Table:
+        """The rows (n,) as a table with the target under its name."""
+        return self.attributes.take(rows).append_column(name, self.target.take(pa.array(rows)))
+
+
+def find_data_sets(paths: Sequence[str | Path], target: str | None = None) -> list[DataSet]:
+    """The Parquet files of folders and the files given.
+
+    Parameters
+    ----------
+    paths : sequence of str or Path
+        Folders (their *.parquet) and files.
+    target : str, optional
+        The class column of all of them; by default `class`, or else the last column.
+
+    Raises
+    ------
+    SourceError
+        If a path does not exist, is no Parquet, or two files have the same name.
+    UnknownColumn
+        If a file lacks the target.
+    """
+    files: list[Path] = []
+    for path in map(Path, paths):
+        if path.is_dir():
+            found = sorted(path.glob("*.parquet"))
+            if not found:
+                raise SourceError(str(path), "is a folder without Parquet files (*.parquet).")
+            files += found
+        elif path.is_file():
+            files.append(path)
+        else:
+            raise SourceError(str(path), "no such file or folder.")
+    data_sets = [_describe(file, target) for file in dict.fromkeys(files)]
+    names = [data.name for data in data_sets]
+    for data in data_sets:
+        if names.count(data.name) > 1:
+            raise SourceError(data.path, f"is the second data set named {data.name!r}. Rename one of the files.")
+    return data_sets
+
+
+def _describe(path: Path, target: str | None) -> DataSet:
+    try:
+        parquet = pq.ParquetFile(path)
+        names, n_rows = parquet.schema_arrow.names, parquet.metadata.num_rows
+        parquet.close()
+    except (OSError, pa.ArrowException) as error:
+        raise SourceError(str(path), f"cannot be read as Parquet ({' '.join(str(error).split())[:200]}).") from error
+    target = target if target is not None else "class" if "class" in names else names[-1]
+    if target not in names:
+        raise UnknownColumn(target, names)
+    return DataSet(path.stem, str(path), target, hashlib.sha256(path.read_bytes()).hexdigest()[:16], n_rows)
+
+
+@lru_cache(maxsize=2)
+def load(data: DataSet) -> Loaded:
+    """Read a data set; the last two stay in memory, as trials of one set follow each other.
+
+    Raises
+    ------
+    SchemaError
+        If the target has missing values or a type that cannot be classes.
+    """
+    arrow_schema = pq.read_schema(data.path)
+    text = [field.name for field in arrow_schema if type_family(field.type) == "text" and field.name != data.target]
+    table = pq.read_table(data.path, read_dictionary=text).combine_chunks()
+    column = table[data.target]
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if column.null_count:
+        raise SchemaError(
+            f"{data.name}: the target {data.target!r} is null in {column.null_count} rows. Remove them.", data.target
+        )
+    target = plain_values(column, data.target)
+    classes = sorted(pc.unique(target).to_pylist())
+    y = pc.index_in(target, value_set=pa.array(classes, target.type)).to_numpy(zero_copy_only=False).astype(np.int64)
+    return Loaded(table.drop_columns([data.target]), classes, target, y)

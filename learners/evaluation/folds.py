@@ -1,0 +1,55 @@
+"""Which rows train and which test."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from learners.errors import EmptyData
+
+Rows = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def stratified_folds(y: Any, n_folds: int, seed: int) -> list[tuple[Rows, Rows]]:
+    """Shuffled folds with about the same class shares, as scikit-learn's StratifiedKFold makes them.
+
+    A class with fewer rows than folds is in some of them only.
+
+    Parameters
+    ----------
+    y : (n_rows,) int64
+        Classes.
+    n_folds : int
+    seed : int
+        The same seed gives the same folds.
+
+    Returns
+    -------
+    list of (train, test)
+        Row numbers (n,) int64, ascending.
+
+    Raises
+    ------
+    EmptyData
+        If there are fewer rows than folds.
+    """
+    from sklearn.model_selection import KFold, StratifiedKFold
+
+    y = np.asarray(y)
+    if y.size < n_folds:
+        raise EmptyData(f"{y.size} rows cannot be split into {n_folds} folds.")
+    # Where no class has a row for each fold there is nothing to stratify, and scikit-learn refuses.
+    is_stratified = np.unique(y, return_counts=True)[1].max() >= n_folds
+    splitter = (StratifiedKFold if is_stratified else KFold)(n_folds, shuffle=True, random_state=seed)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The least populated class", category=UserWarning)
+        return [(train.astype(np.int64), test.astype(np.int64)) for train, test in splitter.split(y, y)]
+
+
+def first_shuffled(rows: Rows, limit: int | None, seed: int) -> Rows:
+    """At most `limit` of the rows, ascending; for the same seed fewer rows are a subset of more, as a learning curve needs."""
+    if limit is None or limit >= rows.size:
+        return rows
+    return np.sort(np.random.default_rng(seed).permutation(rows)[:limit])

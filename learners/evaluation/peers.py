@@ -1,0 +1,156 @@
+"""Classifiers of other libraries on raw columns: to compare with, never to serve.
+
+Numeric columns are given as they are, missing values as NaN. Nominal columns become the ordinal codes of the values in
+alphabetical order (the random forest) or categories (XGBoost); missing and unseen ones are NaN.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import TypeAdapter, ValidationError
+
+from learners.errors import InvalidParameter
+from learners.passes.source import type_family
+from learners.schema.encode import distinct, numbers
+
+Floats = np.ndarray[Any, np.dtype[Any]]
+Predict = Callable[[pa.Table], Floats]
+
+
+@dataclass(frozen=True)
+class ForestParameters:
+    """Parameters of scikit-learn's random forest."""
+
+    trees: int = 100
+
+
+@dataclass(frozen=True)
+class RawXGBoostParameters:
+    """Parameters of XGBoost with its own binning of raw numbers; the defaults are the library's."""
+
+    rounds: int = 100
+    depth: int = 6
+    learning_rate: float = 0.3
+    max_bin: int = 256
+
+
+class RawColumns:
+    """Turns columns into numbers, with the values of the training rows.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        Training rows without the target; columns without a value are left out.
+    """
+
+    def __init__(self, table: pa.Table) -> None:
+        self.names: list[str] = []
+        self.values: dict[str, pa.Array] = {}
+        for name in table.column_names:
+            column = table[name].combine_chunks()
+            if column.null_count == len(column):
+                continue
+            self.names.append(name)
+            if type_family(column.type) in ("text", "bool"):
+                values, index, is_null = distinct(column, name)
+                occurring = values.take(pa.array(np.unique(index[~is_null])))
+                self.values[name] = occurring.take(pc.sort_indices(occurring))
+
+    def numbers_of(self, table: pa.Table) -> Floats:
+        """(n_rows, n_columns) float64; NaN where a value is missing or, for nominal columns, unknown."""
+        return np.stack([self._column(table[name].combine_chunks(), name) for name in self.names], axis=1)
+
+    def _column(self, column: pa.Array, name: str) -> Floats:
+        if name not in self.values:
+            return numbers(column, name)
+        values, index, is_null = distinct(column, name)
+        codes = pc.index_in(values, value_set=self.values[name]).cast(pa.float64())
+        x = np.asarray(codes.to_numpy(zero_copy_only=False), np.float64)[index] if len(values) else np.zeros(len(index))
+        x[is_null] = np.nan
+        return x
+
+
+def fit_forest(table: pa.Table, y: Any, parameters: ForestParameters, seed: int, threads: int) -> Predict:
+    """scikit-learn's random forest."""
+    from sklearn.ensemble import RandomForestClassifier
+
+    raw = RawColumns(table)
+    forest = RandomForestClassifier(parameters.trees, random_state=seed, n_jobs=threads).fit(raw.numbers_of(table), y)
+    return lambda rows: np.asarray(forest.predict_proba(raw.numbers_of(rows)))
+
+
+def fit_raw_xgboost(table: pa.Table, y: Any, parameters: RawXGBoostParameters, seed: int, threads: int) -> Predict:
+    """XGBoost on raw numbers, as a user of the library would train it.
+
+    The learner `xgboost` bins numbers by our schema instead, so that it serves like other models; this one shows what
+    that costs.
+    """
+    import xgboost
+
+    raw = RawColumns(table)
+    n_classes = int(np.max(y)) + 1
+    kinds = ["c" if name in raw.values else "q" for name in raw.names]
+    settings = {
+        "tree_method": "hist",
+        "max_depth": parameters.depth,
+        "learning_rate": parameters.learning_rate,
+        "max_bin": parameters.max_bin,
+        "seed": seed,
+        "nthread": threads,
+    }
+    settings |= {"objective": "multi:softprob", "num_class": n_classes} if n_classes > 2 else {"objective": "binary:logistic"}
+    matrix = xgboost.QuantileDMatrix(
+        raw.numbers_of(table), y, feature_types=kinds, enable_categorical=True, max_bin=parameters.max_bin, nthread=threads
+    )
+    booster = xgboost.train(settings, matrix, num_boost_round=parameters.rounds)
+
+    def predict(rows: pa.Table) -> Floats:
+        of_class = np.asarray(booster.inplace_predict(raw.numbers_of(rows)), np.float64)
+        return np.stack([1 - of_class, of_class], axis=1) if n_classes == 2 else of_class
+
+    return predict
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A classifier that exists for evaluation only.
+
+    `fit(table, y, parameters, seed, threads)` gets the attributes and (n_rows,) class codes 0, 1, …, all of which occur,
+    and returns a function from rows to probabilities.
+    """
+
+    title: str
+    parameters: type[Any]
+    fit: Callable[[pa.Table, Any, Any, int, int], Predict]
+
+
+PEERS: dict[str, Peer] = {
+    "random-forest": Peer("scikit-learn's random forest", ForestParameters, fit_forest),
+    "xgboost-raw": Peer("XGBoost on raw numbers", RawXGBoostParameters, fit_raw_xgboost),
+}
+
+
+def parse_peer_parameters(name: str, parameters: Mapping[str, Any]) -> Any:
+    """The parameters of a peer as its dataclass.
+
+    Raises
+    ------
+    InvalidParameter
+    """
+    cls = PEERS[name].parameters
+    known = [field.name for field in dataclasses.fields(cls)]
+    for key in parameters:
+        if key not in known:
+            raise InvalidParameter(key, parameters[key], f"{name} has the parameters {', '.join(known)}")
+    try:
+        return TypeAdapter(cls).validate_python(dict(parameters))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InvalidParameter(str(first["loc"][0]), first["input"], first["msg"]) from None

@@ -1,0 +1,131 @@
+"""Learners named in one word of text, and the code they consist of."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.util
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from learners import recipes
+from learners.errors import InvalidParameter
+from learners.evaluation.peers import PEERS, parse_peer_parameters
+
+# Whatever a learner is: these decide on which rows it is measured, and how.
+MEASURING = ("learners.evaluation.folds", "learners.evaluation.metrics")
+VERSIONED = {"xgboost": "xgboost", "sklearn": "scikit-learn"}
+
+
+@dataclass(frozen=True)
+class LearnerSpec:
+    """A learner with its parameters.
+
+    Parameters
+    ----------
+    text : str
+        The one way to write it: parameters in alphabetical order.
+    name : str
+    parameters : tuple of (name, value)
+    """
+
+    text: str
+    name: str
+    parameters: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def is_peer(self) -> bool:
+        """Whether it exists for evaluation only."""
+        return self.name not in recipes.LEARNERS
+
+    @classmethod
+    def parse(cls, text: str) -> LearnerSpec:
+        """Read `name` or `name:parameter=value,parameter=value`; values are JSON if they can be, else text.
+
+        Raises
+        ------
+        InvalidParameter
+            If there is no such learner or parameter, or the value is not allowed.
+        """
+        name, _, rest = text.strip().partition(":")
+        parameters: dict[str, Any] = {}
+        for entry in filter(None, rest.split(",")):
+            key, separator, value = entry.partition("=")
+            if not separator:
+                raise InvalidParameter("learner", text, f"{entry!r} is not parameter=value")
+            try:
+                parameters[key.strip()] = json.loads(value)
+            except ValueError:
+                parameters[key.strip()] = value.strip()
+        if name in recipes.LEARNERS:
+            recipes.parse_parameters(name, parameters)
+        elif name in PEERS:
+            parse_peer_parameters(name, parameters)
+        else:
+            known = ", ".join([*recipes.LEARNERS, *(peer for peer in PEERS if peer not in recipes.LEARNERS)])
+            raise InvalidParameter("learner", name, f"use one of {known}")
+        ordered = tuple(sorted(parameters.items()))
+        words = ",".join(f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in ordered)
+        return cls(f"{name}:{words}" if words else name, name, ordered)
+
+    def code_version(self) -> str:
+        """Digest of the source of all modules that the learner and its measurement import.
+
+        So results are measured again when the learner changes, and kept when something else does.
+        """
+        root = "learners.evaluation.peers" if self.is_peer else _home(recipes.LEARNERS[self.name].passes)
+        return code_digest((root, *MEASURING))
+
+
+def _home(function: Any) -> str:
+    while isinstance(function, partial):
+        function = function.func
+    return str(function.__module__)
+
+
+@cache
+def code_digest(roots: tuple[str, ...]) -> str:
+    """SHA-256 (16 hex digits) of the source files of modules and of all of `learners` that they import."""
+    pending, sources, libraries = list(roots), {}, set()
+    while pending:
+        name = pending.pop()
+        if name in sources:
+            continue
+        if not name.startswith("learners"):
+            libraries.add(name.split(".")[0])
+            continue
+        path = _source_of(name)
+        if path is None:
+            continue
+        sources[name] = path.read_bytes()
+        pending += _imports(ast.parse(sources[name]))
+    digest = hashlib.sha256()
+    for name in sorted(sources):
+        digest.update(name.encode() + b"\0" + sources[name] + b"\0")
+    for library in sorted(libraries & VERSIONED.keys()):
+        digest.update(f"{library} {version(VERSIONED[library])}\0".encode())
+    return digest.hexdigest()[:16]
+
+
+def _source_of(name: str) -> Path | None:
+    """The file of a module; None for a name that is a function or a class in one."""
+    try:
+        found = importlib.util.find_spec(name)
+    except ModuleNotFoundError:
+        return None
+    return Path(found.origin) if found is not None and found.origin is not None else None
+
+
+def _imports(tree: ast.Module) -> Iterable[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None and node.level == 0:
+            yield node.module
+            # `from learners.classifiers import hdp` imports a module, too.
+            yield from (f"{node.module}.{alias.name}" for alias in node.names if node.module.startswith("learners"))

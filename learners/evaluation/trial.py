@@ -1,0 +1,164 @@
+"""One trial: a learner trained on one fold of a data set and measured on the rest."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from learners import recipes
+from learners.evaluation.datasets import DataSet, Loaded, load
+from learners.evaluation.folds import first_shuffled, stratified_folds
+from learners.evaluation.metrics import evaluate
+from learners.evaluation.peers import PEERS, parse_peer_parameters
+from learners.evaluation.specs import LearnerSpec
+from learners.passes.learner import drive
+from learners.passes.source import Source
+from learners.schema.encode import encode
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+Predict = Callable[[pa.Table], Floats]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What is to be measured.
+
+    Parameters
+    ----------
+    data : DataSet
+    learner : str
+        As `LearnerSpec.text`.
+    code : str
+        `LearnerSpec.code_version`.
+    seed : int
+        Decides how rows are shuffled into folds.
+    fold, n_folds : int
+        Fold number `fold` tests, the others train.
+    limit : int or None
+        Train on this many rows at most.
+    """
+
+    data: DataSet
+    learner: str
+    code: str
+    seed: int
+    fold: int
+    n_folds: int = 2
+    limit: int | None = None
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What decides the outcome: the content of the data, not its name or place."""
+        return (self.data.content, self.data.target, self.learner, self.code, self.seed, self.fold, self.n_folds, self.limit)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a trial gave.
+
+    Parameters
+    ----------
+    data, content, target, learner, code, seed, fold, n_folds, limit
+        The trial.
+    n_train, n_test : int
+        Rows.
+    scores : dict
+        The fields of `Metrics`, and `train_s` and `predict_s`: seconds of wall-clock time to train (all passes, the
+        schema's too) and to encode and predict the test rows. Empty if it failed.
+    error : str or None
+        Why it failed.
+    """
+
+    data: str
+    content: str
+    target: str
+    learner: str
+    code: str
+    seed: int
+    fold: int
+    n_folds: int
+    limit: int | None = None
+    n_train: int = 0
+    n_test: int = 0
+    scores: Mapping[str, float] = field(default_factory=dict)
+    error: str | None = None
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """As that of the trial."""
+        return (self.content, self.target, self.learner, self.code, self.seed, self.fold, self.n_folds, self.limit)
+
+    @classmethod
+    def of(cls, trial: Trial, **measured: Any) -> Outcome:
+        """The outcome of a trial."""
+        return cls(
+            data=trial.data.name, content=trial.data.content, target=trial.data.target, learner=trial.learner,
+            code=trial.code, seed=trial.seed, fold=trial.fold, n_folds=trial.n_folds, limit=trial.limit, **measured,
+        )  # fmt: skip
+
+
+def run_trial(trial: Trial, threads: int = 1) -> Outcome:
+    """Train and measure; a failure is an outcome, too.
+
+    Classes that are not among the training rows get probability zero.
+    """
+    try:
+        data = load(trial.data)
+        train, test = stratified_folds(data.y, trial.n_folds, trial.seed)[trial.fold]
+        train = first_shuffled(train, trial.limit, trial.seed)
+        _warm_up(trial.learner, threads)
+        started = time.perf_counter()
+        predict = _train(trial, data, train, threads)
+        trained = time.perf_counter()
+        rows = data.attributes.take(test)
+        taken = time.perf_counter()
+        probabilities = predict(rows)
+        seconds = {"train_s": trained - started, "predict_s": time.perf_counter() - taken}
+        scores = asdict(evaluate(probabilities, data.y[test])) | seconds
+        return Outcome.of(trial, n_train=int(train.size), n_test=int(test.size), scores=scores)
+    except Exception as error:  # the edge of a worker: one failure must not end a run of hours
+        return Outcome.of(trial, error=f"{type(error).__name__}: {' '.join(str(error).split())}"[:500])
+
+
+def _train(trial: Trial, data: Loaded, rows: Any, threads: int) -> Predict:
+    """A function from rows to (n_rows, len(data.classes)) probabilities."""
+    occurring = np.unique(data.y[rows])
+    if occurring.size == 1:
+        # No learner accepts a single class; the fold says nothing else, so this is the answer of all.
+        return lambda table: _spread(np.ones((table.num_rows, 1)), occurring, len(data.classes))
+    spec = LearnerSpec.parse(trial.learner)
+    if spec.is_peer:
+        peer = PEERS[spec.name]
+        parameters = parse_peer_parameters(spec.name, dict(spec.parameters))
+        codes = np.searchsorted(occurring, data.y[rows])
+        of_rows = peer.fit(data.attributes.take(rows), codes, parameters, trial.seed, threads)
+        return lambda table: _spread(of_rows(table), occurring, len(data.classes))
+    source = Source.of_table(data.train_table(trial.data.target, rows))
+    model = drive(recipes.learner(spec.name, dict(spec.parameters), trial.data.target), source, threads=threads)
+    columns = np.array([data.classes.index(value) for value in model.schema.class_values()])
+    return lambda table: _spread(model.predict_proba(encode(table, model.schema)), columns, len(data.classes))
+
+
+def _spread(probabilities: Any, columns: Any, n_classes: int) -> Floats:
+    """The probabilities (n, m) in their columns (m,) of all the classes; zero elsewhere."""
+    spread = np.zeros((len(probabilities), n_classes))
+    spread[:, columns] = probabilities
+    return spread
+
+
+@cache
+def _warm_up(learner: str, threads: int) -> None:
+    """Compile or load what the learner needs, so that the first trial's time is like that of the others."""
+    spec = LearnerSpec.parse(learner)
+    if spec.is_peer:
+        return
+    words, numbers = ["a", "b", None, "c"] * 10, [0.5, 1.5, 2.5, None] * 10
+    table = pa.table({"x": words, "z": words[1:] + words[:1], "number": numbers, "class": ["p", "q", "p", "q"] * 10})
+    model = drive(recipes.learner(spec.name, dict(spec.parameters), "class"), Source.of_table(table), threads=threads)
+    model.predict_proba(encode(table.drop_columns(["class"]), model.schema))
