@@ -50,3 +50,13 @@ def match_bits(typingctx: Any, codes: Any, offset: Any, value: Any) -> Any:
         return builder.bitcast(builder.icmp_unsigned("==", block, splat), ir.IntType(64))
 
     return types.uint64(codes, types.int64, types.uint8), codegen
+
+
+@intrinsic
+def float32_of_bits(typingctx: Any, bits: Any) -> Any:
+    """The float32 with the bits of an int32."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], ir.FloatType())
+
+    return types.float32(types.int32), codegen

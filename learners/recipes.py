@@ -41,6 +41,7 @@ LEARNERS: dict[str, Recipe] = {
     "nb": Recipe("naive Bayes", classifiers.NetworkParameters, classifiers.naive_bayes, 1),
     "tan": Recipe("tree-augmented naive Bayes", classifiers.NetworkParameters, classifiers.tan, 2),
     "kdb": Recipe("k-dependence Bayes", classifiers.KDBParameters, classifiers.kdb, 2),
+    "skdb": Recipe("selective k-dependence Bayes", classifiers.SKDBParameters, classifiers.skdb, 3),
 }
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from learners.classifiers.context_tree import ContextTree, context_tree_from_cells
 from learners.classifiers.lookup import LookupModel
 from learners.classifiers.m_estimate import GRID, m_estimates
+from learners.classifiers.selection import LOSSES, PrefixLosses
 from learners.classifiers.structure import Structure, k_dependence, naive_structure, tree_augmented
 from learners.counts.family import FamilyCounts
 from learners.counts.holdout import HoldOut
@@ -74,6 +75,27 @@ class KDBParameters(NetworkParameters):
             raise InvalidParameter("k", self.k, f"a whole number from 1 to {MAX_K}")
 
 
+@dataclass(frozen=True)
+class SKDBParameters(KDBParameters):
+    """Parameters of SkDB.
+
+    Parameters
+    ----------
+    k : int
+        Most attribute parents per attribute, 1 to 5.
+    loss : "squared" or "zero-one"
+        What the selection minimises.
+    """
+
+    k: int = 5
+    loss: str = "squared"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.loss not in LOSSES:
+            raise InvalidParameter("loss", self.loss, f"use one of {', '.join(LOSSES)}")
+
+
 def schema_pass(target: str | None, given: Schema | None, overrides: Mapping[str, Any], max_values: int) -> Passes:
     """The schema: given, or inferred in one pass."""
     if given is not None:
@@ -121,6 +143,22 @@ def kdb(
     return _structured("kdb", lambda pairs: k_dependence(pairs, parameters.k), target, parameters, schema, overrides)
 
 
+def skdb(
+    target: str, parameters: SKDBParameters, schema: Schema | None = None, overrides: Mapping[str, Any] | None = None
+) -> Passes:
+    """Selective kDB (Martínez et al. 2016): three passes after the schema."""
+    schema = yield from schema_pass(target, schema, overrides or {}, parameters.max_values)
+    counted = yield Together(PairwiseCounts(schema), HoldOut(schema))
+    structure = k_dependence(counted.first, parameters.k)
+    families = yield FamilyCounts(schema, structure.families())
+    losses = yield PrefixLosses(schema, structure, trees_of(families), families.class_counts, parameters.loss)
+    chosen = losses.best()
+    structure = structure.prefix(chosen.n_attributes, chosen.k)
+    facts = {"n_attributes": chosen.n_attributes, "k": chosen.k, "mean_loss": chosen.mean_loss.tolist()}
+    families = families.reduced(structure.families())
+    return fitted(schema, structure, families, counted.second.draw(), "skdb", parameters, {"selection": facts})
+
+
 def trees_of(families: FamilyCounts) -> list[ContextTree]:
     """The context tree of each family."""
     sizes = families.schema.domain_sizes
@@ -137,9 +175,10 @@ def fitted(
     hold_out: Chunk,
     name: str,
     parameters: NetworkParameters,
+    facts: Mapping[str, Any] | None = None,
 ) -> LookupModel:
     """The model with m-estimates."""
-    facts: dict[str, Any] = {"learner": name, "parameters": asdict(parameters), "n_rows": families.n_rows}
+    facts = {"learner": name, "parameters": asdict(parameters), "n_rows": families.n_rows, **(facts or {})}
     if parameters.m is None:
         facts["m"], facts["hold_out_rmse"] = choose_m(structure, families, hold_out)
     else:

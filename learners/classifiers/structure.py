@@ -45,6 +45,10 @@ class Structure:
                 raise ValueError(f"Attribute {attribute} occurs twice, or before one of its parents {parents}.")
             seen.add(attribute)
 
+    def prefix(self, n_attributes: int, k: int) -> Structure:
+        """Only the first attributes of the order, and of each only the first k parents."""
+        return Structure(self.order[:n_attributes], tuple(parents[:k] for parents in self.parents[:n_attributes]))
+
     def families(self) -> tuple[Family, ...]:
         """The families to count."""
         return tuple(Family(a, parents) for a, parents in zip(self.order, self.parents, strict=True))

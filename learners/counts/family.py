@@ -196,6 +196,32 @@ class FamilyCounts:
                 for cells, counts in theirs.runs:
                     ours.add_run(cells, sign * counts)
 
+    def reduced(self, families: Sequence[Family]) -> FamilyCounts:
+        """The counts of the first of these families, each with its first parents only: the others are summed out.
+
+        Parameters
+        ----------
+        families : sequence of Family
+            The same attributes as the first ones here, in the same order, each with the first of its parents.
+        """
+        fewer = FamilyCounts(self.schema, families)
+        fewer.n_rows, fewer.class_counts = self.n_rows, self.class_counts.copy()
+        sizes = self.schema.domain_sizes
+        for index, family in enumerate(fewer.families):
+            whole = self.families[index]
+            depth = len(family.parents)
+            if family.attribute != whole.attribute or family.parents != whole.parents[:depth]:
+                raise StatisticMismatch("Family counts can only be reduced to the first parents of each family.")
+            y, parents, x, counts = self.cells(index)
+            cell = y
+            for parent, codes in zip(family.parents, parents.T, strict=False):
+                cell = cell * sizes[parent] + codes
+            cells, row = np.unique(cell * sizes[family.attribute] + x, return_inverse=True)
+            sums = np.zeros(cells.size, np.int64)
+            np.add.at(sums, row, counts)
+            fewer._cells[index].add(cells, sums)
+        return fewer
+
     def cells(self, index: int) -> tuple[Integers, Integers, Integers, Integers]:
         """The distinct cells of a family that have been counted.
 

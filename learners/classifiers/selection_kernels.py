@@ -1,0 +1,229 @@
+"""Kernels of SkDB's selection pass, one thread each."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from learners.jit import float32_of_bits, kernel
+
+Array = np.ndarray[Any, np.dtype[Any]]
+BLOCK_ROWS = 2048
+EMPTY = -1
+# Losses are summed as whole multiples of this, so that the sum does not depend on the order of the rows.
+ONE = np.float32(1 << 30)
+
+
+class LossTables(NamedTuple):
+    """Leave-one-out log probabilities of m attributes in kDB order, each with levels 0..k of at most k parents.
+
+    Entry e = level_starts[a] + l is attribute a with its first l parents. A key is the number, in mixed radix, of the codes of the
+    parents and of the attribute itself. Where `is_dense[e]`, key j has row row_starts[e] + j, else its row is found by a hash
+    table at hash_starts[e].
+
+    Parameters
+    ----------
+    attribute, n_values : (m,) int64
+    parent_starts, level_starts : (m + 1,) int64
+    parents, parent_sizes : (sum of k,) int64
+    is_dense : (n_entries,) uint8
+    row_starts : (n_entries,) int64
+    hash_starts : (n_entries + 1,) int64
+    hash_shifts : (n_entries,) int64
+    hash_keys, hash_rows : (h,) int64
+    log_probability : (r, C) float32
+        log P(value | class, parents) from all rows; with two classes log P(of the other class) - left_out instead.
+    left_out : (r, C) float32
+        The same for the class of the row itself, without that row.
+    log_prior, log_prior_left_out : (C,) float32
+        Of the other classes and of the row's own, without the row.
+    """
+
+    attribute: Array
+    n_values: Array
+    parent_starts: Array
+    level_starts: Array
+    parents: Array
+    parent_sizes: Array
+    is_dense: Array
+    row_starts: Array
+    hash_starts: Array
+    hash_shifts: Array
+    hash_keys: Array
+    hash_rows: Array
+    log_probability: Array
+    left_out: Array
+    log_prior: Array
+    log_prior_left_out: Array
+
+
+@kernel
+def _exp(x):
+    """Exponential of a float32, without branches so that it runs on whole vectors; relative error below 3e-7."""
+    x = min(max(x, np.float32(-80.0)), np.float32(80.0))
+    t = x * np.float32(1.4426950408889634)
+    n = np.floor(t + np.float32(0.5))
+    f = (t - n) * np.float32(0.6931471805599453)
+    p = np.float32(1.0 / 5040.0)
+    p = p * f + np.float32(1.0 / 720.0)
+    p = p * f + np.float32(1.0 / 120.0)
+    p = p * f + np.float32(1.0 / 24.0)
+    p = p * f + np.float32(1.0 / 6.0)
+    p = p * f + np.float32(0.5)
+    p = p * f + np.float32(1.0)
+    p = p * f + np.float32(1.0)
+    return p * float32_of_bits((np.int32(n) + np.int32(127)) << np.int32(23))
+
+
+@kernel
+def _keys(tables, a, level, x, first, n, context, keys):
+    """Keys of n rows: `context` holds the number of the codes of the first `level` parents, and is carried on."""
+    if level > 0:
+        p = tables.parent_starts[a] + level - 1
+        codes, size = x[tables.parents[p]], np.int64(tables.parent_sizes[p])
+        for row in range(n):
+            context[row] = context[row] * size + codes[first + row]
+    own, n_values = x[tables.attribute[a]], tables.n_values[a]
+    for row in range(n):
+        keys[row] = context[row] * n_values + own[first + row]
+
+
+@kernel
+def _rows(tables, e, n, keys):
+    """Replace keys by rows; every key is there, as the tables were made from the same rows."""
+    if tables.is_dense[e]:
+        start = tables.row_starts[e]
+        for row in range(n):
+            keys[row] += start
+        return
+    first = tables.hash_starts[e]
+    mask = tables.hash_starts[e + 1] - first - 1
+    shift = np.uint64(tables.hash_shifts[e])
+    for row in range(n):
+        slot = np.int64((np.uint64(keys[row]) * np.uint64(0x9E3779B97F4A7C15)) >> shift)
+        while tables.hash_keys[first + slot] != keys[row]:
+            slot = (slot + 1) & mask
+        keys[row] = tables.hash_rows[first + slot]
+
+
+@kernel
+def _add_two_class_losses(log_odds, n, is_zero_one, y):
+    """Sum of the losses of n rows, given the log odds of the wrong class."""
+    total = np.int64(0)
+    if is_zero_one:
+        for row in range(n):
+            # Equal probabilities go to the first class.
+            wrong = log_odds[row] > 0 or (log_odds[row] == 0 and y[row] == 1)
+            total += np.int64(wrong) << 30
+    else:
+        for row in range(n):
+            p_wrong = np.float32(1.0) - np.float32(1.0) / (np.float32(1.0) + _exp(log_odds[row]))
+            total += np.int64(np.int32(p_wrong * p_wrong * ONE))
+    return total
+
+
+@kernel
+def add_two_class_losses(tables, x, y, is_zero_one, losses):
+    """Add each row's leave-one-out loss for every number of parents and every prefix of the attributes; two classes.
+
+    x (n_attributes, n) codes, y (n,) uint8; OUT losses (k + 1, m + 1) int64.
+    """
+    n_levels = losses.shape[0]
+    log_odds = np.empty((n_levels, BLOCK_ROWS), np.float32)
+    context = np.empty(BLOCK_ROWS, np.int64)
+    keys = np.empty(BLOCK_ROWS, np.int64)
+    table = tables.log_probability.ravel()
+    for first in range(0, y.size, BLOCK_ROWS):
+        n = min(BLOCK_ROWS, y.size - first)
+        labels = y[first : first + n]
+        for row in range(n):
+            own = labels[row]
+            log_odds[0, row] = tables.log_prior[1 - own] - tables.log_prior_left_out[own]
+        for level in range(1, n_levels):
+            log_odds[level, :n] = log_odds[0, :n]
+        start = _add_two_class_losses(log_odds[0], n, is_zero_one, labels)
+        for level in range(n_levels):
+            losses[level, 0] += start
+        for a in range(tables.attribute.size):
+            context[:n] = 0
+            deepest = tables.level_starts[a + 1] - tables.level_starts[a] - 1
+            for level in range(n_levels):
+                if level <= deepest:
+                    _keys(tables, a, level, x, first, n, context, keys)
+                    _rows(tables, tables.level_starts[a] + level, n, keys)
+                    for row in range(n):
+                        keys[row] = 2 * keys[row] + labels[row]
+                odds = log_odds[level]
+                for row in range(n):
+                    odds[row] += table[keys[row]]
+                losses[level, a + 1] += _add_two_class_losses(odds, n, is_zero_one, labels)
+
+
+@kernel
+def add_losses(tables, x, y, is_zero_one, losses):
+    """The same for any number of classes.
+
+    x (n_attributes, n) codes, y (n,) uint8; OUT losses (k + 1, m + 1) int64.
+    """
+    n_levels, n_classes = losses.shape[0], tables.log_prior.size
+    log_joint = np.empty((n_levels, BLOCK_ROWS, n_classes), np.float32)
+    context = np.empty(BLOCK_ROWS, np.int64)
+    keys = np.empty(BLOCK_ROWS, np.int64)
+    for first in range(0, y.size, BLOCK_ROWS):
+        n = min(BLOCK_ROWS, y.size - first)
+        for level in range(n_levels):
+            for row in range(n):
+                own = y[first + row]
+                for k in range(n_classes):
+                    log_joint[level, row, k] = tables.log_prior[k]
+                log_joint[level, row, own] = tables.log_prior_left_out[own]
+            losses[level, 0] += _sum_of_losses(log_joint[level], y, first, n, is_zero_one)
+        for a in range(tables.attribute.size):
+            context[:n] = 0
+            deepest = tables.level_starts[a + 1] - tables.level_starts[a] - 1
+            for level in range(n_levels):
+                if level <= deepest:
+                    _keys(tables, a, level, x, first, n, context, keys)
+                    _rows(tables, tables.level_starts[a] + level, n, keys)
+                joint = log_joint[level]
+                for row in range(n):
+                    own, cell = y[first + row], keys[row]
+                    before = joint[row, own]
+                    for k in range(n_classes):
+                        joint[row, k] += tables.log_probability[cell, k]
+                    joint[row, own] = before + tables.left_out[cell, own]
+                losses[level, a + 1] += _sum_of_losses(joint, y, first, n, is_zero_one)
+
+
+@kernel
+def _sum_of_losses(joint, y, first, n, is_zero_one):
+    total = np.int64(0)
+    for row in range(n):
+        own = y[first + row]
+        reference = joint[row, own]
+        if is_zero_one:
+            wrong = False
+            for k in range(joint.shape[1]):
+                wrong |= joint[row, k] > reference or (joint[row, k] == reference and k < own)
+            total += np.int64(wrong) << 30
+        else:
+            others = np.float32(0.0)
+            for k in range(joint.shape[1]):
+                others += _exp(joint[row, k] - reference)
+            others -= _exp(np.float32(0.0))
+            p_wrong = np.float32(1.0) - np.float32(1.0) / (np.float32(1.0) + others)
+            total += np.int64(np.int32(p_wrong * p_wrong * ONE))
+    return total
+
+
+@kernel
+def fill_hash(keys, first_row, shift, hash_keys, hash_rows):  # (n,) int64; OUT (size,) int64 of EMPTY, (size,) int64
+    """Enter keys, whose rows follow first_row, by linear probing."""
+    mask = hash_keys.size - 1
+    for j in range(keys.size):
+        slot = np.int64((np.uint64(keys[j]) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(shift))
+        while hash_keys[slot] != EMPTY:
+            slot = (slot + 1) & mask
+        hash_keys[slot] = keys[j]
+        hash_rows[slot] = first_row + j
