@@ -111,7 +111,12 @@ def cross_validate(
     ------
     InvalidParameter, SourceError, UnknownColumn
     """
-    for name, value in {"repetitions": repetitions, "jobs": jobs, "threads": threads, "n_folds - 1": n_folds - 1}.items():
+    for name, value in {
+        "repetitions": repetitions,
+        "jobs": jobs,
+        "threads": threads,
+        "n_folds - 1": n_folds - 1,
+    }.items():
         if value < 1:
             raise InvalidParameter(name, value, "at least 1")
     specs = list(dict.fromkeys(LearnerSpec.parse(text) for text in learners))

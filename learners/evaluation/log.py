@@ -37,7 +37,9 @@ class OutcomeLog:
             try:
                 yield Outcome(**json.loads(line))
             except (ValueError, TypeError) as error:
-                raise SourceError(f"{self.path}, line {number}", f"is no outcome ({error}). Remove the line.") from error
+                raise SourceError(
+                    f"{self.path}, line {number}", f"is no outcome ({error}). Remove the line."
+                ) from error
 
     def finished(self) -> dict[tuple[Any, ...], Outcome]:
         """The outcomes of the trials that did not fail, by their key."""

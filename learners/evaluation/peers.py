@@ -105,9 +105,16 @@ def fit_raw_xgboost(table: pa.Table, y: Any, parameters: RawXGBoostParameters, s
         "seed": seed,
         "nthread": threads,
     }
-    settings |= {"objective": "multi:softprob", "num_class": n_classes} if n_classes > 2 else {"objective": "binary:logistic"}
+    settings |= (
+        {"objective": "multi:softprob", "num_class": n_classes} if n_classes > 2 else {"objective": "binary:logistic"}
+    )
     matrix = xgboost.QuantileDMatrix(
-        raw.numbers_of(table), y, feature_types=kinds, enable_categorical=True, max_bin=parameters.max_bin, nthread=threads
+        raw.numbers_of(table),
+        y,
+        feature_types=kinds,
+        enable_categorical=True,
+        max_bin=parameters.max_bin,
+        nthread=threads,
     )
     booster = xgboost.train(settings, matrix, num_boost_round=parameters.rounds)
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from learners import recipes
+from learners.errors import SchemaError
 from learners.evaluation.datasets import DataSet, Loaded, load
 from learners.evaluation.folds import first_shuffled, stratified_folds
 from learners.evaluation.metrics import evaluate
@@ -71,6 +72,8 @@ class Outcome:
     scores : dict
         The fields of `Metrics`, and `train_s` and `predict_s`: seconds of wall-clock time to train (all passes, the
         schema's too) and to encode and predict the test rows. Empty if it failed.
+    note : str or None
+        What is unusual about the answers, if anything.
     error : str or None
         Why it failed.
     """
@@ -87,6 +90,7 @@ class Outcome:
     n_train: int = 0
     n_test: int = 0
     scores: Mapping[str, float] = field(default_factory=dict)
+    note: str | None = None
     error: str | None = None
 
     @property
@@ -114,35 +118,46 @@ def run_trial(trial: Trial, threads: int = 1) -> Outcome:
         train = first_shuffled(train, trial.limit, trial.seed)
         _warm_up(trial.learner, threads)
         started = time.perf_counter()
-        predict = _train(trial, data, train, threads)
+        predict, note = _train(trial, data, train, threads)
         trained = time.perf_counter()
         rows = data.attributes.take(test)
         taken = time.perf_counter()
         probabilities = predict(rows)
         seconds = {"train_s": trained - started, "predict_s": time.perf_counter() - taken}
         scores = asdict(evaluate(probabilities, data.y[test])) | seconds
-        return Outcome.of(trial, n_train=int(train.size), n_test=int(test.size), scores=scores)
+        return Outcome.of(trial, n_train=int(train.size), n_test=int(test.size), scores=scores, note=note)
     except Exception as error:  # the edge of a worker: one failure must not end a run of hours
         return Outcome.of(trial, error=f"{type(error).__name__}: {' '.join(str(error).split())}"[:500])
 
 
-def _train(trial: Trial, data: Loaded, rows: Any, threads: int) -> Predict:
-    """A function from rows to (n_rows, len(data.classes)) probabilities."""
-    occurring = np.unique(data.y[rows])
+def _train(trial: Trial, data: Loaded, rows: Any, threads: int) -> tuple[Predict, str | None]:
+    """A function from rows to (n_rows, len(data.classes)) probabilities, and what is unusual about it."""
+    n_classes = len(data.classes)
+    occurring, codes = np.unique(data.y[rows], return_inverse=True)
     if occurring.size == 1:
         # No learner accepts a single class; the fold says nothing else, so this is the answer of all.
-        return lambda table: _spread(np.ones((table.num_rows, 1)), occurring, len(data.classes))
+        return _constant(data.y[rows], n_classes), "the training rows have one class: predicted always"
     spec = LearnerSpec.parse(trial.learner)
     if spec.is_peer:
         peer = PEERS[spec.name]
         parameters = parse_peer_parameters(spec.name, dict(spec.parameters))
-        codes = np.searchsorted(occurring, data.y[rows])
         of_rows = peer.fit(data.attributes.take(rows), codes, parameters, trial.seed, threads)
-        return lambda table: _spread(of_rows(table), occurring, len(data.classes))
+        return lambda table: _spread(of_rows(table), occurring, n_classes), None
     source = Source.of_table(data.train_table(trial.data.target, rows))
-    model = drive(recipes.learner(spec.name, dict(spec.parameters), trial.data.target), source, threads=threads)
+    try:
+        model = drive(recipes.learner(spec.name, dict(spec.parameters), trial.data.target), source, threads=threads)
+    except SchemaError as error:
+        if error.column is not None:
+            raise
+        # No single column is at fault: none is left to learn from. A network without attributes is its class shares.
+        return _constant(data.y[rows], n_classes), "no attribute was left: the class shares are predicted"
     columns = np.array([data.classes.index(value) for value in model.schema.class_values()])
-    return lambda table: _spread(model.predict_proba(encode(table, model.schema)), columns, len(data.classes))
+    return lambda table: _spread(model.predict_proba(encode(table, model.schema)), columns, n_classes), None
+
+
+def _constant(y: Any, n_classes: int) -> Predict:
+    shares = np.bincount(y, minlength=n_classes) / y.size
+    return lambda table: np.tile(shares, (table.num_rows, 1))
 
 
 def _spread(probabilities: Any, columns: Any, n_classes: int) -> Floats:

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from service.cli import jobs, learning, models, serving
+from service.cli import evaluation, jobs, learning, models, serving
 from service.cli.output import show_error
 from service.version import VERSION
 
@@ -42,6 +42,7 @@ app.command()(serving.worker)
 app.command()(learning.train)
 app.command()(learning.predict)
 app.command()(learning.evaluate)
+app.command()(evaluation.compare)
 app.command()(learning.schema)
 app.add_typer(models.app, name="models")
 app.add_typer(jobs.app, name="jobs")

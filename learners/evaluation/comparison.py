@@ -1,0 +1,204 @@
+"""What the outcomes of a cross-validation say about learners: means, wins and losses, sign tests, ratios."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from learners.errors import EmptyData, InvalidParameter
+from learners.evaluation.trial import Outcome
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+LOSSES = ("zero_one_loss", "rmse", "log_loss", "brier", "ece")
+TIMES = ("train_s", "predict_s")
+SCORES = (*LOSSES, *TIMES)
+DECIMALS = 4
+
+
+@dataclass(frozen=True)
+class Versus:
+    """How learner a does against learner b, data set by data set; less is better.
+
+    Parameters
+    ----------
+    a, b : str
+    wins, draws, losses : int
+        Data sets where the mean of a is less, equal to four decimals, or more.
+    p_value : float
+        Two-tailed sign test on wins and losses, draws left out.
+    median_ratio : float
+        Median over the data sets of (mean of a) / (mean of b).
+    """
+
+    a: str
+    b: str
+    wins: int
+    draws: int
+    losses: int
+    p_value: float
+    median_ratio: float
+
+    @property
+    def record(self) -> str:
+        """wins–draws–losses."""
+        return f"{self.wins}–{self.draws}–{self.losses}"
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Means over all folds and repetitions.
+
+    Parameters
+    ----------
+    data_sets : tuple of str
+    learners : tuple of str
+    n_rows : (n_data_sets,) int64
+        Of the whole data set.
+    means, deviations : dict of str to (n_data_sets, n_learners) float64
+        Of each score: mean and sample standard deviation over the trials; NaN where there is none.
+    failures : tuple of Outcome
+        Trials without scores.
+    notes : tuple of Outcome
+        Trials whose answers were unusual.
+    """
+
+    data_sets: tuple[str, ...]
+    learners: tuple[str, ...]
+    n_rows: np.ndarray[Any, np.dtype[np.int64]]
+    means: dict[str, Floats]
+    deviations: dict[str, Floats]
+    failures: tuple[Outcome, ...] = ()
+    notes: tuple[Outcome, ...] = ()
+
+    def column(self, score: str, learner: str) -> Floats:
+        """(n_data_sets,) means of one learner.
+
+        Raises
+        ------
+        InvalidParameter
+            If it was not compared.
+        """
+        if learner not in self.learners:
+            raise InvalidParameter("learner", learner, f"compared were {', '.join(self.learners)}")
+        return self.means[score][:, self.learners.index(learner)]
+
+    def versus(self, score: str, a: str, b: str) -> Versus:
+        """Learner a against learner b on the data sets that both have.
+
+        References
+        ----------
+        Petitjean, Buntine, Webb, Zaidi (2018), section 6; Demšar (2006), section 3.1.4 (sign test).
+        """
+        of_a, of_b = self.column(score, a), self.column(score, b)
+        both = ~(np.isnan(of_a) | np.isnan(of_b))
+        of_a, of_b = of_a[both], of_b[both]
+        rounded = np.round(of_a, DECIMALS) - np.round(of_b, DECIMALS)
+        wins, losses = int((rounded < 0).sum()), int((rounded > 0).sum())
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = np.where(of_a == of_b, 1.0, of_a / of_b)  # both zero is equal, too
+        median = float(np.median(ratios)) if ratios.size else math.nan
+        return Versus(a, b, wins, int((rounded == 0).sum()), losses, sign_test(wins, losses), median)
+
+    def mean_ranks(self, score: str) -> Floats:
+        """(n_learners,) mean rank over the data sets that all learners have; equal means share their ranks."""
+        means = np.round(self.means[score], DECIMALS)
+        means = means[~np.isnan(means).any(axis=1)]
+        below = (means[:, :, None] > means[:, None, :]).sum(axis=2)
+        equal = (means[:, :, None] == means[:, None, :]).sum(axis=2)
+        ranks: Floats = (below + (equal + 1) / 2).mean(axis=0) if len(means) else np.full(means.shape[1], np.nan)
+        return ranks
+
+
+def sign_test(wins: int, losses: int) -> float:
+    """Two-tailed p-value of the hypothesis that wins and losses are equally likely.
+
+    References
+    ----------
+    Demšar (2006), Statistical comparisons of classifiers over multiple data sets, section 3.1.4.
+    """
+    n = wins + losses
+    tail = sum(math.comb(n, i) for i in range(min(wins, losses) + 1))
+    return min(1.0, float(2 * tail / 2**n))
+
+
+def compare(outcomes: Iterable[Outcome]) -> Comparison:
+    """Summarise outcomes; those with a limit on the training rows are left out.
+
+    Raises
+    ------
+    EmptyData
+        If there are no outcomes.
+    """
+    outcomes = [outcome for outcome in outcomes if outcome.limit is None]
+    if not outcomes:
+        raise EmptyData("There are no outcomes to compare.")
+    data_sets = tuple(dict.fromkeys(outcome.data for outcome in outcomes))
+    learners = tuple(dict.fromkeys(outcome.learner for outcome in outcomes))
+    found: dict[tuple[str, str], list[Outcome]] = {}
+    for outcome in outcomes:
+        if outcome.error is None:
+            found.setdefault((outcome.data, outcome.learner), []).append(outcome)
+    sizes = {outcome.data: outcome.n_train + outcome.n_test for outcome in outcomes if outcome.error is None}
+    means = {score: np.full((len(data_sets), len(learners)), np.nan) for score in SCORES}
+    deviations = {score: np.full((len(data_sets), len(learners)), np.nan) for score in SCORES}
+    for i, data in enumerate(data_sets):
+        for j, learner in enumerate(learners):
+            trials = found.get((data, learner), [])
+            for score in SCORES:
+                values = np.array([trial.scores[score] for trial in trials])
+                if values.size:
+                    means[score][i, j] = values.mean()
+                if values.size > 1:
+                    deviations[score][i, j] = values.std(ddof=1)
+    return Comparison(
+        data_sets,
+        learners,
+        np.array([sizes.get(data, 0) for data in data_sets], np.int64),
+        means,
+        deviations,
+        failures=tuple(outcome for outcome in outcomes if outcome.error is not None),
+        notes=tuple(outcome for outcome in outcomes if outcome.note is not None),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class LearningCurve:
+    """A score against the number of training rows.
+
+    Parameters
+    ----------
+    data, learner : str
+    n_train : (n_points,) int64, ascending
+    means, deviations : (n_points,) float64
+    """
+
+    data: str
+    learner: str
+    n_train: np.ndarray[Any, np.dtype[np.int64]]
+    means: Floats
+    deviations: Floats
+
+
+def learning_curves(outcomes: Iterable[Outcome], score: str = "rmse") -> list[LearningCurve]:
+    """One curve per data set and learner: trials with the same limit make a point, at their mean number of rows."""
+    points: dict[tuple[str, str], dict[int | None, list[Outcome]]] = {}
+    for outcome in outcomes:
+        if outcome.error is None:
+            points.setdefault((outcome.data, outcome.learner), {}).setdefault(outcome.limit, []).append(outcome)
+    curves = []
+    for (data, learner), of_limit in points.items():
+        rows = [
+            (round(float(np.mean([t.n_train for t in trials]))), [t.scores[score] for t in trials])
+            for trials in of_limit.values()
+        ]
+        rows.sort(key=lambda row: row[0])
+        n_train = np.array([row[0] for row in rows], np.int64)
+        means = np.array([np.mean(row[1]) for row in rows])
+        deviations = np.array([np.std(row[1], ddof=1) if len(row[1]) > 1 else np.nan for row in rows])
+        curves.append(LearningCurve(data, learner, n_train, means, deviations))
+    return curves

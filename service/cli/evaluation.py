@@ -1,0 +1,141 @@
+"""`fewpass compare`: learners against each other, by cross-validation over data sets."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from service.cli.output import JsonOption, err, escape, out, progress_bar, show_json, show_table
+
+if TYPE_CHECKING:
+    from learners.evaluation.comparison import Comparison
+    from learners.evaluation.crossvalidation import TrialProgress
+
+LOG = "outcomes.jsonl"
+
+
+def compare(
+    data: Annotated[list[str], typer.Argument(help="Folders of Parquet files, one data set a file; or the files.")],
+    learner: Annotated[
+        list[str] | None,
+        typer.Option("--learner", "-l", help="Such as nb, kdb:k=3,m=1 or random-forest; may be repeated."),
+    ] = None,
+    repetitions: Annotated[int, typer.Option("--repetitions", "-r", min=1, help="Shuffles of each data set.")] = 5,
+    folds: Annotated[int, typer.Option("--folds", min=2, help="Parts of each shuffle; each is the test once.")] = 2,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the first shuffle.")] = 0,
+    train_rows: Annotated[
+        list[int] | None,
+        typer.Option("--train-rows", min=1, help="Also train on so many rows, for learning curves; may be repeated."),
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option("--target", "-t", help="The class column.", show_default="class, or the last column")
+    ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Trials at the same time, a process each.")] = 1,
+    threads: Annotated[int, typer.Option("--threads", min=1, help="Threads of each process.")] = 1,
+    output: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder for the report, and for outcomes to resume from.")
+    ] = None,
+    any_code: Annotated[
+        bool, typer.Option("--any-code", help="Keep outcomes that an earlier version of a learner gave.")
+    ] = False,
+    picture: Annotated[
+        list[str] | None,
+        typer.Option("--picture", help="'A against B': learners to draw; by default each against the first."),
+    ] = None,
+    png: Annotated[bool, typer.Option("--png", help="Pictures as PNG instead of SVG.")] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Compare learners by repeated cross-validation over data sets; goes on where an earlier run stopped."""
+    from learners import evaluation
+    from learners.evaluation.report import summary
+
+    learners = learner or ["nb", "tan", "kdb:k=2"]
+    pictures = [_two_learners(text) for text in picture or []]
+    with progress_bar(not json_output) as bar:
+        outcomes = evaluation.cross_validate(
+            data,
+            learners,
+            log=None if output is None else output / LOG,
+            repetitions=repetitions,
+            n_folds=folds,
+            seed=seed,
+            limits=[*sorted(set(train_rows or [])), None],
+            target=target,
+            jobs=jobs,
+            threads=threads,
+            any_code=any_code,
+            on_progress=lambda at: bar(_in_words(at)),
+        )
+    compared = evaluation.compare(outcomes)
+    command = shlex.join(["fewpass", *sys.argv[1:]])
+    if output is not None:
+        first, *others = compared.learners
+        evaluation.write_report(
+            output,
+            compared,
+            title=f"{repetitions} × {folds}-fold cross-validation of {', '.join(compared.learners)}",
+            command=command,
+            protocol=_protocol(repetitions, folds, seed, threads),
+            pictures=pictures or [(other, first) for other in others],
+            curves=evaluation.learning_curves(outcomes) if train_rows else (),
+            suffix=".png" if png else ".svg",
+        )
+    if json_output:
+        show_json(summary(compared, command))
+    else:
+        _show(compared, output)
+    if compared.failures:
+        raise typer.Exit(1)
+
+
+def _two_learners(text: str) -> tuple[str, str]:
+    from learners.evaluation.specs import LearnerSpec
+
+    a, separator, b = text.partition(" against ")
+    if not separator:
+        raise typer.BadParameter(f"{text!r} is not 'A against B'.", param_hint="--picture")
+    return LearnerSpec.parse(a).text, LearnerSpec.parse(b).text
+
+
+def _in_words(at: "TrialProgress") -> dict[str, Any]:
+    latest = "" if at.latest is None else f"{at.latest.data}, {at.latest.learner}"
+    step = f"{at.n_done:,} of {at.n_total:,} trials"
+    return {"step": step, "stage": latest, "rows_done": at.n_done, "rows_total": at.n_total}
+
+
+def _protocol(repetitions: int, folds: int, seed: int, threads: int) -> str:
+    from service.version import VERSION
+
+    return (
+        f"{repetitions} × {folds}-fold stratified cross-validation (seeds {seed} to {seed + repetitions - 1}). The schema, "
+        "with its MDL cut points, and everything else is learned from the training folds alone. RMSE is "
+        "sqrt(mean (1 − p(true class))²), ECE has 15 equal-width bins, times are wall-clock seconds a fold with "
+        f"{threads} thread{'s' if threads > 1 else ''}. fewpass {VERSION}."
+    )
+
+
+def _show(compared: "Comparison", output: Path | None) -> None:
+    """Averages, and each learner against the first."""
+    ranks = compared.mean_ranks("rmse")
+    first = compared.learners[0]
+    rows = []
+    for j, name in enumerate(compared.learners):
+        versus = compared.versus("rmse", name, first)
+        means = [
+            _mean(compared.means[score][:, j]) for score in ("zero_one_loss", "rmse", "log_loss", "ece", "train_s")
+        ]
+        record = "" if name == first else f"{versus.record} (p {versus.p_value:.2g})"
+        rows.append([name, *means, float(ranks[j]), record])
+    title = f"means over {len(compared.data_sets)} data sets"
+    show_table(title, ["learner", "0-1", "RMSE", "log loss", "ECE", "train s", "rank", f"RMSE against {first}"], rows)
+    for one in compared.failures[:10]:
+        err.print(f"[red]failed[/] {escape(one.data)}, {escape(one.learner)}: {escape(str(one.error))}")
+    if output is not None:
+        out.print(f"report in [bold]{escape(str(output))}[/]")
+
+
+def _mean(values: Any) -> float | None:
+    present = values[values == values]  # noqa: PLR0124 (NaN: the trial failed)
+    return float(present.mean()) if present.size else None
