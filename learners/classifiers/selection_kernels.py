@@ -133,6 +133,9 @@ def add_two_class_losses(tables, x, y, is_zero_one, losses):
     log_odds = np.empty((n_levels, BLOCK_ROWS), np.float32)
     context = np.empty(BLOCK_ROWS, np.int64)
     keys = np.empty(BLOCK_ROWS, np.int64)
+    # Short keys fit dense tables, and twice as many of them into a register.
+    short_context = np.empty(BLOCK_ROWS, np.int32)
+    short_keys = np.empty(BLOCK_ROWS, np.int32)
     table = tables.log_probability.ravel()
     for first in range(0, y.size, BLOCK_ROWS):
         n = min(BLOCK_ROWS, y.size - first)
@@ -146,17 +149,27 @@ def add_two_class_losses(tables, x, y, is_zero_one, losses):
         for level in range(n_levels):
             losses[level, 0] += start
         for a in range(tables.attribute.size):
-            context[:n] = 0
             deepest = tables.level_starts[a + 1] - tables.level_starts[a] - 1
+            is_small = True
+            for e in range(tables.level_starts[a], tables.level_starts[a + 1]):
+                is_small = is_small and tables.is_dense[e]
+            context[:n] = 0
+            short_context[:n] = 0
             for level in range(n_levels):
-                if level <= deepest:
-                    _keys(tables, a, level, x, first, n, context, keys)
-                    _rows(tables, tables.level_starts[a] + level, n, keys)
-                    for row in range(n):
-                        keys[row] = 2 * keys[row] + labels[row]
                 odds = log_odds[level]
-                for row in range(n):
-                    odds[row] += table[keys[row]]
+                if is_small:
+                    if level <= deepest:
+                        _keys(tables, a, level, x, first, n, short_context, short_keys)
+                    start = 2 * tables.row_starts[tables.level_starts[a] + min(level, deepest)]
+                    of_level = table[start:]
+                    for row in range(n):
+                        odds[row] += of_level[2 * short_keys[row] + labels[row]]
+                else:
+                    if level <= deepest:
+                        _keys(tables, a, level, x, first, n, context, keys)
+                        _rows(tables, tables.level_starts[a] + level, n, keys)
+                    for row in range(n):
+                        odds[row] += table[2 * keys[row] + labels[row]]
                 losses[level, a + 1] += _add_two_class_losses(odds, n, is_zero_one, labels)
 
 
