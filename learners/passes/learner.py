@@ -7,16 +7,19 @@ import json
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from learners.model import Model
 from learners.passes.engine import OnProgress, Progress, available_cores, collect, require_rows
+from learners.passes.rows import Rows
 from learners.passes.source import Source
 from learners.passes.statistic import Statistic
+from learners.schema import Schema
 
-__all__ = ["Learner", "OnProgress", "Part", "Progress", "Store", "Work", "drive", "statistic_key"]
+__all__ = ["Learner", "OnProgress", "Part", "Progress", "RowWork", "Store", "Work", "drive", "statistic_key"]
 
 
 @dataclass(frozen=True)
@@ -36,8 +39,30 @@ class Work:
 
 
 @dataclass(frozen=True)
+class RowWork:
+    """A computation over the rows themselves, for learners that no statistic can serve; it counts as one pass.
+
+    Nothing of it is stored, added or subtracted: prefer a statistic.
+
+    Parameters
+    ----------
+    stage : str
+        What it does, in words.
+    schema : Schema
+        By which the rows are encoded.
+    run : callable
+        `run(rows, threads, advance)`; it may walk the rows several times, and calls `advance(n_done, n_total)` now and
+        then, which may raise.
+    """
+
+    stage: str
+    schema: Schema
+    run: Callable[[Rows, int, Callable[[int, int], None]], Any]
+
+
+@dataclass(frozen=True)
 class Learner:
-    """The passes of a learner: a generator that yields statistics (or `Work`) and returns the model.
+    """The passes of a learner: a generator that yields statistics (or `Work`, `RowWork`) and returns the model.
 
     Parameters
     ----------
@@ -134,6 +159,9 @@ def drive(
         except StopIteration as stop:
             model: Model = stop.value
             return model
+        if isinstance(wanted, RowWork):
+            pass_number += 1
+            wanted = Work(wanted.stage, partial(wanted.run, Rows(wanted.schema, [part.source for part in parts])))
         if isinstance(wanted, Work):
             answer = _run(wanted, threads or available_cores(), on_progress, pass_number, learner.n_passes)
             continue
