@@ -1,0 +1,1 @@
+"""What fewpass is compared with, and serves beside its own models: gradient boosted trees."""

@@ -1,0 +1,46 @@
+"""A schema that loses nothing gradient boosting would use."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from learners.schema import Schema
+from learners.schema.discretise import Histogram, equal_frequency_cut_points
+from learners.schema.schema import ColumnOverride
+from learners.schema.summaries import ColumnSummaries
+
+
+def binned_schema(summaries: ColumnSummaries, max_bin: int) -> Schema:
+    """The schema with at most `max_bin` intervals for each numeric column, whether or not they tell the classes apart.
+
+    Histogram boosting bins numbers by their quantiles before it looks for splits. Doing that in the schema gives trees
+    over codes that any model file, job or request can carry.
+
+    Parameters
+    ----------
+    summaries : ColumnSummaries
+        With a target.
+    max_bin : int
+        A column with no more distinct values keeps them all apart; cut points that the user gave stay.
+
+    Raises
+    ------
+    EmptyData, SchemaError
+        As `ColumnSummaries.build_schema`.
+    """
+    binned = summaries.empty()
+    binned.merge(summaries)
+    for name, column in summaries.found.items():
+        override = summaries.overrides.get(name, ColumnOverride())
+        if column.kind == "numeric" and override.cuts is None and not override.drop:
+            cuts = quantile_cut_points(column.histogram, max_bin)
+            binned.overrides = binned.overrides | {name: ColumnOverride(kind=override.kind, cuts=cuts)}
+    return binned.build_schema()
+
+
+def quantile_cut_points(histogram: Histogram, max_bin: int) -> tuple[float, ...]:
+    """At most max_bin - 1 cut points: between all values if they are few, else at equal frequencies."""
+    if histogram.keys.size > max_bin:
+        return equal_frequency_cut_points(histogram, max_bin)
+    largest = np.finfo(np.float64).max
+    return tuple(np.unique(np.clip(histogram.thresholds(), -largest, largest)).tolist())
