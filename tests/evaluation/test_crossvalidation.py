@@ -1,0 +1,199 @@
+"""The cross-validation harness: resumes, repeats itself, copes with rare classes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from learners import recipes
+from learners.errors import InvalidParameter, SourceError, UnknownColumn
+from learners.evaluation import cross_validate
+from learners.evaluation.datasets import find_data_sets, load
+from learners.evaluation.folds import stratified_folds
+from learners.evaluation.log import OutcomeLog
+from learners.evaluation.metrics import evaluate
+from learners.evaluation.peers import RawColumns
+from learners.evaluation.specs import LearnerSpec, code_digest
+from learners.passes.learner import drive
+from learners.passes.source import Source
+from learners.schema.encode import encode
+
+LEARNERS = ["nb:m=1", "kdb:k=2,m=1"]
+
+
+def losses(outcomes):
+    """Everything that must not depend on the clock."""
+    return [
+        (o.key, o.n_train, o.n_test, o.error, {k: f"{v:.6g}" for k, v in o.scores.items() if not k.endswith("_s")})
+        for o in outcomes
+    ]
+
+
+def test_outcomes_are_those_of_training_on_the_fold_by_hand(folder: Path):
+    outcomes = cross_validate([folder / "two.parquet"], ["nb:m=1"], repetitions=2, seed=4)
+    table = pq.read_table(folder / "two.parquet")
+    y = np.array([int(name[1:]) for name in table["class"].to_pylist()])
+    expected = []
+    for seed in (4, 5):
+        for train, test in stratified_folds(y, 2, seed):
+            model = drive(recipes.learner("nb", {"m": 1}, "class"), Source.of_table(table.take(train)))
+            chunk = encode(table.take(test), model.schema)
+            expected.append(dataclasses.asdict(evaluate(model.predict_proba(chunk), chunk.y)))
+    measured = [{name: o.scores[name] for name in expected[0]} for o in outcomes]
+    assert measured == expected
+    assert {(o.n_train, o.n_test) for o in outcomes} == {(60, 60)}
+
+
+def test_a_class_that_the_training_fold_lacks_gets_probability_zero(folder: Path):
+    outcomes = cross_validate([folder / "rare.parquet"], ["nb:m=1", "random-forest:trees=5"], repetitions=1)
+    assert [o.error for o in outcomes] == [None] * 4
+    # One row of 45 with p = 1e-15 costs 34.5 / 45 = 0.77 nats.
+    assert max(o.scores["log_loss"] for o in outcomes if o.learner == "nb:m=1") > 0.77
+
+
+def test_one_class_and_no_informative_column_have_an_answer_that_says_so(tmp_path: Path):
+    path = tmp_path / "odd.parquet"
+    pq.write_table(pa.table({"x": [1.0, 2.0, 3.0], "class": ["a", "a", "b"]}), path)
+    notes = {o.note for o in cross_validate([path], ["nb"], repetitions=3)}
+    assert "the training rows have one class: predicted always" in notes
+    noise = tmp_path / "noise.parquet"
+    pq.write_table(pa.table({"x": [0.0, 0.0, 1.0, 1.0] * 10, "class": ["a", "b"] * 20}), noise)
+    (first, *_) = cross_validate([noise], ["nb"], repetitions=1)
+    assert first.note == "no attribute was left: the class shares are predicted"
+    assert first.scores["rmse"] == pytest.approx(0.5)
+
+
+def test_a_run_goes_on_where_it_stopped(folder: Path, tmp_path: Path):
+    log = tmp_path / "outcomes.jsonl"
+    whole = cross_validate([folder], LEARNERS, repetitions=2)
+
+    class Stop(Exception):
+        pass
+
+    def stop_at(progress):
+        if progress.n_done == 5:
+            raise Stop
+
+    with pytest.raises(Stop):
+        cross_validate([folder], LEARNERS, repetitions=2, log=log, on_progress=stop_at)
+    assert len(list(OutcomeLog(log))) == 5
+    seen = []
+    resumed = cross_validate([folder], LEARNERS, repetitions=2, log=log, on_progress=seen.append)
+    assert losses(resumed) == losses(whole)
+    assert (seen[0].n_done, seen[0].n_found, seen[-1].n_done, seen[-1].n_total) == (5, 5, 16, 16)
+    again = cross_validate([folder], LEARNERS, repetitions=2, log=log, on_progress=lambda p: seen.append(p))
+    assert seen[-1].n_found == 16
+    assert losses(again) == losses(whole)
+
+
+def test_a_half_written_last_line_is_done_again(folder: Path, tmp_path: Path):
+    log = tmp_path / "outcomes.jsonl"
+    first = cross_validate([folder], ["nb:m=1"], repetitions=1, log=log)
+    text = log.read_bytes()
+    log.write_bytes(text[:-20])
+    assert len(list(OutcomeLog(log))) == 3
+    assert losses(cross_validate([folder], ["nb:m=1"], repetitions=1, log=log)) == losses(first)
+    assert len([json.loads(line) for line in log.read_text().splitlines()]) == 4
+
+
+def test_a_damaged_line_is_named(folder: Path, tmp_path: Path):
+    log = tmp_path / "outcomes.jsonl"
+    log.write_text("{}\n")
+    with pytest.raises(SourceError, match=r"line 1: is no outcome .* Remove the line"):
+        cross_validate([folder], ["nb"], repetitions=1, log=log)
+
+
+def test_other_data_and_other_code_are_measured_anew(folder: Path, tmp_path: Path, monkeypatch):
+    log = tmp_path / "outcomes.jsonl"
+    cross_validate([folder / "two.parquet"], ["nb:m=1"], repetitions=1, log=log)
+    monkeypatch.setattr(LearnerSpec, "code_version", lambda self: "another")
+    seen = []
+    cross_validate([folder / "two.parquet"], ["nb:m=1"], repetitions=1, log=log, any_code=True, on_progress=seen.append)
+    assert seen[0].n_found == 2
+    cross_validate([folder / "two.parquet"], ["nb:m=1"], repetitions=1, log=log, on_progress=seen.append)
+    assert seen[-1].n_found == 0
+    table = pq.read_table(folder / "two.parquet")
+    pq.write_table(table.slice(1), folder / "two.parquet")
+    cross_validate([folder / "two.parquet"], ["nb:m=1"], repetitions=1, log=log, on_progress=seen.append)
+    assert seen[-1].n_found == 0
+
+
+def test_processes_give_the_outcomes_of_one(folder: Path, tmp_path: Path):
+    one = cross_validate([folder], LEARNERS, repetitions=1)
+    two = cross_validate([folder], LEARNERS, repetitions=1, jobs=2, log=tmp_path / "outcomes.jsonl")
+    assert losses(one) == losses(two)
+
+
+def test_a_failure_is_an_outcome_and_is_tried_again(folder: Path, tmp_path: Path, monkeypatch):
+    pq.write_table(pa.table({"x": [[1], [2]] * 10, "class": ["a", "b"] * 10}), tmp_path / "lists.parquet")
+    log = tmp_path / "outcomes.jsonl"
+    outcomes = cross_validate([tmp_path / "lists.parquet"], ["random-forest"], repetitions=1, log=log)
+    assert all("SchemaError: Column 'x' holds list" in str(o.error) for o in outcomes)
+    seen = []
+    cross_validate([tmp_path / "lists.parquet"], ["random-forest"], repetitions=1, log=log, on_progress=seen.append)
+    assert seen[0].n_found == 0
+
+
+def test_limits_shrink_the_training_rows_only(folder: Path):
+    outcomes = cross_validate([folder / "two.parquet"], ["nb:m=1"], repetitions=1, limits=[20, 60, 500, None])
+    # 60 is the whole training fold: no point of its own.
+    assert [(o.limit, o.n_train, o.n_test) for o in outcomes] == [(20, 20, 60), (None, 60, 60)] * 2
+
+
+def test_specs_have_one_spelling():
+    assert LearnerSpec.parse(" kdb:m=1,k=3 ").text == "kdb:k=3,m=1"
+    assert LearnerSpec.parse("kdb:k=3").parameters == (("k", 3),)
+    assert LearnerSpec.parse("random-forest").is_peer
+    with pytest.raises(InvalidParameter, match=r"'nbb' is not allowed: use one of nb, tan"):
+        LearnerSpec.parse("nbb")
+    with pytest.raises(InvalidParameter, match="'k' is not parameter=value"):
+        LearnerSpec.parse("kdb:k")
+    with pytest.raises(InvalidParameter, match="k=9"):
+        LearnerSpec.parse("kdb:k=9")
+    with pytest.raises(InvalidParameter, match="random-forest has the parameters trees"):
+        LearnerSpec.parse("random-forest:depth=2")
+
+
+def test_the_code_of_a_learner_is_what_it_imports():
+    from learners.evaluation import specs
+
+    names = set()
+    original = specs._source_of
+    specs._source_of = lambda name: names.add(name) or original(name)
+    try:
+        code_digest.__wrapped__(("learners.classifiers.recipes",))
+    finally:
+        specs._source_of = original
+    assert {"learners.counts.kernels", "learners.schema.discretise", "learners.jit"} <= names
+    assert not any(name.startswith(("learners.evaluation", "learners.baselines")) for name in names)
+
+
+def test_data_sets_are_found_and_refused_by_name(folder: Path, tmp_path: Path):
+    assert [(d.name, d.target, d.n_rows) for d in find_data_sets([folder])] == [
+        ("rare", "class", 90),
+        ("two", "class", 120),
+    ]
+    assert load(find_data_sets([folder / "two.parquet"])[0]).classes == ["c0", "c1"]
+    with pytest.raises(UnknownColumn, match="'clas' is not in the table"):
+        find_data_sets([folder], "clas")
+    with pytest.raises(SourceError, match="no such file or folder"):
+        find_data_sets([tmp_path / "nowhere"])
+    with pytest.raises(SourceError, match="without Parquet files"):
+        find_data_sets([tmp_path])
+    (tmp_path / "two.parquet").write_bytes((folder / "two.parquet").read_bytes())
+    with pytest.raises(SourceError, match="second data set named 'two'"):
+        find_data_sets([folder, tmp_path / "two.parquet"])
+
+
+def test_raw_columns_keep_numbers_and_mark_the_unknown():
+    train = pa.table({"n": [1.5, None, 3.0], "s": ["b", "a", None], "empty": pa.nulls(3)})
+    test = pa.table({"n": [2, None], "s": ["c", "b"], "empty": [1, 2]})
+    raw = RawColumns(train)
+    np.testing.assert_array_equal(raw.numbers_of(train), [[1.5, 1], [np.nan, 0], [3, np.nan]])
+    np.testing.assert_array_equal(raw.numbers_of(test), [[2, np.nan], [np.nan, 1]])
