@@ -12,8 +12,6 @@ from typing import Any
 from learners.errors import SourceError
 from learners.evaluation.trial import Outcome
 
-DIGITS = 6
-
 
 class OutcomeLog:
     """A file with one outcome a line, the newest last.
@@ -49,7 +47,6 @@ class OutcomeLog:
         """Add an outcome; it is on disk when this returns."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         fields = {name: value for name, value in asdict(outcome).items() if value is not None}
-        fields["scores"] = {name: float(f"{value:.{DIGITS}g}") for name, value in outcome.scores.items()}
         with self.path.open("ab+") as file:
             file.truncate(_end_of_last_line(file))
             file.write(json.dumps(fields, separators=(",", ":")).encode() + b"\n")

@@ -25,6 +25,8 @@ from learners.schema.encode import encode
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Predict = Callable[[pa.Table], Floats]
 
+DIGITS = 6
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -124,7 +126,9 @@ def run_trial(trial: Trial, threads: int = 1) -> Outcome:
         taken = time.perf_counter()
         probabilities = predict(rows)
         seconds = {"train_s": trained - started, "predict_s": time.perf_counter() - taken}
-        scores = asdict(evaluate(probabilities, data.y[test])) | seconds
+        measured = asdict(evaluate(probabilities, data.y[test])) | seconds
+        # Rounded as the log keeps them, so that a resumed run gives the very same numbers.
+        scores = {name: float(f"{value:.{DIGITS}g}") for name, value in measured.items()}
         return Outcome.of(trial, n_train=int(train.size), n_test=int(test.size), scores=scores, note=note)
     except Exception as error:  # the edge of a worker: one failure must not end a run of hours
         return Outcome.of(trial, error=f"{type(error).__name__}: {' '.join(str(error).split())}"[:500])

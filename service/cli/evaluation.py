@@ -111,8 +111,8 @@ def _protocol(repetitions: int, folds: int, seed: int, threads: int) -> str:
     return (
         f"{repetitions} × {folds}-fold stratified cross-validation (seeds {seed} to {seed + repetitions - 1}). The schema, "
         "with its MDL cut points, and everything else is learned from the training folds alone. RMSE is "
-        "sqrt(mean (1 − p(true class))²), ECE has 15 equal-width bins, times are wall-clock seconds a fold with "
-        f"{threads} thread{'s' if threads > 1 else ''}. fewpass {VERSION}."
+        "sqrt(mean (1 − p(true class))²), ECE has 15 equal-width bins, times are wall-clock seconds a fold, training "
+        f"with {threads} thread{'s' if threads > 1 else ''}. fewpass {VERSION}."
     )
 
 
