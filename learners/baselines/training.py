@@ -22,6 +22,9 @@ Advance = Callable[[int, int], None]
 EXTERNAL_VALUES = 2**28
 # float32 values handed over at once: larger pages make fewer files, 2^24 values take 64 MiB.
 PAGE_VALUES = 2**24
+# Since version 3.1 XGBoost starts from the shares of the classes. Where some of more than two are rare, its second
+# derivatives vanish there and boosting diverges (a log loss of 10 on 51 classes: docs/evaluation.md); so all start equal.
+EQUAL_START = 0.5
 
 
 class Matrix:
@@ -74,7 +77,7 @@ class Matrix:
         if self.n_classes == 2:
             settings["objective"] = "binary:logistic"
         else:
-            settings |= {"objective": "multi:softprob", "num_class": self.n_classes}
+            settings |= {"objective": "multi:softprob", "num_class": self.n_classes, "base_score": EQUAL_START}
         callbacks = [_Rounds(parameters.rounds, advance)]
         return xgboost.train(settings, self._matrix, num_boost_round=parameters.rounds, callbacks=callbacks)
 

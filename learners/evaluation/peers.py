@@ -33,7 +33,7 @@ class ForestParameters:
 
 @dataclass(frozen=True)
 class RawXGBoostParameters:
-    """Parameters of XGBoost with its own binning of raw numbers; the defaults are the library's."""
+    """Parameters of XGBoost with its own binning of raw numbers."""
 
     rounds: int = 100
     depth: int = 6
@@ -105,9 +105,11 @@ def fit_raw_xgboost(table: pa.Table, y: Any, parameters: RawXGBoostParameters, s
         "seed": seed,
         "nthread": threads,
     }
-    settings |= (
-        {"objective": "multi:softprob", "num_class": n_classes} if n_classes > 2 else {"objective": "binary:logistic"}
-    )
+    if n_classes > 2:
+        # From the class shares, its default, boosting diverges with rare classes; see learners.baselines.training.
+        settings |= {"objective": "multi:softprob", "num_class": n_classes, "base_score": 0.5}
+    else:
+        settings["objective"] = "binary:logistic"
     matrix = xgboost.QuantileDMatrix(
         raw.numbers_of(table),
         y,
