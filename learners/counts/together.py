@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
+from learners.errors import StatisticMismatch
 from learners.schema import Chunk, Schema
 
 A = TypeVar("A", bound=Any)
@@ -46,7 +47,9 @@ class Together(Generic[A, B]):
         self.second.update(rows)
 
     def merge(self, other: Together[A, B]) -> None:
-        """Add other rows to both."""
+        """Add other rows to both; where one part is of another specification, nothing is added."""
+        if other.schema != self.schema or other.spec != self.spec:
+            raise StatisticMismatch("Statistics of different specifications or schemas cannot be combined.")
         self.first.merge(other.first)
         self.second.merge(other.second)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from learners.errors import EmptyData, InvalidParameter, SchemaError, UnknownColumn
+from learners.errors import EmptyData, InvalidParameter, SchemaError, StatisticMismatch, UnknownColumn
 from learners.schema.discretise import Histogram, equal_frequency_cut_points, mdl_cut_points
 from learners.schema.encode import distinct, numbers
 from learners.schema.schema import MAX_CLASSES, OTHER, Attribute, ColumnOverride, LeftOut, Schema, Value
@@ -104,8 +104,12 @@ class ColumnSummaries:
 
     @property
     def spec(self) -> dict[str, Any]:
-        """What is collected; kinds matter, orders and cut points do not."""
-        kinds = {name: override.kind for name, override in sorted(self.overrides.items()) if override.kind}
+        """What is collected; kinds and dropped columns matter, orders and cut points do not."""
+        kinds = {
+            name: "dropped" if override.drop else override.kind
+            for name, override in sorted(self.overrides.items())
+            if override.drop or override.kind
+        }
         return {"statistic": "column summaries", "target": self.target, "kinds": kinds}
 
     def empty(self) -> ColumnSummaries:
@@ -193,6 +197,8 @@ class ColumnSummaries:
 
     def merge(self, other: ColumnSummaries) -> None:
         """Add the rows of another part of the data."""
+        if other.spec != self.spec:
+            raise StatisticMismatch("Column summaries for different targets or kinds cannot be combined.")
         self.n_rows += other.n_rows
         for value in other.classes:
             if value not in self.classes:
