@@ -1,0 +1,185 @@
+"""The laws of `tests/laws.py` for every Statistic."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from learners.classifiers.recipes import trees_of
+from learners.classifiers.selection import PrefixLosses
+from learners.classifiers.structure import Structure
+from learners.counts.family import Family, FamilyCounts
+from learners.counts.holdout import HoldOut
+from learners.counts.pairwise import PairwiseCounts
+from learners.counts.together import Together
+from learners.passes.engine import collect
+from learners.passes.source import Source
+from learners.schema.summaries import ColumnSummaries
+from tests import laws, strategies
+
+FEW = settings(max_examples=20)
+
+
+def families_of(schema):
+    """A family with up to three parents for every attribute."""
+    n = schema.n_attributes
+    return [Family(a, tuple((a + d) % n for d in range(1, 1 + min(a, n - 1, 3)))) for a in range(n)]
+
+
+def prefix_losses(schema, parts):
+    """Losses of the rows that were counted."""
+    n = schema.n_attributes
+    structure = Structure(tuple(range(n)), tuple(tuple(range(min(a, 2))) for a in range(n)))
+    families = laws.updated(FamilyCounts(schema, structure.families()), parts)
+    if not families.n_rows:
+        families.update(strategies.chunk_of(0, schema, 5))
+    return PrefixLosses(schema, structure, trees_of(families), families.class_counts)
+
+
+OF_CHUNKS = {
+    "pairwise counts": lambda schema, parts: PairwiseCounts(schema),
+    "family counts": lambda schema, parts: FamilyCounts(schema, families_of(schema)),
+    "hold-out": lambda schema, parts: HoldOut(schema),
+    "a small hold-out": lambda schema, parts: HoldOut(schema, 20),
+    "together": lambda schema, parts: Together(PairwiseCounts(schema), HoldOut(schema, 30)),
+    "prefix losses": prefix_losses,
+}
+STATISTICS = [*OF_CHUNKS, "column summaries", "column summaries without a target"]
+
+
+def cases(name):
+    """Strategy of (empty statistic, parts, function that joins parts)."""
+    if name in OF_CHUNKS:
+        return strategies.chunk_lists().map(lambda drawn: (OF_CHUNKS[name](*drawn), drawn[1], strategies.joined))
+    target = None if "without" in name else "class"
+    return strategies.batch_lists().map(lambda batches: (ColumnSummaries(target), batches, joined_batches))
+
+
+def joined_batches(batches):
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+@given(data=st.data())
+@FEW
+def test_merging_commutes_and_associates(name, data):
+    empty, parts, _ = data.draw(cases(name))
+    laws.merging_commutes_and_associates(empty, parts)
+    laws.the_empty_statistic_is_neutral(empty, parts)
+    laws.merging_leaves_the_other_as_it_was(empty, parts)
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+@given(data=st.data())
+@FEW
+def test_subtracting_undoes_adding(name, data):
+    empty, parts, _ = data.draw(cases(name))
+    laws.what_was_added_can_be_subtracted(empty, parts)
+    laws.different_rows_are_different(empty, parts)
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+@given(data=st.data())
+@FEW
+def test_order_and_partition_do_not_matter(name, data):
+    """Any split and order of the rows gives the same statistic, bit for bit."""
+    empty, parts, join = data.draw(cases(name))
+    laws.order_and_partition_do_not_matter(empty, parts, join)
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+@given(data=st.data())
+@FEW
+def test_arrow_gives_it_back(name, data):
+    empty, parts, _ = data.draw(cases(name))
+    laws.arrow_gives_it_back(empty, parts)
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+@pytest.mark.parametrize("sizes", [(3, 4, 2, 5), (300, 300, 300, 2)])
+def test_any_number_of_threads_collects_the_same(name, sizes, monkeypatch):
+    monkeypatch.setattr("learners.passes.source.BATCH_ROWS", 64)
+    schema = strategies.schema_of(sizes, 3, {1})
+    chunk = strategies.chunk_of(1, schema, 1500)
+    table = strategies.table_of(schema, [chunk])
+    empty = OF_CHUNKS[name](schema, [chunk]) if name in OF_CHUNKS else ColumnSummaries("class")
+    source = Source.of_table(table)
+    assert len(source.fragments) > 20
+    one = collect(empty, source, threads=1)
+    assert one == laws.updated(empty, [chunk] if name in OF_CHUNKS else table.combine_chunks().to_batches())
+    for threads in (2, 3, 7):
+        many = collect(empty, source, threads=threads)
+        assert many == one
+        if name in OF_CHUNKS:
+            assert many.to_arrow().equals(one.to_arrow())
+        else:
+            assert many.build_schema().to_json() == one.build_schema().to_json()
+
+
+def strangers():
+    schema, other = strategies.schema_of([3, 4], 2), strategies.schema_of([3, 5], 2)
+    return {
+        "pairwise: schema": (PairwiseCounts(schema), PairwiseCounts(other)),
+        "family: schema": (FamilyCounts(schema, [Family(0)]), FamilyCounts(other, [Family(0)])),
+        "family: families": (FamilyCounts(schema, [Family(0)]), FamilyCounts(schema, [Family(0, (1,))])),
+        "hold-out: schema": (HoldOut(schema), HoldOut(other)),
+        "hold-out: capacity": (HoldOut(schema, 10), HoldOut(schema, 11)),
+        "together: first": (
+            Together(PairwiseCounts(schema), HoldOut(schema)),
+            Together(PairwiseCounts(other), HoldOut(other)),
+        ),
+        "together: second": (
+            Together(PairwiseCounts(schema), HoldOut(schema, 10)),
+            Together(PairwiseCounts(schema), HoldOut(schema, 20)),
+        ),
+    }
+
+
+@pytest.mark.parametrize("which", strangers())
+def test_statistics_of_other_specifications_are_refused(which):
+    empty, stranger = strangers()[which]
+    parts = [strategies.chunk_of(0, empty.schema, 50)]
+    stranger.update(strategies.chunk_of(0, stranger.schema, 70))
+    laws.others_are_refused(empty, stranger, parts)
+
+
+@pytest.mark.parametrize(
+    "stranger",
+    [
+        ColumnSummaries("other"),
+        ColumnSummaries(None),
+        ColumnSummaries("class", {"x": "nominal"}),
+        ColumnSummaries("class", {"x": "drop"}),
+    ],
+    ids=["target", "no target", "kind", "dropped"],
+)
+def test_summaries_of_other_specifications_are_refused(stranger):
+    batch = pa.RecordBatch.from_pydict({"x": [1, 2, 2], "class": ["a", "b", "b"], "other": ["u", "v", "v"]})
+    stranger.update(batch)
+    empty = ColumnSummaries("class")
+    assert stranger.spec != empty.spec
+    laws.others_are_refused(empty, stranger, [batch])
+
+
+@pytest.mark.parametrize("name", ["pairwise counts", "family counts"])
+def test_stored_counts_of_another_schema_are_refused(name):
+    schema, other = strategies.schema_of([3, 4], 2), strategies.schema_of([3, 5], 2)
+    stored = laws.updated(OF_CHUNKS[name](other, []), [strategies.chunk_of(0, other, 9)]).to_arrow()
+    if name == "pairwise counts":
+        with pytest.raises(laws.StatisticMismatch, match="another schema"):
+            OF_CHUNKS[name](schema, []).from_arrow(stored)
+
+
+def test_specifications_tell_statistics_apart():
+    """Equal specifications mean equal statistics: they are the identity under which results are stored."""
+    schema = strategies.schema_of([3, 4], 2)
+    specs = [OF_CHUNKS[name](schema, [strategies.chunk_of(0, schema, 9)]).spec for name in OF_CHUNKS]
+    specs += [FamilyCounts(schema, [Family(0)]).spec, FamilyCounts(schema, [Family(0, (1,))]).spec]
+    specs += [HoldOut(schema, 7).spec, ColumnSummaries("class").spec, ColumnSummaries(None).spec]
+    specs += [ColumnSummaries("class", {"x": how}).spec for how in ("nominal", "numeric", "drop")]
+    texts = [repr(spec) for spec in specs]
+    assert len(set(texts)) == len(texts)
+    assert np.all([isinstance(spec["statistic"], str) for spec in specs])

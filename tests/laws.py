@@ -1,0 +1,107 @@
+"""What holds for every Statistic; `tests/counts/test_laws.py` runs these functions for all of them."""
+
+from __future__ import annotations
+
+import io
+from functools import reduce
+
+import pyarrow as pa
+import pytest
+
+from learners.errors import StatisticMismatch
+
+
+def updated(empty, parts):
+    """A fresh statistic of the parts."""
+    statistic = empty.empty()
+    for part in parts:
+        statistic.update(part)
+    return statistic
+
+
+def merged(*statistics):
+    """Their sum, leaving them as they are."""
+    total = statistics[0].empty()
+    for statistic in statistics:
+        total.merge(statistic)
+    return total
+
+
+def merging_commutes_and_associates(empty, parts):
+    a, b, c = (updated(empty, parts[i::3]) for i in range(3))
+    assert merged(a, b) == merged(b, a)
+    assert merged(merged(a, b), c) == merged(a, merged(b, c))
+
+
+def the_empty_statistic_is_neutral(empty, parts):
+    whole = updated(empty, parts)
+    assert merged(whole, empty.empty()) == whole == merged(empty.empty(), whole)
+    assert updated(empty, []) == empty.empty()
+
+
+def merging_leaves_the_other_as_it_was(empty, parts):
+    ours, theirs = updated(empty, parts), updated(empty, parts)
+    ours.merge(theirs)
+    ours.merge(theirs)
+    assert theirs == updated(empty, parts)
+
+
+def what_was_added_can_be_subtracted(empty, parts):
+    if not hasattr(empty, "subtract"):
+        return
+    kept, gone = updated(empty, parts[::2]), updated(empty, parts[1::2])
+    total = merged(kept, gone)
+    total.subtract(gone)
+    assert total == kept
+    assert total.to_arrow().equals(kept.to_arrow()), "no trace of the subtracted rows is left"
+    total.subtract(kept)
+    assert total == empty.empty()
+
+
+def order_and_partition_do_not_matter(empty, parts, join):
+    one_by_one = [updated(empty, [part]) for part in reversed(parts)]
+    whole = updated(empty, [join(parts)])
+    assert whole == updated(empty, parts)
+    assert whole == reduce(lambda a, b: merged(a, b), one_by_one)
+
+
+def different_rows_are_different(empty, parts):
+    whole = updated(empty, parts)
+    if sum(part.num_rows if isinstance(part, pa.RecordBatch) else part.n_rows for part in parts):
+        assert whole != merged(whole, whole)
+        assert whole != empty.empty()
+
+
+def arrow_gives_it_back(empty, parts):
+    whole = updated(empty, parts)
+    table = through_a_stream(whole.to_arrow())
+    assert empty.empty().from_arrow(table) == whole
+    in_pieces = pa.concat_tables([table.slice(0, table.num_rows // 2), table.slice(table.num_rows // 2)])
+    read = empty.empty().from_arrow(in_pieces)
+    assert read == whole
+    # What was read is a value like any other: it can be added to and written again.
+    assert merged(read, whole) == merged(whole, whole)
+    read.merge(whole)
+    assert read == merged(whole, whole)
+    assert empty.from_arrow(whole.to_arrow()).to_arrow().equals(whole.to_arrow())
+
+
+def others_are_refused(empty, stranger, parts):
+    before = updated(empty, parts)
+    statistic = updated(empty, parts)
+    with pytest.raises(StatisticMismatch, match="different|another"):
+        statistic.merge(stranger)
+    assert statistic == before, "a refused merge changes nothing"
+    if hasattr(empty, "subtract"):
+        with pytest.raises(StatisticMismatch, match="different|another"):
+            statistic.subtract(stranger)
+        assert statistic == before
+    assert statistic != stranger
+
+
+def through_a_stream(table):
+    """As another process would receive it."""
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return pa.ipc.open_stream(sink.getvalue()).read_all()

@@ -1,0 +1,140 @@
+"""Hypothesis strategies: schemas, chunks of codes, and small Arrow tables."""
+
+from __future__ import annotations
+
+import datetime
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from learners.schema import Attribute, Chunk, Schema
+
+# Around the edges of words (64 rows), of the blocks of kernels (256, 1024, 4096 rows), and nothing at all.
+N_ROWS = (0, 1, 2, 7, 63, 64, 65, 127, 200, 256, 257, 1023, 1025, 4097)
+SMALL_DOMAINS = (1, 2, 3, 4, 5, 8, 16, 17, 64, 65, 100)
+WIDE_DOMAINS = (2, 3, 65, 255, 256, 257, 300, 1000)
+
+
+def schema_of(sizes, n_classes, missing=()):
+    """Nominal attributes a0, a1, … of the given domain sizes; those in `missing` have their missing code among them."""
+    attributes = tuple(
+        Attribute(
+            f"a{i}",
+            "nominal",
+            tuple(f"v{v:05d}" for v in range(size - (i in missing and size > 1))),
+            has_missing=i in missing and size > 1,
+        )
+        for i, size in enumerate(sizes)
+    )
+    return Schema(attributes, "class", tuple(f"c{k:03d}" for k in range(n_classes)))
+
+
+def chunk_of(seed, schema, n_rows, skew=1.0):
+    """Codes that depend on the class; with a skew, few values are frequent."""
+    rng = np.random.default_rng(seed)
+    y = np.floor(schema.n_classes * rng.random(n_rows) ** skew).astype(np.int64)
+    x = np.empty((schema.n_attributes, n_rows), schema.code_dtype)
+    for i, size in enumerate(schema.domain_sizes.tolist()):
+        drawn = np.floor(size * rng.random(n_rows) ** skew).astype(np.int64)
+        copied = rng.random(n_rows) < 0.3
+        x[i] = np.where(copied, y, drawn) % size
+    return Chunk(x, y.astype(np.uint8))
+
+
+@st.composite
+def schemas(draw, wide=None, max_attributes=5, max_classes=5):
+    """Schemas of nominal attributes; `wide` ones need uint16 codes and may have sparse families."""
+    wide = draw(st.booleans()) if wide is None else wide
+    domains = st.sampled_from(WIDE_DOMAINS if wide else SMALL_DOMAINS)
+    sizes = draw(st.lists(domains, min_size=1, max_size=max_attributes))
+    if wide:
+        sizes.append(300)
+    missing = draw(st.sets(st.integers(0, len(sizes) - 1)))
+    return schema_of(sizes, draw(st.integers(1, max_classes)), missing)
+
+
+@st.composite
+def chunks(draw, schema):
+    """A chunk of a schema, possibly without rows."""
+    seed, n_rows = draw(st.integers(0, 2**32 - 1)), draw(st.sampled_from(N_ROWS))
+    return chunk_of(seed, schema, n_rows, draw(st.sampled_from((1.0, 3.0))))
+
+
+@st.composite
+def chunk_lists(draw, wide=None, max_size=4):
+    """(schema, list of chunks)."""
+    schema = draw(schemas(wide))
+    return schema, draw(st.lists(chunks(schema), min_size=1, max_size=max_size))
+
+
+def table_of(schema, parts):
+    """The raw table that encodes to the chunks."""
+    x = np.concatenate([part.x for part in parts], axis=1)
+    y = np.concatenate([part.y for part in parts])
+    columns = {
+        attribute.name: pa.array(([None] if attribute.has_missing else []) + list(attribute.values), pa.string()).take(
+            pa.array(codes.astype(np.int64))
+        )
+        for attribute, codes in zip(schema.attributes, x, strict=True)
+    }
+    return pa.table(columns | {schema.target: pa.array(schema.classes).take(pa.array(y.astype(np.int64)))})
+
+
+def joined(parts):
+    """Several chunks as one."""
+    x = np.ascontiguousarray(np.concatenate([part.x for part in parts], axis=1))
+    return Chunk(x, np.concatenate([part.y for part in parts]))
+
+
+def column_values():
+    """(Arrow type, strategy of its values), with nulls, NaN and infinities."""
+    words = st.sampled_from(["", "a", "b", "ä", "a b", "NaN", "None"])
+    numbers = st.one_of(
+        st.sampled_from([0.0, -0.0, 1.5, 2.0, float("nan"), float("inf"), float("-inf"), 1e308, 5e-324]),
+        st.floats(-10, 10, width=32),
+    )
+    moments = st.datetimes(datetime.datetime(1900, 1, 1), datetime.datetime(2200, 1, 1))
+    return st.sampled_from(
+        [
+            (pa.string(), words),
+            (pa.large_string(), words),
+            (pa.dictionary(pa.int8(), pa.string()), words),
+            (pa.bool_(), st.booleans()),
+            (pa.uint8(), st.integers(0, 255)),
+            (pa.int8(), st.integers(-128, 127)),
+            (pa.int64(), st.one_of(st.integers(-3, 3), st.integers(-(2**53), 2**53))),
+            (pa.float64(), numbers),
+            (pa.float32(), numbers),
+            (pa.timestamp("us"), moments),
+            (pa.date32(), st.dates(datetime.date(1900, 1, 1), datetime.date(2200, 1, 1))),
+        ]
+    )
+
+
+@st.composite
+def tables(draw, min_rows=1, max_rows=60, max_columns=4):
+    """Small tables with a class column named "class" of at least two values; the other columns may be anything."""
+    n_rows = draw(st.integers(max(2, min_rows), max_rows))
+    columns = {}
+    for i in range(draw(st.integers(1, max_columns))):
+        kind, values = draw(column_values())
+        pool = draw(st.lists(st.one_of(st.none(), values), min_size=1, max_size=6))
+        rows = draw(st.lists(st.sampled_from(pool), min_size=n_rows, max_size=n_rows))
+        columns[f"x{i}"] = pa.array(rows, kind)
+    labels = draw(st.sampled_from([["yes", "no"], [0, 1, 7], [False, True], ["", "a", "b"]]))
+    classes = labels[:2] + draw(st.lists(st.sampled_from(labels), min_size=n_rows - 2, max_size=n_rows - 2))
+    return pa.table(columns | {"class": classes})
+
+
+@st.composite
+def batch_lists(draw):
+    """A table cut into record batches at arbitrary places."""
+    table = draw(tables())
+    cuts = sorted(draw(st.lists(st.integers(0, table.num_rows), max_size=3)))
+    edges = [0, *cuts, table.num_rows]
+    return [
+        batch
+        for low, high in zip(edges, edges[1:], strict=False)
+        for batch in table.slice(low, high - low).combine_chunks().to_batches()
+    ]
