@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from learners.classifiers.context_tree import ContextTree, context_tree_from_cells
+from learners.classifiers.hdp import HDPParameters, Posterior, hdp_estimates, hdp_map_estimates
 from learners.classifiers.lookup import LookupModel
 from learners.classifiers.m_estimate import GRID, m_estimates
 from learners.classifiers.selection import LOSSES, PrefixLosses
@@ -18,11 +19,12 @@ from learners.counts.holdout import HoldOut
 from learners.counts.pairwise import PairwiseCounts
 from learners.counts.together import Together
 from learners.errors import InvalidParameter
+from learners.passes.learner import Work
 from learners.schema import Chunk, Schema
 from learners.schema.summaries import ColumnSummaries
 
 Passes = Generator[Any, Any, Any]
-ESTIMATORS = ("m",)
+ESTIMATORS = ("m", "hdp", "hdp-map")
 MAX_K = 5
 
 
@@ -32,12 +34,15 @@ class NetworkParameters:
 
     Parameters
     ----------
-    estimator : "m"
-        m-estimates with back-off.
+    estimator : "m", "hdp" or "hdp-map"
+        m-estimates with back-off, posterior means of a hierarchical Dirichlet process by Gibbs sampling, or the
+        deterministic estimate of the same model.
     m : float or None
         Pseudo-count of the m-estimate; None chooses it on a hold-out from `m_estimate.GRID`.
     max_values : int
         Values that a nominal attribute keeps; rarer ones share one code.
+    iterations, tying, root, seed
+        Of "hdp" (and the two in the middle of "hdp-map"), as in `HDPParameters`.
 
     Raises
     ------
@@ -47,14 +52,23 @@ class NetworkParameters:
     estimator: str = "m"
     m: float | None = None
     max_values: int = 1024
+    iterations: int | Literal["auto"] = 50_000
+    tying: str = "level"
+    root: str = "unit"
+    seed: int = 0
 
     def __post_init__(self) -> None:
+        self.hdp()
         if self.estimator not in ESTIMATORS:
             raise InvalidParameter("estimator", self.estimator, f"use one of {', '.join(ESTIMATORS)}")
         if self.m is not None and not 0 <= self.m < 1e9:
             raise InvalidParameter("m", self.m, "a number from 0 to 1e9, or null to choose it")
         if not 2 <= self.max_values <= 65_000:
             raise InvalidParameter("max_values", self.max_values, "from 2 to 65,000")
+
+    def hdp(self) -> HDPParameters:
+        """Those of the hierarchical Dirichlet process."""
+        return HDPParameters(self.iterations, self.tying, self.root, self.seed)
 
 
 @dataclass(frozen=True)
@@ -111,7 +125,7 @@ def naive_bayes(
     schema = yield from schema_pass(target, schema, overrides or {}, parameters.max_values)
     structure = naive_structure(schema.n_attributes)
     counted = yield Together(FamilyCounts(schema, structure.families()), HoldOut(schema))
-    return fitted(schema, structure, counted.first, counted.second.draw(), "nb", parameters)
+    return (yield from fitted(schema, structure, counted.first, counted.second.draw(), "nb", parameters))
 
 
 def _structured(
@@ -126,7 +140,7 @@ def _structured(
     counted = yield Together(PairwiseCounts(schema), HoldOut(schema))
     structure = structure_of(counted.first)
     families = yield FamilyCounts(schema, structure.families())
-    return fitted(schema, structure, families, counted.second.draw(), name, parameters)
+    return (yield from fitted(schema, structure, families, counted.second.draw(), name, parameters))
 
 
 def tan(
@@ -156,7 +170,8 @@ def skdb(
     structure = structure.prefix(chosen.n_attributes, chosen.k)
     facts = {"n_attributes": chosen.n_attributes, "k": chosen.k, "mean_loss": chosen.mean_loss.tolist()}
     families = families.reduced(structure.families())
-    return fitted(schema, structure, families, counted.second.draw(), "skdb", parameters, {"selection": facts})
+    hold_out = counted.second.draw()
+    return (yield from fitted(schema, structure, families, hold_out, "skdb", parameters, {"selection": facts}))
 
 
 def trees_of(families: FamilyCounts) -> list[ContextTree]:
@@ -176,15 +191,28 @@ def fitted(
     name: str,
     parameters: NetworkParameters,
     facts: Mapping[str, Any] | None = None,
-) -> LookupModel:
-    """The model with m-estimates."""
+) -> Passes:
+    """The model with its estimates, from counts alone."""
     facts = {"learner": name, "parameters": asdict(parameters), "n_rows": families.n_rows, **(facts or {})}
-    if parameters.m is None:
-        facts["m"], facts["hold_out_rmse"] = choose_m(structure, families, hold_out)
-    else:
-        facts["m"] = parameters.m
     trees = trees_of(families)
-    estimates = [m_estimates(tree, facts["m"]) for tree in trees]
+    if parameters.estimator == "m":
+        if parameters.m is None:
+            facts["m"], facts["hold_out_rmse"] = choose_m(structure, families, hold_out)
+        else:
+            facts["m"] = parameters.m
+        estimates = [m_estimates(tree, facts["m"]) for tree in trees]
+        return LookupModel.of(schema, structure, families.class_counts, trees, estimates, facts)
+    estimate = hdp_estimates if parameters.estimator == "hdp" else hdp_map_estimates
+    posteriors: list[Posterior] = yield Work(
+        "sampling" if parameters.estimator == "hdp" else "solving",
+        lambda threads, advance: estimate(trees, parameters.hdp(), threads, advance),
+    )
+    facts["sweeps"] = max((posterior.n_sweeps for posterior in posteriors), default=0)
+    if parameters.estimator == "hdp":
+        facts["r_hat"] = max((posterior.r_hat for posterior in posteriors), default=float("nan"))
+    if parameters.tying != "parent":
+        facts["concentrations"] = [posterior.concentrations.tolist() for posterior in posteriors]
+    estimates = [posterior.estimates for posterior in posteriors]
     return LookupModel.of(schema, structure, families.class_counts, trees, estimates, facts)
 
 

@@ -1,0 +1,322 @@
+"""Probabilities of context trees from hierarchical Dirichlet processes: by Gibbs sampling, or deterministically."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from learners.classifiers import hdp_kernels as kernels
+from learners.classifiers.context_tree import ContextTree, Estimates
+from learners.classifiers.diagnostics import split_r_hat
+from learners.classifiers.hdp_plan import ROOTS, TYINGS, plan_of
+from learners.errors import InvalidParameter
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+Advance = Callable[[int, int], None]
+
+PRIOR_SHAPE, PRIOR_RATE, LARGEST = 2.0, 1.0, 4000.0
+ROOT_CONCENTRATION = 2.0
+SWEEPS_PER_CONCENTRATION = 5
+SWEEPS_PER_DRAW = 10
+BLOCK_SWEEPS = 100
+REPORT_EVERY_S = 0.2
+AUTO_BURN_IN, AUTO_LEAST, AUTO_MOST = 100, 1000, 50_000
+AUTO_DIFFERENCE = 0.01
+
+
+@dataclass(frozen=True)
+class HDPParameters:
+    """Of the hierarchical Dirichlet process and its sampler.
+
+    Parameters
+    ----------
+    iterations : int or "auto"
+        Sweeps of the sampler; the first min(1000, iterations / 10) are not used. "auto" starts from the deterministic
+        estimate and stops when the concentrations have split R-hat below 1.02 and the two halves of the draws agree to 1 %
+        (root mean square of the relative difference of the estimates), between 1,000 and 50,000 sweeps.
+    tying : "level", "parent" or "single"
+        Which nodes share their concentration.
+    root : "unit" or "dirichlet"
+        The root's prior: one table per value, as the authors' program has it, or a Dirichlet distribution.
+    seed : int
+
+    Raises
+    ------
+    InvalidParameter
+    """
+
+    iterations: int | str = 50_000
+    tying: str = "level"
+    root: str = "unit"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.iterations != "auto" and not (isinstance(self.iterations, int) and 10 <= self.iterations <= 10**8):
+            raise InvalidParameter("iterations", self.iterations, 'a whole number from 10 to 100,000,000, or "auto"')
+        if self.tying not in TYINGS:
+            raise InvalidParameter("tying", self.tying, f"use one of {', '.join(TYINGS)}")
+        if self.root not in ROOTS:
+            raise InvalidParameter("root", self.root, f"use one of {', '.join(ROOTS)}")
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**63:
+            raise InvalidParameter("seed", self.seed, "a whole number from 0 to 2^63 - 1")
+
+
+class Posterior(NamedTuple):
+    """What is known of one context tree.
+
+    Parameters
+    ----------
+    estimates : Estimates
+        Posterior means; hierarchical.
+    variance : (n_cells,) float64
+        Posterior variance of each probability, by moments: of its Dirichlet distribution given the counts above, of what
+        it inherits, and between the draws.
+    concentrations : (n_groups,) float64
+        Their means over the draws.
+    n_sweeps : int
+    r_hat : float
+        The largest split R-hat of the logarithms of the concentrations; NaN without draws.
+
+    References
+    ----------
+    Petitjean, Buntine, Webb, Zaidi (2018), sections 4 and 5.
+    """
+
+    estimates: Estimates
+    variance: Floats
+    concentrations: Floats
+    n_sweeps: int
+    r_hat: float
+
+
+class Chain:
+    """The sampler of one tree.
+
+    Parameters
+    ----------
+    tree : ContextTree
+    parameters : HDPParameters
+    stream : int
+        Which tree it is: each has its own random numbers, so that threads do not matter.
+    """
+
+    def __init__(self, tree: ContextTree, parameters: HDPParameters, stream: int) -> None:
+        self.tree, self.parameters = tree, parameters
+        self.plan = _frozen(plan_of(tree, parameters.tying, parameters.root))
+        self.settings = np.array([PRIOR_SHAPE, PRIOR_RATE, LARGEST, ROOT_CONCENTRATION, SWEEPS_PER_CONCENTRATION])
+        self.state = self._new_state(np.int64, stream)
+        self.sums, self.n_draws, self.n_sweeps = np.zeros((2, tree.n_cells)), 0, 0
+        self._scratch = np.empty((3, tree.n_cells))
+        deepest = int(tree.level_starts[-2])
+        self._tree = kernels.Tree(
+            tree.parent, tree.cell_starts, tree.cell_count, tree.cell_parent, deepest, tree.n_values
+        )
+        kernels.start_tables(self.plan, self.state)
+        kernels.draw_probabilities(self.plan, self.state, ROOT_CONCENTRATION)
+
+    def _new_state(self, dtype: type[Any], stream: int) -> kernels.State:
+        n_groups = self.plan.group_starts.size - 1
+        random = np.random.SeedSequence([self.parameters.seed, stream]).generate_state(4, np.uint64)
+        totals = self.tree.node_counts().astype(dtype)
+        return kernels.State(
+            n=self.plan.item_base.astype(dtype),
+            weight=np.zeros(self.plan.item_base.size),
+            concentration=np.full(n_groups, 2.0),
+            node_total=totals,
+            random=random,
+            spare=np.zeros(2),
+        )
+
+    @property
+    def n_cell_samples(self) -> int:
+        """Pseudo-counts that a sweep draws: cells with n > 1 below the root that are not settled by their children."""
+        return int(self.plan.item_base.size - self.plan.item_starts[1])
+
+    def sweep(self, n_sweeps: int, trace: Floats | None = None) -> None:
+        """Sample on; the concentrations after each sweep go to trace (n_sweeps, n_groups)."""
+        trace = np.empty((0, 0)) if trace is None else trace
+        kernels.run_sweeps(self.plan, self.state, self.settings, self.n_sweeps, n_sweeps, trace)
+        self.n_sweeps += n_sweeps
+
+    def draw(self) -> None:
+        """Add the estimates given the present state to the sums."""
+        kernels.add_estimates(self._tree, self.plan, self.state, ROOT_CONCENTRATION, self._scratch, self.sums)
+        self.n_draws += 1
+
+    def start_at_fixed_point(self, n_most: int = 200, tolerance: float = 1e-3) -> int:
+        """Put the deterministic solution in place of the state; returns the sweeps it took."""
+        expected = self._new_state(np.float64, 0)
+        kernels.start_tables(self.plan, expected)
+        kernels.sum_nodes(self.plan, expected)
+        kernels.expect_probabilities(self.plan, expected, ROOT_CONCENTRATION)
+        n_sweeps: int = kernels.run_fixed_point(self.plan, expected, self.settings, n_most, tolerance)
+        self.state.weight[:] = expected.weight
+        self.state.concentration[:] = expected.concentration
+        self._expected = expected
+        return n_sweeps
+
+    def draw_fixed_point(self) -> None:
+        """Add the estimates at the deterministic solution to the sums."""
+        kernels.add_estimates(self._tree, self.plan, self._expected, ROOT_CONCENTRATION, self._scratch, self.sums)
+        self.n_draws += 1
+
+    def posterior(self, concentrations: Floats, r_hat: float) -> Posterior:
+        """What the sums say."""
+        probability = self.sums[0] / self.n_draws
+        variance = np.maximum(self.sums[1] / self.n_draws - probability**2, 0.0)
+        estimates = Estimates(probability, _rest(self.tree, probability), hierarchical=True)
+        return Posterior(estimates, variance, concentrations, self.n_sweeps, r_hat)
+
+
+def _frozen(plan: kernels.Plan) -> kernels.Plan:
+    for array in plan:
+        if isinstance(array, np.ndarray):
+            array.setflags(write=False)
+    return plan
+
+
+def _rest(tree: ContextTree, probability: Floats) -> Floats:
+    """For each node the probability of the values without a cell, as a share of what it is at the node above."""
+    starts = tree.cell_starts[:-1]
+    own = np.add.reduceat(probability, starts)
+    above = np.ones(tree.n_nodes)
+    above[1:] = 1.0 - np.add.reduceat(probability[tree.cell_parent], starts)[1:]
+    n_absent = np.maximum(tree.n_values - int(tree.cell_starts[1]), 1)
+    above[0] = n_absent
+    # Where every value has a cell nobody asks; what rounding leaves of nothing must not become a negative probability.
+    return np.where(above > 1e-12, np.maximum(1.0 - own, 1e-15) / np.maximum(above, 1e-12), 1.0)
+
+
+def hdp_estimates(
+    trees: Sequence[ContextTree], parameters: HDPParameters, threads: int = 1, advance: Advance | None = None
+) -> list[Posterior]:
+    """Posterior means by Gibbs sampling, one chain per tree; trees are sampled in parallel, the largest first.
+
+    A sweep draws the pseudo-counts t of all cells given the probabilities of the inner nodes, from the leaves up with the
+    probabilities integrated out on the way, then the concentrations, then the probabilities from the root down: the
+    posterior of (t, α) is that of the collapsed sampler, and stays invariant exactly.
+
+    Parameters
+    ----------
+    trees : sequence of ContextTree
+    parameters : HDPParameters
+    threads : int
+        The result does not depend on it.
+    advance : callable, optional
+        Called with (sweeps done, sweeps in all) now and then; raising in it stops all threads.
+
+    Returns
+    -------
+    list of Posterior
+
+    References
+    ----------
+    Petitjean, Buntine, Webb, Zaidi (2018), section 5; Teh, Jordan, Beal, Blei (2006), section 5.3, for the sampler with
+    explicit probabilities.
+    """
+    sample = _sample_until_settled if parameters.iterations == "auto" else _sample
+    return _in_parallel(trees, threads, advance, lambda tree, i, tick: sample(Chain(tree, parameters, i), tick))
+
+
+def hdp_map_estimates(
+    trees: Sequence[ContextTree], parameters: HDPParameters, threads: int = 1, advance: Advance | None = None
+) -> list[Posterior]:
+    """The same model with the expectation of t in place of draws, and the concentrations at a fixed point.
+
+    Parameters and result as of `hdp_estimates`; `iterations` and `seed` do not matter.
+    """
+
+    def solve(tree: ContextTree, i: int, tick: Callable[[float], None]) -> Posterior:
+        chain = Chain(tree, parameters, i)
+        chain.n_sweeps = chain.start_at_fixed_point()
+        chain.draw_fixed_point()
+        tick(1.0)
+        return chain.posterior(chain.state.concentration.copy(), float("nan"))
+
+    return _in_parallel(trees, threads, advance, solve)
+
+
+def _sample(chain: Chain, tick: Callable[[float], None]) -> Posterior:
+    n_sweeps = int(chain.parameters.iterations)
+    burn_in = min(1000, n_sweeps // 10)
+    for first in range(0, burn_in, BLOCK_SWEEPS):
+        chain.sweep(min(BLOCK_SWEEPS, burn_in - first))
+        tick(chain.n_sweeps / n_sweeps)
+    trace = np.empty((n_sweeps - burn_in, chain.state.concentration.size))
+    _draw_for(chain, trace, lambda: tick(chain.n_sweeps / n_sweeps))
+    return chain.posterior(trace.mean(axis=0), split_r_hat(np.log(trace)))
+
+
+def _draw_for(chain: Chain, trace: Floats, tick: Callable[[], None]) -> None:
+    """As many sweeps as trace has rows, with a draw after each tenth and after the last."""
+    for first in range(0, len(trace), SWEEPS_PER_DRAW):
+        chain.sweep(min(SWEEPS_PER_DRAW, len(trace) - first), trace[first : first + SWEEPS_PER_DRAW])
+        chain.draw()
+        if first % BLOCK_SWEEPS == 0:
+            tick()
+
+
+def _sample_until_settled(chain: Chain, tick: Callable[[float], None]) -> Posterior:
+    chain.start_at_fixed_point()
+    chain.sweep(AUTO_BURN_IN)
+    traces, halves = [], []
+    n_more = AUTO_LEAST // 2
+    while True:
+        before = chain.sums[0].copy(), chain.n_draws
+        traces.append(np.empty((n_more, chain.state.concentration.size)))
+        _draw_for(chain, traces[-1], lambda: tick(min(chain.n_sweeps / AUTO_MOST, 0.99)))
+        halves.append((chain.sums[0] - before[0]) / (chain.n_draws - before[1]))
+        trace = np.concatenate(traces)
+        if len(halves) > 1:
+            # Each batch is as long as all before it, so the last against the rest are two halves.
+            mean = chain.sums[0] / chain.n_draws
+            difference = float(np.sqrt(np.mean(((halves[-1] - before[0] / before[1]) / mean) ** 2)))
+            if difference < AUTO_DIFFERENCE or chain.n_sweeps >= AUTO_MOST:
+                return chain.posterior(trace.mean(axis=0), split_r_hat(np.log(trace)))
+            n_more = min(len(trace), AUTO_MOST - chain.n_sweeps)
+
+
+def _in_parallel(
+    trees: Sequence[ContextTree],
+    threads: int,
+    advance: Advance | None,
+    work: Callable[[ContextTree, int, Callable[[float], None]], Posterior],
+) -> list[Posterior]:
+    """Work on all trees, the largest first, reporting how many cells are done."""
+    sizes = np.array([tree.n_cells for tree in trees], np.int64)
+    done = np.zeros(len(trees))
+    stopped: list[bool] = []
+
+    def task(i: int) -> Posterior:
+        def tick(share: float) -> None:
+            done[i] = share
+            if stopped:
+                raise _Stopped
+
+        return work(trees[i], i, tick)
+
+    def report() -> None:
+        if advance is not None:
+            advance(int(done @ sizes), int(sizes.sum()))
+
+    with ThreadPoolExecutor(max(1, threads), thread_name_prefix="hdp") as pool:
+        futures = {int(i): pool.submit(task, int(i)) for i in np.argsort(-sizes, kind="stable")}
+        try:
+            pending: set[Future[Posterior]] = set(futures.values())
+            while pending:
+                finished, pending = wait(pending, timeout=REPORT_EVERY_S, return_when=FIRST_EXCEPTION)
+                for future in finished:
+                    future.result()
+                report()
+        except BaseException:
+            stopped.append(True)
+            raise
+    return [futures[i].result() for i in range(len(trees))]
+
+
+class _Stopped(Exception):
+    """Another thread has failed, or the caller has cancelled."""
