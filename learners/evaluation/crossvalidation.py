@@ -6,7 +6,7 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -105,7 +105,8 @@ def cross_validate(
     Returns
     -------
     list of Outcome
-        In the order of data sets, repetitions, folds, limits, learners; failed trials have an `error`.
+        In the order of data sets, repetitions, folds, limits, learners; failed trials have an `error`. Their learner is
+        spelled as given.
 
     Raises
     ------
@@ -120,6 +121,7 @@ def cross_validate(
         if value < 1:
             raise InvalidParameter(name, value, "at least 1")
     specs = list(dict.fromkeys(LearnerSpec.parse(text) for text in learners))
+    as_given = {LearnerSpec.parse(text).text: text.strip() for text in reversed(learners)}
     if not specs:
         raise InvalidParameter("learners", learners, "name at least one")
     wanted = trials_of(
@@ -142,7 +144,7 @@ def cross_validate(
         if written is not None:
             written.append(outcome)
         report(outcome)
-    return [outcomes[identity(trial)] for trial in wanted]
+    return [replace(outcomes[identity(trial)], learner=as_given[trial.learner]) for trial in wanted]
 
 
 def _with_code(one: Trial | Outcome) -> tuple[object, ...]:

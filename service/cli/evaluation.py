@@ -52,7 +52,7 @@ def compare(
     from learners.evaluation.report import summary
 
     learners = learner or ["nb", "tan", "kdb:k=2"]
-    pictures = [_two_learners(text) for text in picture or []]
+    pictures = [_two_learners(text, learners) for text in picture or []]
     with progress_bar(not json_output) as bar:
         outcomes = evaluation.cross_validate(
             data,
@@ -90,13 +90,19 @@ def compare(
         raise typer.Exit(1)
 
 
-def _two_learners(text: str) -> tuple[str, str]:
+def _two_learners(text: str, learners: list[str]) -> tuple[str, str]:
+    """The two learners of a picture, as they are spelled among those compared."""
     from learners.evaluation.specs import LearnerSpec
 
     a, separator, b = text.partition(" against ")
     if not separator:
         raise typer.BadParameter(f"{text!r} is not 'A against B'.", param_hint="--picture")
-    return LearnerSpec.parse(a).text, LearnerSpec.parse(b).text
+    spelled = {LearnerSpec.parse(learner).text: learner.strip() for learner in reversed(learners)}
+    wanted = LearnerSpec.parse(a).text, LearnerSpec.parse(b).text
+    for name in wanted:
+        if name not in spelled:
+            raise typer.BadParameter(f"{name} is not compared; add --learner {name}.", param_hint="--picture")
+    return spelled[wanted[0]], spelled[wanted[1]]
 
 
 def _in_words(at: "TrialProgress") -> dict[str, Any]:

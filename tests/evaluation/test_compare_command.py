@@ -31,3 +31,6 @@ def test_a_picture_needs_two_learners(folder: Path):
     result = CliRunner().invoke(app, ["compare", str(folder), "--picture", "nb"])
     assert result.exit_code == 2
     assert "is not 'A against B'" in result.output
+    result = CliRunner().invoke(app, ["compare", str(folder), "-l", "nb", "--picture", "nb against tan"])
+    assert result.exit_code == 2
+    assert "tan is not compared" in result.output

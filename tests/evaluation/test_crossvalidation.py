@@ -141,6 +141,15 @@ def test_a_failure_is_an_outcome_and_is_tried_again(folder: Path, tmp_path: Path
     assert seen[0].n_found == 0
 
 
+def test_learners_are_named_as_given_and_found_in_any_spelling(folder: Path, tmp_path: Path):
+    log, seen = tmp_path / "outcomes.jsonl", []
+    first = cross_validate([folder], ["kdb:m=1,k=2", "kdb:k=2,m=1"], repetitions=1, log=log)
+    assert {o.learner for o in first} == {"kdb:m=1,k=2"}
+    again = cross_validate([folder], ["kdb:k=2,m=1"], repetitions=1, log=log, on_progress=seen.append)
+    assert seen[0].n_found == len(again) == 4
+    assert {o.learner for o in again} == {"kdb:k=2,m=1"}
+
+
 def test_limits_shrink_the_training_rows_only(folder: Path):
     outcomes = cross_validate([folder / "two.parquet"], ["nb:m=1"], repetitions=1, limits=[20, 60, 500, None])
     # 60 is the whole training fold: no point of its own.
