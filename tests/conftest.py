@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # numba's first compilation of a kernel takes seconds: far more than hypothesis' default deadline.
 settings.register_profile("fewpass", deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fewpass"))
+
+PUBLIC_SETS = Path(__file__).parent.parent.parent / "shared" / "data" / "classification"
+needs_public_sets = pytest.mark.skipif(
+    not PUBLIC_SETS.is_dir(), reason="the public data sets are not at ../shared/data/classification"
+)
+
+
+def public_sets():
+    """The Parquet files of the public classification sets."""
+    return sorted(PUBLIC_SETS.glob("*.parquet"))

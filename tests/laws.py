@@ -89,11 +89,11 @@ def arrow_gives_it_back(empty, parts):
 def others_are_refused(empty, stranger, parts):
     before = updated(empty, parts)
     statistic = updated(empty, parts)
-    with pytest.raises(StatisticMismatch, match="different|another"):
+    with pytest.raises(StatisticMismatch, match=r"different|another"):
         statistic.merge(stranger)
     assert statistic == before, "a refused merge changes nothing"
     if hasattr(empty, "subtract"):
-        with pytest.raises(StatisticMismatch, match="different|another"):
+        with pytest.raises(StatisticMismatch, match=r"different|another"):
             statistic.subtract(stranger)
         assert statistic == before
     assert statistic != stranger

@@ -37,13 +37,12 @@ def maximum_spanning_tree(between):
     n = len(between)
     group = list(range(n))
     edges = set()
-    for i, j in sorted(
-        ((i, j) for i in range(n) for j in range(i + 1, n)), key=lambda edge: -between[edge[0]][edge[1]]
-    ):
-        if group[i] != group[j]:
-            edges.add((i, j))
-            old, new = group[i], group[j]
-            group = [new if g == old else g for g in group]
+    candidates = [(i, j) for i in range(n) for j in range(i + 1, n)]
+    for edge in sorted(candidates, key=lambda edge: -between[edge[0]][edge[1]]):
+        kept, absorbed = group[edge[0]], group[edge[1]]
+        if kept != absorbed:
+            edges.add(edge)
+            group = [kept if g == absorbed else g for g in group]
     return edges
 
 

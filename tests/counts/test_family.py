@@ -1,0 +1,86 @@
+"""Family counts against counting row by row."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learners.counts import family as family_module
+from learners.counts.family import Family, FamilyCounts
+from learners.errors import FamilyTooLarge, StatisticMismatch
+from tests import laws, strategies
+from tests.naive.counts import family_counts
+
+
+def assert_equals_naive(counted, parts):
+    chunk = strategies.joined(parts)
+    assert counted.n_rows == chunk.n_rows
+    assert counted.class_counts.tolist() == np.bincount(chunk.y, minlength=counted.schema.n_classes).tolist()
+    for index, family in enumerate(counted.families):
+        y, parents, x, counts = counted.cells(index)
+        found = {
+            (k, tuple(of_parents), value): n
+            for k, of_parents, value, n in zip(y.tolist(), parents.tolist(), x.tolist(), counts.tolist(), strict=True)
+        }
+        assert found == family_counts(chunk.x, chunk.y, family.attribute, family.parents)
+        assert list(found) == sorted(found), "cells are in the order of the context tree's leaves"
+
+
+@st.composite
+def families_and_chunks(draw):
+    schema, parts = draw(strategies.chunk_lists())
+    families = []
+    for attribute in range(schema.n_attributes):
+        others = [a for a in range(schema.n_attributes) if a != attribute]
+        parents = draw(st.lists(st.sampled_from(others), unique=True, max_size=3)) if others else []
+        families.append(Family(attribute, tuple(parents)))
+    return schema, families, parts
+
+
+@pytest.mark.parametrize("dense_cells", [0, 50, 1 << 20], ids=["sparse", "both", "dense"])
+@given(drawn=families_and_chunks())
+def test_equal_counting_row_by_row(dense_cells, drawn):
+    schema, families, parts = drawn
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(family_module, "DENSE_CELLS", dense_cells)
+        patch.setattr(family_module, "MAX_MATCHED_CELLS", min(dense_cells, 64))  # those that match are dense
+        assert_equals_naive(laws.updated(FamilyCounts(schema, families), parts), parts)
+
+
+def test_the_routes_agree_bit_for_bit(monkeypatch):
+    schema = strategies.schema_of((5, 70, 3, 9), 3)
+    families = [Family(0, (1, 2)), Family(1), Family(2, (1,)), Family(3, (0, 2, 1))]
+    parts = [strategies.chunk_of(seed, schema, 3000) for seed in range(6)]
+    dense = laws.updated(FamilyCounts(schema, families), parts)
+    monkeypatch.setattr(family_module, "DENSE_CELLS", 0)
+    monkeypatch.setattr(family_module, "MAX_MATCHED_CELLS", 0)
+    sparse = laws.updated(FamilyCounts(schema, families), parts)
+    assert dense.to_arrow().equals(sparse.to_arrow())
+    monkeypatch.undo()
+    # A statistic that was stored by one route is read by the other.
+    assert laws.merged(dense, dense.from_arrow(sparse.to_arrow())) == laws.merged(dense, dense)
+
+
+def test_more_values_than_fit_a_word_times_classes():
+    """The matching route serves up to 64 cells, scattered increments the rest; both at once here."""
+    schema = strategies.schema_of((2, 12, 13, 255, 256), 5)
+    parts = [strategies.chunk_of(seed, schema, n) for seed, n in enumerate((1, 63, 64, 8200))]
+    assert_equals_naive(laws.updated(FamilyCounts(schema, [Family(a) for a in range(5)]), parts), parts)
+
+
+def test_summing_out_the_last_parents():
+    schema = strategies.schema_of((5, 7, 3), 3)
+    chunk = strategies.chunk_of(0, schema, 500)
+    counted = laws.updated(FamilyCounts(schema, [Family(2, (1, 0)), Family(0, (1,))]), [chunk])
+    assert_equals_naive(counted.reduced([Family(2, (1,)), Family(0)]), [chunk])
+    with pytest.raises(StatisticMismatch, match="first parents"):
+        counted.reduced([Family(2, (0,))])
+
+
+def test_a_family_that_63_bits_cannot_number_is_refused_by_name():
+    schema = strategies.schema_of((60_000,) * 4, 5)
+    with pytest.raises(FamilyTooLarge, match=r"'a3' with parents 'a0', 'a1', 'a2' .*smaller k"):
+        FamilyCounts(schema, [Family(3, (0, 1, 2))])
+    FamilyCounts(schema, [Family(3, (0, 1))])

@@ -1,0 +1,66 @@
+"""The hold-out: a sample that depends on the rows alone."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learners.counts.holdout import HoldOut
+from tests import laws, strategies
+
+
+def rows_of(chunk):
+    return Counter((*chunk.x[:, row].tolist(), int(chunk.y[row])) for row in range(chunk.n_rows))
+
+
+@given(drawn=strategies.chunk_lists(), capacity=st.sampled_from([1, 10, 100, 5000]))
+def test_draws_a_tenth_of_rows_that_exist(drawn, capacity):
+    schema, parts = drawn
+    counted = laws.updated(HoldOut(schema, capacity), parts)
+    whole, held = rows_of(strategies.joined(parts)), rows_of(counted.draw())
+    assert sum(held.values()) <= min(counted.n_rows // 10, capacity)
+    for row, n in held.items():
+        assert n <= math.ceil(whole[row] / 10)
+    sampled = counted.sample
+    for content, count in zip(sampled.rows.tolist(), sampled.counts.tolist(), strict=True):
+        assert whole[tuple(content)] == count, "every occurrence of a sampled row is counted"
+    assert sampled.hashes.size == min(capacity, len(whole))
+    assert np.all(sampled.hashes[1:] >= sampled.hashes[:-1])
+
+
+def test_its_size_is_that_of_the_paper():
+    schema = strategies.schema_of((200, 200, 200), 2)
+    for n_rows, expected in ((9, 0), (10, 1), (500, 50), (60_000, 5000)):
+        counted = laws.updated(HoldOut(schema), [strategies.chunk_of(0, schema, n_rows)])
+        assert counted.draw().n_rows == expected
+
+
+def test_does_not_depend_on_the_type_of_the_codes_or_of_the_order():
+    schema = strategies.schema_of((5, 3), 2)
+    chunk = strategies.chunk_of(0, schema, 2000)
+    shuffled = chunk.rows(np.random.default_rng(0).permutation(2000))
+    a, b = (laws.updated(HoldOut(schema, 20), [part]) for part in (chunk, shuffled))
+    assert a == b
+    assert np.array_equal(a.draw().x, b.draw().x)
+
+
+def test_rows_are_drawn_without_regard_to_their_class():
+    """Shares of classes in the hold-out are those of the data within four standard deviations."""
+    schema = strategies.schema_of((200, 200, 200), 2)
+    chunk = strategies.chunk_of(1, schema, 40_000, 2.0)
+    held = laws.updated(HoldOut(schema), [chunk]).draw()
+    share = chunk.y.mean()
+    assert abs(held.y.mean() - share) < 4 * np.sqrt(share * (1 - share) / held.n_rows)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_different_rows_have_different_hashes(wide):
+    schema = strategies.schema_of((300,) * 5 if wide else (100,) * 9, 5)
+    chunk = strategies.chunk_of(0, schema, 30_000)
+    counted = laws.updated(HoldOut(schema, 100_000), [chunk])
+    assert np.unique(counted.sample.hashes).size == len(rows_of(chunk))

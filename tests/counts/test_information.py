@@ -1,0 +1,46 @@
+"""(Conditional) mutual information against its definition."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from learners.counts.information import conditional_mutual_information, mutual_information
+from learners.counts.pairwise import PairwiseCounts
+from learners.errors import EmptyStatistic
+from tests import laws, strategies
+from tests.naive.information import matrices
+
+
+@given(strategies.chunk_lists())
+def test_equal_the_definition(drawn):
+    schema, parts = drawn
+    counted = laws.updated(PairwiseCounts(schema), parts)
+    if not counted.n_rows:
+        with pytest.raises(EmptyStatistic, match="no counted rows"):
+            mutual_information(counted)
+        with pytest.raises(EmptyStatistic, match="no counted rows"):
+            conditional_mutual_information(counted)
+        return
+    chunk = strategies.joined(parts)
+    with_class, between = matrices(chunk.x, chunk.y)
+    assert np.allclose(mutual_information(counted), with_class, rtol=0, atol=1e-12)
+    found = conditional_mutual_information(counted)
+    assert np.allclose(found, between, rtol=0, atol=1e-12)
+    assert np.array_equal(found, found.T)
+    assert not np.diag(found).any()
+    assert found.min() >= 0
+    assert mutual_information(counted).min() >= 0
+
+
+def test_of_a_copy_is_the_entropy_and_of_independent_ones_nothing():
+    schema = strategies.schema_of((2, 2, 2), 2)
+    counted = PairwiseCounts(schema)
+    y = np.tile(np.array([0, 0, 1, 1], np.uint8), 25)
+    other = np.tile(np.array([0, 1, 0, 1], np.uint8), 25)
+    counted.update(strategies.Chunk(np.array([y, other, other]), y))
+    assert mutual_information(counted) == pytest.approx([np.log(2), 0, 0], abs=1e-15)
+    between = conditional_mutual_information(counted)
+    assert between[1, 2] == pytest.approx(np.log(2))
+    assert between[0, 1] == pytest.approx(0, abs=1e-15)

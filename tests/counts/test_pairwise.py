@@ -1,0 +1,64 @@
+"""Pairwise counts against counting row by row."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from learners.counts import pairwise
+from learners.counts.pairwise import PairwiseCounts
+from tests import laws, strategies
+from tests.naive.counts import pair_counts
+
+
+def assert_equals_naive(schema, parts):
+    counted = laws.updated(PairwiseCounts(schema), parts)
+    x, y = strategies.joined(parts).x, strategies.joined(parts).y
+    sizes, n_classes = schema.domain_sizes.tolist(), schema.n_classes
+    assert counted.n_rows == y.size
+    assert counted.class_counts.tolist() == [int((y == k).sum()) for k in range(n_classes)]
+    for i in range(schema.n_attributes):
+        margin = pair_counts(x[i], x[i] * 0, y, sizes[i], 1, n_classes)[:, 0]
+        assert np.array_equal(counted.margins[i], margin)
+        for j in range(i + 1, schema.n_attributes):
+            naive = pair_counts(x[i], x[j], y, sizes[i], sizes[j], n_classes)
+            assert np.array_equal(counted.table(i, j), naive)
+            assert np.array_equal(counted.table(j, i), naive.transpose(1, 0, 2))
+
+
+@given(strategies.chunk_lists())
+def test_equal_counting_row_by_row(drawn):
+    assert_equals_naive(*drawn)
+
+
+@pytest.mark.parametrize("limit", [0, 10**9], ids=["scatter", "bit-planes"])
+@pytest.mark.parametrize("sizes", [(1, 2, 3), (2, 64, 5, 16), (255, 2, 3), (256, 2, 64), (65, 64, 2)])
+@pytest.mark.parametrize("n_classes", [1, 2, 5])
+def test_both_routes_count_the_same(limit, sizes, n_classes, monkeypatch):
+    """Whichever way pairs are counted; the route is forced here."""
+    monkeypatch.setattr(pairwise, "MAX_PLANE_CELLS", limit)
+    schema = strategies.schema_of(sizes, n_classes)
+    parts = [strategies.chunk_of(seed, schema, n_rows, 2.0) for seed, n_rows in enumerate((0, 1, 64, 700, 8200))]
+    assert_equals_naive(schema, parts)
+    plan = PairwiseCounts(schema)._plan
+    assert (plan.scatter_pairs.size == 0) == (limit > 0 and max(sizes) <= pairwise.MAX_PLANE_VALUES)
+
+
+def test_the_routes_meet_in_one_table():
+    """Attributes of few values are counted by bit-planes with each other, and by scatter with those of many."""
+    schema = strategies.schema_of((2, 300, 4, 70), 3, {1})
+    plan = PairwiseCounts(schema)._plan
+    assert plan.scatter_pairs.size
+    assert plan.plane_pairs.size
+    assert_equals_naive(schema, [strategies.chunk_of(3, schema, 5000)])
+
+
+def test_many_classes():
+    schema = strategies.schema_of((3, 4), 256)
+    assert_equals_naive(schema, [strategies.chunk_of(0, schema, 3000)])
+
+
+def test_one_attribute_has_no_pairs_but_a_margin():
+    schema = strategies.schema_of((5,), 2)
+    assert_equals_naive(schema, [strategies.chunk_of(0, schema, 100)])
