@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from learners.errors import SchemaError
 from learners.schema.chunk import Chunk
-from learners.schema.encode import numbers
 from learners.schema.schema import Attribute, Schema
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
+EXACT = 2**53  # whole numbers up to here are float64 numbers
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _wrong(attribute: Attribute, value: Any) -> SchemaError:
@@ -46,7 +46,7 @@ def _nominal_value_code(attribute: Attribute) -> Callable[[Any], int]:
         except KeyError:
             if isinstance(value, float) and math.isnan(value):
                 return missing
-            if isinstance(value, str) == is_text and isinstance(value, str | int | float):
+            if isinstance(value, str) == is_text and isinstance(value, str | int | float | np.number):
                 return unseen
             raise _wrong(attribute, value) from None
         except TypeError:  # a list or an object cannot be looked up
@@ -60,8 +60,10 @@ def _numeric_value_code(attribute: Attribute) -> Callable[[Any], int]:
     is_time = attribute.arrow_type.startswith(("timestamp", "date"))
 
     def code(value: Any) -> int:
-        if value.__class__ is float or value.__class__ is int:
+        if value.__class__ is float:
             return missing if value != value else bisect_left(cuts, value) + offset  # noqa: PLR0124 (NaN)
+        if value.__class__ is int and -EXACT <= value <= EXACT:
+            return bisect_left(cuts, value) + offset
         if value is None:
             return missing
         if is_time and isinstance(value, str):
@@ -70,17 +72,30 @@ def _numeric_value_code(attribute: Attribute) -> Callable[[Any], int]:
             except ValueError:
                 raise _wrong(attribute, value) from None
         if is_time and isinstance(value, date):
-            kind = (
-                pa.timestamp("us")
-                if not isinstance(value, datetime) or value.tzinfo is None
-                else pa.timestamp("us", "UTC")
-            )
-            return bisect_left(cuts, float(numbers(pa.array([value], kind), attribute.name)[0])) + offset
+            return bisect_left(cuts, _seconds(value)) + offset
         if isinstance(value, int | float | np.number):
-            return missing if math.isnan(value) else bisect_left(cuts, float(value)) + offset
+            number = _float64(value)
+            return missing if math.isnan(number) else bisect_left(cuts, number) + offset
         raise _wrong(attribute, value)
 
     return code
+
+
+def _float64(value: Any) -> float:
+    """As columns are compared, in float64: a whole number above 2^53 may be rounded."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def _seconds(moment: date) -> float:
+    """Seconds since 1970, as `encode.numbers` has them; a time without a zone is one of UTC."""
+    if not isinstance(moment, datetime):
+        moment = datetime(moment.year, moment.month, moment.day)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return ((moment - EPOCH) // timedelta(microseconds=1)) / 1e6
 
 
 def value_encoders(schema: Schema) -> list[tuple[str, Callable[[Any], int], int]]:
