@@ -42,7 +42,7 @@ def paths_of(tree):
 
 @given(families())
 def test_levels_nodes_and_cells_are_those_of_the_rows(drawn):
-    schema, chunk, attribute, parents, tree = drawn
+    _, chunk, attribute, parents, tree = drawn
     expected = defaultdict(lambda: defaultdict(int))
     for row in range(chunk.n_rows):
         path = (int(chunk.y[row]), *(int(chunk.x[parent, row]) for parent in parents))
@@ -75,7 +75,7 @@ def test_levels_nodes_and_cells_are_those_of_the_rows(drawn):
 
 @given(families(), st.sampled_from([0.0, 0.05, 1.0, 20.0]))
 def test_m_estimates_are_the_formula_at_every_node(drawn, m):
-    schema, chunk, attribute, parents, tree = drawn
+    _, chunk, attribute, parents, tree = drawn
     estimates = m_estimates(tree, m)
     assert not estimates.hierarchical
     paths, node_of_cell, v = paths_of(tree), tree.node_of_cell(), tree.n_values

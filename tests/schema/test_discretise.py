@@ -1,0 +1,168 @@
+"""MDL cut points against Fayyad and Irani's recursion, and histograms against sorting."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learners.schema import discretise
+from learners.schema.discretise import Histogram, equal_frequency_cut_points, keys_of, mdl_cut_points, numbers_of
+from learners.schema.encode import numbers
+from tests.conftest import needs_public_sets, public_sets
+from tests.naive import discretise as naive
+
+N_ROWS = 600
+any_number = st.floats(allow_nan=False)
+
+
+def histogram_of(values, labels, n_classes=None):
+    labels = np.asarray(labels, np.int64)
+    return Histogram.of(np.asarray(values, np.float64), labels, n_classes or int(labels.max(initial=0)) + 1)
+
+
+def as_counter(histogram):
+    return {
+        (float(numbers_of(key << histogram.level)), k): int(n)
+        for key, row in zip(histogram.keys, histogram.counts, strict=True)
+        for k, n in enumerate(row)
+        if n
+    }
+
+
+@st.composite
+def labelled_values(draw):
+    """Values that tell the classes apart more or less."""
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    n, n_classes = draw(st.sampled_from([1, 2, 3, 20, 60, 150])), draw(st.integers(1, 4))
+    labels = rng.integers(0, n_classes, n)
+    noise = draw(st.sampled_from([0.01, 0.5, 2.0]))
+    decimals = draw(st.sampled_from([0, 1, 6]))
+    return np.round(labels * draw(st.sampled_from([0.0, 1.0, 3.0])) + noise * rng.standard_normal(n), decimals), labels
+
+
+@given(labelled_values())
+def test_cut_points_are_those_of_the_recursion(drawn):
+    values, labels = drawn
+    expected = naive.mdl_cuts((values + 0.0).tolist(), labels.tolist())
+    assert mdl_cut_points(histogram_of(values, labels)) == pytest.approx(expected)
+
+
+@needs_public_sets
+@pytest.mark.parametrize("path", public_sets(), ids=lambda path: path.stem)
+def test_cut_points_of_public_sets_are_those_of_the_recursion(path):
+    table = pq.read_table(path)
+    if table.num_rows > N_ROWS:
+        table = table.take(np.random.default_rng(1).permutation(table.num_rows)[:N_ROWS])
+    classes = {value: k for k, value in enumerate(sorted(set(table["class"].to_pylist()), key=str))}
+    labels = np.array([classes[value] for value in table["class"].to_pylist()])
+    columns = [f.name for f in table.schema if f.type in ("double", "float", "int64", "int32")]
+    for name in columns[:6]:
+        x = numbers(table[name].combine_chunks(), name)
+        present = ~np.isnan(x)
+        expected = naive.mdl_cuts(x[present].tolist(), labels[present].tolist())
+        found = mdl_cut_points(histogram_of(x[present], labels[present], len(classes)))
+        assert found == pytest.approx(expected), name
+
+
+def test_nothing_to_cut():
+    assert mdl_cut_points(Histogram.empty(2)) == ()
+    assert mdl_cut_points(histogram_of([1.0] * 9, [0, 1, 0] * 3)) == ()
+    assert mdl_cut_points(histogram_of([1, 2, 3, 4], [0, 0, 0, 0], 2)) == ()
+    rng = np.random.default_rng(0)
+    assert mdl_cut_points(histogram_of(rng.random(2000), rng.integers(0, 2, 2000))) == ()
+
+
+def test_a_class_number_far_above_those_present_does_not_overflow():
+    labels = np.repeat([3, 250], 50)
+    assert mdl_cut_points(histogram_of(np.arange(100), labels, 256)) == (49.5,)
+    labels = np.repeat(np.arange(200), 30)
+    assert len(mdl_cut_points(histogram_of(np.arange(6000), labels, 256))) == pytest.approx(199, abs=30)
+
+
+@given(st.lists(any_number, min_size=1, max_size=30))
+def test_keys_are_ordered_as_the_numbers_are_and_give_them_back(values):
+    x = np.array(values) + 0.0
+    keys = keys_of(x)
+    assert np.array_equal(numbers_of(keys), x)
+    assert np.array_equal(np.argsort(keys, kind="stable"), np.argsort(x, kind="stable"))
+    assert keys_of(np.array([0.0]))[0] == keys_of(np.array([-0.0]))[0]
+
+
+@given(st.lists(st.tuples(any_number, st.integers(0, 2)), max_size=60))
+def test_a_histogram_counts_every_value(pairs):
+    values, labels = [value + 0.0 for value, _ in pairs], [label for _, label in pairs]
+    histogram = histogram_of(values, labels, 3)
+    assert histogram.level == 0
+    assert as_counter(histogram) == Counter(zip(values, labels, strict=True))
+    thresholds = histogram.thresholds()
+    distinct = sorted(set(values))
+    assert thresholds.size == max(len(distinct) - 1, 0)
+    for cut, low, high in zip(thresholds, distinct, distinct[1:], strict=False):
+        assert low <= cut < high
+
+
+@pytest.mark.parametrize("max_bins", [16, 1000])
+@given(seed=st.integers(0, 10**6), n=st.sampled_from([0, 1, 300, 5000]), n_parts=st.integers(1, 5))
+def test_coarser_histograms_depend_on_the_values_alone(max_bins, seed, n, n_parts):
+    """Any partition and order gives the same bins, bit for bit, and the level is the least that fits."""
+    rng = np.random.default_rng(seed)
+    x, y = rng.standard_normal(n) * 10.0 ** rng.integers(-3, 9), rng.integers(0, 3, n)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(discretise, "MAX_BINS", max_bins)
+        whole = histogram_of(x, y, 3)
+        place = rng.integers(0, n_parts, n)
+        parts = [histogram_of(x[place == p], y[place == p], 3) for p in range(n_parts)]
+        for order in (parts, parts[::-1]):
+            merged = Histogram.empty(3)
+            for part in order:
+                merged = merged.merge(part)
+            assert merged.level == whole.level
+            assert np.array_equal(merged.keys, whole.keys)
+            assert np.array_equal(merged.counts, whole.counts)
+    assert whole.keys.size <= max_bins
+    assert whole.counts.sum() == n
+    exact = histogram_of(x, y, 3)
+    if whole.level:
+        assert exact.at_level(whole.level - 1).keys.size > max_bins
+    else:
+        assert exact.keys.size <= max_bins
+
+
+def test_coarse_bins_find_the_cut_points_within_their_width():
+    """With 65,536 bins instead of 200,000 values the cut points move by less than a thousandth of the range."""
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 3, 200_000)
+    x = y + 0.3 * rng.standard_normal(200_000)
+    coarse = histogram_of(x, y)
+    assert coarse.level > 0
+    values, inverse = np.unique(x, return_inverse=True)
+    exact = Histogram(keys_of(values), np.eye(3, dtype=np.int64)[y][np.argsort(inverse, kind="stable")])
+    found, expected = mdl_cut_points(coarse), mdl_cut_points(exact)
+    assert len(found) == len(expected)
+    assert found == pytest.approx(expected, abs=2e-3)
+
+
+def test_cut_points_next_to_infinities_are_finite_and_separate():
+    values = [-np.inf] * 30 + [0.0] * 30 + [np.inf] * 30
+    cuts = mdl_cut_points(histogram_of(values, np.repeat([0, 1, 0], 30)))
+    assert len(cuts) == 2
+    assert np.all(np.isfinite(cuts))
+    assert -np.inf < cuts[0] < 0.0 <= cuts[1] < np.inf
+
+
+@given(st.lists(any_number, max_size=80), st.integers(2, 9))
+def test_equal_frequency_intervals_are_about_equal(values, n_bins):
+    cuts = equal_frequency_cut_points(histogram_of(values, [0] * len(values), 1), n_bins)
+    assert len(cuts) <= n_bins - 1
+    assert list(cuts) == sorted(set(cuts))
+    x = np.array(values)
+    most_common = max(Counter((x + 0.0).tolist()).values(), default=0)
+    shares = np.bincount(np.searchsorted(cuts, x), minlength=len(cuts) + 1)
+    if x.size:
+        assert shares.max() <= x.size / n_bins + most_common
+        assert shares.min() > 0 or x.size == 0
