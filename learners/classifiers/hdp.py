@@ -120,7 +120,7 @@ class Chain:
 
     def _new_state(self, dtype: type[Any], stream: int) -> kernels.State:
         n_groups = self.plan.group_starts.size - 1
-        random = np.random.SeedSequence([self.parameters.seed, stream]).generate_state(4, np.uint64)
+        random = np.random.SeedSequence([self.parameters.seed, stream]).generate_state(1, np.uint64)
         totals = self.tree.node_counts().astype(dtype)
         return kernels.State(
             n=self.plan.item_base.astype(dtype),
@@ -128,7 +128,6 @@ class Chain:
             concentration=np.full(n_groups, 2.0),
             node_total=totals,
             random=random,
-            spare=np.zeros(2),
         )
 
     @property

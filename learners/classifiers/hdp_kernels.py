@@ -10,10 +10,37 @@ from learners.jit import kernel
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-# Up to this many customers are seated one by one; beyond it, the gaps between new tables are drawn.
-SEATED_ONE_BY_ONE = 24
+# The tables of so many customers are drawn by inversion; beyond it, the gaps between new tables are drawn.
+TABULATED = 48
+# Up to so many customers all probabilities are summed, rather than branching where the sum is reached.
+BRANCHLESS = 8
 # Nodes with more rows than this draw the rest of their auxiliary variable by gamma variates.
 SMALL_TOTAL = 32
+STEP = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _seatings() -> Array:
+    """[n, t] S(n, t) / (n - 1)! by S(n + 1, t) = S(n, t - 1) + n S(n, t)."""
+    seatings = np.zeros((TABULATED + 1, TABULATED + 1))
+    seatings[1, 1] = 1.0
+    for n in range(1, TABULATED):
+        seatings[n + 1, 1:] = seatings[n, 1:] + seatings[n, :-1] / n
+    return seatings
+
+
+def _ziggurat(n_layers: int, r: float, area: float) -> tuple[Array, Array]:
+    """Right edges of the layers of equal area, the base first, and the density at them."""
+    x = np.empty(n_layers + 1)
+    x[0], x[1], x[n_layers] = area * np.exp(0.5 * r * r), r, 0.0
+    for layer in range(2, n_layers):
+        x[layer] = np.sqrt(-2.0 * np.log(area / x[layer - 1] + np.exp(-0.5 * x[layer - 1] ** 2)))
+    return x, np.exp(-0.5 * x * x)
+
+
+RECIPROCALS = np.concatenate([[0.0], 1.0 / np.arange(1, TABULATED + 1)])
+SEATINGS = _seatings()
+ZIGGURAT_R = 3.6541528853610088
+ZIGGURAT_X, ZIGGURAT_F = _ziggurat(256, ZIGGURAT_R, 0.00492867323399)
 
 
 class Plan(NamedTuple):
@@ -81,10 +108,8 @@ class State(NamedTuple):
         For inner items the concentration of the children times the item's probability.
     concentration : (n_groups,) float64
     node_total : (n_nodes,) int64
-    random : (4,) uint64
-        State of xoshiro256++.
-    spare : (2,) float64
-        A normal variate that is left over, and whether there is one.
+    random : (1,) uint64
+        Counter of the random numbers.
     """
 
     n: Array
@@ -92,113 +117,182 @@ class State(NamedTuple):
     concentration: Array
     node_total: Array
     random: Array
-    spare: Array
+
+
+# Random numbers are those of splitmix64 (Steele, Lea, Flood 2014): the state is a counter, which every function takes and
+# gives back as a number, so that it stays in a register. In loops the arrays of a plan are taken out of it first: a look into
+# the tuple costs two atomic operations.
 
 
 @kernel
-def _next(random):
-    """A random uint64: xoshiro256++ (Blackman and Vigna 2021)."""
-    s0, s1, s2, s3 = random[0], random[1], random[2], random[3]
-    x = s0 + s3
-    result = ((x << np.uint64(23)) | (x >> np.uint64(41))) + s0
-    t = s1 << np.uint64(17)
-    s2 ^= s0
-    s3 ^= s1
-    s1 ^= s2
-    s0 ^= s3
-    s2 ^= t
-    random[0], random[1], random[2] = s0, s1, s2
-    random[3] = (s3 << np.uint64(45)) | (s3 >> np.uint64(19))
-    return result
+def _bits(counter):
+    """The random uint64 at a counter."""
+    z = (counter ^ (counter >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
 
 
 @kernel
-def _uniform(random):
-    """In [0, 1), 53 bits."""
-    return np.float64(_next(random) >> np.uint64(11)) * 1.1102230246251565e-16
+def _uniform(counter):
+    """The number in [0, 1) of 53 bits at a counter."""
+    return np.float64(np.int64(_bits(counter) >> np.uint64(11))) * 1.1102230246251565e-16
 
 
 @kernel
-def _normal(random, spare):
-    """Standard normal, by the polar method."""
-    if spare[1] > 0:
-        spare[1] = 0.0
-        return spare[0]
+def normal_variate(counter):
+    """Standard normal, by the ziggurat of 256 layers (Marsaglia and Tsang 2000; Doornik 2005); and the next counter."""
     while True:
-        u, v = 2.0 * _uniform(random) - 1.0, 2.0 * _uniform(random) - 1.0
-        s = u * u + v * v
-        if 0.0 < s < 1.0:
-            factor = np.sqrt(-2.0 * np.log(s) / s)
-            spare[0], spare[1] = v * factor, 1.0
-            return u * factor
+        counter += STEP
+        bits = _bits(counter)
+        layer = np.int64(bits & np.uint64(255))
+        u = np.float64(np.int64(bits >> np.uint64(11))) * 2.220446049250313e-16 - 1.0
+        x = u * ZIGGURAT_X[layer]
+        if abs(x) < ZIGGURAT_X[layer + 1]:
+            return x, counter
+        if layer == 0:
+            while True:
+                counter += STEP
+                tail = -np.log(1.0 - _uniform(counter)) / ZIGGURAT_R
+                counter += STEP
+                y = -np.log(1.0 - _uniform(counter))
+                if y + y >= tail * tail:
+                    return (ZIGGURAT_R + tail if u > 0 else -ZIGGURAT_R - tail), counter
+        low, high = ZIGGURAT_F[layer], ZIGGURAT_F[layer + 1]
+        counter += STEP
+        if low + _uniform(counter) * (high - low) < np.exp(-0.5 * x * x):
+            return x, counter
 
 
 @kernel
-def gamma_variate(shape, random, spare):
-    """Of rate 1; Marsaglia and Tsang (2000). Zero for shape 0."""
+def gamma_variate(shape, counter):
+    """Of rate 1; Marsaglia and Tsang (2000). Zero for shape 0. And the next counter."""
     if shape <= 0.0:
-        return 0.0
+        return 0.0, counter
     boost = 1.0
     if shape < 1.0:
-        boost = (1.0 - _uniform(random)) ** (1.0 / shape)
+        counter += STEP
+        boost = (1.0 - _uniform(counter)) ** (1.0 / shape)
         shape += 1.0
     d = shape - 1.0 / 3.0
     c = 1.0 / np.sqrt(9.0 * d)
     while True:
-        x = _normal(random, spare)
+        x, counter = normal_variate(counter)
         v = 1.0 + c * x
         if v <= 0.0:
             continue
         v = v * v * v
-        u = 1.0 - _uniform(random)
+        counter += STEP
+        u = 1.0 - _uniform(counter)
         if u < 1.0 - 0.0331 * (x * x) * (x * x) or np.log(u) < 0.5 * x * x + d * (1.0 - v + np.log(v)):
-            return boost * d * v
+            return boost * d * v, counter
 
 
 @kernel
-def tables_variate(n, a, random):
+def _seated(n, a, u):
+    """Tables of at most TABULATED customers, by inversion: P(t) ∝ a^(t-1) S(n, t) / (n-1)!, in all ∏ (1 + a / i)."""
+    # Two products side by side: each multiplication waits for the one before it.
+    even, odd = 1.0, 1.0
+    for i in range(1, n - 1, 2):
+        odd *= 1.0 + a * RECIPROCALS[i]
+        even *= 1.0 + a * RECIPROCALS[i + 1]
+    if n % 2 == 0:
+        odd *= 1.0 + a * RECIPROCALS[n - 1]
+    u *= even * odd
+    cumulative, power = SEATINGS[n, 1], 1.0
+    t = 1
+    while u >= cumulative and t < n:
+        t += 1
+        power *= a
+        cumulative += SEATINGS[n, t] * power
+    return t
+
+
+@kernel
+def tables_variate(n, a, counter):
     """Number of tables that n customers take in a Chinese restaurant of concentration a: P(t) ∝ a^t S(n, t).
 
     Customer i (from 0) takes a new table with probability a / (a + i). Far out, candidates come from gaps whose survival
-    function (i / j)^c is at most the true one, and are thinned; exact for any n.
+    function (i / j)^c is at most the true one, and are thinned; exact for any n. And the next counter.
     """
-    t = 1
-    for i in range(1, min(n, SEATED_ONE_BY_ONE)):
-        t += _uniform(random) * (a + i) < a
-    if n <= SEATED_ONE_BY_ONE:
-        return t
-    i = np.float64(SEATED_ONE_BY_ONE)
+    counter += STEP
+    t = _seated(min(n, TABULATED), a, _uniform(counter))
+    if n <= TABULATED:
+        return t, counter
+    i = np.float64(TABULATED)
     c = max(a, np.log1p(a / i) / np.log1p(1.0 / i))
     while True:
-        i = np.floor(i * (1.0 - _uniform(random)) ** (-1.0 / c))
+        counter += STEP
+        i = np.floor(i * (1.0 - _uniform(counter)) ** (-1.0 / c))
         if i >= n:
-            return t
+            return t, counter
         candidate = -np.expm1(-c * np.log1p(1.0 / i))
-        t += _uniform(random) * candidate * (a + i) < a
+        counter += STEP
+        t += _uniform(counter) * candidate * (a + i) < a
         i += 1.0
+
+
+@kernel
+def _draw_tables_of_equals(item_parent, first, last, n, weight, counter, n_above):
+    """Draw t of items of the same small n without branches, and add it to n_above; gives the next counter."""
+    for item in range(first, last):
+        above = item_parent[item]
+        a = weight[above]
+        total = 1.0
+        for i in range(1, n):
+            total *= 1.0 + a * RECIPROCALS[i]
+        counter += STEP
+        u = _uniform(counter) * total
+        cumulative, power = 0.0, 1.0
+        t = np.int64(1)
+        for j in range(1, n):
+            cumulative += SEATINGS[n, j] * power
+            power *= a
+            t += u >= cumulative
+        n_above[above] += t
+    return counter
 
 
 @kernel
 def draw_tables(plan, state):
     """Draw t of all items given the probabilities above them, from the deepest level up, and sum them into n."""
-    n_levels = plan.item_starts.size - 1
-    for item in range(plan.item_starts[n_levels - 1]):
-        state.n[item] = plan.item_base[item]
-    for level in range(n_levels - 1, 0, -1):
-        for item in range(plan.item_starts[level], plan.item_starts[level + 1]):
-            above = plan.item_parent[item]
-            state.n[above] += tables_variate(state.n[item], state.weight[above], state.random)
+    item_starts, item_parent, item_base = plan.item_starts, plan.item_parent, plan.item_base
+    n, weight = state.n, state.weight
+    counter = state.random[0]
+    n_levels = item_starts.size - 1
+    item, end = item_starts[n_levels - 1], item_starts[n_levels]
+    for inner in range(item):
+        n[inner] = item_base[inner]
+    while item < end and n[item] <= BRANCHLESS:
+        first, size = item, n[item]
+        while item < end and n[item] == size:
+            item += 1
+        counter = _draw_tables_of_equals(item_parent, first, item, size, weight, counter, n)
+    for large in range(item, end):
+        above = item_parent[large]
+        t, counter = tables_variate(n[large], weight[above], counter)
+        n[above] += t
+    for level in range(n_levels - 2, 0, -1):
+        for inner in range(item_starts[level], item_starts[level + 1]):
+            above = item_parent[inner]
+            if n[inner] == 1:
+                n[above] += 1
+            else:
+                t, counter = tables_variate(n[inner], weight[above], counter)
+                n[above] += t
+    state.random[0] = counter
 
 
 @kernel
 def sum_nodes(plan, state):
     """Sum the items of every node above the deepest level into node_total."""
     n_levels = plan.item_starts.size - 1
-    for node in range(plan.node_level.size):
-        if plan.node_level[node] < n_levels - 1:
-            state.node_total[node] = plan.node_fixed[node]
+    node_level, node_fixed, item_node = plan.node_level, plan.node_fixed, plan.item_node
+    n, node_total = state.n, state.node_total
+    for node in range(node_level.size):
+        if node_level[node] < n_levels - 1:
+            node_total[node] = node_fixed[node]
     for item in range(plan.item_starts[n_levels - 1]):
-        state.node_total[plan.item_node[item]] += state.n[item]
+        node_total[item_node[item]] += n[item]
 
 
 @kernel
@@ -208,67 +302,73 @@ def draw_concentrations(plan, state, shape, rate, largest):
     -log q_j is a sum of exponential variates of rates α, α + 1, …, α + n_j - 1, so those of all nodes with more than i rows
     make one gamma variate. node_total must be up to date.
     """
+    group_starts, group_nodes, node_parent = plan.group_starts, plan.group_nodes, plan.node_parent
+    node_total, concentration = state.node_total, state.concentration
+    counter = state.random[0]
     more = np.empty(SMALL_TOTAL + 1, np.int64)
-    for group in range(plan.group_starts.size - 1):
-        alpha = state.concentration[group]
+    for group in range(group_starts.size - 1):
+        alpha = concentration[group]
         more[:] = 0
         n_tables, log_q, last = np.int64(0), 0.0, np.int64(-1)
-        for j in range(plan.group_starts[group], plan.group_starts[group + 1]):
-            node = plan.group_nodes[j]
-            n = state.node_total[node]
+        for j in range(group_starts[group], group_starts[group + 1]):
+            node = group_nodes[j]
+            n = node_total[node]
             more[min(n, SMALL_TOTAL)] += 1
             if n > SMALL_TOTAL:
-                x = gamma_variate(alpha + SMALL_TOTAL, state.random, state.spare)
-                y = gamma_variate(np.float64(n - SMALL_TOTAL), state.random, state.spare)
+                x, counter = gamma_variate(alpha + SMALL_TOTAL, counter)
+                y, counter = gamma_variate(np.float64(n - SMALL_TOTAL), counter)
                 log_q += np.log1p(y / x)
             # Σ t over the children of a node is the node's n; children of one node are neighbours.
-            if plan.node_parent[node] != last:
-                last = plan.node_parent[node]
-                n_tables += state.node_total[last]
+            if node_parent[node] != last:
+                last = node_parent[node]
+                n_tables += node_total[last]
         n_more = np.int64(0)
         for i in range(SMALL_TOTAL - 1, -1, -1):
             n_more += more[i + 1]
             if n_more > 0:
-                log_q += gamma_variate(np.float64(n_more), state.random, state.spare) / (alpha + i)
+                x, counter = gamma_variate(np.float64(n_more), counter)
+                log_q += x / (alpha + i)
         drawn = largest
         for _ in range(100):
-            x = gamma_variate(shape + n_tables, state.random, state.spare) / (rate + log_q)
-            if x <= largest:
-                drawn = x
+            x, counter = gamma_variate(shape + n_tables, counter)
+            if x <= largest * (rate + log_q):
+                drawn = x / (rate + log_q)
                 break
-        state.concentration[group] = drawn
+        concentration[group] = drawn
+    state.random[0] = counter
 
 
 @kernel
 def draw_probabilities(plan, state, root_concentration):
     """Draw the probabilities of all inner items given n, from the root down; what nobody needs is one common rest."""
-    for level in range(plan.active_starts.size - 1):
-        for active in range(plan.active_starts[level], plan.active_starts[level + 1]):
-            node = plan.active_node[active]
-            first, last = plan.active_first[active], plan.active_last[active]
-            total, rest = 0.0, 0.0
-            n_node = np.float64(plan.node_fixed[node])
+    active_starts, active_node = plan.active_starts, plan.active_node
+    active_first, active_last = plan.active_first, plan.active_last
+    node_fixed, node_parent, child_group = plan.node_fixed, plan.node_parent, plan.child_group
+    item_parent, is_inner = plan.item_parent, plan.is_inner
+    n, weight, concentration = state.n, state.weight, state.concentration
+    root_share = 0.0 if plan.is_unit_root else root_concentration / plan.n_values
+    counter = state.random[0]
+    for level in range(active_starts.size - 1):
+        for active in range(active_starts[level], active_starts[level + 1]):
+            node = active_node[active]
+            first, last = active_first[active], active_last[active]
+            rest = root_concentration if level == 0 else concentration[child_group[node_parent[node]]]
+            rest += node_fixed[node]
+            total = 0.0
             for item in range(first, last):
-                n_node += state.n[item]
-            if level == 0:
-                rest = n_node + root_concentration
-            else:
-                rest = n_node + state.concentration[plan.child_group[plan.node_parent[node]]]
-            for item in range(first, last):
-                if plan.is_inner[item]:
-                    if level == 0:
-                        own = 0.0 if plan.is_unit_root else root_concentration / plan.n_values
-                    else:
-                        own = state.weight[plan.item_parent[item]]
-                    shape = state.n[item] + own
+                rest += n[item]
+                if is_inner[item]:
+                    shape = n[item] + (root_share if level == 0 else weight[item_parent[item]])
                     rest -= shape
-                    state.weight[item] = gamma_variate(shape, state.random, state.spare)
-                    total += state.weight[item]
+                    x, counter = gamma_variate(shape, counter)
+                    weight[item] = x
+                    total += x
             # Rounding may leave a rest of -1e-16 where every value is an inner item.
-            total += gamma_variate(max(rest, 0.0), state.random, state.spare)
-            scale = state.concentration[plan.child_group[node]] / total
+            x, counter = gamma_variate(max(rest, 0.0), counter)
+            scale = concentration[child_group[node]] / (total + x)
             for item in range(first, last):
-                state.weight[item] *= scale
+                weight[item] *= scale
+    state.random[0] = counter
 
 
 @kernel
