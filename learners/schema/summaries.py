@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from learners.errors import EmptyData, InvalidParameter, SchemaError, StatisticMismatch, UnknownColumn
 from learners.schema.discretise import Histogram, equal_frequency_cut_points, mdl_cut_points
 from learners.schema.encode import distinct, numbers
-from learners.schema.schema import MAX_CLASSES, OTHER, Attribute, ColumnOverride, LeftOut, Schema, Value
+from learners.schema.schema import MAX_CLASSES, Attribute, ColumnOverride, LeftOut, Schema, Value
 
 MAX_DISTINCT = 1_048_576
 IDENTIFIER_SHARE = 0.9
@@ -31,15 +31,21 @@ class _Column:
     is_overfull: bool = False
     histogram: Histogram = field(default_factory=Histogram.empty)
 
-    def add_values(self, counts: Mapping[Value, int]) -> None:
+    def add_values(self, counts: Iterable[tuple[Value, int]]) -> None:
         """Count nominal values; above `MAX_DISTINCT` of them only the fact remains."""
         if self.is_overfull:
             return
-        for value, count in counts.items():
-            self.counts[value] = self.counts.get(value, 0) + count
+        for value, count in counts:
+            if count:
+                self.counts[value] = self.counts.get(value, 0) + count
         if len(self.counts) > MAX_DISTINCT:
             self.is_overfull = True
             self.counts = {}
+
+    def has_type(self, arrow_type: str, kind: str) -> None:
+        """Note the type; of several that files may have (int32, double) one that does not depend on their order."""
+        self.arrow_type = arrow_type if self.kind == "empty" else min(self.arrow_type, arrow_type)
+        self.kind = kind
 
 
 def _kind_of(arrow_type: pa.DataType, override: ColumnOverride | None) -> str:
@@ -140,7 +146,7 @@ class ColumnSummaries:
         column = rows.column(rows.schema.names.index(self.target))
         if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
             column = pc.if_else(pc.is_nan(column), None, column)
-        if column.null_count == 0 and _kind_of(column.type, None) == "unsupported":
+        if column.null_count < len(column) and _kind_of(column.type, None) == "unsupported":
             raise SchemaError(
                 f"The target {self.target!r} holds {column.type}. Use text, whole numbers or booleans.", self.target
             )
@@ -155,7 +161,7 @@ class ColumnSummaries:
         counts = np.bincount(index, minlength=len(values))
         known = {value: j for j, value in enumerate(self.classes)}
         position = np.zeros(len(values), np.int64)
-        for j, value in enumerate(values.to_pylist()):
+        for j, value in enumerate(_plain(values, self.target)):
             if counts[j] == 0:
                 continue
             if value not in known:
@@ -178,12 +184,12 @@ class ColumnSummaries:
         if pa.types.is_null(column.type):
             seen.n_missing += len(column)
             return
-        seen.arrow_type, seen.kind = str(column.type), _kind_of(column.type, override)
+        seen.has_type(str(column.type), _kind_of(column.type, override))
         if seen.kind == "nominal":
             values, index, is_null = distinct(column, name)
             counts = np.bincount(index[~is_null], minlength=len(values)).tolist()
             seen.n_missing += int(is_null.sum())
-            seen.add_values({v: n for v, n in zip(values.to_pylist(), counts, strict=True) if n})
+            seen.add_values(zip(_plain(values, name), counts, strict=True))
         elif seen.kind == "numeric":
             x = numbers(column, name)
             is_missing = np.isnan(x)
@@ -207,12 +213,12 @@ class ColumnSummaries:
         place = np.array([self.classes.index(value) for value in other.classes], dtype=np.int64)
         for name, theirs in other.found.items():
             ours = self.found.setdefault(name, _Column())
-            if ours.kind == "empty":
-                ours.arrow_type, ours.kind = theirs.arrow_type, theirs.kind
+            if theirs.kind != "empty":
+                ours.has_type(theirs.arrow_type, theirs.kind)
             ours.n_missing += theirs.n_missing
             if theirs.is_overfull:
                 ours.is_overfull, ours.counts = True, {}
-            ours.add_values(theirs.counts)
+            ours.add_values(theirs.counts.items())
             here = np.arange(ours.histogram.counts.shape[1])
             there = place[: theirs.histogram.counts.shape[1]]
             n_classes = len(self.classes)
@@ -260,7 +266,8 @@ class ColumnSummaries:
         has_missing = column.n_missing > 0
         if override.drop:
             return LeftOut(name, "dropped by request")
-        if column.kind == "empty":
+        is_given = override.order is not None or override.cuts is not None
+        if column.kind == "empty" or (column.n_missing == self.n_rows and not is_given):
             return LeftOut(name, "every value is missing")
         if column.kind == "unsupported":
             return LeftOut(name, f"its type {column.arrow_type} is not supported; flatten or convert it")
@@ -372,9 +379,18 @@ class ColumnSummaries:
         columns = {}
         for name, c in self.found.items():
             counts = c.histogram.with_classes(np.arange(c.histogram.counts.shape[1]), len(order)).counts[:, order]
-            columns[name] = (c.kind, c.n_missing, c.counts, c.is_overfull, c.histogram.level,
+            columns[name] = (c.arrow_type, c.kind, c.n_missing, c.counts, c.is_overfull, c.histogram.level,
                              c.histogram.keys.tolist(), counts.tolist())  # fmt: skip
         return {"rows": self.n_rows, "classes": self.class_counts, "columns": columns}
+
+
+def _plain(values: pa.Array, name: str) -> list[Value]:
+    """Distinct values as Python has them."""
+    try:
+        return list(values.to_pylist())
+    except UnicodeDecodeError as error:
+        reason = f"Column {name!r} holds text that is not UTF-8 ({error}). Restore the file, or drop the column."
+        raise SchemaError(reason, name) from error
 
 
 def _pairs(counts: Mapping[Value, int], order: Any) -> list[dict[str, Any]]:
@@ -382,6 +398,3 @@ def _pairs(counts: Mapping[Value, int], order: Any) -> list[dict[str, Any]]:
         return "text" if isinstance(value, str) else "bool" if isinstance(value, bool) else "number"
 
     return [{slot(value): value, "count": counts[value]} for value in order]
-
-
-__all__ = ["OTHER", "ColumnSummaries"]
