@@ -10,7 +10,7 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from learners.errors import EmptyData
+from learners.errors import EmptyData, SchemaError
 from learners.passes.source import Fragment, Source
 from learners.passes.statistic import Statistic
 from learners.schema.encode import Encoder
@@ -145,11 +145,14 @@ def _work(statistic: S, walk: _Walk) -> S:
         for batch in source.read(fragment, statistic.columns):
             if walk.stopped.is_set():
                 return statistic
-            if encoder is None:
-                statistic.update(batch)
-            else:
-                where = source.files[fragment.file].path
+            where = source.files[fragment.file].path
+            if encoder is not None:
                 statistic.update(encoder.training_chunk(batch, where))
+            else:
+                try:
+                    statistic.update(batch)
+                except SchemaError as error:
+                    raise SchemaError(f"{where}: {error}", error.column) from error
             walk.count(batch.num_rows)
     return statistic
 

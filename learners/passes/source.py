@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
@@ -46,7 +47,8 @@ class Fragment:
 def type_family(arrow_type: pa.DataType) -> str:
     """Types of one family may differ from file to file (int32 and double, string and dictionary of string)."""
     if pa.types.is_dictionary(arrow_type):
-        return type_family(arrow_type.value_type)
+        family = type_family(arrow_type.value_type)
+        return family if family in ("text", "bool") else f"dictionary of {family}"  # nominal, unlike its plain form
     if pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type) or pa.types.is_string_view(arrow_type):
         return "text"
     if pa.types.is_boolean(arrow_type):
@@ -128,7 +130,14 @@ class Source:
 
     @classmethod
     def of_table(cls, table: pa.Table, identity: str = "") -> Source:
-        """A table that is in memory already; `identity` is the key under which a store may keep its statistics."""
+        """A table that is in memory already; `identity` is the key under which a store may keep its statistics.
+
+        Raises
+        ------
+        SourceError
+            If two columns have the same name.
+        """
+        _common_schema([("(table)", table.schema)])
         table = table.combine_chunks() if table.num_rows else table
         n_slices = -(-table.num_rows // BATCH_ROWS)
         sizes = tuple(min(BATCH_ROWS, table.num_rows - i * BATCH_ROWS) for i in range(n_slices))
@@ -150,7 +159,7 @@ class Source:
         return self._table is None and self._keep is None
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """All rows in file order, as record batches of at most 32,768 rows."""
+        """All rows in file order, as record batches of at most 32,768 rows, with the columns of `arrow_schema` in order."""
         for fragment in self.fragments:
             yield from self.read(fragment, columns)
 
@@ -193,15 +202,40 @@ class Source:
             with self._filesystem.open_input_file(file.path) as stream:
                 metadata = self._metadata[fragment.file]
                 text = [field.name for field in metadata.schema.to_arrow_schema() if type_family(field.type) == "text"]
-                parquet = pq.ParquetFile(stream, metadata=metadata, read_dictionary=text)
-                yield from parquet.iter_batches(
-                    BATCH_ROWS, row_groups=[fragment.row_group], columns=columns, use_threads=False
+                parquet = pq.ParquetFile(
+                    stream, metadata=metadata, read_dictionary=text, page_checksum_verification=True
                 )
+                # Files may order their columns differently; and to pyarrow, column "a" includes column "a.b".
+                wanted = self.arrow_schema.names if columns is None else list(columns)
+                n_rows = 0
+                for batch in parquet.iter_batches(
+                    BATCH_ROWS, row_groups=[fragment.row_group], columns=columns, use_threads=False
+                ):
+                    n_rows += batch.num_rows
+                    _require_sound(batch, file.path)
+                    yield batch if batch.schema.names == wanted else batch.select(wanted)
+                if n_rows != fragment.n_rows:
+                    raise SourceError(
+                        file.path,
+                        f"row group {fragment.row_group} holds {n_rows} rows instead of {fragment.n_rows}. "
+                        "Restore the file from its source.",
+                    )
         except (OSError, pa.ArrowException) as error:
             where = (
                 f"row group {fragment.row_group} cannot be read ({_one_line(error)}). Restore the file from its source."
             )
             raise SourceError(file.path, where) from error
+
+
+def _require_sound(batch: pa.RecordBatch, path: str) -> None:
+    """Refuse indices beyond their dictionary: a damaged page has them, and reading on would count whatever is in memory."""
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if pa.types.is_dictionary(column.type):
+            bounds = pc.min_max(column.indices)
+            if bounds["min"].is_valid and not 0 <= bounds["min"].as_py() <= bounds["max"].as_py() < len(
+                column.dictionary
+            ):
+                raise SourceError(path, f"column {name!r} is damaged. Restore the file from its source.")
 
 
 def _one_line(error: Exception) -> str:
@@ -223,7 +257,8 @@ def _filesystem_of(uri: str) -> tuple[pafs.FileSystem, str]:
 def _expand(filesystem: pafs.FileSystem, path: str) -> list[str]:
     """The Parquet files that a path, folder or glob names, sorted."""
     try:
-        if any(mark in path for mark in "*?["):
+        info = filesystem.get_file_info(path)
+        if info.type == pafs.FileType.NotFound and any(mark in path for mark in "*?["):
             base = str(PurePosixPath(path.split("*")[0].split("?")[0].split("[")[0] + "x").parent)
             below = filesystem.get_file_info(pafs.FileSelector(base, recursive=True, allow_not_found=True))
             prefix = "" if base not in (".", "") or path.startswith(".") else "./"
@@ -238,7 +273,6 @@ def _expand(filesystem: pafs.FileSystem, path: str) -> list[str]:
             if not found:
                 raise SourceError(path, "matches no file.")
             return found
-        info = filesystem.get_file_info(path)
         if info.type == pafs.FileType.Directory:
             below = filesystem.get_file_info(pafs.FileSelector(path, recursive=True))
             found = sorted(
