@@ -261,12 +261,14 @@ def _expand(filesystem: pafs.FileSystem, path: str) -> list[str]:
         if info.type == pafs.FileType.NotFound and any(mark in path for mark in "*?["):
             base = str(PurePosixPath(path.split("*")[0].split("?")[0].split("[")[0] + "x").parent)
             below = filesystem.get_file_info(pafs.FileSelector(base, recursive=True, allow_not_found=True))
+            is_hidden = (".", "_") if not PurePosixPath(path).name.startswith((".", "_")) else ()
             prefix = "" if base not in (".", "") or path.startswith(".") else "./"
             n_parts = len(PurePosixPath(path).parts)
             found = sorted(
                 info.path
                 for info in below
                 if info.type == pafs.FileType.File
+                and not info.base_name.startswith(is_hidden)
                 and fnmatch(info.path, prefix + path)
                 and ("**" in path or len(PurePosixPath(info.path).parts) == n_parts)
             )
