@@ -1,0 +1,287 @@
+"""Passes: the same on any number of threads, stopped by an exception, and telling how far they are."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from learners import recipes
+from learners.counts.pairwise import PairwiseCounts
+from learners.errors import Cancelled, EmptyData, SchemaError, UnknownColumn
+from learners.passes import engine
+from learners.passes.engine import Progress, collect
+from learners.passes.inference import infer_schema
+from learners.passes.learner import Part, drive, statistic_key
+from learners.passes.source import Source
+from learners.schema.encode import encode
+from learners.schema.summaries import ColumnSummaries
+
+LEARNERS = [("nb", {}), ("tan", {}), ("kdb", {"k": 2}), ("kdb", {"k": 3, "m": 0.5}), ("skdb", {"k": 2})]
+
+
+def table_of(n_rows, seed=0):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, n_rows)
+    number = np.where(rng.random(n_rows) < 0.1, np.nan, y + rng.normal(0, 0.7, n_rows))
+    word = pa.array(
+        [None if r < 0.05 else f"w{int(20 * r) % (3 + k)}" for r, k in zip(rng.random(n_rows), y, strict=True)]
+    )
+    return pa.table(
+        {
+            "number": pa.array(number, from_pandas=True),
+            "word": word,
+            "small": pa.array((y * rng.integers(0, 3, n_rows)).astype(np.uint8)),
+            "flag": pa.array(rng.random(n_rows) < 0.2 + 0.2 * y),
+            "many": pa.array([f"m{v}" for v in rng.zipf(1.4, n_rows) % 300]),
+            "class": pa.array(["c", "a", "b"]).take(pa.array(y)),
+        }
+    )
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Three files with several row groups each; the second has its columns in another order."""
+    for i, n_rows in enumerate((3000, 1000, 2500)):
+        table = table_of(n_rows, i)
+        table = table.select(table.column_names[::-1]) if i == 1 else table
+        pq.write_table(table, tmp_path / f"{i}.parquet", row_group_size=400)
+    return tmp_path
+
+
+class Store(dict):
+    """What `drive` needs of a store, in memory."""
+
+    def put(self, key, table):
+        assert key not in self
+        self[key] = table
+
+
+def same(a, b):
+    """Whether two models are equal bit for bit."""
+    (header_a, arrays_a), (header_b, arrays_b) = a.to_arrays(), b.to_arrays()
+    assert header_a == header_b
+    assert arrays_a.keys() == arrays_b.keys()
+    for name, array in arrays_a.items():
+        assert array.dtype == arrays_b[name].dtype, name
+        assert np.array_equal(array, arrays_b[name], equal_nan=array.dtype.kind == "f"), name
+    return True
+
+
+@pytest.mark.parametrize(("name", "parameters"), LEARNERS)
+def test_the_model_does_not_depend_on_the_number_of_threads(folder, name, parameters):
+    one = drive(recipes.learner(name, parameters, "class"), Source.open(folder), threads=1)
+    assert one.facts["n_rows"] == 6500
+    for threads in (2, 5):
+        assert same(one, drive(recipes.learner(name, parameters, "class"), Source.open(folder), threads=threads))
+
+
+@pytest.mark.parametrize(("name", "parameters"), LEARNERS)
+def test_the_model_of_parts_is_that_of_all_their_rows(folder, name, parameters):
+    paths = sorted(str(path) for path in folder.glob("*.parquet"))
+    whole = drive(recipes.learner(name, parameters, "class"), Source.open(paths))
+    halves = [Part(Source.open(paths[:1])), Part(Source.open(paths[1:]))]
+    assert same(whole, drive(recipes.learner(name, parameters, "class"), halves))
+    tables = [Part(Source.of_table(pq.read_table(path))) for path in paths]
+    in_memory = drive(recipes.learner(name, parameters, "class"), tables)
+    assert same(drive(recipes.learner(name, parameters, "class", schema=whole.schema), tables), whole)
+    asked = pq.read_table(paths[0])
+    assert np.array_equal(
+        in_memory.predict_proba(encode(asked, in_memory.schema)), whole.predict_proba(encode(asked, whole.schema))
+    )
+
+
+@pytest.mark.parametrize(("name", "parameters"), LEARNERS)
+def test_a_store_gives_the_same_model_without_a_pass(folder, name, parameters):
+    reports, store = [], Store()
+    source = Source.open(folder)
+    plain = drive(recipes.learner(name, parameters, "class"), source)
+    first = drive(recipes.learner(name, parameters, "class"), source, store=store, on_progress=reports.append)
+    n_passes = recipes.learner(name, parameters, "class").n_passes
+    assert {report.pass_number for report in reports} == set(range(1, n_passes + 1))
+    assert {report.n_passes for report in reports} == {n_passes}
+    assert len(store) == n_passes
+    reports.clear()
+    again = drive(
+        recipes.learner(name, parameters, "class"), Source.open(folder), store=store, on_progress=reports.append
+    )
+    assert reports == [], "every statistic was found"
+    assert same(plain, first)
+    assert same(plain, again)
+
+
+def test_learners_share_passes(folder):
+    store, source = Store(), Source.open(folder)
+    drive(recipes.learner("kdb", {"k": 2}, "class"), source, store=store)
+    n_stored = len(store)
+    drive(recipes.learner("kdb", {"k": 3}, "class"), source, store=store)
+    assert len(store) == n_stored + 1, "only the families differ"
+    drive(recipes.learner("kdb", {"k": 3, "m": 1.0}, "class"), source, store=store)
+    assert len(store) == n_stored + 1
+
+
+def test_a_stored_statistic_is_not_used_for_other_questions(folder):
+    """Other files, targets, kinds and dropped columns: other keys."""
+    store, source = Store(), Source.open(folder)
+    overrides = [{}, {"many": "drop"}, {"small": "numeric"}, {"many": {"kind": "nominal"}}]
+    models = [
+        drive(recipes.learner("nb", {}, "class", overrides=override), source, store=store) for override in overrides
+    ]
+    for override, model in zip(overrides, models, strict=True):
+        assert same(model, drive(recipes.learner("nb", {}, "class", overrides=override), source))
+    other = drive(recipes.learner("nb", {}, "flag"), source, store=store)
+    assert other.schema.target == "flag"
+    few = Source.open(folder / "0.parquet")
+    assert same(
+        drive(recipes.learner("nb", {}, "class"), few, store=store), drive(recipes.learner("nb", {}, "class"), few)
+    )
+    assert statistic_key(ColumnSummaries("class"), source) != statistic_key(ColumnSummaries("class"), few)
+
+
+def test_a_table_in_memory_is_not_stored():
+    store = Store()
+    drive(recipes.learner("nb", {}, "class"), Source.of_table(table_of(500)), store=store)
+    assert not store
+
+
+def test_progress_grows_to_the_number_of_rows(folder, monkeypatch):
+    monkeypatch.setattr(engine, "REPORT_EVERY_S", 0.001)
+    reports = []
+    drive(recipes.learner("kdb", {"k": 2}, "class"), Source.open(folder), threads=2, on_progress=reports.append)
+    stages = list(dict.fromkeys(report.stage for report in reports))
+    assert stages == ["reading the schema", "counting pairs", "counting families"]
+    for number, stage in enumerate(stages, 1):
+        of_pass = [report for report in reports if report.stage == stage]
+        assert {report.pass_number for report in of_pass} == {number}
+        done = [report.rows_done for report in of_pass]
+        assert done == sorted(done)
+        assert done[0] < done[-1] == of_pass[-1].rows_total == 6500
+        seconds = [report.seconds for report in of_pass]
+        assert seconds == sorted(seconds)
+    last = reports[-1]
+    assert last.rows_per_s > 0
+    assert last.eta_s == 0
+    assert Progress("x", 1, None, 0, 10, 0.0).eta_s is None
+    assert Progress("x", 1, None, 5, 10, 2.0).eta_s == 2.0
+
+
+def passing_threads():
+    return [thread for thread in threading.enumerate() if thread.name.startswith("pass")]
+
+
+class Slow(PairwiseCounts):
+    """Counts, but takes its time."""
+
+    n_updates = 0
+
+    def empty(self):
+        return Slow(self.schema)
+
+    def update(self, rows):
+        Slow.n_updates += 1
+        time.sleep(0.01)
+        super().update(rows)
+
+
+@pytest.mark.parametrize("error", [Cancelled("enough"), KeyboardInterrupt(), RuntimeError("no more disk")])
+def test_raising_in_a_report_stops_all_threads_and_comes_out(folder, error, monkeypatch):
+    monkeypatch.setattr(engine, "REPORT_EVERY_S", 0.005)
+    source = Source.open(folder)
+    schema = infer_schema(source, "class")
+    assert len(source.fragments) >= 17
+    Slow.n_updates = 0
+
+    def cancel(progress):
+        if progress.rows_done:
+            raise error
+
+    with pytest.raises(type(error)) as raised:
+        collect(Slow(schema), source, threads=2, on_progress=cancel)
+    assert raised.value is error
+    assert not passing_threads()
+    n_updates = Slow.n_updates
+    assert n_updates < 12, "stopped between two chunks, long before the end"
+    time.sleep(0.05)
+    assert Slow.n_updates == n_updates
+
+
+def test_cancelling_a_learner_stores_only_whole_passes(folder):
+    store = Store()
+
+    def cancel(progress):
+        if progress.pass_number == 2:
+            raise Cancelled("enough")
+
+    with pytest.raises(Cancelled, match="enough"):
+        drive(recipes.learner("kdb", {"k": 2}, "class"), Source.open(folder), on_progress=cancel, store=store)
+    assert len(store) == 1
+    assert not passing_threads()
+    resumed = drive(recipes.learner("kdb", {"k": 2}, "class"), Source.open(folder), store=store)
+    assert same(resumed, drive(recipes.learner("kdb", {"k": 2}, "class"), Source.open(folder)))
+
+
+def test_an_error_in_one_thread_stops_the_others(folder):
+    schema = infer_schema(Source.open(folder), "class")
+
+    class Broken(Slow):
+        def empty(self):
+            return Broken(self.schema)
+
+        def update(self, rows):
+            super().update(rows)
+            raise ZeroDivisionError("of one thread")
+
+    Slow.n_updates = 0
+    with pytest.raises(ZeroDivisionError, match="of one thread"):
+        collect(Broken(schema), Source.open(folder), threads=3)
+    assert Slow.n_updates <= 3
+    assert not passing_threads()
+
+
+def test_a_null_class_in_a_later_file_is_named_with_the_file(folder):
+    table = table_of(50).set_column(5, "class", pa.array([None] + ["a"] * 49))
+    pq.write_table(table, folder / "3.parquet")
+    with pytest.raises(SchemaError, match=r"3.parquet: The target 'class' is null in 1 of 50 rows"):
+        drive(recipes.learner("nb", {}, "class"), Source.open(folder))
+
+
+def test_a_given_schema_must_know_every_value(folder):
+    schema = infer_schema(Source.open(folder), "class")
+    strange = table_of(100).set_column(1, "word", pa.array(["strange"] * 100))
+    pq.write_table(strange, folder / "4.parquet")
+    with pytest.raises(
+        SchemaError, match=r"4.parquet: column 'word' holds 'strange', which the given schema does not know"
+    ):
+        drive(recipes.learner("nb", {}, "class", schema=schema), Source.open(folder))
+    other = table_of(100).set_column(5, "class", pa.array(["z"] * 100))
+    with pytest.raises(SchemaError, match=r"class 'class' of row 0 of the batch is 'z'"):
+        drive(recipes.learner("nb", {}, "class", schema=schema), Source.of_table(other))
+    with pytest.raises(UnknownColumn, match="'word' is not in the table"):
+        drive(recipes.learner("nb", {}, "class", schema=schema), Source.of_table(table_of(9).drop_columns(["word"])))
+
+
+def test_no_rows(tmp_path):
+    pq.write_table(table_of(5).slice(0, 0), tmp_path / "a.parquet")
+    with pytest.raises(EmptyData, match=r"a.parquet: there are no rows to learn from"):
+        drive(recipes.learner("tan", {}, "class"), Source.open(tmp_path))
+    pq.write_table(table_of(300), tmp_path / "b.parquet")
+    assert drive(recipes.learner("tan", {}, "class"), Source.open(tmp_path)).facts["n_rows"] == 300
+
+
+@pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
+def test_the_schema_does_not_depend_on_which_file_is_read_first(tmp_path, order):
+    """int32 in one file and double in the other, nulls without a type in a third."""
+    rng = np.random.default_rng(0)
+    tables = {
+        "a": pa.table({"x": pa.array(rng.integers(0, 9, 900), pa.int32()), "class": ["u", "v", "v"] * 300}),
+        "b": pa.table({"class": ["v", "u"] * 450, "x": rng.normal(0, 1, 900).round(1)}),
+    }
+    for i, name in enumerate(order):
+        pq.write_table(tables[name], tmp_path / f"{i}.parquet", row_group_size=100)
+    pq.write_table(pa.table({"x": pa.nulls(9), "class": ["u"] * 9}), tmp_path / "2.parquet")
+    texts = {infer_schema(Source.open(tmp_path), "class", threads=threads).to_json() for threads in (1, 2, 3) * 4}
+    assert len(texts) == 1

@@ -1,0 +1,288 @@
+"""Where rows come from: paths, folders, globs and file systems; and files that are not as they should be."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import pytest
+
+from learners.errors import SourceError, UnknownColumn
+from learners.passes import source as source_module
+from learners.passes.source import Source
+
+
+def table_of(n_rows, start=0):
+    row = np.arange(start, start + n_rows)
+    return pa.table(
+        {
+            "row": row,
+            "word": pa.array([None if r % 7 == 0 else f"w{r % 5}" for r in row.tolist()]),
+            "class": pa.array([f"c{r % 2}" for r in row.tolist()]),
+        }
+    )
+
+
+def written(path, table, **options):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path, **options)
+    return str(path)
+
+
+def rows_of(source, columns=None):
+    batches = list(source.batches(columns))
+    table = pa.Table.from_batches(batches)
+    return table.cast(pa.schema([(f.name, pa.string() if f.name != "row" else f.type) for f in table.schema]))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Three files of 10, 20 and 30 rows, one of them deeper; and files that are to be passed over."""
+    written(tmp_path / "set" / "a.parquet", table_of(10))
+    written(tmp_path / "set" / "b.parquet", table_of(20, 10), row_group_size=7)
+    written(tmp_path / "set" / "deep" / "c.pq", table_of(30, 30))
+    (tmp_path / "set" / "_SUCCESS").touch()
+    (tmp_path / "set" / ".hidden.parquet").touch()
+    (tmp_path / "set" / "readme.txt").write_text("no rows")
+    return tmp_path / "set"
+
+
+@pytest.mark.parametrize(
+    ("named", "n_rows"),
+    [
+        ("a.parquet", 10),
+        ("", 60),
+        ("*.parquet", 30),
+        ("[ab].parquet", 30),
+        ("?.parquet", 30),
+        ("**/*.pq", 30),
+        (["b.parquet", "a.parquet"], 30),
+        (["*.parquet", "deep"], 60),
+        (["a.parquet", "a.parquet", "*.parquet"], 30),
+    ],
+)
+def test_files_folders_globs_and_lists(folder, named, n_rows):
+    names = [named] if isinstance(named, str) else named
+    wanted = [os.path.join(folder, name) for name in names]
+    source = Source.open(wanted if isinstance(named, list) else wanted[0])
+    assert source.n_rows == n_rows == sum(file.n_rows for file in source.files)
+    assert sum(fragment.n_rows for fragment in source.fragments) == n_rows
+    assert rows_of(source).num_rows == n_rows
+    assert len({file.path for file in source.files}) == len(source.files)
+
+
+def test_paths_and_uris_name_the_same_files(folder):
+    by_path = Source.open(folder)
+    by_uri = Source.open(f"file://{folder}")
+    by_glob = Source.open(f"file://{folder}/**.p*q*")
+    assert by_uri.files == by_path.files
+    assert by_glob.files == by_path.files
+    relative = pafs.SubTreeFileSystem(str(folder), pafs.LocalFileSystem())
+    assert Source.open(["a.parquet", "b.parquet"], relative).n_rows == 30
+
+
+def test_a_file_system_in_memory(folder):
+    memory = pafs._MockFileSystem()
+    memory.create_dir("set/deep")
+    for name in ("a.parquet", "b.parquet", "deep/c.pq"):
+        with memory.open_output_stream(f"set/{name}") as stream:
+            stream.write((folder / name).read_bytes())
+    expected = rows_of(Source.open(folder))
+    for named in ("set", ["set/a.parquet", "set/b.parquet", "set/deep/c.pq"]):
+        assert rows_of(Source.open(named, memory)).equals(expected)
+    assert Source.open("set/*.parquet", memory).n_rows == 30
+    with pytest.raises(SourceError, match="set/none: no such file or folder"):
+        Source.open("set/none", memory)
+
+
+def test_rows_come_in_file_order_and_only_the_columns_asked_for(folder):
+    source = Source.open(folder)
+    assert rows_of(source)["row"].to_pylist() == list(range(60))
+    assert rows_of(source).equals(table_of(60))
+    assert rows_of(source, ["class", "row"]).column_names == ["class", "row"]
+    assert rows_of(source, ["row"]).num_columns == 1
+    with pytest.raises(UnknownColumn, match=r"'raw' is not in the table \(similar: row\)"):
+        next(source.batches(["raw"]))
+
+
+def test_columns_whose_names_have_dots_or_are_empty(tmp_path):
+    table = pa.table({"a": [1], "a.b": [2], "": [3], "a b": [4]})
+    source = Source.open(written(tmp_path / "x.parquet", table))
+    for name in table.column_names:
+        (batch,) = source.batches([name])
+        assert batch.schema.names == [name]
+        assert batch.column(0).to_pylist() == table[name].to_pylist()
+
+
+def test_files_with_columns_in_another_order_are_read_in_the_first_one(tmp_path):
+    table = table_of(10)
+    written(tmp_path / "a.parquet", table)
+    written(tmp_path / "b.parquet", table.select(["class", "row", "word"]))
+    batches = list(Source.open(tmp_path).batches())
+    assert [batch.schema.names for batch in batches] == [table.column_names] * 2
+
+
+def test_a_path_with_marks_of_a_glob_that_exists_is_that_file(tmp_path):
+    path = written(tmp_path / "part[1]*.parquet", table_of(3))
+    assert Source.open(path).n_rows == 3
+
+
+def test_a_table_is_cut_into_fragments(monkeypatch):
+    monkeypatch.setattr(source_module, "BATCH_ROWS", 16)
+    table = pa.concat_tables([table_of(10), table_of(40, 10)])
+    source = Source.of_table(table)
+    assert [fragment.n_rows for fragment in source.fragments] == [16, 16, 16, 2]
+    assert rows_of(source).equals(table.combine_chunks())
+    assert not source.is_identified
+    assert Source.of_table(table.slice(0, 0)).fragments == ()
+
+
+def test_what_identifies_a_file(folder):
+    path = folder / "a.parquet"
+    before = Source.open(path).files[0]
+    assert Source.open(path).files[0] == before
+    assert (before.size, before.mtime_ns) == (path.stat().st_size, path.stat().st_mtime_ns)
+    written(path, table_of(10).set_column(0, "row", pa.array(range(10, 20))))
+    assert Source.open(path).files[0].footer_sha256 != before.footer_sha256
+
+
+@pytest.mark.parametrize(
+    ("named", "says"),
+    [
+        ("none.parquet", "none.parquet: no such file or folder"),
+        ("none/*.parquet", r"none/\*.parquet: matches no file"),
+        ("*.csv", r"\*.csv: matches no file"),
+        ("readme.txt", "readme.txt: is empty or too short"),
+        ("long.txt", "long.txt: is not a Parquet file"),
+        ("_SUCCESS", "_SUCCESS: is empty or too short"),
+        ("empty folder", "empty folder: is a folder without Parquet files"),
+        ("cut.parquet", "cut.parquet: is not a Parquet file, or its end is cut off"),
+        ("footer.parquet", "footer.parquet: cannot be read as Parquet"),
+    ],
+)
+def test_what_is_not_there_or_not_parquet_is_named(folder, named, says):
+    (folder / "empty folder").mkdir()
+    (folder / "long.txt").write_text("no rows at all\n" * 9)
+    whole = (folder / "a.parquet").read_bytes()
+    (folder / "cut.parquet").write_bytes(whole[:-20])
+    length = int.from_bytes(whole[-8:-4], "little")
+    (folder / "footer.parquet").write_bytes(whole[: -8 - length] + b"\xff" * length + whole[-8:])
+    with pytest.raises(SourceError, match=says) as raised:
+        Source.open(os.path.join(folder, named))
+    assert named in raised.value.path
+
+
+def test_no_path_and_wrong_schemes():
+    with pytest.raises(SourceError, match="give at least one file"):
+        Source.open([])
+    with pytest.raises(SourceError, match=r"carrier-pigeon://a/b.parquet: is not a usable URI"):
+        Source.open("carrier-pigeon://a/b.parquet")
+    with pytest.raises(SourceError, match=r"is not a usable URI|no such file"):
+        Source.open("file://relative/x.parquet")
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["x", "x"])
+    with pytest.raises(SourceError, match=r"x.parquet: has two columns named 'x'\. Rename one"):
+        Source.open(written(tmp_path / "x.parquet", table))
+    with pytest.raises(SourceError, match="two columns named 'x'"):
+        Source.of_table(table)
+
+
+def test_files_that_disagree_are_named(tmp_path):
+    written(tmp_path / "a.parquet", pa.table({"x": [1], "y": ["a"]}))
+    for other, says in (
+        (pa.table({"x": ["1"], "y": ["a"]}), r"b.parquet: column 'x' is string here but int64 in .*a.parquet"),
+        (pa.table({"x": [True], "y": ["a"]}), "column 'x' is bool here but int64"),
+        (pa.table({"x": pa.array([1], pa.uint8()), "y": ["a"]}), "column 'x' is uint8 here but int64"),
+        (pa.table({"x": pa.array([1], pa.timestamp("us")), "y": ["a"]}), "column 'x' is timestamp"),
+        (pa.table({"x": [[1]], "y": ["a"]}), "column 'x' is list<"),
+        (pa.table({"x": [1]}), "b.parquet: has no column 'y'"),
+        (pa.table({"x": [1], "y": ["a"], "z": [0]}), "a.parquet: has no column 'z'"),
+    ):
+        written(tmp_path / "b.parquet", other)
+        with pytest.raises(SourceError, match=says):
+            Source.open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pa.table({"x": pa.array([1], pa.int16()), "y": ["a"]}),
+        pa.table({"x": [1.5], "y": ["a"]}),
+        pa.table({"x": pa.nulls(1), "y": pa.nulls(1)}),
+        pa.table({"x": [1], "y": pa.array(["a"]).dictionary_encode()}),
+        pa.table({"x": [1], "y": pa.array(["a"], pa.large_string())}),
+    ],
+)
+def test_types_of_one_family_may_differ(tmp_path, other):
+    written(tmp_path / "a.parquet", pa.table({"x": [1], "y": ["a"]}))
+    written(tmp_path / "b.parquet", other)
+    assert Source.open(tmp_path).n_rows == 2
+
+
+def test_a_file_that_changes_or_vanishes_while_it_is_read_is_named(folder):
+    source = Source.open(folder)
+    written(folder / "a.parquet", table_of(11))
+    with pytest.raises(SourceError, match=r"a.parquet: has changed since it was opened\. Start again"):
+        list(source.batches())
+    os.remove(folder / "a.parquet")
+    with pytest.raises(SourceError, match=r"a.parquet: has vanished"):
+        list(source.batches())
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_damage_in_the_middle_of_a_file_with_checksums_is_found(tmp_path, compression, seed):
+    """Never a wrong number: a byte that was flipped in the pages is reported with the file and its row group."""
+    path = tmp_path / "x.parquet"
+    written(path, table_of(3000), compression=compression, row_group_size=1000, write_page_checksum=True)
+    raw = bytearray(path.read_bytes())
+    expected = rows_of(Source.open(path))
+    end_of_pages = len(raw) - 8 - int.from_bytes(raw[-8:-4], "little")
+    rng = np.random.default_rng(seed)
+    n_found = 0
+    for _ in range(12):
+        damaged = bytearray(raw)
+        damaged[int(rng.integers(4, end_of_pages))] ^= int(rng.integers(1, 256))
+        path.write_bytes(damaged)
+        try:
+            assert rows_of(Source.open(path)).equals(expected), "a byte that nothing reads"
+        except SourceError as error:
+            n_found += 1
+            assert error.path == str(path)
+            assert "Restore the file from its source" in str(error)
+    assert n_found > 6
+
+
+def test_indices_beyond_their_dictionary_are_found(tmp_path):
+    """Pages without checksums may be damaged so that only this gives it away."""
+    path = tmp_path / "x.parquet"
+    table = pa.table({"x": pa.array(["a", "b", "c"] * 500)})
+    written(path, table, compression="none", write_statistics=False)
+    raw = path.read_bytes()
+    end_of_pages = len(raw) - 8 - int.from_bytes(raw[-8:-4], "little")
+    n_damaged = 0
+    for place in range(4, end_of_pages):
+        path.write_bytes(raw[:place] + bytes([raw[place] ^ 0xFF]) + raw[place + 1 :])
+        try:
+            for batch in Source.open(path).batches():
+                indices = batch.column(0).indices.drop_null().to_numpy()
+                assert indices.max(initial=0) < len(batch.column(0).dictionary)
+        except SourceError as error:
+            n_damaged += "column 'x' is damaged" in str(error)
+    assert n_damaged > 0
+
+
+def test_a_file_cut_off_behind_its_footer_reading_is_named(folder):
+    path = folder / "b.parquet"
+    source = Source.open(path)
+    whole = path.read_bytes()
+    times = path.stat()
+    path.write_bytes(whole[:40] + b"\0" * (len(whole) - 40))
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    with pytest.raises(SourceError, match=r"b.parquet: row group \d cannot be read .*Restore the file"):
+        list(source.batches())
