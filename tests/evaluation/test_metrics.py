@@ -1,0 +1,74 @@
+"""Losses against their definitions, row by row."""
+
+from __future__ import annotations
+
+from math import log, sqrt
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learners.errors import EmptyData
+from learners.evaluation.metrics import evaluate, reliability
+
+
+@st.composite
+def predictions(draw):
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    n, n_classes = draw(st.sampled_from([1, 2, 30, 200])), draw(st.integers(1, 5))
+    scores = rng.gamma(draw(st.sampled_from([0.1, 1.0, 10.0])), size=(n, n_classes)) + 1e-300
+    return scores / scores.sum(axis=1, keepdims=True), rng.integers(0, n_classes, n)
+
+
+@given(predictions())
+def test_equal_their_definitions(drawn):
+    p, y = drawn
+    n = len(y)
+    found = evaluate(p, y)
+    assert found.zero_one_loss == pytest.approx(
+        sum(max(range(len(row)), key=row.__getitem__) != k for row, k in zip(p.tolist(), y, strict=True)) / n
+    )
+    assert found.rmse == pytest.approx(sqrt(sum((1 - row[k]) ** 2 for row, k in zip(p, y, strict=True)) / n))
+    assert found.log_loss == pytest.approx(-sum(log(max(row[k], 1e-15)) for row, k in zip(p, y, strict=True)) / n)
+    brier = sum(sum((q - (j == k)) ** 2 for j, q in enumerate(row)) for row, k in zip(p, y, strict=True)) / n
+    assert found.brier == pytest.approx(brier)
+    error = 0.0
+    for b in range(15):
+        inside = [
+            (max(row), row.argmax() == k) for row, k in zip(p, y, strict=True) if min(int(max(row) * 15), 14) == b
+        ]
+        if inside:
+            confidence, right = np.mean([c for c, _ in inside]), np.mean([r for _, r in inside])
+            error += len(inside) / n * abs(confidence - right)
+    assert found.ece == pytest.approx(error, abs=1e-12)
+
+
+def test_perfect_and_worst_predictions():
+    p = np.array([[1.0, 0.0], [0.0, 1.0]])
+    right, wrong = evaluate(p, [0, 1]), evaluate(p, [1, 0])
+    assert (right.zero_one_loss, right.rmse, right.log_loss, right.brier, right.ece) == (0, 0, 0, 0, 0)
+    assert (wrong.zero_one_loss, wrong.rmse, wrong.brier, wrong.ece) == (1, 1, 2, 1)
+    assert wrong.log_loss == pytest.approx(-log(1e-15))
+
+
+def test_of_a_tie_the_first_class_is_predicted():
+    assert evaluate([[0.5, 0.5]], [0]).zero_one_loss == 0
+    assert evaluate([[0.5, 0.5]], [1]).zero_one_loss == 1
+
+
+def test_calibrated_predictions_lie_on_the_diagonal():
+    """Of 200,000 rows with P = p the share of right answers is p within four standard deviations."""
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0.5, 1, 200_000)
+    y = (rng.random(200_000) > p).astype(int)
+    points = reliability(np.column_stack([p, 1 - p]), y)
+    assert sum(n for _, _, n in points) == 200_000
+    for confidence, share, n in points:
+        assert abs(confidence - share) < 4 * sqrt(0.25 / n)
+    assert evaluate(np.column_stack([p, 1 - p]), y).ece < 0.01
+
+
+def test_nothing_to_evaluate():
+    with pytest.raises(EmptyData, match="no rows to evaluate"):
+        evaluate(np.empty((0, 2)), [])
