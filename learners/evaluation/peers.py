@@ -17,8 +17,9 @@ import pyarrow.compute as pc
 from pydantic import TypeAdapter, ValidationError
 
 from learners.errors import InvalidParameter
-from learners.passes.source import type_family
-from learners.schema.encode import distinct, numbers
+from learners.passes.inference import infer_schema
+from learners.passes.source import Source, type_family
+from learners.schema.encode import distinct, encode, numbers
 
 Floats = np.ndarray[Any, np.dtype[Any]]
 Predict = Callable[[pa.Table], Floats]
@@ -26,9 +27,17 @@ Predict = Callable[[pa.Table], Floats]
 
 @dataclass(frozen=True)
 class ForestParameters:
-    """Parameters of scikit-learn's random forest."""
+    """Parameters of scikit-learn's random forest.
+
+    Parameters
+    ----------
+    trees : int
+    discretised : bool
+        Whether numbers are cut by MDL first, as for the network classifiers; all columns are then ordinal codes.
+    """
 
     trees: int = 100
+    discretised: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,13 +86,37 @@ class RawColumns:
         return x
 
 
+class DiscretisedColumns:
+    """Turns columns into the codes that the network classifiers see.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        Training rows without the target.
+    y : (n_rows,) integers
+        Their classes.
+    """
+
+    def __init__(self, table: pa.Table, y: Any) -> None:
+        target = "class"
+        while target in table.column_names:
+            target += "_"
+        source = Source.of_table(table.append_column(target, pa.array(y, pa.int64())))
+        self.schema = infer_schema(source, target, threads=1)
+
+    def numbers_of(self, table: pa.Table) -> Floats:
+        """(n_rows, n_attributes) codes."""
+        return np.ascontiguousarray(encode(table, self.schema).x.T)
+
+
 def fit_forest(table: pa.Table, y: Any, parameters: ForestParameters, seed: int, threads: int) -> Predict:
     """scikit-learn's random forest."""
     from sklearn.ensemble import RandomForestClassifier
 
-    raw = RawColumns(table)
-    forest = RandomForestClassifier(parameters.trees, random_state=seed, n_jobs=threads).fit(raw.numbers_of(table), y)
-    return lambda rows: np.asarray(forest.predict_proba(raw.numbers_of(rows)))
+    columns = DiscretisedColumns(table, y) if parameters.discretised else RawColumns(table)
+    forest = RandomForestClassifier(parameters.trees, random_state=seed, n_jobs=threads)
+    forest.fit(columns.numbers_of(table), y)
+    return lambda rows: np.asarray(forest.predict_proba(columns.numbers_of(rows)))
 
 
 def fit_raw_xgboost(table: pa.Table, y: Any, parameters: RawXGBoostParameters, seed: int, threads: int) -> Predict:

@@ -142,13 +142,13 @@ def _train(trial: Trial, data: Loaded, rows: Any, threads: int) -> tuple[Predict
         # No learner accepts a single class; the fold says nothing else, so this is the answer of all.
         return _constant(data.y[rows], n_classes), "the training rows have one class: predicted always"
     spec = LearnerSpec.parse(trial.learner)
-    if spec.is_peer:
-        peer = PEERS[spec.name]
-        parameters = parse_peer_parameters(spec.name, dict(spec.parameters))
-        of_rows = peer.fit(data.attributes.take(rows), codes, parameters, trial.seed, threads)
-        return lambda table: _spread(of_rows(table), occurring, n_classes), None
-    source = Source.of_table(data.train_table(trial.data.target, rows))
     try:
+        if spec.is_peer:
+            peer = PEERS[spec.name]
+            parameters = parse_peer_parameters(spec.name, dict(spec.parameters))
+            of_rows = peer.fit(data.attributes.take(rows), codes, parameters, trial.seed, threads)
+            return lambda table: _spread(of_rows(table), occurring, n_classes), None
+        source = Source.of_table(data.train_table(trial.data.target, rows))
         model = drive(recipes.learner(spec.name, dict(spec.parameters), trial.data.target), source, threads=threads)
     except SchemaError as error:
         if error.column is not None:
