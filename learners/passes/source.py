@@ -307,7 +307,8 @@ def _read_footer(filesystem: pafs.FileSystem, path: str) -> tuple[SourceFile, pq
             stream.seek(info.size - 8 - length)
             footer = stream.read(length)
         metadata = pq.read_metadata(pa.BufferReader(_MAGIC + footer + struct.pack("<I4s", length, _MAGIC)))
-    except (OSError, pa.ArrowException) as error:
+        metadata.schema.to_arrow_schema()
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # names of columns may not be UTF-8
         raise SourceError(path, f"cannot be read as Parquet ({_one_line(error)}).") from error
     rows = tuple(metadata.row_group(g).num_rows for g in range(metadata.num_row_groups))
     digest = hashlib.sha256(footer).hexdigest()
