@@ -286,3 +286,10 @@ def test_a_file_cut_off_behind_its_footer_reading_is_named(folder):
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
     with pytest.raises(SourceError, match=r"b.parquet: row group \d cannot be read .*Restore the file"):
         list(source.batches())
+
+
+def test_a_footer_with_names_that_are_not_text_is_named(folder):
+    path = folder / "a.parquet"
+    path.write_bytes(path.read_bytes().replace(b"word", b"wo\xff\xfe"))
+    with pytest.raises(SourceError, match=r"a.parquet: cannot be read as Parquet"):
+        Source.open(path)
