@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from learners.errors import LearnerError as LearnerError
     from learners.estimators import KDB as KDB
     from learners.estimators import NB as NB
+    from learners.estimators import SKDB as SKDB
     from learners.estimators import TAN as TAN
     from learners.kinds import load_model as load_model
     from learners.passes.engine import Progress as Progress
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _HOME = {
     "KDB": "learners.estimators",
     "NB": "learners.estimators",
+    "SKDB": "learners.estimators",
     "TAN": "learners.estimators",
     "Chunk": "learners.schema",
     "LearnerError": "learners.errors",

@@ -148,12 +148,15 @@ class NB(_Classifier):
 
     Parameters
     ----------
-    estimator : str
-        "m": m-estimates with back-off.
+    estimator : "m", "hdp" or "hdp-map"
+        m-estimates with back-off, posterior means of a hierarchical Dirichlet process by Gibbs sampling, or the
+        deterministic estimate of the same model.
     m : float, optional
         Pseudo-count of the m-estimate; by default chosen on a hold-out.
     max_values : int
         Values that a nominal attribute keeps; rarer ones share one code.
+    iterations, tying, root, seed
+        Of "hdp", as in `learners.classifiers.hdp.HDPParameters`.
     target : str, optional
         The class column.
     schema : Schema, optional
@@ -172,12 +175,17 @@ class NB(_Classifier):
         estimator: str = "m",
         m: float | None = None,
         max_values: int = 1024,
+        iterations: int | str = 50_000,
+        tying: str = "level",
+        root: str = "unit",
+        seed: int = 0,
         target: str | None = None,
         schema: Schema | None = None,
         columns: Mapping[str, Any] | None = None,
         threads: int | None = None,
     ) -> None:
         self.estimator, self.m, self.max_values = estimator, m, max_values
+        self.iterations, self.tying, self.root, self.seed = iterations, tying, root, seed
         self.target, self.schema, self.columns, self.threads = target, schema, columns, threads
 
 
@@ -194,7 +202,7 @@ class KDB(NB):
     ----------
     k : int
         Attribute parents per attribute, 1 to 5.
-    estimator, m, max_values, target, schema, columns, threads
+    estimator, m, max_values, iterations, tying, root, seed, target, schema, columns, threads
         As of NB.
     """
 
@@ -207,6 +215,10 @@ class KDB(NB):
         estimator: str = "m",
         m: float | None = None,
         max_values: int = 1024,
+        iterations: int | str = 50_000,
+        tying: str = "level",
+        root: str = "unit",
+        seed: int = 0,
         target: str | None = None,
         schema: Schema | None = None,
         columns: Mapping[str, Any] | None = None,
@@ -217,6 +229,59 @@ class KDB(NB):
             estimator=estimator,
             m=m,
             max_values=max_values,
+            iterations=iterations,
+            tying=tying,
+            root=root,
+            seed=seed,
+            target=target,
+            schema=schema,
+            columns=columns,
+            threads=threads,
+        )
+
+
+class SKDB(KDB):
+    """Selective kDB (Martínez et al. 2016): three passes after the schema.
+
+    Parameters
+    ----------
+    k : int
+        Most attribute parents per attribute, 1 to 5.
+    loss : "squared" or "zero-one"
+        What the selection of attributes and parents minimises, leaving one out.
+    estimator, m, max_values, iterations, tying, root, seed, target, schema, columns, threads
+        As of NB.
+    """
+
+    _learner = "skdb"
+
+    def __init__(
+        self,
+        *,
+        k: int = 5,
+        loss: str = "squared",
+        estimator: str = "m",
+        m: float | None = None,
+        max_values: int = 1024,
+        iterations: int | str = 50_000,
+        tying: str = "level",
+        root: str = "unit",
+        seed: int = 0,
+        target: str | None = None,
+        schema: Schema | None = None,
+        columns: Mapping[str, Any] | None = None,
+        threads: int | None = None,
+    ) -> None:
+        self.loss = loss
+        super().__init__(
+            k=k,
+            estimator=estimator,
+            m=m,
+            max_values=max_values,
+            iterations=iterations,
+            tying=tying,
+            root=root,
+            seed=seed,
             target=target,
             schema=schema,
             columns=columns,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from learners.baselines.boosted import BoostedModel
 from learners.classifiers.lookup import LookupModel
 from learners.errors import LearnerError
 from learners.model import Arrays, Model
 
-KINDS: dict[str, type[Any]] = {LookupModel.kind: LookupModel}
+KINDS: dict[str, type[Any]] = {LookupModel.kind: LookupModel, BoostedModel.kind: BoostedModel}
 
 
 def load_model(header: Mapping[str, Any], arrays: Arrays) -> Model:

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from learners.baselines import recipes as baselines
 from learners.classifiers import recipes as classifiers
 from learners.errors import InvalidParameter
 from learners.passes.learner import Learner
@@ -42,6 +43,7 @@ LEARNERS: dict[str, Recipe] = {
     "tan": Recipe("tree-augmented naive Bayes", classifiers.NetworkParameters, classifiers.tan, 2),
     "kdb": Recipe("k-dependence Bayes", classifiers.KDBParameters, classifiers.kdb, 2),
     "skdb": Recipe("selective k-dependence Bayes", classifiers.SKDBParameters, classifiers.skdb, 3),
+    "xgboost": Recipe("XGBoost, gradient boosted trees", baselines.XGBoostParameters, baselines.xgboost, 1),
 }
 
 

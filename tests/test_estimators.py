@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
 
 import learners
-from learners import KDB, NB, TAN, Source
+from learners import KDB, NB, SKDB, TAN, Source
 from learners.errors import InvalidParameter, LearnerError
 from learners.schema import Schema
 
@@ -30,7 +30,7 @@ def equal(one, other) -> bool:
     )
 
 
-@pytest.mark.parametrize("estimator", [NB(), TAN(), KDB(k=3)])
+@pytest.mark.parametrize("estimator", [NB(), TAN(), KDB(k=3), SKDB(k=2), KDB(k=2, estimator="hdp-map")])
 def test_all_forms_of_a_table_give_the_same_model(estimator, table, tmp_path):
     pq.write_table(table, tmp_path / "t.parquet")
     frame = table.to_pandas()
@@ -67,7 +67,12 @@ def test_it_follows_the_conventions_of_scikit_learn():
 @pytest.mark.parametrize("given", [True, False], ids=["schema given", "schema inferred"])
 def test_two_halves_merged_equal_the_whole(given, table):
     schema: Schema | None = NB().fit(table, "class").model_.schema if given else None
-    for estimator in (NB(schema=schema), TAN(schema=schema), KDB(k=2, schema=schema)):
+    for estimator in (
+        NB(schema=schema),
+        TAN(schema=schema),
+        KDB(k=2, schema=schema),
+        SKDB(k=2, estimator="hdp", iterations=50, schema=schema),
+    ):
         first, second = (clone(estimator).fit(part, "class") for part in (table.slice(0, 150), table.slice(150)))
         assert equal(first.merged(second), clone(estimator).fit(table, "class"))
         assert equal(second.merged(first), clone(estimator).fit(table, "class"))
@@ -96,3 +101,12 @@ def test_wrong_use_is_named(table, tmp_path):
         NB().fit(table, "class").merged(NB(m=1.0).fit(table, "class"))
     with pytest.raises(AttributeError, match="KDB"):
         learners.Forest  # noqa: B018
+
+
+def test_numbers_that_tell_nothing_leave_the_shares_of_the_classes():
+    rng = np.random.default_rng(0)
+    table = pa.table({"noise": rng.normal(size=300), "class": ["a", "b", "b"] * 100})
+    for estimator in (NB(), TAN(), KDB(), SKDB(estimator="hdp-map")):
+        probabilities = estimator.fit(table, "class").predict_proba(table)
+        assert np.allclose(probabilities, [1 / 3, 2 / 3], atol=1e-3)
+        assert "no cut point" in estimator.model_.schema.left_out[0].reason

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from learners.classifiers import hdp_kernels as kernels
+from learners.classifiers import hdp_map_kernels as map_kernels
 from learners.classifiers.context_tree import ContextTree, Estimates
 from learners.classifiers.diagnostics import split_r_hat
 from learners.classifiers.hdp_plan import ROOTS, TYINGS, plan_of
@@ -25,7 +26,7 @@ SWEEPS_PER_DRAW = 10
 BLOCK_SWEEPS = 100
 REPORT_EVERY_S = 0.2
 AUTO_BURN_IN, AUTO_LEAST, AUTO_MOST = 100, 1000, 50_000
-AUTO_DIFFERENCE = 0.01
+AUTO_DIFFERENCE = 0.02
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,8 @@ class HDPParameters:
     ----------
     iterations : int or "auto"
         Sweeps of the sampler; the first min(1000, iterations / 10) are not used. "auto" starts from the deterministic
-        estimate and stops when the concentrations have split R-hat below 1.02 and the two halves of the draws agree to 1 %
-        (root mean square of the relative difference of the estimates), between 1,000 and 50,000 sweeps.
+        estimate and stops when the estimates have settled: when those of the two halves of the draws differ by less than 2 %
+        (root mean square of the relative differences over the rows), after 1,000 to 50,000 sweeps.
     tying : "level", "parent" or "single"
         Which nodes share their concentration.
     root : "unit" or "dirichlet"
@@ -112,10 +113,10 @@ class Chain:
         self.sums, self.n_draws, self.n_sweeps = np.zeros((2, tree.n_cells)), 0, 0
         self._scratch = np.empty((3, tree.n_cells))
         deepest = int(tree.level_starts[-2])
-        self._tree = kernels.Tree(
+        self._tree = map_kernels.Tree(
             tree.parent, tree.cell_starts, tree.cell_count, tree.cell_parent, deepest, tree.n_values
         )
-        kernels.start_tables(self.plan, self.state)
+        map_kernels.start_tables(self.plan, self.state)
         kernels.draw_probabilities(self.plan, self.state, ROOT_CONCENTRATION)
 
     def _new_state(self, dtype: type[Any], stream: int) -> kernels.State:
@@ -143,16 +144,17 @@ class Chain:
 
     def draw(self) -> None:
         """Add the estimates given the present state to the sums."""
-        kernels.add_estimates(self._tree, self.plan, self.state, ROOT_CONCENTRATION, self._scratch, self.sums)
+        map_kernels.add_estimates(self._tree, self.plan, self.state, ROOT_CONCENTRATION, self._scratch, self.sums)
         self.n_draws += 1
 
     def start_at_fixed_point(self, n_most: int = 200, tolerance: float = 1e-3) -> int:
         """Put the deterministic solution in place of the state; returns the sweeps it took."""
         expected = self._new_state(np.float64, 0)
-        kernels.start_tables(self.plan, expected)
+        map_kernels.start_tables(self.plan, expected)
         kernels.sum_nodes(self.plan, expected)
-        kernels.expect_probabilities(self.plan, expected, ROOT_CONCENTRATION)
-        n_sweeps: int = kernels.run_fixed_point(self.plan, expected, self.settings, n_most, tolerance)
+        spread = np.zeros(self.plan.item_base.size)
+        map_kernels.expect_probabilities(self.plan, expected, ROOT_CONCENTRATION, spread)
+        n_sweeps: int = map_kernels.run_fixed_point(self.plan, expected, spread, self.settings, n_most, tolerance)
         self.state.weight[:] = expected.weight
         self.state.concentration[:] = expected.concentration
         self._expected = expected
@@ -160,7 +162,7 @@ class Chain:
 
     def draw_fixed_point(self) -> None:
         """Add the estimates at the deterministic solution to the sums."""
-        kernels.add_estimates(self._tree, self.plan, self._expected, ROOT_CONCENTRATION, self._scratch, self.sums)
+        map_kernels.add_estimates(self._tree, self.plan, self._expected, ROOT_CONCENTRATION, self._scratch, self.sums)
         self.n_draws += 1
 
     def posterior(self, concentrations: Floats, r_hat: float) -> Posterior:
@@ -272,8 +274,8 @@ def _sample_until_settled(chain: Chain, tick: Callable[[float], None]) -> Poster
         trace = np.concatenate(traces)
         if len(halves) > 1:
             # Each batch is as long as all before it, so the last against the rest are two halves.
-            mean = chain.sums[0] / chain.n_draws
-            difference = float(np.sqrt(np.mean(((halves[-1] - before[0] / before[1]) / mean) ** 2)))
+            relative = (halves[-1] - before[0] / before[1]) * chain.n_draws / chain.sums[0]
+            difference = float(np.sqrt(np.average(relative**2, weights=chain.tree.cell_count)))
             if difference < AUTO_DIFFERENCE or chain.n_sweeps >= AUTO_MOST:
                 return chain.posterior(trace.mean(axis=0), split_r_hat(np.log(trace)))
             n_more = min(len(trace), AUTO_MOST - chain.n_sweeps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -209,7 +210,8 @@ def fitted(
     )
     facts["sweeps"] = max((posterior.n_sweeps for posterior in posteriors), default=0)
     if parameters.estimator == "hdp":
-        facts["r_hat"] = max((posterior.r_hat for posterior in posteriors), default=float("nan"))
+        # Too few sweeps to tell leave no R-hat, and NaN is no JSON.
+        facts["r_hat"] = max((p.r_hat for p in posteriors if not math.isnan(p.r_hat)), default=None)
     if parameters.tying != "parent":
         facts["concentrations"] = [posterior.concentrations.tolist() for posterior in posteriors]
     estimates = [posterior.estimates for posterior in posteriors]

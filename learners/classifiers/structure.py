@@ -105,6 +105,8 @@ def tree_augmented(pairs: PairwiseCounts) -> Structure:
     Friedman, Geiger, Goldszmidt (1997), section 4.
     """
     n = len(pairs.margins)
+    if n == 0:
+        return naive_structure(0)
     information = np.round(conditional_mutual_information(pairs) / TIE_NATS)
     root = _descending(mutual_information(pairs), list(range(n)))[0]
     # Prim's algorithm from the root: a tree directed away from it comes out by itself.

@@ -18,6 +18,7 @@ from learners.schema.schema import MAX_CLASSES, Attribute, ColumnOverride, LeftO
 MAX_DISTINCT = 1_048_576
 IDENTIFIER_SHARE = 0.9
 SMALL_TABLE = 20
+NO_CUT = "no cut point tells the classes apart"
 
 
 @dataclass
@@ -254,7 +255,8 @@ class ColumnSummaries:
                 attributes.append(found)
             else:
                 left_out.append(found)
-        if not attributes:
+        # Numbers that tell nothing of the class leave a model that answers with the classes' shares; anything else is a mistake.
+        if not attributes and not any(entry.reason == NO_CUT for entry in left_out):
             reasons = "; ".join(f"{entry.name}: {entry.reason}" for entry in left_out[:5])
             raise SchemaError(f"No column is left to learn from ({reasons}).")
         classes = [self.classes[j] for j in order]
@@ -295,7 +297,7 @@ class ColumnSummaries:
         else:
             cuts = mdl_cut_points(histogram)
         if not cuts and not has_missing:
-            return LeftOut(name, "no cut point tells the classes apart")
+            return LeftOut(name, NO_CUT)
         return Attribute(name, "numeric", cuts=cuts, has_missing=has_missing, arrow_type=column.arrow_type)
 
     def _nominal(self, name: str, column: _Column, override: ColumnOverride, has_missing: bool) -> Attribute | LeftOut:
