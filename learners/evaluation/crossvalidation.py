@@ -69,6 +69,7 @@ def cross_validate(
     seed: int = 0,
     limits: Sequence[int | None] = (None,),
     target: str | None = None,
+    most_rows: int | None = None,
     jobs: int = 1,
     threads: int = 1,
     any_code: bool = False,
@@ -93,6 +94,8 @@ def cross_validate(
         Rows to train on at most: several give learning curves. None is all rows of the training folds.
     target : str, optional
         The class column; by default `class`, or else the last one.
+    most_rows : int, optional
+        Leave out data sets of more rows.
     jobs : int
         Processes.
     threads : int
@@ -125,7 +128,12 @@ def cross_validate(
     if not specs:
         raise InvalidParameter("learners", learners, "name at least one")
     wanted = trials_of(
-        find_data_sets(data, target), specs, repetitions=repetitions, n_folds=n_folds, seed=seed, limits=limits
+        [found for found in find_data_sets(data, target) if most_rows is None or found.n_rows <= most_rows],
+        specs,
+        repetitions=repetitions,
+        n_folds=n_folds,
+        seed=seed,
+        limits=limits,
     )
     written = OutcomeLog(Path(log)) if log is not None else None
     identity = _without_code if any_code else _with_code

@@ -32,6 +32,7 @@ def compare(
     target: Annotated[
         str | None, typer.Option("--target", "-t", help="The class column.", show_default="class, or the last column")
     ] = None,
+    most_rows: Annotated[int | None, typer.Option("--most-rows", min=1, help="Leave out larger data sets.")] = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Trials at the same time, a process each.")] = 1,
     threads: Annotated[int, typer.Option("--threads", min=1, help="Threads of each process.")] = 1,
     output: Annotated[
@@ -63,6 +64,7 @@ def compare(
             seed=seed,
             limits=[*sorted(set(train_rows or [])), None],
             target=target,
+            most_rows=most_rows,
             jobs=jobs,
             threads=threads,
             any_code=any_code,
