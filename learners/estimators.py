@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 from uuid import uuid4
 
@@ -19,7 +19,7 @@ from learners.model import Model
 from learners.passes.engine import OnProgress
 from learners.passes.learner import Part, drive
 from learners.passes.source import Source
-from learners.schema import Schema
+from learners.schema import Chunk, Schema
 from learners.schema.encode import encode
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -117,19 +117,43 @@ class _Classifier(ClassifierMixin, BaseEstimator):
 
         Missing columns and unseen values are allowed: they are left out of the product.
         """
+        parts = [self.model_.predict_proba(chunk) for chunk in self._chunks(X)]
+        return np.concatenate(parts) if parts else np.empty((0, self.model_.schema.n_classes))
+
+    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Floats, Floats]:
+        """Central credible intervals of the class probabilities, for estimators hdp and hdp-map.
+
+        Returns
+        -------
+        low, high : (n_rows, n_classes) float64
+            P(class | attributes) lies between them with posterior probability `level`.
+
+        Raises
+        ------
+        InvalidParameter
+            If the estimator is another one, or the level is not between 0 and 1.
+        """
+        check_is_fitted(self, "model_")
+        intervals_of = getattr(self.model_, "credible_intervals", None)
+        if intervals_of is None:
+            raise InvalidParameter("interval", level, "models of this kind have no posterior")
+        low, high = zip(*[intervals_of(chunk, level) for chunk in self._chunks(X)], strict=True)
+        return np.concatenate(low), np.concatenate(high)
+
+    def _chunks(self, X: Any) -> Iterator[Chunk]:
+        """The rows, encoded; files batch by batch."""
         check_is_fitted(self, "model_")
         schema = self.model_.schema
         if _are_paths(X) or isinstance(X, Source):
             source = X if isinstance(X, Source) else Source.open(X)
             known = [name for name in schema.columns if name in source.arrow_schema.names and name != schema.target]
             if not known:
-                raise SchemaError(f"None of the model's columns ({schema.columns[0]!r}, …) is in the data.")
-            parts = [self.model_.predict_proba(encode(batch, schema)) for batch in source.batches(known)]
-            return np.concatenate(parts) if parts else np.empty((0, schema.n_classes))
+                raise SchemaError(f"None of the model's columns ({', '.join(schema.columns[:3])}, …) is in the data.")
+            for batch in source.batches(known):
+                yield encode(batch, schema)
+            return
         table = _table_of(X)
-        if schema.target in table.column_names:
-            table = table.drop_columns([schema.target])
-        return self.model_.predict_proba(encode(table, schema))
+        yield encode(table.drop_columns([schema.target]) if schema.target in table.column_names else table, schema)
 
     def predict(self, X: Any) -> np.ndarray[Any, Any]:
         """(n_rows,): the most probable class of each row."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +14,9 @@ from learners.classifiers import kernels
 from learners.classifiers.compile import compile_tables
 from learners.classifiers.context_tree import ContextTree, Estimates
 from learners.classifiers.describe import describe_structure, describe_tables
+from learners.classifiers.intervals import credible_intervals, spread_tables
 from learners.classifiers.structure import Structure
+from learners.errors import InvalidParameter
 from learners.model import Arrays
 from learners.passes.engine import available_cores
 from learners.schema import Chunk, Schema
@@ -43,6 +46,8 @@ class LookupModel:
         The compiled form.
     facts : dict
         What else is known of the training: learner, parameters, the chosen m, …; JSON can hold it.
+    variances : sequence of (n_cells,) float64
+        Posterior variance of each probability, one array per tree; empty if the estimates have none.
     """
 
     kind: ClassVar[str] = "lookup"
@@ -56,7 +61,9 @@ class LookupModel:
         estimates: Sequence[Estimates],
         tables: kernels.LookupTables,
         facts: Mapping[str, Any],
+        variances: Sequence[Floats] = (),
     ) -> None:
+        self.variances = tuple(variances)
         self.schema, self.network, self.class_counts = schema, structure, class_counts
         self.trees, self.estimates, self.facts = tuple(trees), tuple(estimates), dict(facts)
         for array in tables:
@@ -72,10 +79,11 @@ class LookupModel:
         trees: Sequence[ContextTree],
         estimates: Sequence[Estimates],
         facts: Mapping[str, Any],
+        variances: Sequence[Floats] = (),
     ) -> LookupModel:
         """Compile the estimates into tables."""
         tables = compile_tables(schema, structure, class_counts, trees, estimates)
-        return cls(schema, structure, class_counts, trees, estimates, tables, facts)
+        return cls(schema, structure, class_counts, trees, estimates, tables, facts, variances)
 
     def predict_proba(self, chunk: Chunk, threads: int | None = None) -> Floats:
         """Class probabilities.
@@ -110,6 +118,32 @@ class LookupModel:
                 part.result()
         return out
 
+    @cached_property
+    def _spread(self) -> kernels.LookupTables:
+        return spread_tables(self.schema, self.network, self.class_counts, self.trees, self.estimates, self.variances)
+
+    def credible_intervals(self, chunk: Chunk, level: float = 0.9) -> tuple[Floats, Floats]:
+        """Central credible intervals of the class probabilities; see `intervals.credible_intervals`.
+
+        Parameters
+        ----------
+        chunk : Chunk
+        level : float
+            Posterior probability of each interval.
+
+        Returns
+        -------
+        low, high : (n_rows, n_classes) float64
+
+        Raises
+        ------
+        InvalidParameter
+            If the level is none, or the model has m-estimates, which have no posterior.
+        """
+        if self.network.order and not self.variances:
+            raise InvalidParameter("interval", level, "this model has m-estimates; train with estimator hdp or hdp-map")
+        return credible_intervals(self._spread, self.predict_proba(chunk), chunk, level)
+
     def to_arrays(self) -> tuple[dict[str, Any], Arrays]:
         """Header and named arrays, from which `from_arrays` makes an equal model."""
         header = {
@@ -130,6 +164,8 @@ class LookupModel:
         for field in ("probability", "rest"):
             parts = [getattr(estimates, field) for estimates in self.estimates]
             arrays[f"estimate_{field}"] = np.concatenate(parts) if parts else np.empty(0)
+        if self.variances:
+            arrays["estimate_variance"] = np.concatenate(self.variances)
         return header, arrays
 
     @classmethod
@@ -152,7 +188,10 @@ class LookupModel:
         tables = kernels.LookupTables(**{name: arrays[f"table_{name}"] for name in kernels.LookupTables._fields})
         structure = Structure(tuple(header["order"]), tuple(tuple(parents) for parents in header["parents"]))
         schema = Schema.from_json(header["schema"])
-        return cls(schema, structure, arrays["class_counts"], trees, estimates, tables, header["facts"])
+        variances: list[Floats] = []
+        if "estimate_variance" in arrays:
+            variances = np.split(arrays["estimate_variance"], arrays["tree_cell_value_ends"][:-1])
+        return cls(schema, structure, arrays["class_counts"], trees, estimates, tables, header["facts"], variances)
 
     def structure(self) -> dict[str, Any]:
         """Nodes and edges of the network, with domain and context-tree sizes."""

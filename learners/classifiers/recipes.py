@@ -214,8 +214,8 @@ def fitted(
         facts["r_hat"] = max((p.r_hat for p in posteriors if not math.isnan(p.r_hat)), default=None)
     if parameters.tying != "parent":
         facts["concentrations"] = [posterior.concentrations.tolist() for posterior in posteriors]
-    estimates = [posterior.estimates for posterior in posteriors]
-    return LookupModel.of(schema, structure, families.class_counts, trees, estimates, facts)
+    estimates, variances = [p.estimates for p in posteriors], [p.variance for p in posteriors]
+    return LookupModel.of(schema, structure, families.class_counts, trees, estimates, facts, variances)
 
 
 def choose_m(structure: Structure, families: FamilyCounts, hold_out: Chunk) -> tuple[float, dict[str, float]]:

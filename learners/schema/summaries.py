@@ -221,11 +221,9 @@ class ColumnSummaries:
                 ours.is_overfull, ours.counts = True, {}
             ours.add_values(theirs.counts.items())
             here = np.arange(ours.histogram.counts.shape[1])
-            there = place[: theirs.histogram.counts.shape[1]]
-            n_classes = len(self.classes)
-            ours.histogram = ours.histogram.with_classes(here, n_classes).merge(
-                theirs.histogram.with_classes(there, n_classes)
-            )
+            there, n_classes = place[: theirs.histogram.counts.shape[1]], len(self.classes)
+            grown = ours.histogram.with_classes(here, n_classes)
+            ours.histogram = grown.merge(theirs.histogram.with_classes(there, n_classes))
 
     def build_schema(self) -> Schema:
         """The schema: domains sorted, cut points found, useless columns left out with the reason.
