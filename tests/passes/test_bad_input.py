@@ -9,6 +9,7 @@ import pytest
 
 from learners import recipes
 from learners.errors import EmptyData, InvalidParameter, LearnerError, SchemaError, SourceError, UnknownColumn
+from learners.kinds import load_model
 from learners.passes.learner import drive
 from learners.passes.source import Source
 from learners.schema.encode import encode
@@ -200,3 +201,19 @@ def test_truncated_files_are_named(tmp_path, n_bytes):
 def test_parameters_out_of_range_are_named(learner, parameters, says):
     with pytest.raises(InvalidParameter, match=says):
         recipes.learner(learner, parameters, "class")
+
+
+@pytest.mark.parametrize("learner", ["nb", "tan", "kdb"])
+def test_numbers_that_tell_nothing_of_the_class_leave_its_shares(tmp_path, learner):
+    """No attribute is left: the answer is the smoothed share of each class, for rows, records and reports."""
+    model = trained(pa.table({"x": np.random.default_rng(3).random(N), "class": GOOD["class"]}), tmp_path, learner)
+    shares = (np.bincount(Y) + 0.5) / (N + 1)
+    assert model.schema.n_attributes == 0
+    assert np.allclose(model.predict_proba(encode(GOOD, model.schema)), shares)
+    assert record_classifier(model)({"x": 1.0}) == pytest.approx(shares)
+    assert [node["name"] for node in model.structure()["nodes"]] == ["class"]
+    assert model.tables()["classes"]["n_rows"].to_pylist() == np.bincount(Y).tolist()
+    read = load_model(*model.to_arrays())
+    assert np.array_equal(
+        read.predict_proba(encode(GOOD, model.schema)), model.predict_proba(encode(GOOD, model.schema))
+    )
