@@ -79,6 +79,13 @@ def _add_predict(schema: dict[str, Any]) -> None:
                 {"name": name, "in": "query", "description": text, "schema": {"type": "boolean", "default": False}}
                 for name, text in flags.items()
             ),
+            {
+                "name": "interval",
+                "in": "query",
+                "description": "Add credible intervals of this posterior probability, for estimators hdp and hdp-map.",
+                "schema": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+                "example": 0.9,
+            },
         ],
         "requestBody": {
             "required": True,

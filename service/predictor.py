@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import structlog
 
+from learners.errors import InvalidParameter
 from learners.kinds import load_model
 from learners.model import Model
 from learners.schema import Chunk, Schema
@@ -78,6 +79,16 @@ class Served:
     def predict_proba(self, chunk: Chunk) -> Probabilities:
         """Class probabilities (n_rows, n_classes) of encoded rows."""
         return self.model.predict_proba(chunk)
+
+    def intervals(self, chunk: Chunk, level: float) -> tuple[Probabilities, Probabilities]:
+        """Credible intervals (low, high) of the probabilities, each (n_rows, n_classes).
+
+        Raises
+        ------
+        InvalidParameter
+            If the model has no posterior.
+        """
+        return intervals_of(self.model, chunk, level)
 
     def contributions(self, chunk: Chunk) -> list[dict[str, list[float]]]:
         """By how much knowing each attribute changed the log probability of each class.
@@ -226,7 +237,23 @@ def find_version(control: Control, reference: str) -> ModelVersion:
     return models.get_version(control, name, version or None)
 
 
-def scored_batch(classes: list[Value], probabilities: Probabilities) -> pa.RecordBatch:
+def intervals_of(model: Any, chunk: Chunk, level: float) -> tuple[Probabilities, Probabilities]:
+    """The credible intervals of a model that has them.
+
+    Raises
+    ------
+    InvalidParameter
+        If it has none: XGBoost, or m-estimates.
+    """
+    if not hasattr(model, "credible_intervals"):
+        raise InvalidParameter("interval", level, f"a model of kind {model.kind!r} has no posterior; use estimator hdp")
+    low, high = model.credible_intervals(chunk, level)
+    return low, high
+
+
+def scored_batch(
+    classes: list[Value], probabilities: Probabilities, intervals: tuple[Probabilities, Probabilities] | None = None
+) -> pa.RecordBatch:
     """The answer as a table: the predicted class, then one column of probabilities per class.
 
     Parameters
@@ -235,15 +262,20 @@ def scored_batch(classes: list[Value], probabilities: Probabilities) -> pa.Recor
         In the order of the columns of `probabilities`.
     probabilities : (n_rows, n_classes) float64
         Of each class for each row.
+    intervals : (low, high), optional
+        Each (n_rows, n_classes) float64.
 
     Returns
     -------
     RecordBatch
-        `prediction` (a dictionary of the classes) and `probability_<class>` (float64) for each class.
+        `prediction` (a dictionary of the classes), `probability_<class>` (float64) for each class, and with intervals
+        `low_<class>` and `high_<class>`.
     """
     codes = pa.array(probabilities.argmax(axis=1).astype(np.int32))
     prediction = pa.DictionaryArray.from_arrays(codes, pa.array(classes))
-    columns = [pa.array(np.ascontiguousarray(column)) for column in probabilities.T]
-    return pa.RecordBatch.from_arrays(
-        [prediction, *columns], names=["prediction", *(f"probability_{name}" for name in classes)]
-    )
+    parts = {"probability": probabilities}
+    if intervals is not None:
+        parts |= {"low": intervals[0], "high": intervals[1]}
+    columns = [pa.array(np.ascontiguousarray(column)) for part in parts.values() for column in part.T]
+    names = [f"{part}_{name}" for part in parts for name in classes]
+    return pa.RecordBatch.from_arrays([prediction, *columns], names=["prediction", *names])

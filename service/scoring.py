@@ -14,7 +14,7 @@ from learners.evaluation.metrics import evaluate
 from learners.model import Model
 from learners.passes.source import Source
 from learners.schema.encode import encode
-from service.predictor import Probabilities, scored_batch
+from service.predictor import Probabilities, intervals_of, scored_batch
 from service.problems import InvalidRequest
 from storage.files import publish
 
@@ -54,8 +54,8 @@ def measure(model: Model, source: Source, report: Report | None = None) -> dict[
     return asdict(evaluate(probabilities, labels)) | {"n_test_rows": len(labels)}
 
 
-def score(model: Model, source: Source, keep: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The kept columns, `prediction` and `probability_<class>`, batch by batch.
+def score(model: Model, source: Source, keep: Sequence[str], interval: float | None = None) -> Iterator[pa.RecordBatch]:
+    """The kept columns, `prediction`, `probability_<class>` and, with an interval, `low_` and `high_<class>`, batch by batch.
 
     Raises
     ------
@@ -67,7 +67,9 @@ def score(model: Model, source: Source, keep: Sequence[str]) -> Iterator[pa.Reco
             raise UnknownColumn(name, source.arrow_schema.names)
     classes = model.schema.class_values()
     for batch in source.batches():
-        scored = scored_batch(classes, model.predict_proba(encode(batch, model.schema)))
+        chunk = encode(batch, model.schema)
+        bounds = None if interval is None else intervals_of(model, chunk, interval)
+        scored = scored_batch(classes, model.predict_proba(chunk), bounds)
         if keep:
             kept = batch.select(list(keep))
             names = [*kept.schema.names, *scored.schema.names]
@@ -76,7 +78,14 @@ def score(model: Model, source: Source, keep: Sequence[str]) -> Iterator[pa.Reco
 
 
 def score_files(
-    model: Model, source: Source, output: Path, keep: Sequence[str], *, replace: bool, report: Report | None = None
+    model: Model,
+    source: Source,
+    output: Path,
+    keep: Sequence[str],
+    *,
+    interval: float | None = None,
+    replace: bool,
+    report: Report | None = None,
 ) -> int:
     """Write the scored rows to a Parquet file that appears when it is complete; returns the number of rows.
 
@@ -91,7 +100,7 @@ def score_files(
     with publish(output, replace=replace) as draft:
         writer = None
         try:
-            for batch in score(model, source, keep):
+            for batch in score(model, source, keep, interval):
                 writer = writer or pq.ParquetWriter(draft, batch.schema, compression="zstd")
                 writer.write_batch(batch)
                 n_rows += batch.num_rows

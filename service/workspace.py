@@ -290,9 +290,11 @@ class Workspace:
         output: Path,
         *,
         keep: Sequence[str] = (),
+        interval: float | None = None,
         replace: bool = False,
         report: Report = silent,
     ) -> int:
         """Score Parquet files batch by batch into one Parquet file; returns the number of rows."""
         model = self.served(reference).model
-        return scoring.score_files(model, Source.open(list(uris)), output, keep, replace=replace, report=report)
+        source = Source.open(list(uris))
+        return scoring.score_files(model, source, output, keep, interval=interval, replace=replace, report=report)

@@ -1,11 +1,11 @@
 """POST /v1/models/{name}/predict: a plain ASGI endpoint with msgspec in and out, because it is the hot path."""
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 import anyio.to_thread
 import msgspec
+import numpy as np
 import pyarrow as pa
 import structlog
 from starlette.requests import ClientDisconnect
@@ -45,6 +45,23 @@ class PredictResponse(msgspec.Struct):
     predictions: list[str | int | bool]
     probabilities: list[list[float]]
     contributions: list[dict[str, list[float]]] | None = None
+    intervals: list[list[tuple[float, float]]] | None = None
+
+
+class Options(NamedTuple):
+    """What the query string asks for."""
+
+    ignore_unknown: bool = False
+    explain: bool = False
+    interval: float | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the answer is nothing but classes and probabilities."""
+        return not self.explain and self.interval is None
+
+
+NO_OPTIONS = Options()
 
 
 class Predict:
@@ -116,21 +133,21 @@ class Predict:
             raise BodyTooLarge(f"{n_rows} rows; at most {self.max_rows} are answered at once.", max_rows=self.max_rows)
         return request
 
-    def answer_json(self, served: Served, request: PredictRequest, options: Mapping[str, bool]) -> bytes:
+    def answer_json(self, served: Served, request: PredictRequest, options: Options) -> bytes:
         """Classify parsed rows and write the JSON answer."""
         records = request.records
-        if records is not None and len(records) == 1 and not options["explain"]:
-            served.check_names(records, options["ignore_unknown"])
+        if records is not None and len(records) == 1 and options.is_plain:
+            served.check_names(records, options.ignore_unknown)
             return self._one(served, records[0])
         return self._json(served, self.chunk(served, request, options), options)
 
-    def chunk(self, served: Served, request: PredictRequest, options: Mapping[str, bool]) -> Chunk:
+    def chunk(self, served: Served, request: PredictRequest, options: Options) -> Chunk:
         """The rows of a request, encoded as the model's schema says."""
         if request.records is not None:
-            served.check_names(request.records, options["ignore_unknown"])
+            served.check_names(request.records, options.ignore_unknown)
             return encode_records(request.records, served.schema)
         columns = request.columns or {}
-        served.check_names([columns], options["ignore_unknown"])
+        served.check_names([columns], options.ignore_unknown)
         return encode_columns(columns, served.schema)
 
     def _one(self, served: Served, record: dict[str, Value]) -> bytes:
@@ -141,7 +158,7 @@ class Predict:
             (served.json_head, served.json_classes[best], b'],"probabilities":[', self.encode(probabilities), b"]}")
         )
 
-    def _json(self, served: Served, chunk: Chunk, options: Mapping[str, bool]) -> bytes:
+    def _json(self, served: Served, chunk: Chunk, options: Options) -> bytes:
         probabilities = served.predict_proba(chunk)
         served.count_rows(len(probabilities))
         classes = served.classes
@@ -152,17 +169,20 @@ class Predict:
             "predictions": [classes[code] for code in probabilities.argmax(axis=1)],
             "probabilities": probabilities.tolist(),
         }
-        if options["explain"]:
+        if options.explain:
             if chunk.n_rows > MAX_EXPLAINED_ROWS:
                 raise BodyTooLarge(
                     f"{chunk.n_rows} rows; at most {MAX_EXPLAINED_ROWS} are explained at once.",
                     max_rows=MAX_EXPLAINED_ROWS,
                 )
             response["contributions"] = served.contributions(chunk)
+        if options.interval is not None:
+            low, high = served.intervals(chunk, options.interval)
+            response["intervals"] = np.stack([low, high], axis=2).tolist()
         return self.encode(response)
 
     def answer_batch(
-        self, served: Served, body: bytes, content_type: str, accept: str, options: Mapping[str, bool]
+        self, served: Served, body: bytes, content_type: str, accept: str, options: Options
     ) -> tuple[str, bytes]:
         """Classify a larger request on a thread: JSON or Arrow in, JSON or Arrow out."""
         if content_type == JSON:
@@ -172,7 +192,7 @@ class Predict:
             chunk = self.chunk(served, request, options)
         elif content_type == ARROW:
             table = _arrow_table(body, self.max_rows)
-            served.check_names([dict.fromkeys(table.column_names)], options["ignore_unknown"])
+            served.check_names([dict.fromkeys(table.column_names)], options.ignore_unknown)
             try:
                 chunk = encode(table, served.schema)
             except pa.ArrowException as error:
@@ -183,7 +203,8 @@ class Predict:
             raise UnsupportedMediaType(
                 f"Content type {content_type!r} is not read here. Send {JSON} or {ARROW}.", content_type=content_type
             )
-        batch = scored_batch(served.classes, served.predict_proba(chunk))
+        intervals = None if options.interval is None else served.intervals(chunk, options.interval)
+        batch = scored_batch(served.classes, served.predict_proba(chunk), intervals)
         served.count_rows(batch.num_rows)
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as writer:
@@ -204,22 +225,30 @@ def _headers(headers: list[tuple[bytes, bytes]]) -> tuple[str, str, int | None]:
     return content_type, accept, length
 
 
-NO_OPTIONS: Mapping[str, bool] = {"ignore_unknown": False, "explain": False}
-
-
-def _options(query: bytes) -> Mapping[str, bool]:
+def _options(query: bytes) -> Options:
     if not query:
         return NO_OPTIONS
-    options = dict(NO_OPTIONS)
+    options: dict[str, Any] = {}
     for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
-        if name not in options or value.lower() not in {"true", "false", "1", "0"}:
+        if name in {"ignore_unknown", "explain"} and value.lower() in {"true", "false", "1", "0"}:
+            options[name] = value.lower() in {"true", "1"}
+        elif name == "interval" and (level := _level(value)) is not None:
+            options[name] = level
+        else:
             raise InvalidRequest(
-                f"Query parameter {name}={value!r} is not known; there are "
-                f"{', '.join(sorted(options))}, each true or false.",
+                f"Query parameter {name}={value!r} is not known; there are ignore_unknown and explain, each true or "
+                "false, and interval, a probability above 0 and below 1.",
                 parameter=name,
             )
-        options[name] = value.lower() in {"true", "1"}
-    return options
+    return Options(**options)
+
+
+def _level(text: str) -> float | None:
+    try:
+        level = float(text)
+    except ValueError:
+        return None
+    return level if 0 < level < 1 else None
 
 
 def _n_rows(request: PredictRequest) -> int:

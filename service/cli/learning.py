@@ -78,6 +78,9 @@ def predict(
     uris: Uris,
     output: Annotated[Path, typer.Option("--out", "-o", help="Parquet file to write.")],
     keep: Annotated[list[str] | None, typer.Option("--keep", help="Input column to copy; may be repeated.")] = None,
+    interval: Annotated[
+        float | None, typer.Option("--interval", help="Add credible intervals of this probability, such as 0.9.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the output file if it exists.")] = False,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
@@ -87,7 +90,9 @@ def predict(
 
     started = time.perf_counter()
     with Workspace(settings_of(workspace)) as here, progress_bar(not json_output) as report:
-        n_rows = here.predict_files(model, uris, output, keep=keep or [], replace=force, report=report)
+        n_rows = here.predict_files(
+            model, uris, output, keep=keep or [], interval=interval, replace=force, report=report
+        )
     seconds = time.perf_counter() - started
     summary = {"out": str(output), "n_rows": n_rows, "seconds": seconds, "rows_per_s": n_rows / max(seconds, 1e-9)}
     if json_output:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from service.api.predict import ARROW
+from service.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.service.conftest import Site
@@ -171,3 +172,26 @@ def test_request_ids_come_back_and_predictions_are_counted(site: Site) -> None:
     metrics = site.client.get("/metrics").text
     assert 'fewpass_predicted_rows_total{model="weather"}' in metrics
     assert 'route="/v1/models/{name}/predict",status="200"' in metrics
+
+
+def test_intervals_surround_the_probabilities_of_a_posterior_and_only_of_one(site: Site) -> None:
+    with Workspace(Settings(workspace=site.workspace)) as workspace:
+        request = TrainRequest(
+            uris=[str(site.train)], target="class", learner="kdb", parameters={"estimator": "hdp-map"}, model="sure"
+        )
+        workspace.train(request)
+    path = "/v1/models/sure/predict?interval=0.9"
+    answer = site.client.post(path, json={"records": [RECORD, {}]}).json()
+    intervals, probabilities = np.array(answer["intervals"]), np.array(answer["probabilities"])
+    assert intervals.shape == (2, 2, 2)
+    assert np.all((intervals[..., 0] < probabilities) & (probabilities < intervals[..., 1]))
+    table = site.table.drop_columns(["class"]).slice(0, 5)
+    response = site.client.post(path, content=stream_of(table), headers={"content-type": ARROW})
+    arrow = pa.ipc.open_stream(response.content).read_all()
+    assert arrow.column_names[-4:] == ["low_no", "low_yes", "high_no", "high_yes"]
+    assert "m-estimates" in problem(site.client.post(f"{PATH}?interval=0.9", json={"records": [RECORD]}), 422)["detail"]
+    for wrong in ("1.5", "0", "high", "nan"):
+        assert (
+            "interval"
+            in problem(site.client.post(f"{PATH}?interval={wrong}", json={"records": [RECORD]}), 422)["detail"]
+        )
