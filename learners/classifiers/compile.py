@@ -150,9 +150,14 @@ def _sparse_form(
         own[own_row, node_class[nodes][node_of_cell]] = estimates.probability[cells]
         keys.append(own_keys)
         vectors.append(own)
-        if level > 1:
-            keys.append(contexts * n_keys + tree.n_values)
-            vectors.append(np.where(np.isnan(rest), 1.0, rest) if estimates.hierarchical else rest)
+        if level == 1:
+            # Values of the domain that no row has, in the classes that have rows and in those that have none.
+            of_class = estimates.rest[0] * rest if estimates.hierarchical else rest
+            rest_vector = np.where(np.isnan(rest), estimates.rest[0], of_class)
+        else:
+            rest_vector = np.where(np.isnan(rest), 1.0, rest) if estimates.hierarchical else rest
+        keys.append(contexts * n_keys + tree.n_values)
+        vectors.append(rest_vector)
         pair_keys, probability = own_keys, own
     with np.errstate(divide="ignore"):
         return _Sparse(np.concatenate(keys), np.log(np.concatenate(vectors)))

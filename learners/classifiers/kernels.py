@@ -112,8 +112,6 @@ def _add_sparse(tables, a, codes, value, is_pending, log_joint):
                 if is_pending[k]:
                     log_joint[k] += tables.vectors[row, k]
             return
-        if depth == 0:
-            return
         row = _find(tables, a, context * n_keys + n_keys - 1)
         if row >= 0:
             for k in range(log_joint.size):
@@ -121,6 +119,8 @@ def _add_sparse(tables, a, codes, value, is_pending, log_joint):
                 if is_pending[k] and not np.isnan(rest):
                     log_joint[k] += rest
                     is_pending[k] = tables.is_hierarchical[0]
+        if depth == 0:
+            return
         depth -= 1
         size = tables.parent_sizes[first + depth]
         digit = context // tables.strides[first + depth] % (size + 1)

@@ -31,8 +31,9 @@ def numbers(column: pa.Array, name: str) -> Floats:
         kind = column.type
     try:
         if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-            micros = pc.cast(pc.cast(column, pa.timestamp("us", tz=getattr(kind, "tz", None))), pa.int64())
-            return np.asarray(pc.divide(pc.cast(micros, pa.float64()), 1e6).to_numpy(zero_copy_only=False))
+            in_micros = pc.cast(column, pa.timestamp("us", tz=getattr(kind, "tz", None)), safe=False)
+            micros = pc.cast(pc.cast(in_micros, pa.int64()), pa.float64(), safe=False)
+            return _read_only(pc.divide(micros, 1e6))
         if pa.types.is_time(kind) or pa.types.is_duration(kind):
             column = pc.cast(column, pa.int64() if kind.bit_width == 64 else pa.int32())
         elif not (
@@ -43,13 +44,20 @@ def numbers(column: pa.Array, name: str) -> Floats:
             or pa.types.is_decimal(kind)
         ):
             raise SchemaError(f"Column {name!r} holds {kind}, but the model needs numbers there.", name)
-        return np.asarray(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+        return _read_only(pc.cast(column, pa.float64(), safe=False))
     except pa.ArrowException as error:
         raise SchemaError(f"Column {name!r} cannot be read as numbers ({error}).", name) from error
 
 
-def plain_values(column: pa.Array, name: str) -> pa.Array:
-    """A nominal column as strings, int64 or booleans.
+def _read_only(column: pa.Array) -> Floats:
+    """Always read-only, as Arrow's own memory is: to numba a writable array is another type."""
+    values = np.asarray(column.to_numpy(zero_copy_only=False))
+    values.setflags(write=False)
+    return values
+
+
+def plain_values(column: pa.Array, name: str, allow_fractions: bool = False) -> pa.Array:
+    """A nominal column as strings, int64 or booleans; as float64 if it holds fractions and they are allowed. NaN becomes null.
 
     Raises
     ------
@@ -64,22 +72,29 @@ def plain_values(column: pa.Array, name: str) -> pa.Array:
     if pa.types.is_integer(kind):
         return pc.cast(column, pa.int64(), safe=False)
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        whole = pc.cast(column, pa.int64(), safe=False)
-        same = pc.equal(pc.cast(whole, pa.float64()), pc.cast(column, pa.float64()))
-        if pc.all(same).as_py() is not False:
-            return whole
+        values = pc.cast(column, pa.float64(), safe=False)
+        values = pc.if_else(pc.is_nan(values), pa.scalar(None, pa.float64()), values)
+        whole = pc.cast(values, pa.int64(), safe=False)
+        is_whole = pc.all(pc.equal(pc.cast(whole, pa.float64(), safe=False), values)).as_py() is not False
+        if is_whole or allow_fractions:
+            return whole if is_whole else values
     if pa.types.is_temporal(kind):
         return pc.cast(column, pa.string())
     raise SchemaError(f"Column {name!r} holds {kind}, which cannot be read as nominal values.", name)
 
 
-def distinct(column: pa.Array, name: str) -> tuple[pa.Array, Codes, Codes]:
+def distinct(column: pa.Array, name: str, allow_fractions: bool = False) -> tuple[pa.Array, Codes, Codes]:
     """Distinct values of a nominal column, the index of each row's value, and where it is null."""
     if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
+        try:
+            column = column.dictionary_encode()
+        except pa.ArrowException:
+            raise SchemaError(
+                f"Column {name!r} holds {column.type}, which cannot be read as nominal values.", name
+            ) from None
     is_null = column.is_null().to_numpy(zero_copy_only=False)
     index = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
-    values = plain_values(column.dictionary, name)
+    values = plain_values(column.dictionary, name, allow_fractions)
     if values.null_count:  # a dictionary may hold a null itself
         is_null = is_null | values.is_null().to_numpy(zero_copy_only=False)[index]
     return values, index, is_null
@@ -112,7 +127,8 @@ class _NominalEncoder:
         if pa.types.is_null(kind):
             codes[:] = attribute.missing_code
             return
-        values, index, is_null = distinct(column, attribute.name)
+        # A fraction is none of the values of a nominal attribute, and so an unseen one.
+        values, index, is_null = distinct(column, attribute.name, allow_fractions=True)
         if not len(values):
             codes[:] = attribute.missing_code
             return
@@ -121,17 +137,18 @@ class _NominalEncoder:
 
     def _codes_of(self, values: pa.Array) -> Codes:
         """The code of each distinct value."""
-        attribute = self.attribute
+        attribute, domain = self.attribute, self.domain
         if attribute.values and values.type != self.value_type:
-            if {values.type, self.value_type} == {pa.bool_(), pa.int64()}:
-                values = pc.cast(values, self.value_type, safe=False)
+            if {values.type, self.value_type} <= {pa.bool_(), pa.int64(), pa.float64()}:
+                common = pa.float64() if pa.float64() in (values.type, self.value_type) else pa.int64()
+                values, domain = (pc.cast(side, common, safe=False) for side in (values, domain))
             else:
                 raise SchemaError(
                     f"Column {attribute.name!r} holds {values.type} here, but {self.value_type} in training. "
                     "Make the types agree.",
                     attribute.name,
                 )
-        found = pc.index_in(values, value_set=self.domain).fill_null(-1).to_numpy(zero_copy_only=False)
+        found = pc.index_in(values, value_set=domain).fill_null(-1).to_numpy(zero_copy_only=False)
         codes = np.where(found >= 0, found + int(attribute.has_missing), attribute.unseen_code)
         return np.ascontiguousarray(codes.astype(self.dtype))
 
@@ -252,8 +269,14 @@ def encode(batch: pa.RecordBatch | pa.Table, schema: Schema) -> Chunk:
         If the type of a column does not fit, or a class is unknown.
     """
     encoder = Encoder(schema)
-    if isinstance(batch, pa.Table):
-        batches = batch.combine_chunks().to_batches()
-        batch = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=batch.schema)
+    batches = batch.to_batches() if isinstance(batch, pa.Table) else [batch]
+    if len(batches) != 1:
+        # Text of more than 2 GB has no single batch.
+        parts = [encode(part, schema) for part in batches]
+        x = [part.x for part in parts] or [np.empty((schema.n_attributes, 0), schema.code_dtype)]
+        y = [part.y for part in parts if part.y is not None] or [np.empty(0, np.uint8)]
+        with_class = schema.target is not None and schema.target in batch.schema.names
+        return Chunk(np.concatenate(x, axis=1), np.concatenate(y) if with_class else None)
+    batch = batches[0]
     with_class = schema.target is not None and schema.target in batch.schema.names
     return Chunk(encoder.attributes(batch), encoder.classes(batch) if with_class else None)

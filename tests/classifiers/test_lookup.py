@@ -20,11 +20,6 @@ from learners.schema import Chunk
 from tests import laws, strategies
 from tests.naive import estimates as naive
 
-NO_ROOT_REST = pytest.mark.xfail(
-    strict=True,
-    reason="a value without a row in training gets its rest only for the classes that have been in the context; for the "
-    "others the factor is 1, as there is no rest of the classes themselves (compile._sparse_form, kernels._add_sparse)",
-)
 # float32 logarithms: 6e-8 each way for every attribute, of magnitudes up to about 15.
 TOLERANCE = 2e-5
 
@@ -106,7 +101,6 @@ def test_predictions_equal_the_product_of_counted_probabilities(form, unseen, da
     assert_equals_naive(model, training, asked, m)
 
 
-@NO_ROOT_REST
 @pytest.mark.parametrize("form", ["dense", "hash"])
 @given(data=st.data(), m=st.sampled_from(GRID))
 def test_a_value_of_the_domain_that_training_has_no_row_of_is_smoothed(form, data, m):
@@ -118,7 +112,6 @@ def test_a_value_of_the_domain_that_training_has_no_row_of_is_smoothed(form, dat
     assert_equals_naive(model, training, asked, m)
 
 
-@NO_ROOT_REST
 @pytest.mark.parametrize("m", [0.05, 1.0])
 def test_a_value_without_a_row_does_not_favour_the_class_of_an_unseen_context(m):
     """The parent's value 0 occurs in class 0 only, the value 2 never: that says little, and nothing for class 1."""
@@ -171,7 +164,6 @@ def without(chunk, held):
     return Chunk(np.ascontiguousarray(rows[:, :-1].T), rows[:, -1].astype(np.uint8))
 
 
-@NO_ROOT_REST
 def test_m_is_chosen_fairly_where_many_values_are_rare():
     """A value all of whose rows are held out has a count of zero: it is smoothed, as in any other context."""
     schema = strategies.schema_of((200, 3, 200), 2)

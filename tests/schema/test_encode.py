@@ -24,11 +24,6 @@ from tests.conftest import needs_public_sets, public_sets
 from tests.naive.encoding import code_of
 
 
-def encode_is_to_be_mended(reason):
-    """For what `learners/schema/encode.py` does not do yet."""
-    return pytest.mark.xfail(strict=True, reason=reason)
-
-
 def schema_or_none(table):
     try:
         return infer_schema(Source.of_table(table), "class")
@@ -184,20 +179,17 @@ def test_no_rows_give_no_codes(kind, values):
         drive(recipes.learner("nb", {}, "class"), Source.of_table(pa.table({"x": pa.array([], kind), "class": []})))
 
 
-@encode_is_to_be_mended("plain_values refuses NaN among whole numbers; records take it for missing")
 def test_whole_numbers_with_missing_ones_as_pandas_makes_them():
     """pandas turns integers with gaps into float64 with NaN."""
     schema = nominal_schema([1, 2, 3], has_missing=True)
     assert all_forms([1.0, float("nan"), 3.0, None], pa.float64(), schema) == [[1, 0, 3, 0]] * 3
 
 
-@encode_is_to_be_mended("plain_values refuses fractions; records take them for unseen")
 def test_fractions_where_training_had_whole_numbers_are_unseen():
     schema = nominal_schema([1, 2, 3])
     assert all_forms([1.0, 2.5], pa.float64(), schema) == [[0, 3]] * 3
 
 
-@encode_is_to_be_mended("_codes_of casts 2 to True; records take it for unseen")
 def test_numbers_where_training_had_booleans():
     schema = nominal_schema([False, True])
     assert all_forms([0, 1, 2], pa.int64(), schema) == [[0, 1, 2]] * 3
@@ -227,14 +219,12 @@ def test_times_of_any_unit_fall_in_the_same_interval(unit):
     assert all_forms(days, pa.date32(), schema) == [[0, 1]] * 3
 
 
-@encode_is_to_be_mended("numbers casts to microseconds safely, and refuses a nanosecond")
 def test_nanoseconds_are_read():
     schema = Schema((Attribute("x", "numeric", cuts=(1.0,), arrow_type="timestamp[ns]"),), "class", ("no", "yes"))
     table = pa.table({"x": pa.array([1, 10**9, 10**9 + 1_001], pa.timestamp("ns"))})
     assert encode(table, schema).x[0].tolist() == [0, 0, 1]
 
 
-@encode_is_to_be_mended("numbers casts microseconds to float64 safely, and refuses those after the year 2255")
 def test_the_end_of_time_is_read():
     """9999-12-31 is how many systems write "never"."""
     schema = Schema((Attribute("x", "numeric", cuts=(1.0,), arrow_type="timestamp[us]"),), "class", ("no", "yes"))
@@ -275,13 +265,11 @@ def test_a_value_of_the_wrong_type_is_named_with_row_and_column(attribute, value
             Attribute("x", "nominal", ("a", "b")),
             [["a"]],
             r"'x' holds list<.*>, which cannot be read",
-            marks=encode_is_to_be_mended("distinct lets ArrowNotImplementedError out"),
         ),
         pytest.param(
             Attribute("x", "nominal", ("a", "b")),
             [{"a": 1}],
             r"'x' holds struct<.*>, which cannot be read",
-            marks=encode_is_to_be_mended("distinct lets ArrowNotImplementedError out"),
         ),
     ],
 )

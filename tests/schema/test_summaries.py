@@ -233,7 +233,6 @@ def test_fractions_cannot_be_nominal():
         schema_of({"x": Y + 0.5}, overrides={"x": "nominal"})
 
 
-@pytest.mark.xfail(strict=True, reason="encode.plain_values refuses NaN among whole numbers")
 def test_whole_numbers_with_gaps_can_be_nominal():
     """pandas turns them into float64 with NaN."""
     attribute = only_attribute(np.where(np.arange(N) % 7 == 0, np.nan, Y), overrides={"x": "nominal"})
