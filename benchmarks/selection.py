@@ -1,6 +1,6 @@
 """SkDB's selection pass at k = 5 against a bare scan of the same columns.
 
-    python -m benchmarks.selection --rows 5000000 --threads 1
+python -m benchmarks.selection --rows 5000000 --threads 1
 """
 
 from __future__ import annotations
