@@ -1,0 +1,51 @@
+"""Run all benchmarks one after another; each is a command of its own.
+
+    python -m benchmarks                  # as large as the published figures: about half an hour
+    python -m benchmarks --quick          # smaller tables: a few minutes
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+FULL = {
+    "passes": ["--threads", "1"],
+    "training": [],
+    "prediction": [],
+    "serving": [],
+    "selection": ["--threads", "1"],
+    "hdp_sampler": [],
+    "splice": [],
+}
+QUICK = {
+    "passes": ["--rows", "1000000", "--rounds", "3"],
+    "training": ["--rows", "500000", "--rounds", "2"],
+    "prediction": ["--rows", "100000", "--rounds", "3"],
+    "serving": ["--rounds", "2", "--seconds", "1"],
+    "selection": ["--rows", "500000", "--rounds", "2"],
+    "splice": ["--rows", "200000", "--test-rows", "100000", "--iterations", "500"],
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="smaller tables")
+    parser.add_argument("--out", type=Path, help="folder for the JSON files")
+    args = parser.parse_args()
+    if args.out is not None:
+        args.out.mkdir(parents=True, exist_ok=True)
+    failed = []
+    for name, options in (QUICK if args.quick else FULL).items():
+        print(f"== python -m benchmarks.{name} {' '.join(options)}", flush=True)
+        written = [] if args.out is None else ["--json", str(args.out / f"{name}.json")]
+        if subprocess.run([sys.executable, "-m", f"benchmarks.{name}", *options, *written], check=False).returncode:
+            failed.append(name)
+    if failed:
+        raise SystemExit(f"failed: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()
