@@ -42,13 +42,15 @@ class ReductionRoom(NamedTuple):
     table_start: np.ndarray  # (n_nodes,) int64 into table, of nodes that are leaves
     table: np.ndarray  # (size of leaf tables + n_inner * the most values,) float64
     new_id: np.ndarray  # (n_nodes,) int64: the variable of a leaf, then the number of a node that is kept
-    only_value: np.ndarray  # (n_variables,) int64: the only value left, or -1 if the variable stays, -2 if it is summed out
+    only_value: (
+        np.ndarray
+    )  # (n_variables,) int64: the only value left, or -1 if the variable stays, -2 if it is summed out
 
 
 @kernel
 def look_at_variables(value_starts, allowed, hidden, only_value):
     """Which variables stay: OUT only_value (n_variables,); allowed (n_slots,) uint8, hidden (n_variables,) uint8."""
-    for v in range(only_value.size):
+    for v in range(value_starts.size - 1):
         only_value[v] = -2
         if not hidden[v]:
             n = 0

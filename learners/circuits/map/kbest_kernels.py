@@ -1,0 +1,243 @@
+# mypy: disallow-untyped-defs=False, check-untyped-defs=False
+"""The K best parse trees, found lazily from the root."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from learners.jit import kernel
+
+NOTHING = -1  # no item yet, no candidate
+OPENED = -2  # a node whose candidates are listed but which has no item yet
+
+
+class TreeRoom(NamedTuple):
+    """Scratch of `k_best_trees`.
+
+    Nodes are leaves, inner nodes, then one per edge of a product: its children up to that edge, so that every product
+    is a chain of pairs. An item is a subtree of a node; while it waits to be chosen it is a candidate.
+    """
+
+    node_at: np.ndarray  # (n_edges,) int64: node below an edge
+    prefix_at: np.ndarray  # (n_edges,) int64: node of a product's children up to this edge
+    ratio: np.ndarray  # (n_edges,) float64: best tree through a sum's edge ÷ best tree of the sum
+    first: np.ndarray  # (n_nodes,) int64: best item of a node
+    last: np.ndarray  # (n_nodes,) int64: the last item found
+    frontier: np.ndarray  # (n_nodes,) int64: head of the list of candidates
+    stack: np.ndarray  # (n_nodes + 1,) int64
+    score: np.ndarray  # (n_items,) float64: the subtree's value ÷ the best of its node
+    left: np.ndarray  # (n_items,) int64: item of the child (sum), of the prefix (pair); the value (leaf)
+    right: np.ndarray  # (n_items,) int64: edge (sum), item of the last child (pair), leaf (leaf)
+    following: np.ndarray  # (n_items,) int64: next item of the node, or next candidate
+    expanded: np.ndarray  # (n_items,) uint8: whether its successors are candidates
+
+
+@kernel
+def prepare(arrays, values, are_logs, room):
+    """Number the nodes and weigh the edges, given the best tree's value of every inner node; returns the root's node."""
+    is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from
+    children, weight = arrays.children, arrays.weight
+    node_at, prefix_at, ratio = room.node_at, room.prefix_at, room.ratio
+    n_leaves, n_inner = arrays.leaf_variable.size, is_sum.size
+    root = 0
+    for i in range(n_inner):
+        first, end = child_starts[i], child_starts[i + 1]
+        for e in range(first, end):
+            c = children[e]
+            if e < leaf_from[i]:
+                c = n_leaves + c if is_sum[c] else n_leaves + n_inner + child_starts[c + 1] - 1
+            node_at[e] = c
+            prefix_at[e] = c if e == first else n_leaves + n_inner + e
+            if is_sum[i]:
+                if are_logs:
+                    ratio[e] = np.exp(np.log(weight[e]) + values[children[e]] - values[i])
+                else:
+                    ratio[e] = weight[e] * values[children[e]] / values[i]
+        root = n_leaves + i if is_sum[i] else n_leaves + n_inner + end - 1
+    room.first[:] = NOTHING
+    room.frontier[:] = NOTHING
+    return root
+
+
+@kernel
+def open_leaf(arrays, leaf, room, n_items):
+    """List the possible values of a leaf, likeliest first, as its items; returns the number of items."""
+    start, end = arrays.leaf_starts[leaf], arrays.leaf_starts[leaf + 1]
+    before = NOTHING
+    for _ in range(end - start):
+        best = NOTHING
+        for entry in range(start, end):
+            value = arrays.leaf_value[entry]
+            worse = before == NOTHING or (
+                value < room.score[before] or (value == room.score[before] and entry - start > room.left[before])
+            )
+            if value > 0.0 and worse and (best == NOTHING or value > arrays.leaf_value[best]):
+                best = entry
+        if best == NOTHING:
+            break
+        room.score[n_items] = arrays.leaf_value[best]
+        room.left[n_items] = best - start
+        room.right[n_items] = leaf
+        room.following[n_items] = NOTHING
+        room.expanded[n_items] = 1
+        if before == NOTHING:
+            room.first[leaf] = n_items
+        else:
+            room.following[before] = n_items
+        room.last[leaf] = n_items
+        before = n_items
+        n_items += 1
+    return n_items
+
+
+@kernel
+def next_tree(arrays, node, room, n_items):
+    """Find the next best subtree of `node`, asking the nodes below for theirs; returns the number of items, -1 if room is short."""
+    n_leaves, n_inner = arrays.leaf_variable.size, arrays.is_sum.size
+    first, last, frontier, stack = room.first, room.last, room.frontier, room.stack
+    score, left, right, following, expanded = room.score, room.left, room.right, room.following, room.expanded
+    node_at, prefix_at, ratio, child_starts = room.node_at, room.prefix_at, room.ratio, arrays.child_starts
+    stack[0] = node
+    depth = 1
+    while depth:
+        n = stack[depth - 1]
+        if n < n_leaves:
+            if first[n] == NOTHING:
+                if n_items + arrays.leaf_starts[n + 1] - arrays.leaf_starts[n] > score.size:
+                    return -1
+                n_items = open_leaf(arrays, n, room, n_items)
+            depth -= 1
+            continue
+        is_pair = n >= n_leaves + n_inner
+        e = n - n_leaves - n_inner
+        if first[n] == NOTHING:
+            begin, end = (e, e + 1) if is_pair else (child_starts[n - n_leaves], child_starts[n - n_leaves + 1])
+            if n_items + end - begin > score.size:
+                return -1
+            for edge in range(begin, end):
+                score[n_items] = 1.0 if is_pair else ratio[edge]
+                left[n_items] = NOTHING
+                right[n_items] = NOTHING if is_pair else edge
+                following[n_items] = frontier[n]
+                expanded[n_items] = 0
+                frontier[n] = n_items
+                n_items += 1
+            first[n] = OPENED
+        elif first[n] >= 0 and not expanded[last[n]]:
+            item = last[n]
+            a, b = left[item], right[item]
+            node_a = prefix_at[e - 1] if is_pair else node_at[b]
+            if following[a] == NOTHING and (frontier[node_a] != NOTHING or not expanded[a]):
+                # A pair needs the prefix's next item only once, for the best item of the last child.
+                if not is_pair or b == first[node_at[e]]:
+                    stack[depth] = node_a
+                    depth += 1
+                    continue
+            if is_pair:
+                node_b = node_at[e]
+                if following[b] == NOTHING and (frontier[node_b] != NOTHING or not expanded[b]):
+                    stack[depth] = node_b
+                    depth += 1
+                    continue
+            if n_items + 2 > score.size:
+                return -1
+            if following[a] != NOTHING and (not is_pair or b == first[node_at[e]]):
+                left[n_items] = following[a]
+                right[n_items] = b
+                score[n_items] = score[following[a]] * (score[b] if is_pair else ratio[b])
+                following[n_items] = frontier[n]
+                expanded[n_items] = 0
+                frontier[n] = n_items
+                n_items += 1
+            if is_pair and following[b] != NOTHING:
+                left[n_items] = a
+                right[n_items] = following[b]
+                score[n_items] = score[a] * score[following[b]]
+                following[n_items] = frontier[n]
+                expanded[n_items] = 0
+                frontier[n] = n_items
+                n_items += 1
+            expanded[item] = 1
+        best, before_best, before = frontier[n], NOTHING, NOTHING
+        candidate = best
+        while candidate != NOTHING:
+            # The list has the latest first: among equals the earliest wins, as in the best tree.
+            if score[candidate] >= score[best]:
+                best, before_best = candidate, before
+            before = candidate
+            candidate = following[candidate]
+        if best == NOTHING:
+            depth -= 1
+            continue
+        if left[best] == NOTHING:
+            node_a = prefix_at[e - 1] if is_pair else node_at[right[best]]
+            if first[node_a] < 0:
+                stack[depth] = node_a
+                depth += 1
+                continue
+            if is_pair:
+                if first[node_at[e]] < 0:
+                    stack[depth] = node_at[e]
+                    depth += 1
+                    continue
+                right[best] = first[node_at[e]]
+            left[best] = first[node_a]
+        if before_best == NOTHING:
+            frontier[n] = following[best]
+        else:
+            following[before_best] = following[best]
+        following[best] = NOTHING
+        if first[n] == OPENED:
+            first[n] = best
+        else:
+            following[last[n]] = best
+        last[n] = best
+        depth -= 1
+    return n_items
+
+
+@kernel
+def write_assignment(arrays, node, item, room, x):
+    """The assignment of one tree; OUT x (n_variables,)."""
+    n_leaves, n_inner = arrays.leaf_variable.size, arrays.is_sum.size
+    stack = room.stack  # node and item in turn; what waits has disjoint scopes, so two per variable suffice
+    stack[0], stack[1] = node, item
+    depth = 1
+    while depth:
+        depth -= 1
+        n, item = stack[2 * depth], stack[2 * depth + 1]
+        if n < n_leaves:
+            x[arrays.leaf_variable[n]] = room.left[item]
+        elif n < n_leaves + n_inner:
+            stack[2 * depth], stack[2 * depth + 1] = room.node_at[room.right[item]], room.left[item]
+            depth += 1
+        else:
+            e = n - n_leaves - n_inner
+            stack[2 * depth], stack[2 * depth + 1] = room.prefix_at[e - 1], room.left[item]
+            stack[2 * depth + 2], stack[2 * depth + 3] = room.node_at[e], room.right[item]
+            depth += 2
+
+
+@kernel
+def k_best_trees(arrays, values, are_logs, room, assignments, scores):
+    """Assignments of the K best trees, best first (KBT); several may be equal. Returns how many there are, -1 if room is short.
+
+    values (n_inner,) float64 from best_values; OUT assignments (K, n_variables) int64, scores (K,) float64 relative to the best.
+    """
+    root = prepare(arrays, values, are_logs, room)
+    n_items = 0
+    k = 0
+    item = NOTHING
+    while k < scores.size:
+        n_items = next_tree(arrays, root, room, n_items)
+        if n_items < 0:
+            return -1
+        item = room.first[root] if k == 0 else room.following[item]
+        if item < 0:
+            break
+        write_assignment(arrays, root, item, room, assignments[k])
+        scores[k] = room.score[item]
+        k += 1
+    return k

@@ -1,0 +1,186 @@
+# mypy: disallow-untyped-defs=False, check-untyped-defs=False
+"""Depth-first branch and bound over the query variables, in resumable pieces."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from learners.circuits.map.bound_kernels import look_ahead
+from learners.circuits.map.stage_kernels import add_stage, begin_stages, stage_arrays
+from learners.circuits.map.value_kernels import downward, upward
+from learners.jit import kernel
+
+# Bounds: the paper's sum over the subspace; maxima at leaves; maxima at leaves with a look-ahead at every sum.
+SUM, LEAF_MAXIMUM, LOOK_AHEAD = 0, 1, 2
+# A subspace is left out when its bound is at most this much above the best value: rounding, not a gap.
+TOLERANCE = 1e-10
+# A frame's circuit is reduced again when at most this part of its variables is left.
+STAGE_SHARE = 0.75
+
+
+class Frames(NamedTuple):
+    """The current path: per depth the remaining values, and what bounds the rest."""
+
+    allowed: np.ndarray  # (n_frames, n_slots) uint8, in the numbering of the frame's stage
+    stage: np.ndarray  # (n_frames,) int64
+    branch: np.ndarray  # (n_frames,) int64: the slot that the next frame tries
+    log_bound: np.ndarray  # (n_frames,) float64: of the frame's values other than that slot, once it has branched
+
+
+class SearchRoom(NamedTuple):
+    """Scratch of one search."""
+
+    rows: np.ndarray  # (n_inner * n_slots,) float64 for LOOK_AHEAD, else (n_inner,)
+    tops: np.ndarray  # (n_inner,) float64
+    leaves: np.ndarray  # (n_leaves,) float64
+    slots: np.ndarray  # (n_slots,) float64: bound of every subspace X = x
+    hidden: np.ndarray  # (n_variables,) uint8, zeros
+    sizes: np.ndarray  # (4,) int64
+
+
+class Progress(NamedTuple):
+    """Where a search stands between two pieces."""
+
+    counts: np.ndarray  # (3,) int64: depth (-1 when finished), frames expanded, stages reduced
+    best: np.ndarray  # (n_variables,) int64: the best assignment so far
+    log_best: np.ndarray  # (1,) float64
+
+
+@kernel
+def subspace_bounds(arrays, allowed, kind, room):
+    """room.slots: bound of the subspace X = x for every slot."""
+    if kind == LOOK_AHEAD:
+        look_ahead(arrays, allowed, room.rows, room.tops, room.leaves, room.slots)
+    else:
+        upward(arrays, allowed, kind == SUM, room.tops, room.leaves)
+        downward(arrays, room.tops, room.leaves, room.rows, room.slots)
+
+
+@kernel
+def remove_values(value_starts, allowed, slots, threshold):
+    """Forbid the values whose subspace cannot exceed the threshold; returns (any removed, n free variables), -1 free if none is left."""
+    removed = False
+    n_free = 0
+    for v in range(value_starts.size - 1):
+        n = 0
+        for s in range(value_starts[v], value_starts[v + 1]):
+            if allowed[s]:
+                if slots[s] <= threshold:
+                    allowed[s] = 0
+                    removed = True
+                else:
+                    n += 1
+        if n == 0:
+            return removed, -1
+        n_free += n > 1
+    return removed, n_free
+
+
+@kernel
+def record_best(stages, stage, allowed, slots, progress):
+    """Take the frame's best assignment, in which at most one variable is free, as the best so far."""
+    first = stage * (stages.variables.shape[1] + 1)
+    progress.best[:] = stages.path[stage]
+    most = 0.0
+    for v in range(stages.n_variables[stage]):
+        top = -1.0
+        for s in range(stages.pool.value_starts[first + v], stages.pool.value_starts[first + v + 1]):
+            if allowed[s] and slots[s] > top:
+                top = slots[s]
+                progress.best[stages.variables[stage, v]] = s - stages.pool.value_starts[first + v]
+        most = top if v == 0 else min(most, top)
+    progress.log_best[0] = max(progress.log_best[0], stages.log_bound[stage] + np.log(most))
+
+
+@kernel
+def choose_branch(value_starts, allowed, slots, kind):
+    """The slot to try first and the bound of its variable's other slots.
+
+    Fewest values first; among equals the variable whose second value is bounded lowest, so that it soon falls (for the
+    paper's bound: the variable with the highest bound, as the authors do); its best value.
+    """
+    fewest = slots.size + 1
+    best, best_key, best_other = -1, 0.0, 0.0
+    for v in range(value_starts.size - 1):
+        n, top, other = 0, -1, 0.0
+        for s in range(value_starts[v], value_starts[v + 1]):
+            if allowed[s]:
+                n += 1
+                if top < 0 or slots[s] > slots[top]:
+                    if top >= 0:
+                        other = slots[top]
+                    top = s
+                else:
+                    other = max(other, slots[s])
+        if n < 2 or n > fewest:
+            continue
+        key = -other if kind != SUM else slots[top]
+        if n < fewest or key > best_key:
+            fewest, best, best_key, best_other = n, top, key, other
+    return best, best_other
+
+
+@kernel
+def begin_search(arrays, log_bound, stages, frames, progress):
+    """Put the whole problem on the path."""
+    begin_stages(arrays, log_bound, stages)
+    frames.allowed[0, :] = 1
+    frames.stage[0] = 0
+    frames.log_bound[0] = log_bound
+    progress.counts[:] = 0
+
+
+@kernel
+def search(stages, frames, reduction, room, progress, kind, budget):
+    """Continue the search until it is finished or `budget` edges have been visited (Mei, Jiang, Tu 2018, algorithm 2)."""
+    depth = progress.counts[0]
+    work = 0
+    while depth >= 0 and work < budget:
+        stage = frames.stage[depth]
+        allowed = frames.allowed[depth]
+        arrays = stage_arrays(stages, stage)
+        n_variables = stages.n_variables[stage]
+        progress.counts[1] += 1
+        removed, n_free, threshold = True, 2, 0.0
+        while removed and n_free >= 0:
+            subspace_bounds(arrays, allowed, kind, room)
+            work += arrays.children.size + arrays.is_sum.size
+            threshold = np.exp(progress.log_best[0] - stages.log_bound[stage]) * (1.0 + TOLERANCE)
+            removed, n_free = remove_values(arrays.value_starts, allowed, room.slots, threshold)
+        if n_free < 0:
+            depth = close_frame(frames, depth)
+            continue
+        if n_free < 2:
+            record_best(stages, stage, allowed, room.slots, progress)
+            depth = close_frame(frames, depth)
+            continue
+        if n_free <= STAGE_SHARE * n_variables:
+            new = add_stage(stages, stage, allowed, room.slots, reduction, room.hidden, room.sizes)
+            work += arrays.children.size
+            progress.counts[2] += new != stage
+            frames.stage[depth] = new
+            stage = new
+        first = stage * (stages.variables.shape[1] + 1)
+        value_starts = stages.pool.value_starts[first : first + stages.n_variables[stage] + 1]
+        slot, other = choose_branch(value_starts, allowed, room.slots, kind)
+        frames.branch[depth] = slot
+        frames.log_bound[depth + 1] = stages.log_bound[stage] + np.log(room.slots[slot])
+        frames.log_bound[depth] = stages.log_bound[stage] + np.log(other)
+        below = frames.allowed[depth + 1]
+        below[:] = allowed
+        v = np.searchsorted(value_starts, slot, side="right") - 1
+        for s in range(value_starts[v], value_starts[v + 1]):
+            below[s] = s == slot
+        frames.stage[depth + 1] = stage
+        depth += 1
+    progress.counts[0] = depth
+
+
+@kernel
+def close_frame(frames, depth):
+    """Leave a finished frame: the one above has one value less; returns its depth."""
+    if depth > 0:
+        frames.allowed[depth - 1, frames.branch[depth - 1]] = 0
+    return depth - 1
