@@ -53,6 +53,22 @@ def match_bits(typingctx: Any, codes: Any, offset: Any, value: Any) -> Any:
 
 
 @intrinsic
+def _byte_pointer(typingctx: Any, address: Any) -> Any:
+    """The pointer of an address."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], ir.IntType(8).as_pointer())
+
+    return types.CPointer(types.uint8)(types.uint64), codegen
+
+
+@numba.njit(nogil=True, cache=True)
+def bytes_at(address: Any, n: Any) -> Any:
+    """The n bytes from an address on, as an array; whoever calls keeps the memory alive."""
+    return numba.carray(_byte_pointer(address), (n,))
+
+
+@intrinsic
 def float32_of_bits(typingctx: Any, bits: Any) -> Any:
     """The float32 with the bits of an int32."""
 

@@ -65,11 +65,21 @@ class HoldOut:
         self.n_rows += rows.n_rows
         hashes = np.empty(rows.n_rows, np.uint64)
         row_hashes(rows.x, rows.y, hashes)
-        is_full = self._sample.hashes.size == self.capacity
-        small = np.flatnonzero(hashes <= self._sample.hashes[-1]) if is_full else np.arange(rows.n_rows)
+        small = np.flatnonzero(hashes <= self._limit(hashes))
         if small.size:
             content = np.vstack([rows.x[:, small], rows.y[small].astype(rows.x.dtype)]).T
             self._add(_Sample(hashes[small], content, np.ones(small.size, np.int64)))
+
+    def _limit(self, hashes: Any) -> Any:
+        """A hash above which no row can be among the smallest."""
+        if self._sample.hashes.size == self.capacity:
+            return self._sample.hashes[-1]
+        rank = 2 * self.capacity
+        if hashes.size > rank:
+            smallest = np.partition(hashes, rank)[:rank]
+            if np.unique(smallest).size >= self.capacity:
+                return smallest.max()
+        return np.uint64(2**64 - 1)
 
     def merge(self, other: HoldOut) -> None:
         """Add the sample of other rows."""

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from learners.errors import SourceError, UnknownColumn
 
-BATCH_ROWS = 32_768
+BATCH_ROWS = 65_536
 _MAGIC = b"PAR1"
 Path = str | os.PathLike[str]
 
@@ -95,6 +95,7 @@ class Source:
             Fragment(f, g, n_rows) for f, file in enumerate(files) for g, n_rows in enumerate(file.row_groups) if n_rows
         )
         self._filesystem, self._table, self._metadata, self._keep = filesystem, table, tuple(metadata), keep
+        self._text: dict[int, tuple[list[str], set[str]]] = {}
 
     @classmethod
     def open(cls, uris: Path | Sequence[Path], filesystem: pafs.FileSystem | None = None) -> Source:
@@ -159,7 +160,7 @@ class Source:
         return self._table is None and self._keep is None
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """All rows in file order, as record batches of at most 32,768 rows, with the columns of `arrow_schema` in order."""
+        """All rows in file order, as record batches of at most 65,536 rows, with the columns of `arrow_schema` in order."""
         for fragment in self.fragments:
             yield from self.read(fragment, columns)
 
@@ -181,6 +182,17 @@ class Source:
             yield batch if self._keep is None else self._keep(batch, fragment, offset)
             offset += batch.num_rows
 
+    def _text_columns(self, file: int, columns: Sequence[str] | None) -> tuple[list[str], list[str]]:
+        """The columns of a file to read as dictionaries, and those of `columns` that then are."""
+        if file not in self._text:
+            fields = list(self._metadata[file].schema.to_arrow_schema())
+            text = [field.name for field in fields if type_family(field.type) == "text"]
+            self._text[file] = text, {*text, *(field.name for field in fields if pa.types.is_dictionary(field.type))}
+        text, indexed = self._text[file]
+        return text, [
+            name for name in self.arrow_schema.names if name in indexed and (columns is None or name in columns)
+        ]
+
     def _raw(self, fragment: Fragment, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         if self._table is not None:
             rows = self._table.slice(fragment.row_group * BATCH_ROWS, fragment.n_rows)
@@ -201,7 +213,7 @@ class Source:
                 raise SourceError(file.path, "has changed since it was opened. Start again to read it as it is now.")
             with self._filesystem.open_input_file(file.path) as stream:
                 metadata = self._metadata[fragment.file]
-                text = [field.name for field in metadata.schema.to_arrow_schema() if type_family(field.type) == "text"]
+                text, indexed = self._text_columns(fragment.file, columns)
                 parquet = pq.ParquetFile(
                     stream, metadata=metadata, read_dictionary=text, page_checksum_verification=True
                 )
@@ -212,7 +224,8 @@ class Source:
                     BATCH_ROWS, row_groups=[fragment.row_group], columns=columns, use_threads=False
                 ):
                     n_rows += batch.num_rows
-                    _require_sound(batch, file.path)
+                    for name in indexed:
+                        _require_sound(batch.column(name), name, file.path)
                     yield batch if batch.schema.names == wanted else batch.select(wanted)
                 if n_rows != fragment.n_rows:
                     raise SourceError(
@@ -227,15 +240,11 @@ class Source:
             raise SourceError(file.path, where) from error
 
 
-def _require_sound(batch: pa.RecordBatch, path: str) -> None:
+def _require_sound(column: pa.Array, name: str, path: str) -> None:
     """Refuse indices beyond their dictionary: a damaged page has them, and reading on would count whatever is in memory."""
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        if pa.types.is_dictionary(column.type):
-            bounds = pc.min_max(column.indices)
-            if bounds["min"].is_valid and not 0 <= bounds["min"].as_py() <= bounds["max"].as_py() < len(
-                column.dictionary
-            ):
-                raise SourceError(path, f"column {name!r} is damaged. Restore the file from its source.")
+    bounds = pc.min_max(column.indices)
+    if bounds["min"].is_valid and not 0 <= bounds["min"].as_py() <= bounds["max"].as_py() < len(column.dictionary):
+        raise SourceError(path, f"column {name!r} is damaged. Restore the file from its source.")
 
 
 def _one_line(error: Exception) -> str:

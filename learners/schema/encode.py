@@ -10,10 +10,11 @@ import pyarrow.compute as pc
 
 from learners.errors import SchemaError, UnknownColumn
 from learners.schema.chunk import Chunk, Codes
-from learners.schema.kernels import interval_codes, limit, translate
+from learners.schema.kernels import interval_codes, translate, translate_bytes
 from learners.schema.schema import Attribute, Schema
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
+BYTES = (pa.uint8(), pa.int8())
 ValueTypes = {str: pa.string(), bool: pa.bool_(), int: pa.int64()}
 
 
@@ -107,23 +108,10 @@ class _NominalEncoder:
         self.attribute, self.dtype = attribute, dtype
         self.value_type = ValueTypes[type(attribute.values[0])] if attribute.values else pa.string()
         self.domain = pa.array(attribute.values, self.value_type)
-        self.byte_codes: dict[Any, Codes] = {}
-        self.is_own_code: dict[Any, bool] = {}
+        self.byte_tables: dict[Any, tuple[Codes, int]] = {}
 
     def __call__(self, column: pa.Array, codes: Codes) -> None:
         attribute, kind = self.attribute, column.type
-        if kind in (pa.uint8(), pa.int8()) and not column.null_count:
-            raw = np.frombuffer(column.buffers()[1], np.uint8)[column.offset : column.offset + len(column)]
-            if kind not in self.byte_codes:
-                every = pa.array(np.arange(256, dtype=np.uint8).view(np.uint8 if kind == pa.uint8() else np.int8))
-                self.byte_codes[kind] = self._codes_of(pc.cast(every, pa.int64()))
-                limited = np.minimum(np.arange(256), attribute.n_values)
-                self.is_own_code[kind] = bool(np.array_equal(self.byte_codes[kind], limited))
-            if self.is_own_code[kind]:  # the values are 0, 1, 2, …: many times faster than looking them up
-                limit(raw, np.uint8(min(attribute.n_values, 255)), codes)
-            else:
-                translate(raw, self.byte_codes[kind], codes)
-            return
         if pa.types.is_null(kind):
             codes[:] = attribute.missing_code
             return
@@ -134,6 +122,16 @@ class _NominalEncoder:
             return
         translate(index.view(f"u{index.itemsize}"), self._codes_of(values), codes)
         codes[is_null] = attribute.missing_code
+
+    def byte_table(self, kind: pa.DataType) -> tuple[Codes, int]:
+        """The code of each byte of a column of int8 or uint8; and the largest code if each value is its own code, else -1."""
+        if kind not in self.byte_tables:
+            every = pa.array(np.arange(256, dtype=np.uint8).view(np.uint8 if kind == pa.uint8() else np.int8))
+            codes = self._codes_of(pc.cast(every, pa.int64()))
+            largest = self.attribute.n_values
+            is_own = largest <= 255 and np.array_equal(codes, np.minimum(np.arange(256), largest))
+            self.byte_tables[kind] = codes, largest if is_own else -1
+        return self.byte_tables[kind]
 
     def _codes_of(self, values: pa.Array) -> Codes:
         """The code of each distinct value."""
@@ -187,14 +185,25 @@ class Encoder:
         schema = self.schema
         x = np.empty((schema.n_attributes, batch.num_rows), schema.code_dtype)
         position = {name: j for j, name in enumerate(batch.schema.names)}
+        addresses, rows, tables = [], [], []
         for i, attribute in enumerate(schema.attributes):
             if attribute.name not in position:
                 x[i] = attribute.n_values
-            elif i in self.nominal:
-                self.nominal[i](batch.column(position[attribute.name]), x[i])
-            else:
-                values = numbers(batch.column(position[attribute.name]), attribute.name)
+                continue
+            column = batch.column(position[attribute.name])
+            if i not in self.nominal:
+                values = numbers(column, attribute.name)
                 interval_codes(values, self.cuts[i], int(attribute.has_missing), attribute.missing_code, x[i])
+            elif column.type in BYTES and not column.null_count:
+                addresses.append(column.buffers()[1].address + column.offset)
+                rows.append(i)
+                tables.append(self.nominal[i].byte_table(column.type))
+            else:
+                self.nominal[i](column, x[i])
+        if rows and batch.num_rows:
+            # One call for all of them: each would give up the interpreter's lock and wait for it again.
+            luts, largest = np.stack([codes for codes, _ in tables]), np.array([largest for _, largest in tables])
+            translate_bytes(np.array(addresses, np.uint64), np.array(rows), luts, largest, x)
         return x
 
     def classes(self, batch: pa.RecordBatch) -> Codes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.jit import kernel
+from learners.jit import bytes_at, kernel
 
 
 @kernel
@@ -15,10 +15,22 @@ def translate(raw, lut, codes):  # (n,) unsigned integers, (domain,) codes; OUT 
 
 
 @kernel
-def limit(raw, largest, codes):  # (n,) uint8, uint8; OUT (n,) codes
-    """codes[row] = min(raw[row], largest)."""
-    for row in range(raw.size):
-        codes[row] = min(raw[row], largest)
+def translate_bytes(addresses, rows, luts, largest, x):
+    """Codes of several columns of bytes in one call: x[rows[j], r] = luts[j, byte r of the column at addresses[j]].
+
+    addresses (m,) uint64, rows (m,) int64, luts (m, 256) codes; largest (m,) int64: where it is not negative, the table is
+    min(byte, largest) and need not be looked up, many times faster; OUT x (n_attributes, n) codes.
+    """
+    for j in range(addresses.size):
+        raw, codes = bytes_at(addresses[j], x.shape[1]), x[rows[j]]
+        if largest[j] >= 0:
+            limit = np.uint8(largest[j])
+            for row in range(codes.size):
+                codes[row] = min(raw[row], limit)
+        else:
+            lut = luts[j]
+            for row in range(codes.size):
+                codes[row] = lut[raw[row]]
 
 
 @kernel
