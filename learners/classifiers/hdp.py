@@ -80,7 +80,9 @@ class Posterior(NamedTuple):
         Their means over the draws.
     n_sweeps : int
     r_hat : float
-        The largest split R-hat of the logarithms of the concentrations; NaN without draws.
+        The largest split R-hat of the logarithms of the concentrations and of the log likelihood; NaN without draws.
+    log_likelihood : (n_draws,) float64
+        Of the rows given the estimates of each draw, in nats: the trace to look at.
 
     References
     ----------
@@ -92,6 +94,7 @@ class Posterior(NamedTuple):
     concentrations: Floats
     n_sweeps: int
     r_hat: float
+    log_likelihood: Floats
 
 
 class Chain:
@@ -111,6 +114,7 @@ class Chain:
         self.settings = np.array([PRIOR_SHAPE, PRIOR_RATE, LARGEST, ROOT_CONCENTRATION, SWEEPS_PER_CONCENTRATION])
         self.state = self._new_state(np.int64, stream)
         self.sums, self.n_draws, self.n_sweeps = np.zeros((2, tree.n_cells)), 0, 0
+        self.log_likelihood: list[float] = []
         self._scratch = np.empty((3, tree.n_cells))
         deepest = int(tree.level_starts[-2])
         self._tree = map_kernels.Tree(
@@ -144,7 +148,12 @@ class Chain:
 
     def draw(self) -> None:
         """Add the estimates given the present state to the sums."""
-        map_kernels.add_estimates(self._tree, self.plan, self.state, ROOT_CONCENTRATION, self._scratch, self.sums)
+        self._add_estimates(self.state)
+
+    def _add_estimates(self, state: kernels.State) -> None:
+        map_kernels.add_estimates(self._tree, self.plan, state, ROOT_CONCENTRATION, self._scratch, self.sums)
+        leaves = slice(int(self.tree.cell_starts[self._tree.deepest]), None)
+        self.log_likelihood.append(float(self.tree.cell_count[leaves] @ np.log(self._scratch[1, leaves])))
         self.n_draws += 1
 
     def start_at_fixed_point(self, n_most: int = 200, tolerance: float = 1e-3) -> int:
@@ -162,15 +171,20 @@ class Chain:
 
     def draw_fixed_point(self) -> None:
         """Add the estimates at the deterministic solution to the sums."""
-        map_kernels.add_estimates(self._tree, self.plan, self._expected, ROOT_CONCENTRATION, self._scratch, self.sums)
-        self.n_draws += 1
+        self._add_estimates(self._expected)
 
-    def posterior(self, concentrations: Floats, r_hat: float) -> Posterior:
-        """What the sums say."""
+    def posterior(self, trace: Floats) -> Posterior:
+        """What the sums say, and the concentrations (n_sweeps, n_groups) of the sweeps behind them."""
+        log_likelihood = np.array(self.log_likelihood)
+        r_hat = max(split_r_hat(np.log(trace)), split_r_hat(log_likelihood[:, np.newaxis]), key=_nan_first)
         probability = self.sums[0] / self.n_draws
         variance = np.maximum(self.sums[1] / self.n_draws - probability**2, 0.0)
         estimates = Estimates(probability, _rest(self.tree, probability), hierarchical=True)
-        return Posterior(estimates, variance, concentrations, self.n_sweeps, r_hat)
+        return Posterior(estimates, variance, trace.mean(axis=0), self.n_sweeps, r_hat, log_likelihood)
+
+
+def _nan_first(value: float) -> float:
+    return np.inf if np.isnan(value) else value
 
 
 def _frozen(plan: kernels.Plan) -> kernels.Plan:
@@ -236,7 +250,7 @@ def hdp_map_estimates(
         chain.n_sweeps = chain.start_at_fixed_point()
         chain.draw_fixed_point()
         tick(1.0)
-        return chain.posterior(chain.state.concentration.copy(), float("nan"))
+        return chain.posterior(chain.state.concentration[np.newaxis])
 
     return _in_parallel(trees, threads, advance, solve)
 
@@ -249,7 +263,7 @@ def _sample(chain: Chain, tick: Callable[[float], None]) -> Posterior:
         tick(chain.n_sweeps / n_sweeps)
     trace = np.empty((n_sweeps - burn_in, chain.state.concentration.size))
     _draw_for(chain, trace, lambda: tick(chain.n_sweeps / n_sweeps))
-    return chain.posterior(trace.mean(axis=0), split_r_hat(np.log(trace)))
+    return chain.posterior(trace)
 
 
 def _draw_for(chain: Chain, trace: Floats, tick: Callable[[], None]) -> None:
@@ -277,7 +291,7 @@ def _sample_until_settled(chain: Chain, tick: Callable[[float], None]) -> Poster
             relative = (halves[-1] - before[0] / before[1]) * chain.n_draws / chain.sums[0]
             difference = float(np.sqrt(np.average(relative**2, weights=chain.tree.cell_count)))
             if difference < AUTO_DIFFERENCE or chain.n_sweeps >= AUTO_MOST:
-                return chain.posterior(trace.mean(axis=0), split_r_hat(np.log(trace)))
+                return chain.posterior(trace)
             n_more = min(len(trace), AUTO_MOST - chain.n_sweeps)
 
 

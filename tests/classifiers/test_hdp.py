@@ -183,6 +183,17 @@ def test_auto_stops_when_settled_and_says_when():
     assert np.sqrt(np.mean(relative**2)) < 0.05
 
 
+def test_the_traces_are_those_of_the_draws():
+    tree = large_tree()
+    result = hdp_estimates([tree], HDPParameters(iterations=2000))[0]
+    assert result.log_likelihood.shape == (180,)
+    leaves = slice(tree.cell_starts[tree.level_starts[-2]], None)
+    mean = tree.cell_count[leaves] @ np.log(result.estimates.probability[leaves])
+    assert result.log_likelihood.min() < mean < result.log_likelihood.max() + abs(mean) * 0.01
+    assert 1 <= result.r_hat < 2
+    assert np.isnan(hdp_map_estimates([tree], HDPParameters())[0].r_hat)
+
+
 def test_counts_of_millions_stay_finite():
     y = np.array([0, 0, 1, 1])
     tree = context_tree_from_cells(y, np.array([[0], [1], [0], [1]]), np.array([0, 1, 0, 1]), np.full(4, 50_000_000), 2)
