@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learners.circuits.map.reduction_kernels import MaxArrays, ReductionRoom, reduce
+from learners.circuits.map.reduction_kernels import MaxArrays, reduced_circuit
 
 Ints = np.ndarray
 Floats = np.ndarray
@@ -45,51 +45,6 @@ class MaxProblem:
         return len(self.arrays.children)
 
 
-def room_for(arrays: MaxArrays) -> ReductionRoom:
-    """Scratch for reducing a circuit of this size."""
-    n_variables = arrays.value_starts.size - 1
-    n_nodes = arrays.leaf_variable.size + arrays.is_sum.size
-    most = int(np.diff(arrays.value_starts).max()) if n_variables else 0
-    n_entries = arrays.leaf_value.size + arrays.is_sum.size * most
-    floats = np.empty((2, n_nodes))
-    ints = np.empty((4, n_nodes), dtype=np.int64)
-    only_value = np.empty(n_variables, dtype=np.int64)
-    return ReductionRoom(floats[0], floats[1], ints[0], ints[1], ints[2], np.empty(n_entries), ints[3], only_value)
-
-
-def arrays_for(arrays: MaxArrays, n_entries: int) -> MaxArrays:
-    """Uninitialised arrays, large enough for any reduction of a circuit; the values of the variables are the same."""
-    n_leaves = arrays.leaf_variable.size + arrays.is_sum.size
-    n_inner, n_edges = arrays.is_sum.size, arrays.children.size
-    return MaxArrays(
-        value_starts=arrays.value_starts,
-        leaf_variable=np.empty(n_leaves, dtype=np.int64),
-        leaf_starts=np.empty(n_leaves + 1, dtype=np.int64),
-        leaf_value=np.empty(n_entries),
-        is_sum=np.empty(n_inner, dtype=np.uint8),
-        child_starts=np.empty(n_inner + 1, dtype=np.int64),
-        leaf_from=np.empty(n_inner, dtype=np.int64),
-        children=np.empty(n_edges, dtype=np.int64),
-        weight=np.empty(n_edges),
-    )
-
-
-def trimmed(arrays: MaxArrays, sizes: Ints) -> MaxArrays:
-    """The used part of arrays that `reduce` has filled."""
-    n_leaves, n_entries, n_inner, n_edges = sizes.tolist()
-    return MaxArrays(
-        arrays.value_starts,
-        arrays.leaf_variable[:n_leaves],
-        arrays.leaf_starts[: n_leaves + 1],
-        arrays.leaf_value[:n_entries],
-        arrays.is_sum[:n_inner],
-        arrays.child_starts[: n_inner + 1],
-        arrays.leaf_from[:n_inner],
-        arrays.children[:n_edges],
-        arrays.weight[:n_edges],
-    )
-
-
 def restricted(problem: MaxProblem, allowed: Ints, hidden: Ints) -> MaxProblem:
     """The problem over the variables that are neither hidden nor left with one value.
 
@@ -100,23 +55,9 @@ def restricted(problem: MaxProblem, allowed: Ints, hidden: Ints) -> MaxProblem:
     hidden : (n_variables,) uint8
         The variables to sum out.
     """
-    arrays = problem.arrays
-    room = room_for(arrays)
-    out = arrays_for(arrays, room.table.size)
-    sizes = np.empty(4, dtype=np.int64)
-    log_bound = problem.log_bound + reduce(arrays, allowed, hidden, room, out, sizes)
-    keep = np.flatnonzero(room.only_value == -1)
-    return MaxProblem(renumbered(trimmed(out, sizes), keep), log_bound, problem.variables[keep])
-
-
-def renumbered(arrays: MaxArrays, keep: Ints) -> MaxArrays:
-    """The same circuit with only the variables in `keep`, numbered in their order."""
-    n_values = np.diff(arrays.value_starts)
-    new_number = np.zeros(n_values.size, dtype=np.int64)
-    new_number[keep] = np.arange(keep.size)
-    starts = np.zeros(keep.size + 1, dtype=np.int64)
-    np.cumsum(n_values[keep], out=starts[1:])
-    return arrays._replace(value_starts=starts, leaf_variable=new_number[arrays.leaf_variable])
+    gain = np.empty(1)
+    arrays, keep = reduced_circuit(problem.arrays, allowed, hidden, gain)
+    return MaxProblem(arrays, problem.log_bound + float(gain[0]), problem.variables[keep])
 
 
 def raw_problem(

@@ -283,6 +283,8 @@ def reduce(arrays, allowed, hidden, room, out, sizes):
     inner nodes, edges. The bound is -inf if the evidence is impossible.
     """
     sizes[:] = 0
+    out.leaf_starts[0] = 0
+    out.child_starts[0] = 0
     look_at_variables(arrays.value_starts, allowed, hidden, room.only_value)
     used = reduce_leaves(arrays, allowed, room)
     reduce_inner(arrays, room, used)
@@ -293,3 +295,70 @@ def reduce(arrays, allowed, hidden, room, out, sizes):
         write_leaves(arrays, room, sizes, out)
         write_inner(arrays, room, sizes, out)
     return log_bound
+
+
+@kernel
+def reduction_room(arrays):
+    """Scratch for `reduce`; made here because numpy in Python takes longer than many a reduction."""
+    n_variables = arrays.value_starts.size - 1
+    n_nodes = arrays.leaf_variable.size + arrays.is_sum.size
+    most = 0
+    for v in range(n_variables):
+        most = max(most, arrays.value_starts[v + 1] - arrays.value_starts[v])
+    floats = np.empty((2, n_nodes))
+    ints = np.empty((4, n_nodes), dtype=np.int64)
+    table = np.empty(arrays.leaf_value.size + arrays.is_sum.size * most)
+    return ReductionRoom(
+        floats[0], floats[1], ints[0], ints[1], ints[2], table, ints[3], np.empty(n_variables, dtype=np.int64)
+    )
+
+
+@kernel
+def room_for_circuits(arrays, n_circuits, n_rows, n_entries):
+    """Uninitialised arrays for n_circuits circuits of this size in all, and n_rows rows of value starts."""
+    n_inner, n_edges = arrays.is_sum.size, arrays.children.size
+    most_leaves = n_circuits * (arrays.leaf_variable.size + n_inner)
+    return MaxArrays(
+        np.empty(n_rows * arrays.value_starts.size, dtype=np.int64),
+        np.empty(most_leaves, dtype=np.int64),
+        np.empty(most_leaves + n_rows, dtype=np.int64),
+        np.empty(n_circuits * n_entries),
+        np.empty(n_circuits * n_inner, dtype=np.uint8),
+        np.empty(n_circuits * n_inner + n_rows, dtype=np.int64),
+        np.empty(n_circuits * n_inner, dtype=np.int64),
+        np.empty(n_circuits * n_edges, dtype=np.int64),
+        np.empty(n_circuits * n_edges),
+    )
+
+
+@kernel
+def reduced_circuit(arrays, allowed, hidden, log_bound):
+    """The reduced circuit and the variables that stay, renumbered in their order; OUT log_bound (1,) float64."""
+    room = reduction_room(arrays)
+    out = room_for_circuits(arrays, 1, 1, room.table.size)
+    sizes = np.empty(4, dtype=np.int64)
+    log_bound[0] = reduce(arrays, allowed, hidden, room, out, sizes)
+    n = 0
+    keep = np.empty(arrays.value_starts.size - 1, dtype=np.int64)
+    out.value_starts[0] = 0
+    for v in range(keep.size):
+        if room.only_value[v] == -1:
+            keep[n] = v
+            room.only_value[v] = n
+            n += 1
+            out.value_starts[n] = out.value_starts[n - 1] + arrays.value_starts[v + 1] - arrays.value_starts[v]
+    for leaf in range(sizes[0]):
+        out.leaf_variable[leaf] = room.only_value[out.leaf_variable[leaf]]
+    # Copies, so that a small problem does not hold on to the memory of the large one.
+    circuit = MaxArrays(
+        out.value_starts[: n + 1].copy(),
+        out.leaf_variable[: sizes[0]].copy(),
+        out.leaf_starts[: sizes[0] + 1].copy(),
+        out.leaf_value[: sizes[1]].copy(),
+        out.is_sum[: sizes[2]].copy(),
+        out.child_starts[: sizes[2] + 1].copy(),
+        out.leaf_from[: sizes[2]].copy(),
+        out.children[: sizes[3]].copy(),
+        out.weight[: sizes[3]].copy(),
+    )
+    return circuit, keep[:n].copy()

@@ -12,6 +12,14 @@ from learners.jit import kernel
 
 
 @kernel
+def mixed(z):
+    """The finalizer of splitmix64: a uint64 whose bits all depend on all bits of z."""
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@kernel
 def lowest_descendants(arrays, lowest):
     """OUT lowest (n_inner,): the smallest number among an inner node and those below it."""
     for i in range(arrays.is_sum.size):
@@ -206,20 +214,48 @@ def keep_best(arrays, before, n_before, limit, room):
 
 
 @kernel
+def name_samples(value_starts, n_samples, room):
+    """Hash the first samples and move the distinct ones to the front; returns how many."""
+    for slot in range(room.slot_hash.size):
+        room.slot_hash[slot] = mixed(np.uint64(slot + 1) * np.uint64(0x9E3779B97F4A7C15))
+    n = 0
+    for k in range(n_samples):
+        name = np.uint64(0)
+        for v in range(value_starts.size - 1):
+            name ^= room.slot_hash[value_starts[v] + room.samples[0, k, v]]
+        if not np.any(room.hashes[0, :n] == name):
+            room.samples[0, n] = room.samples[0, k]
+            room.hashes[0, n] = name
+            n += 1
+    return n
+
+
+@kernel
+def distinct(assignments, kept):
+    """Positions of the first occurrence of each assignment; assignments (n, n_variables) int64; OUT kept (n,); returns how many."""
+    names = np.empty(assignments.shape[0], dtype=np.uint64)
+    n = 0
+    for k in range(assignments.shape[0]):
+        name = np.uint64(0)
+        for v in range(assignments.shape[1]):
+            name = mixed(name + np.uint64(assignments[k, v] + 1))
+        if not np.any(names[:n] == name):
+            names[n] = name
+            kept[n] = k
+            n += 1
+    return n
+
+
+@kernel
 def climb(arrays, n_start, limit, room, x):
     """Hill climbing from the first n_start samples, the best `limit` kept in each round; OUT x; returns its value.
 
     Each round scores all changes of one variable of all samples; a sample that has no better neighbour ends there.
     """
-    value_starts = arrays.value_starts
-    assignment_values(arrays, room.samples[0], n_start, room.up, room.values[0])
-    for k in range(n_start):
-        name = np.uint64(0)
-        for v in range(x.size):
-            name ^= room.slot_hash[value_starts[v] + room.samples[0, k, v]]
-        room.hashes[0, k] = name
+    n = name_samples(arrays.value_starts, n_start, room)
+    assignment_values(arrays, room.samples[0], n, room.up, room.values[0])
     best = -1.0
-    side, n = 0, n_start
+    side = 0
     while n:
         for k in range(n):
             if room.values[side, k] > best:
@@ -232,10 +268,10 @@ def climb(arrays, n_start, limit, room, x):
 
 
 @kernel
-def draw_samples(arrays, totals, log_scale_free, state, samples):
+def draw_samples(arrays, totals, are_logs, state, samples):
     """Draw assignments from the circuit's distribution; totals (n_inner,) from total_values; OUT samples (K, n_variables).
 
-    state (1,) uint64: a splitmix64 generator. `log_scale_free` says whether `totals` are logarithms.
+    state (1,) uint64: a splitmix64 generator. `are_logs` says whether `totals` are logarithms.
     """
     is_sum, child_starts, leaf_from, children = arrays.is_sum, arrays.child_starts, arrays.leaf_from, arrays.children
     n_inner = is_sum.size
@@ -254,7 +290,7 @@ def draw_samples(arrays, totals, log_scale_free, state, samples):
             if is_sum[i]:
                 for e in range(first, end):
                     c = children[e]
-                    odds = np.exp(totals[c] - totals[i]) if log_scale_free else totals[c] / totals[i]
+                    odds = np.exp(totals[c] - totals[i]) if are_logs else totals[c] / totals[i]
                     share[e - first] = arrays.weight[e] * odds
                 stack[n] = children[first + drawn(share[: end - first], state)]
                 n += 1
@@ -272,10 +308,7 @@ def draw_samples(arrays, totals, log_scale_free, state, samples):
 def drawn(share, state):
     """A position drawn in proportion to `share` (n,) float64; state (1,) uint64 is advanced."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)
-    z = state[0]
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    uniform = np.float64((z ^ (z >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53
+    uniform = np.float64(mixed(state[0]) >> np.uint64(11)) * 2.0**-53
     left = uniform * share.sum()
     last = 0
     for position in range(share.size):

@@ -8,8 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.circuits.map.bound_kernels import look_ahead
+from learners.circuits.map.reduction_kernels import reduction_room
 from learners.circuits.map.stage_kernels import add_stage, begin_stages, stage_arrays
-from learners.circuits.map.value_kernels import downward, upward
+from learners.circuits.map.tree_kernels import best_tree
+from learners.circuits.map.value_kernels import assignment_value, downward, upward
 from learners.jit import kernel
 
 # Bounds: the paper's sum over the subspace; maxima at leaves; maxima at leaves with a look-ahead at every sum.
@@ -123,13 +125,52 @@ def choose_branch(value_starts, allowed, slots, kind):
 
 
 @kernel
-def begin_search(arrays, log_bound, stages, frames, progress):
-    """Put the whole problem on the path."""
-    begin_stages(arrays, log_bound, stages)
+def begin_search(arrays, log_bound, kind):
+    """Memory of one search, the whole problem on its path; most is touched only if the search goes deep."""
+    n = arrays.value_starts.size - 1
+    n_slots = arrays.value_starts[n]
+    n_inner = arrays.is_sum.size
+    reduction = reduction_room(arrays)
+    stages = begin_stages(arrays, log_bound, reduction.table.size)
+    frames = Frames(
+        np.empty((n + 2, n_slots), dtype=np.uint8),
+        np.zeros(n + 2, dtype=np.int64),
+        np.zeros(n + 2, dtype=np.int64),
+        np.full(n + 2, log_bound),
+    )
     frames.allowed[0, :] = 1
-    frames.stage[0] = 0
-    frames.log_bound[0] = log_bound
-    progress.counts[:] = 0
+    room = SearchRoom(
+        np.empty(n_inner * (n_slots if kind == LOOK_AHEAD else 1)),
+        np.empty(n_inner),
+        np.empty(arrays.leaf_variable.size),
+        np.empty(n_slots),
+        np.zeros(n, dtype=np.uint8),
+        np.empty(4, dtype=np.int64),
+    )
+    progress = Progress(np.zeros(3, dtype=np.int64), np.empty(n, dtype=np.int64), np.empty(1))
+    return stages, frames, reduction, room, progress
+
+
+@kernel
+def solve_easy(arrays, kind, budget, x, outcome):
+    """The best tree, bounds at the root, then a search from there until `budget` edges have been visited.
+
+    OUT x (n_variables,) int64; outcome (3,) float64: the value of x, a bound of all values (x is optimal if they are
+    equal), and how many frames were expanded.
+    """
+    outcome[2] = 1.0
+    solve_at_root(arrays, kind, x, outcome)
+    if outcome[1] <= outcome[0] or outcome[0] == 0.0 or budget == 0:
+        return
+    stages, frames, reduction, room, progress = begin_search(arrays, 0.0, kind)
+    progress.best[:] = x
+    progress.log_best[0] = np.log(outcome[0])
+    search(stages, frames, reduction, room, progress, kind, budget)
+    x[:] = progress.best
+    outcome[2] += progress.counts[1]
+    assignment_value(arrays, x, room.tops, outcome)
+    if progress.counts[0] < 0:
+        outcome[1] = outcome[0]
 
 
 @kernel
@@ -176,6 +217,69 @@ def search(stages, frames, reduction, room, progress, kind, budget):
         frames.stage[depth + 1] = stage
         depth += 1
     progress.counts[0] = depth
+
+
+@kernel
+def solve_at_root(arrays, kind, x, outcome):
+    """The best tree, or what is left when subspaces that cannot exceed it are left out; often that is the whole search.
+
+    OUT x (n_variables,) int64; outcome (2,) float64: the value of x, and a bound of every value (x is optimal if they are equal).
+    """
+    n_inner = arrays.is_sum.size
+    n_slots = arrays.value_starts[arrays.value_starts.size - 1]
+    best_tree(arrays, np.empty((3, n_inner + 1), dtype=np.int64), x)
+    tops = np.empty(n_inner)
+    one = np.empty(1)
+    assignment_value(arrays, x, tops, one)
+    best = one[0]
+    outcome[0], outcome[1] = best, 1.0
+    if best == 0.0:
+        return
+    allowed = np.ones(n_slots, dtype=np.uint8)
+    slots = np.empty(n_slots)
+    leaves = np.empty(arrays.leaf_variable.size)
+    rows = np.empty(n_inner)
+    found = np.empty_like(x)
+    # The cheaper bound often suffices; the dearer one is asked only if not.
+    for attempt in range(1 if kind == LOOK_AHEAD else kind, kind + 1):
+        if attempt == LOOK_AHEAD:
+            rows = np.empty(n_inner * n_slots)
+        removed, n_free = True, 2
+        while removed and n_free >= 0:
+            if attempt == LOOK_AHEAD:
+                look_ahead(arrays, allowed, rows, tops, leaves, slots)
+            else:
+                upward(arrays, allowed, attempt == SUM, tops, leaves)
+                downward(arrays, tops, leaves, rows, slots)
+            removed, n_free = remove_values(arrays.value_starts, allowed, slots, best * (1.0 + TOLERANCE))
+            if n_free < 0:
+                outcome[1] = best
+                return
+            outcome[1] = best_of_slots(arrays.value_starts, allowed, slots, found)
+            if not removed or n_free < 2:
+                assignment_value(arrays, found, tops, one)
+                if one[0] > best:
+                    best = one[0]
+                    outcome[0] = best
+                    x[:] = found
+                    removed = True
+        if n_free < 2:
+            outcome[1] = best
+            return
+
+
+@kernel
+def best_of_slots(value_starts, allowed, slots, x):
+    """OUT x: every variable's allowed value with the highest bound; returns the bound of all that is allowed."""
+    bound = np.inf
+    for v in range(value_starts.size - 1):
+        top = -1.0
+        for s in range(value_starts[v], value_starts[v + 1]):
+            if allowed[s] and slots[s] > top:
+                top = slots[s]
+                x[v] = s - value_starts[v]
+        bound = min(bound, top)
+    return bound
 
 
 @kernel

@@ -7,8 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.circuits.map.reduction_kernels import MaxArrays, reduce
+from learners.circuits.map.reduction_kernels import MaxArrays, reduce, room_for_circuits
 from learners.jit import kernel
+
+# Pools hold the whole problem and its reductions, each at most three quarters of the one before: less than four in all.
+POOL_FACTOR = 4
+MOST_STAGES = 40
 
 
 class Stages(NamedTuple):
@@ -65,10 +69,19 @@ def free_arrays(stages, s):
 
 
 @kernel
-def begin_stages(arrays, log_bound, stages):
-    """Copy the whole problem into the pools, as stage 0."""
-    pool = stages.pool
+def begin_stages(arrays, log_bound, n_entries):
+    """Pools with the whole problem as stage 0; n_entries values of leaves may be needed by one reduction."""
     n_variables = arrays.value_starts.size - 1
+    stages = Stages(
+        room_for_circuits(arrays, POOL_FACTOR, MOST_STAGES, n_entries),
+        np.empty((MOST_STAGES + 1, 4), dtype=np.int64),
+        np.empty((MOST_STAGES, n_variables), dtype=np.int64),
+        np.empty(MOST_STAGES, dtype=np.int64),
+        np.empty(MOST_STAGES),
+        np.empty(n_variables, dtype=np.int64),
+        np.empty((MOST_STAGES, n_variables), dtype=np.int64),
+    )
+    pool = stages.pool
     stages.offsets[0, :] = 0
     stages.offsets[1, 0], stages.offsets[1, 1] = arrays.leaf_variable.size, arrays.leaf_value.size
     stages.offsets[1, 2], stages.offsets[1, 3] = arrays.is_sum.size, arrays.children.size
@@ -84,6 +97,7 @@ def begin_stages(arrays, log_bound, stages):
     pool.leaf_from[: arrays.leaf_from.size] = arrays.leaf_from
     pool.children[: arrays.children.size] = arrays.children
     pool.weight[: arrays.weight.size] = arrays.weight
+    return stages
 
 
 @kernel

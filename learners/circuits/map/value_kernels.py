@@ -53,6 +53,29 @@ def assignment_values(arrays, assignments, n_assignments, room, values):
 
 
 @kernel
+def assignment_value(arrays, x, room, value):
+    """Value of one assignment; x (n_variables,) int64, room (n_inner,) float64; OUT value (1,)."""
+    is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from
+    children, weight = arrays.children, arrays.weight
+    leaf_starts, leaf_value, leaf_variable = arrays.leaf_starts, arrays.leaf_value, arrays.leaf_variable
+    n_inner = is_sum.size
+    for i in range(n_inner):
+        first, middle, end = child_starts[i], leaf_from[i], child_starts[i + 1]
+        if is_sum[i]:
+            total = 0.0
+            for e in range(first, end):
+                total += weight[e] * room[children[e]]
+        else:
+            total = 1.0
+            for e in range(first, middle):
+                total *= room[children[e]]
+            for e in range(middle, end):
+                total *= leaf_value[leaf_starts[children[e]] + x[leaf_variable[children[e]]]]
+        room[i] = total
+    value[0] = room[n_inner - 1] if n_inner else leaf_value[x[leaf_variable[0]]]
+
+
+@kernel
 def log_value(arrays, x, room):
     """Logarithm of the value of one assignment, also where the value itself underflows; x (n_variables,), room (n_inner,) float64."""
     is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from

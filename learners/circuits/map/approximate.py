@@ -1,0 +1,202 @@
+"""Solvers that return a good assignment without proof: bt, ng, kbt, amap, beam."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from learners.circuits.map import kbest_kernels, sample_kernels, tree_kernels
+from learners.circuits.map.errors import BeyondDoublePrecision
+from learners.circuits.map.reduction import Floats, Ints, MaxProblem
+from learners.circuits.map.value_kernels import LANES, assignment_values, log_value
+
+# Values below this are compared in logarithms, or not at all.
+SMALLEST_VALUE = 1e-290
+
+
+def log_probability(problem: MaxProblem, x: Ints) -> float:
+    """Log of the value of an assignment, hidden variables summed out and evidence included.
+
+    Parameters
+    ----------
+    x : (n_variables,) int64
+    """
+    return float(log_probabilities(problem, x[None, :])[0])
+
+
+def log_probabilities(problem: MaxProblem, assignments: Ints) -> Floats:
+    """Log of the value of each assignment; assignments (n, n_variables) int64; (n,) float64."""
+    arrays = problem.arrays
+    values = np.empty(len(assignments))
+    room = np.empty((arrays.is_sum.size, LANES))
+    assignment_values(arrays, assignments, len(assignments), room, values)
+    logs = np.log(values, where=values >= SMALLEST_VALUE, out=np.full(len(values), -np.inf))
+    for k in np.flatnonzero(values < SMALLEST_VALUE):
+        logs[k] = log_value(arrays, assignments[k], room[:, 0].copy())
+    return logs + problem.log_bound
+
+
+def best_tree(problem: MaxProblem) -> Ints:
+    """BT: the assignment of the parse tree with the largest value; exact where trees and assignments correspond one to one.
+
+    Returns
+    -------
+    (n_variables,) int64
+
+    References
+    ----------
+    Poon, Domingos (2011); Mei, Jiang, Tu (2018), "Existing methods".
+    """
+    x = np.empty(problem.n_variables, dtype=np.int64)
+    tree_kernels.best_tree(problem.arrays, _tree_scratch(problem), x)
+    return x
+
+
+def greedy_tree(problem: MaxProblem) -> Ints:
+    """NG: from the root, the child with the largest normalised weight at every sum; (n_variables,) int64.
+
+    References
+    ----------
+    Poon, Domingos (2011); Mei, Jiang, Tu (2018), "Existing methods".
+    """
+    x = np.empty(problem.n_variables, dtype=np.int64)
+    tree_kernels.greedy_tree(problem.arrays, _tree_scratch(problem), x)
+    return x
+
+
+def _tree_scratch(problem: MaxProblem) -> Ints:
+    return np.empty((3, problem.arrays.is_sum.size + 1), dtype=np.int64)
+
+
+def k_best_trees(problem: MaxProblem, k: int) -> tuple[Ints, Floats]:
+    """Assignments of the k best parse trees, and the trees' values relative to the best.
+
+    Trees are found lazily from the root, so that only subtrees that some tree asked for are ever ranked.
+
+    Returns
+    -------
+    (n, n_variables) int64 with n <= k, best tree first, assignments may repeat; (n,) float64
+
+    References
+    ----------
+    Mei, Jiang, Tu (2018), algorithm 3; Huang, Chiang (2005), algorithm 3, for the lazy order.
+    """
+    arrays = problem.arrays
+    scratch = _tree_scratch(problem)
+    values = scratch[0].view(np.float64)
+    are_logs = False
+    if arrays.is_sum.size:
+        tree_kernels.best_values(arrays, values, scratch[1])
+        if values[arrays.is_sum.size - 1] < tree_kernels.UNDERFLOW:
+            are_logs = True
+            tree_kernels.best_log_values(arrays, values, scratch[1])
+    assignments = np.empty((k, problem.n_variables), dtype=np.int64)
+    scores = np.empty(k)
+    n_items = arrays.children.size + arrays.leaf_value.size + 32 * k + 64
+    n = -1
+    while n < 0:
+        room = _tree_room(problem, n_items)
+        n = kbest_kernels.k_best_trees(arrays, values, are_logs, room, assignments, scores)
+        n_items *= 4
+    return assignments[:n], scores[:n]
+
+
+def _tree_room(problem: MaxProblem, n_items: int) -> kbest_kernels.TreeRoom:
+    n_edges = problem.arrays.children.size
+    n_nodes = problem.arrays.leaf_variable.size + problem.arrays.is_sum.size + n_edges
+    edges = np.empty((2, n_edges), dtype=np.int64)
+    nodes = np.empty((4, n_nodes + 1), dtype=np.int64)
+    items = np.empty((3, n_items), dtype=np.int64)
+    return kbest_kernels.TreeRoom(
+        *edges, np.empty(n_edges), *nodes, np.empty(n_items), *items, np.empty(n_items, dtype=np.uint8)
+    )
+
+
+def k_best_tree(problem: MaxProblem, k: int) -> Ints:
+    """KBT: the best assignment, by its value, among those of the k best parse trees; (n_variables,) int64.
+
+    References
+    ----------
+    Mei, Jiang, Tu (2018), algorithm 3.
+    """
+    assignments, _ = k_best_trees(problem, k)
+    if len(assignments) == 1:
+        return assignments[0]
+    kept = np.empty(len(assignments), dtype=np.int64)
+    n = sample_kernels.distinct(assignments, kept)
+    distinct = assignments[kept[:n]]
+    return distinct[np.argmax(log_probabilities(problem, distinct))]
+
+
+def argmax_product(problem: MaxProblem) -> Ints:
+    """AMAP: every sum keeps, of its children's assignments, the one that it values most itself; (n_variables,) int64.
+
+    Raises
+    ------
+    BeyondDoublePrecision
+        If the best tree lies hundreds of nats below the bound.
+
+    References
+    ----------
+    Conaty, Mauá, de Campos (2017), algorithm 1.
+    """
+    arrays = problem.arrays
+    n_inner = arrays.is_sum.size
+    choices = np.empty((n_inner, problem.n_variables), dtype=np.int64)
+    x = np.empty(problem.n_variables, dtype=np.int64)
+    mark = np.empty((2, n_inner), dtype=np.int64)
+    sample_kernels.argmax_product(arrays, choices, mark, np.empty((n_inner, LANES)), x)
+    if (x < 0).any():
+        raise BeyondDoublePrecision("amap", problem.log_bound - log_probability(problem, best_tree(problem)))
+    return x
+
+
+def beam_search(problem: MaxProblem, k: int, seed: int) -> Ints:
+    """BS: hill climbing from k samples of the circuit's distribution, the k best of all one-variable changes kept per round.
+
+    Returns
+    -------
+    (n_variables,) int64: the best assignment met; the same for the same seed
+
+    Raises
+    ------
+    BeyondDoublePrecision
+        If every sample's value is zero on the scale of the bound.
+
+    References
+    ----------
+    Park (2002); Mei, Jiang, Tu (2018), "Existing methods".
+    """
+    arrays = problem.arrays
+    scratch = _tree_scratch(problem)
+    totals = scratch[0].view(np.float64)
+    are_logs = False
+    n_inner = arrays.is_sum.size
+    if n_inner:
+        tree_kernels.total_values(arrays, totals, scratch[1])
+        if not tree_kernels.UNDERFLOW < totals[n_inner - 1] < np.inf:
+            are_logs = True
+            tree_kernels.total_log_values(arrays, totals, scratch[1])
+    room = _beam_room(problem, k)
+    x = np.empty(problem.n_variables, dtype=np.int64)
+    state = np.array([seed], dtype=np.uint64)
+    sample_kernels.draw_samples(arrays, totals, are_logs, state, room.samples[0])
+    if sample_kernels.climb(arrays, k, k, room, x) < SMALLEST_VALUE:
+        raise BeyondDoublePrecision("beam", problem.log_bound - log_probability(problem, best_tree(problem)))
+    return x
+
+
+def _beam_room(problem: MaxProblem, k: int) -> sample_kernels.BeamRoom:
+    arrays = problem.arrays
+    n_slots = int(arrays.value_starts[-1])
+    n_inner = arrays.is_sum.size
+    most = int(np.diff(arrays.child_starts).max()) if n_inner else 0
+    return sample_kernels.BeamRoom(
+        samples=np.empty((2, k, problem.n_variables), dtype=np.int64),
+        values=np.empty((2, k)),
+        hashes=np.empty((2, k), dtype=np.uint64),
+        slot_hash=np.empty(n_slots, dtype=np.uint64),
+        up=np.empty((n_inner, LANES)),
+        down=np.empty((n_inner, LANES)),
+        prefix=np.empty((most + 1, LANES)),
+        slots=np.empty((k, n_slots)),
+    )

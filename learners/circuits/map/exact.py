@@ -1,0 +1,124 @@
+"""The exact solver: branch and bound, anytime, with a proof of optimality or a bound."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from learners.circuits.map import approximate, search_kernels
+from learners.circuits.map.bound_kernels import look_ahead
+from learners.circuits.map.reduction import Ints, MaxProblem
+from learners.circuits.map.search_kernels import LEAF_MAXIMUM, LOOK_AHEAD, SUM
+
+__all__ = ["BOUNDS", "Found", "exact"]
+
+BOUNDS = {"sum": SUM, "leaf-maximum": LEAF_MAXIMUM, "look-ahead": LOOK_AHEAD}
+# The look-ahead keeps a row of bounds per inner node: beyond this many numbers (512 MiB) bounds by derivatives must do.
+MOST_ROW_ENTRIES = 64 << 20
+# The clock is looked at about this often.
+PIECE_S = 0.005
+FIRST_PIECE_EDGES = 200_000
+# So many edges are visited before the k best trees are sought: small problems are solved by then.
+QUICK_EDGES = 20_000
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search has found.
+
+    Attributes
+    ----------
+    x : (n_variables,) int64
+    log_value, log_bound : float
+        The assignment's log probability, and an upper bound of every assignment's.
+    is_optimal : bool
+        Whether nothing exceeds log_value by more than a relative 1e-10.
+    n_expanded : int
+        Nodes of the search tree whose bounds were computed.
+    """
+
+    x: Ints
+    log_value: float
+    log_bound: float
+    is_optimal: bool
+    n_expanded: int
+
+
+def exact(problem: MaxProblem, time_limit_s: float, k: int = 10, bound: str = "look-ahead") -> Found:
+    """The most probable assignment, or the best found in the time, by depth-first branch and bound.
+
+    Starts from the best tree; when the first bounds do not prove it optimal, from the k best trees. At every node of the
+    search tree one pass bounds all subspaces X = x; those that cannot exceed the best value so far are left out until
+    nothing changes; then the variable with the fewest values is tried, its best value first. The circuit is
+    reduced again whenever a quarter of its variables is fixed.
+
+    Parameters
+    ----------
+    time_limit_s : float
+        Looked at every few milliseconds; zero still gives the best tree and a bound.
+    k : int
+        Trees to start from.
+    bound : 'sum' (the paper's), 'leaf-maximum' or 'look-ahead'
+        Each is at least as tight as the one before: see docs/map.md.
+
+    References
+    ----------
+    Mei, Jiang, Tu (2018), algorithm 2, with forward checking, ordering and stages.
+    """
+    deadline = time.perf_counter() + time_limit_s
+    kind = BOUNDS[bound]
+    arrays = problem.arrays
+    n_slots = int(arrays.value_starts[-1])
+    if kind == LOOK_AHEAD and arrays.is_sum.size * n_slots > MOST_ROW_ENTRIES:
+        kind = LEAF_MAXIMUM
+    x = np.empty(problem.n_variables, dtype=np.int64)
+    outcome = np.empty(3)
+    search_kernels.solve_easy(arrays, kind, QUICK_EDGES if time_limit_s > 0 else 0, x, outcome)
+    if outcome[1] <= outcome[0] and outcome[0] >= approximate.SMALLEST_VALUE:
+        log_value = problem.log_bound + math.log(outcome[0])
+        return Found(x, log_value, log_value, True, int(outcome[2]))
+    return _search(problem, kind, _better(problem, x, k), deadline)
+
+
+def _better(problem: MaxProblem, x: Ints, k: int) -> Ints:
+    """The best of the k best trees and x."""
+    candidates = np.stack([x, approximate.k_best_tree(problem, k)])
+    return candidates[np.argmax(approximate.log_probabilities(problem, candidates))]
+
+
+def _search(problem: MaxProblem, kind: int, x: Ints, deadline: float) -> Found:
+    stages, frames, reduction, room, progress = search_kernels.begin_search(problem.arrays, problem.log_bound, kind)
+    progress.best[:] = x
+    progress.log_best[0] = approximate.log_probability(problem, x)
+    budget = FIRST_PIECE_EDGES
+    while True:
+        started = time.perf_counter()
+        search_kernels.search(stages, frames, reduction, room, progress, kind, budget)
+        depth = int(progress.counts[0])
+        now = time.perf_counter()
+        if depth < 0 or now >= deadline:
+            break
+        budget = max(1, int(budget * min(4.0, min(PIECE_S, deadline - now) / max(now - started, 1e-6))))
+    # A path's own bounds leave rounding: what is proved optimal is its own bound.
+    log_value = approximate.log_probability(problem, progress.best)
+    left = float(frames.log_bound[: depth + 1].max(initial=-np.inf))
+    log_bound = max(log_value, min(left, problem.log_bound))
+    return Found(progress.best, log_value, log_bound, depth < 0, int(progress.counts[1]))
+
+
+def root_bound(problem: MaxProblem) -> float:
+    """The look-ahead's upper bound of the maximum's logarithm, without a search."""
+    arrays = problem.arrays
+    n_slots = int(arrays.value_starts[-1])
+    n_inner = arrays.is_sum.size
+    if n_inner * n_slots > MOST_ROW_ENTRIES:
+        return problem.log_bound
+    slots = np.empty(n_slots)
+    allowed = np.ones(n_slots, dtype=np.uint8)
+    look_ahead(
+        arrays, allowed, np.empty(n_inner * n_slots), np.empty(n_inner), np.empty(arrays.leaf_variable.size), slots
+    )
+    return problem.log_bound + float(np.log(np.maximum.reduceat(slots, arrays.value_starts[:-1]).min()))
