@@ -134,6 +134,9 @@ def run_trial(trial: Trial, threads: int = 1) -> Outcome:
         return Outcome.of(trial, error=f"{type(error).__name__}: {' '.join(str(error).split())}"[:500])
 
 
+NOTHING_LEFT = "no attribute was left: the class shares are predicted"
+
+
 def _train(trial: Trial, data: Loaded, rows: Any, threads: int) -> tuple[Predict, str | None]:
     """A function from rows to (n_rows, len(data.classes)) probabilities, and what is unusual about it."""
     n_classes = len(data.classes)
@@ -154,9 +157,10 @@ def _train(trial: Trial, data: Loaded, rows: Any, threads: int) -> tuple[Predict
         if error.column is not None:
             raise
         # No single column is at fault: none is left to learn from. A network without attributes is its class shares.
-        return _constant(data.y[rows], n_classes), "no attribute was left: the class shares are predicted"
+        return _constant(data.y[rows], n_classes), NOTHING_LEFT
     columns = np.array([data.classes.index(value) for value in model.schema.class_values()])
-    return lambda table: _spread(model.predict_proba(encode(table, model.schema)), columns, n_classes), None
+    note = None if model.schema.n_attributes else NOTHING_LEFT
+    return lambda table: _spread(model.predict_proba(encode(table, model.schema)), columns, n_classes), note
 
 
 def _constant(y: Any, n_classes: int) -> Predict:

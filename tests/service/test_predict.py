@@ -161,7 +161,7 @@ def test_arrow_columns_of_unexpected_types_are_answered_or_refused_clearly(site:
     response = site.client.post(PATH, content=stream_of(nested), headers={"content-type": ARROW})
     assert response.status_code in {200, 422}, response.text
     if response.status_code == 422:
-        assert "type" in problem(response, 422)["detail"]
+        assert "outlook" in problem(response, 422)["detail"]
 
 
 def test_request_ids_come_back_and_predictions_are_counted(site: Site) -> None:
