@@ -20,13 +20,15 @@ from service.local_server import local_server
 from service.requests import TrainRequest
 from service.scoring import probabilities_of
 from service.settings import Settings
+from service.warm_up import compile_all
 from service.workspace import Workspace
 
 LEARNERS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("NB", "nb", {}),
     ("TAN", "tan", {}),
-    ("kDB-1", "kdb", {"k": 1}),
+    ("XGBoost", "xgboost", {}),
     ("kDB-2", "kdb", {"k": 2}),
+    ("kDB-2 HDP", "kdb", {"k": 2, "estimator": "hdp-map"}),
 )
 N_REQUESTS = 200
 METRICS = ("zero_one_loss", "rmse", "log_loss", "ece")
@@ -63,6 +65,9 @@ def run_demo(rows: int | None, output: Path, seed: int, json_output: bool) -> No
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="fewpass-demo-") as directory:
         root = Path(directory)
+        if not json_output:
+            err.print("[dim]compiling kernels, which happens once on a machine[/]")
+        compile_all()  # so that the times below are those of training
         tables = write_real(root, seed) if rows is None else [write_synthetic(root, rows, seed)]
         settings = Settings(workspace=root / "workspace", job_workers=0, log_level="warning")
         outcomes = [outcome for table in tables for outcome in _train_all(settings, table, json_output)]
@@ -83,7 +88,7 @@ def _train_all(settings: Settings, table: DemoTable, json_output: bool) -> list[
     outcomes = []
     with Workspace(settings) as workspace:
         for title, learner, parameters in LEARNERS:
-            model = f"{table.title.replace(' ', '-')}-{title.lower()}"
+            model = f"{table.title} {title}".replace(" ", "-").lower()
             request = TrainRequest(
                 uris=[str(table.train)],
                 target=table.target,
@@ -179,7 +184,7 @@ def _show(tables: Sequence[DemoTable], outcomes: Sequence[Outcome]) -> None:
                 outcome.learner,
                 *(outcome.metrics[name] for name in METRICS),
                 f"{outcome.train_s:.2f} s",
-                round(outcome.rows_per_s),
+                f"{outcome.rows_per_s / 1000:,.0f} k",
                 f"{outcome.latency_ms:.2f} ms",
             ]
             for outcome in outcomes

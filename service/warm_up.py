@@ -1,6 +1,7 @@
 """Run every kernel of the predict path once, before the first request has to wait for it."""
 
 import time
+from typing import Any
 
 import pyarrow as pa
 
@@ -26,9 +27,11 @@ def compile_all() -> float:
     wide = pa.table(
         {"many": [str(i % 300) for i in range(1200)], **{n: TABLE[n].to_pylist()[:24] * 50 for n in TABLE.column_names}}
     )
-    for name in recipes.LEARNERS:
+    runs: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in recipes.LEARNERS]
+    runs += [("kdb", {"estimator": "hdp", "iterations": 20}), ("kdb", {"estimator": "hdp-map"})]
+    for name, parameters in runs:
         for table in (TABLE, wide):
-            drive(recipes.learner(name, {}, "class"), Source.of_table(table))
+            drive(recipes.learner(name, parameters, "class"), Source.of_table(table))
     return warm_up() + time.perf_counter() - started
 
 

@@ -21,7 +21,7 @@ def test_demo_on_a_known_network_comes_near_the_bayes_error(tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     (table,) = json.loads(done.stdout)["tables"]
     models = {model["learner"]: model for model in table["models"]}
-    assert list(models) == ["NB", "TAN", "kDB-1", "kDB-2"]
+    assert list(models) == ["NB", "TAN", "XGBoost", "kDB-2", "kDB-2 HDP"]
     for model in models.values():
         # No classifier beats the Bayes error by more than the noise of the test sample.
         assert table["bayes_error"] - 0.02 < model["metrics"]["zero_one_loss"] < 0.5
