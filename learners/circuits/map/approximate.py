@@ -46,7 +46,7 @@ def best_tree(problem: MaxProblem) -> Ints:
     ----------
     Poon, Domingos (2011); Mei, Jiang, Tu (2018), "Existing methods".
     """
-    x = np.empty(problem.n_variables, dtype=np.int64)
+    x = np.zeros(problem.n_variables, dtype=np.int64)
     tree_kernels.best_tree(problem.arrays, _tree_scratch(problem), x)
     return x
 
@@ -58,7 +58,7 @@ def greedy_tree(problem: MaxProblem) -> Ints:
     ----------
     Poon, Domingos (2011); Mei, Jiang, Tu (2018), "Existing methods".
     """
-    x = np.empty(problem.n_variables, dtype=np.int64)
+    x = np.zeros(problem.n_variables, dtype=np.int64)
     tree_kernels.greedy_tree(problem.arrays, _tree_scratch(problem), x)
     return x
 
@@ -105,9 +105,20 @@ def _tree_room(problem: MaxProblem, n_items: int) -> kbest_kernels.TreeRoom:
     n_nodes = problem.arrays.leaf_variable.size + problem.arrays.is_sum.size + n_edges
     edges = np.empty((2, n_edges), dtype=np.int64)
     nodes = np.empty((4, n_nodes + 1), dtype=np.int64)
-    items = np.empty((3, n_items), dtype=np.int64)
+    left, right, following = np.empty((3, n_items), dtype=np.int64)
     return kbest_kernels.TreeRoom(
-        *edges, np.empty(n_edges), *nodes, np.empty(n_items), *items, np.empty(n_items, dtype=np.uint8)
+        node_at=edges[0],
+        prefix_at=edges[1],
+        ratio=np.empty(n_edges),
+        first=nodes[0],
+        last=nodes[1],
+        frontier=nodes[2],
+        stack=nodes[3],
+        score=np.empty(n_items),
+        left=left,
+        right=right,
+        following=following,
+        expanded=np.empty(n_items, dtype=np.uint8),
     )
 
 
@@ -142,7 +153,7 @@ def argmax_product(problem: MaxProblem) -> Ints:
     arrays = problem.arrays
     n_inner = arrays.is_sum.size
     choices = np.empty((n_inner, problem.n_variables), dtype=np.int64)
-    x = np.empty(problem.n_variables, dtype=np.int64)
+    x = np.zeros(problem.n_variables, dtype=np.int64)
     mark = np.empty((2, n_inner), dtype=np.int64)
     sample_kernels.argmax_product(arrays, choices, mark, np.empty((n_inner, LANES)), x)
     if (x < 0).any():
@@ -177,7 +188,7 @@ def beam_search(problem: MaxProblem, k: int, seed: int) -> Ints:
             are_logs = True
             tree_kernels.total_log_values(arrays, totals, scratch[1])
     room = _beam_room(problem, k)
-    x = np.empty(problem.n_variables, dtype=np.int64)
+    x = np.zeros(problem.n_variables, dtype=np.int64)
     state = np.array([seed], dtype=np.uint64)
     sample_kernels.draw_samples(arrays, totals, are_logs, state, room.samples[0])
     if sample_kernels.climb(arrays, k, k, room, x) < SMALLEST_VALUE:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,17 +57,3 @@ def restricted(problem: MaxProblem, allowed: Ints, hidden: Ints) -> MaxProblem:
     gain = np.empty(1)
     arrays, keep = reduced_circuit(problem.arrays, allowed, hidden, gain)
     return MaxProblem(arrays, problem.log_bound + float(gain[0]), problem.variables[keep])
-
-
-def raw_problem(
-    n_values: Sequence[int] | Ints,
-    leaves: tuple[Ints, Ints, Floats],
-    inner: tuple[Ints, Ints, Ints, Ints, Floats],
-) -> MaxProblem:
-    """The MAX problem of a whole circuit from arrays that are not scaled yet: leaf_variable, leaf_starts, leaf_value; is_sum, child_starts, leaf_from, children, weight."""
-    starts = np.zeros(len(n_values) + 1, dtype=np.int64)
-    np.cumsum(n_values, out=starts[1:])
-    raw = MaxArrays(starts, *leaves, *inner)
-    n_slots = int(starts[-1])
-    unscaled = MaxProblem(raw, 0.0, np.arange(len(n_values)))
-    return restricted(unscaled, np.ones(n_slots, dtype=np.uint8), np.zeros(len(n_values), dtype=np.uint8))

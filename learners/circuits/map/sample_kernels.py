@@ -127,6 +127,9 @@ def neighbour_values(arrays, samples, n_samples, room):
     leaf_starts, leaf_value, leaf_variable = arrays.leaf_starts, arrays.leaf_value, arrays.leaf_variable
     up, down, prefix = room.up, room.down, room.prefix
     n_inner = is_sum.size
+    if n_inner == 0:
+        room.slots[:n_samples] = leaf_value
+        return
     lane = np.empty(LANES)
     code = np.empty((samples.shape[1], LANES), dtype=np.int64)
     found = np.empty((value_starts[-1], LANES))

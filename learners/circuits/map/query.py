@@ -1,0 +1,184 @@
+"""MAP queries on a circuit: the public face of the solvers."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from learners.circuits.map import approximate
+from learners.circuits.map.errors import ContinuousQuery, ImpossibleEvidence, InvalidQuery
+from learners.circuits.map.exact import BOUNDS, exact, root_bound
+from learners.circuits.map.reduction import Ints, MaxProblem
+from learners.circuits.map.whole import WholeCircuit, whole_circuit
+
+SOLVERS = ("bt", "ng", "amap", "beam", "kbt", "exact")
+TREE_SOLVERS = ("bt", "kbt")
+
+
+@dataclass(frozen=True)
+class MapAnswer:
+    """The answer to a MAP query.
+
+    Attributes
+    ----------
+    assignment : dict of variable to value
+        A code for a variable with a finite domain; for another the mode of a leaf.
+    log_probability : float
+        log S(q, e) of assignment and evidence together, hidden variables summed out; a density where variables are
+        continuous. Subtract the evidence's log probability for the conditional one.
+    upper_bound : float
+        No assignment's log probability is larger.
+    is_optimal : bool
+        Whether the two are equal (to a relative 1e-10 of the probability), which is a proof of optimality.
+    n_expanded : int
+        Nodes of the search tree; 0 for solvers that do not search.
+    seconds : float
+        Of the whole query, reduction included.
+    """
+
+    assignment: dict[int, float]
+    log_probability: float
+    upper_bound: float
+    is_optimal: bool
+    n_expanded: int
+    seconds: float
+
+
+def map_query(
+    circuit: Any,
+    query: Sequence[int],
+    evidence: Mapping[int, float] | None = None,
+    solver: str = "exact",
+    *,
+    time_limit_s: float = 10.0,
+    k: int = 10,
+    seed: int = 0,
+    bound: str = "look-ahead",
+) -> MapAnswer:
+    """The most probable values of the query variables given evidence, every other variable summed out.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    query : variables, by number
+    evidence : values of other variables
+        Codes of finite domains, numbers for continuous variables.
+    solver : 'bt', 'ng', 'amap', 'beam', 'kbt' or 'exact'
+        Only `exact` proves optimality by search; it starts from `kbt` and returns the best so far when time is up. The
+        others answer in one go, and are called optimal if the bound happens to prove it.
+    time_limit_s : float
+        For `exact`.
+    k : int
+        Trees of `kbt` and `exact`, samples of `beam`.
+    seed : int
+        Of the samples of `beam`; the other solvers draw nothing.
+    bound : 'sum', 'leaf-maximum' or 'look-ahead'
+        Bound of `exact`; the first is the paper's, for comparison.
+
+    Raises
+    ------
+    InvalidQuery
+        A variable or value that the circuit does not have, or a variable both asked for and given.
+    ImpossibleEvidence
+        The evidence has probability zero.
+    ContinuousQuery
+        A variable without a finite domain is asked for by a solver other than bt and kbt.
+
+    References
+    ----------
+    Mei, Jiang, Tu (2018).
+    """
+    started = time.perf_counter()
+    _check_options(solver, k, time_limit_s, bound)
+    whole = whole_circuit(circuit)
+    asked, given = _checked(whole, query, evidence or {})
+    continuous = [v for v in asked if whole.n_values[v] == 0]
+    if continuous and solver not in TREE_SOLVERS:
+        raise ContinuousQuery(solver, continuous)
+    problem = whole.reduced(asked, given)
+    if problem.log_bound == -math.inf:
+        raise ImpossibleEvidence(given)
+    n_expanded, bound_now, is_optimal = 0, math.inf, False
+    if solver == "exact" and problem.n_variables:
+        found = exact(problem, time_limit_s, k, bound)
+        x, value, bound_now = found.x, found.log_value, found.log_bound
+        is_optimal, n_expanded = found.is_optimal, found.n_expanded
+    else:
+        x = _approximate(problem, solver, k, seed)
+        value = problem.log_bound
+    assignment = _assignment(whole, problem, asked, x)
+    if continuous:
+        value = whole.reduced([], given | assignment).log_bound
+        bound_now = max(value, whole.reduced(asked, given, hide_continuous=True).log_bound)
+    elif solver != "exact" and problem.n_variables:
+        value = approximate.log_probability(problem, x)
+        bound_now = max(value, root_bound(problem))
+        is_optimal = bound_now - value <= 1e-10
+    elif not problem.n_variables:
+        bound_now, is_optimal = value, True
+    return MapAnswer(assignment, value, bound_now, is_optimal, n_expanded, time.perf_counter() - started)
+
+
+def _check_options(solver: str, k: int, time_limit_s: float, bound: str) -> None:
+    if solver not in SOLVERS:
+        raise InvalidQuery(f"Solver {solver!r} is not known: choose one of {', '.join(SOLVERS)}.")
+    if bound not in BOUNDS:
+        raise InvalidQuery(f"Bound {bound!r} is not known: choose one of {', '.join(BOUNDS)}.")
+    if k < 1:
+        raise InvalidQuery(f"k={k} trees or samples: use at least 1.")
+    if not time_limit_s >= 0:
+        raise InvalidQuery(f"time_limit_s={time_limit_s} is not a time: use zero or more seconds.")
+
+
+def _checked(
+    whole: WholeCircuit, query: Sequence[int], evidence: Mapping[int, float]
+) -> tuple[list[int], dict[int, float]]:
+    """Query and evidence as plain numbers, once they fit the circuit."""
+    n = len(whole.n_values)
+    asked = [int(v) for v in query]
+    given = {int(v): float(value) for v, value in evidence.items()}
+    if not asked:
+        raise InvalidQuery("The query names no variable: name at least one.")
+    for v in [*asked, *given]:
+        if not 0 <= v < n:
+            raise InvalidQuery(f"Variable {v} is not in the circuit, which has variables 0 to {n - 1}.")
+    if len(set(asked)) < len(asked):
+        twice = next(v for v in asked if asked.count(v) > 1)
+        raise InvalidQuery(f"Variable {twice} is in the query twice.")
+    both = set(asked) & set(given)
+    if both:
+        raise InvalidQuery(f"Variable {min(both)} is in the query and in the evidence: leave it out of one of them.")
+    for v, value in given.items():
+        domain = int(whole.n_values[v])
+        if domain and not (value.is_integer() and 0 <= value < domain):
+            raise InvalidQuery(
+                f"Variable {v} has values 0 to {domain - 1}, not {value:g}; leave it out if it is unknown."
+            )
+        if math.isnan(value):
+            raise InvalidQuery(f"The evidence for variable {v} is not a number; leave it out if it is unknown.")
+    return asked, given
+
+
+def _approximate(problem: MaxProblem, solver: str, k: int, seed: int) -> Ints:
+    if not problem.n_variables:
+        return np.empty(0, dtype=np.int64)
+    if solver == "ng":
+        return approximate.greedy_tree(problem)
+    if solver == "amap":
+        return approximate.argmax_product(problem)
+    if solver == "beam":
+        return approximate.beam_search(problem, k, seed)
+    if solver == "kbt":
+        return approximate.k_best_tree(problem, k)
+    return approximate.best_tree(problem)
+
+
+def _assignment(whole: WholeCircuit, problem: MaxProblem, asked: Sequence[int], x: Ints) -> dict[int, float]:
+    """Values of the asked variables, in their order; one that the evidence leaves only one value has that one."""
+    code = dict(zip(problem.variables.tolist(), x.tolist(), strict=True))
+    return {v: whole.value(v, code.get(v, 0)) for v in asked}

@@ -1,0 +1,283 @@
+"""MAP solvers against enumeration."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from learners.circuits.map import (
+    SOLVERS,
+    ContinuousQuery,
+    ImpossibleEvidence,
+    InvalidQuery,
+    map_query,
+)
+from learners.circuits.map.approximate import best_tree, k_best_trees, log_probabilities
+from learners.circuits.map.exact import BOUNDS, exact, root_bound
+from learners.circuits.map.whole import whole_circuit
+from tests.circuits.map_circuits import problems, random_circuit
+from tests.naive import map as naive
+from tests.naive.map import CATEGORICAL, GAUSSIAN, INDICATOR, POISSON, flat_circuit
+
+CLOSE = 1e-9
+
+
+def log(value):
+    return math.log(value) if value > 0 else -math.inf
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+@given(problem=problems())
+@settings(max_examples=60)
+def test_exact_finds_the_maximum_of_all_assignments(bound, problem):
+    circuit, query, evidence = problem
+    values = naive.all_values(circuit, query, evidence)
+    best = max(values.values())
+    if best == 0:
+        with pytest.raises(ImpossibleEvidence, match="probability zero"):
+            map_query(circuit, query, evidence, bound=bound)
+        return
+    answer = map_query(circuit, query, evidence, bound=bound)
+    assert answer.is_optimal
+    assert answer.log_probability == pytest.approx(log(best), abs=CLOSE)
+    assert values[tuple(answer.assignment.values())] == pytest.approx(best, rel=CLOSE)
+    assert list(answer.assignment) == query
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@given(problem=problems())
+@settings(max_examples=60)
+def test_every_solver_tells_its_value_and_a_bound_of_all(solver, problem):
+    circuit, query, evidence = problem
+    values = naive.all_values(circuit, query, evidence)
+    best = max(values.values())
+    if best == 0:
+        return
+    answer = map_query(circuit, query, evidence, solver, k=3)
+    value = values[tuple(int(x) for x in answer.assignment.values())]
+    assert answer.log_probability == pytest.approx(log(value), abs=CLOSE)
+    assert answer.log_probability <= log(best) + CLOSE <= answer.upper_bound + 2 * CLOSE
+    if answer.is_optimal:
+        assert value == pytest.approx(best, rel=CLOSE)
+
+
+@given(problem=problems(leaves=(INDICATOR,)))
+@settings(max_examples=60)
+def test_k_best_trees_are_the_best_of_all_trees(problem):
+    circuit, _, _ = problem
+    finite = whole_circuit(circuit).finite
+    if finite.n_variables == 0:
+        return
+    # A sum over one variable is one leaf after the reduction: trees that differ only inside it count together.
+    assignments, scores = k_best_trees(finite, 500)
+    trees = sorted((tree for tree, _ in naive.parse_trees(circuit)), reverse=True)
+    assert np.all(np.diff(scores) <= 1e-12)
+    assert scores[0] == 1.0
+    assert len(assignments) <= len(trees)
+    reached = log_probabilities(finite, assignments)
+    assert trees[0] <= math.exp(reached.max()) * (1 + CLOSE)
+    if len(scores) < 500:
+        worlds = naive.all_values(circuit, range(len(circuit.n_values)), {})
+        assert {tuple(x) for x in assignments} == positive_worlds(finite, worlds)
+
+
+def positive_worlds(finite, worlds):
+    """Assignments of the problem's variables that have a positive value."""
+    return {tuple(codes[v] for v in finite.variables) for codes, value in worlds.items() if value > 0}
+
+
+@given(problem=problems())
+def test_one_best_tree_is_the_best_tree(problem):
+    circuit, query, evidence = problem
+    problem = whole_circuit(circuit).reduced(query, evidence)
+    if problem.n_variables and problem.log_bound > -math.inf:
+        assignments, _ = k_best_trees(problem, 1)
+        assert assignments[0].tolist() == best_tree(problem).tolist()
+
+
+@given(problem=problems())
+def test_each_bound_is_at_least_as_tight_as_the_one_before(problem):
+    circuit, query, evidence = problem
+    best = max(naive.all_values(circuit, query, evidence).values())
+    problem = whole_circuit(circuit).reduced(query, evidence)
+    if problem.n_variables == 0 or best == 0:
+        return
+    total = log(naive.value(circuit, evidence))
+    assert log(best) <= root_bound(problem) + CLOSE
+    assert root_bound(problem) <= problem.log_bound + CLOSE
+    assert problem.log_bound <= total + CLOSE
+
+
+def hard_circuit(n_variables=60, n_components=40):
+    """A mixture of independent components, all alike: nothing decides early."""
+    rng = np.random.default_rng(3)
+    nodes = []
+    tops = []
+    for _ in range(n_components):
+        leaves = []
+        for v in range(n_variables):
+            p = rng.uniform(0.3, 0.7)
+            nodes.append((CATEGORICAL, v, [math.log(p), math.log(1 - p)]))
+            leaves.append(len(nodes) - 1)
+        nodes.append(("product", leaves))
+        tops.append(len(nodes) - 1)
+    nodes.append(("sum", [(top, 1 / n_components) for top in tops]))
+    return flat_circuit(nodes, [2] * n_variables)
+
+
+def test_time_limit_gives_the_best_so_far_and_a_bound():
+    circuit = hard_circuit()
+    query = list(range(60))
+    map_query(circuit, query, time_limit_s=0.01)
+    before = time.perf_counter()
+    answer = map_query(circuit, query, time_limit_s=0.1)
+    assert time.perf_counter() - before < 0.5
+    assert not answer.is_optimal
+    assert answer.upper_bound > answer.log_probability
+    assert answer.log_probability >= map_query(circuit, query, solver="kbt").log_probability
+    longer = map_query(circuit, query, time_limit_s=0.4)
+    assert longer.n_expanded > answer.n_expanded
+    assert longer.log_probability >= answer.log_probability
+    assert longer.upper_bound <= answer.upper_bound + CLOSE
+    at_once = map_query(circuit, query, time_limit_s=0)
+    assert at_once.log_probability >= map_query(circuit, query, solver="bt").log_probability
+
+
+def test_the_search_in_pieces_finds_what_enumeration_finds():
+    circuit = hard_circuit(n_variables=14, n_components=12)
+    answer = map_query(circuit, list(range(14)))
+    values = naive.all_values(circuit, range(14), {})
+    assert answer.is_optimal
+    assert answer.log_probability == pytest.approx(log(max(values.values())), abs=CLOSE)
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_a_deep_search_reduces_circuits_and_stays_right(bound):
+    rng = np.random.default_rng(5)
+    for _ in range(5):
+        circuit = random_circuit(rng, 12, most_values=3)
+        problem = whole_circuit(circuit).reduced(list(range(12)), {})
+        found = [exact(problem, 10, bound=name).log_value for name in (bound, "look-ahead")]
+        assert found[0] == pytest.approx(found[1], abs=CLOSE)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_the_same_seed_gives_the_same_answer(solver):
+    circuit = hard_circuit(n_variables=20, n_components=6)
+    answers = [map_query(circuit, list(range(20)), solver=solver, seed=7, k=5) for _ in range(2)]
+    assert answers[0].assignment == answers[1].assignment
+    assert answers[0].log_probability == answers[1].log_probability
+
+
+def test_impossible_evidence_is_named():
+    circuit = flat_circuit(
+        [(CATEGORICAL, 0, [0.0, -math.inf]), (CATEGORICAL, 1, [-0.7, -0.7]), ("product", [0, 1])], [2, 2]
+    )
+    with pytest.raises(ImpossibleEvidence, match="variable 0 = 1"):
+        map_query(circuit, [1], {0: 1})
+    assert map_query(circuit, [1], {0: 0}).is_optimal
+
+
+@pytest.mark.parametrize(
+    ("query", "evidence", "options", "message"),
+    [
+        ([], {}, {}, "names no variable"),
+        ([9], {}, {}, "Variable 9 is not in the circuit"),
+        ([0], {0: 1}, {}, "Variable 0 is in the query and in the evidence"),
+        ([0, 0], {}, {}, "Variable 0 is in the query twice"),
+        ([0], {1: 5}, {}, "Variable 1 has values 0 to 1, not 5"),
+        ([0], {1: 0.5}, {}, "Variable 1 has values 0 to 1, not 0.5"),
+        ([0], {}, {"solver": "best"}, "Solver 'best' is not known"),
+        ([0], {}, {"k": 0}, "k=0"),
+        ([0], {}, {"time_limit_s": -1}, "time_limit_s=-1"),
+        ([0], {}, {"bound": "none"}, "Bound 'none' is not known"),
+    ],
+)
+def test_queries_that_do_not_fit_are_refused(query, evidence, options, message):
+    circuit = flat_circuit(
+        [(CATEGORICAL, 0, [-0.7, -0.7]), (CATEGORICAL, 1, [-0.7, -0.7]), ("product", [0, 1])], [2, 2]
+    )
+    with pytest.raises(InvalidQuery, match=message):
+        map_query(circuit, query, evidence, **options)
+
+
+def mixed_circuit():
+    """Variable 0 binary, 1 Gaussian, 2 Poisson; two components."""
+    nodes = [
+        (CATEGORICAL, 0, [math.log(0.9), math.log(0.1)]),
+        (GAUSSIAN, 1, [-1.0, 0.5]),
+        (POISSON, 2, [2.5]),
+        ("product", [0, 1, 2]),
+        (CATEGORICAL, 0, [math.log(0.2), math.log(0.8)]),
+        (GAUSSIAN, 1, [4.0, 1.0]),
+        (POISSON, 2, [8.2]),
+        ("product", [4, 5, 6]),
+        ("sum", [(3, 0.3), (7, 0.7)]),
+    ]
+    return flat_circuit(nodes, [2, 0, 0])
+
+
+def test_continuous_evidence_moves_the_answer():
+    circuit = mixed_circuit()
+    for evidence in ({1: -1.2}, {1: 4.0}, {1: 4.0, 2: 2}, {2: 9}, {}):
+        answer = map_query(circuit, [0], evidence)
+        values = {x: naive.value(circuit, evidence | {0: x}) for x in range(2)}
+        assert answer.is_optimal
+        assert answer.assignment[0] == max(values, key=values.get)
+        assert answer.log_probability == pytest.approx(log(max(values.values())), abs=CLOSE)
+
+
+def test_an_outlier_is_unlikely_evidence_but_not_impossible():
+    answer = map_query(mixed_circuit(), [0], {1: 60.0})
+    assert answer.assignment == {0: 1}
+    assert answer.log_probability == pytest.approx(math.log(0.7 * 0.8 / math.sqrt(2 * math.pi)) - 56**2 / 2)
+
+
+@pytest.mark.parametrize("solver", ["bt", "kbt"])
+def test_continuous_variables_get_the_mode_of_a_leaf(solver):
+    circuit = mixed_circuit()
+    answer = map_query(circuit, [0, 1, 2], solver=solver)
+    assert answer.assignment == {0: 0, 1: -1.0, 2: 2.0} or answer.assignment == {0: 1, 1: 4.0, 2: 8.0}
+    assert answer.log_probability == pytest.approx(log(naive.value(circuit, answer.assignment)), abs=CLOSE)
+    assert answer.upper_bound >= answer.log_probability
+    assert not answer.is_optimal
+
+
+def test_continuous_queries_are_refused_by_the_other_solvers():
+    for solver in ("ng", "amap", "beam", "exact"):
+        with pytest.raises(ContinuousQuery, match="variable 1, 2 has none"):
+            map_query(mixed_circuit(), [0, 1, 2], solver=solver)
+
+
+def test_values_far_below_double_precision_keep_their_order():
+    """Two thousand leaves of probability near one half: the product underflows, its logarithm does not."""
+    n = 2000
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0.4, 0.6, (2, n))
+    nodes = []
+    for k in range(2):
+        nodes += [(CATEGORICAL, v, [math.log(p[k, v]), math.log(1 - p[k, v])]) for v in range(n)]
+        nodes.append(("product", list(range(k * (n + 1), k * (n + 1) + n))))
+    nodes.append(("sum", [(n, 0.5), (2 * n + 1, 0.5)]))
+    circuit = flat_circuit(nodes, [2] * n)
+    evidence = {v: int(rng.integers(2)) for v in range(n - 3)}
+    answer = map_query(circuit, [n - 3, n - 2, n - 1], evidence)
+    logs = [sum(math.log(p[k, v] if x == 0 else 1 - p[k, v]) for v, x in evidence.items()) for k in range(2)]
+    assert max(logs) < -750
+    expected = max(
+        np.logaddexp(
+            *(
+                logs[k]
+                + math.log(0.5)
+                + sum(math.log(p[k, n - 3 + j] if x[j] == 0 else 1 - p[k, n - 3 + j]) for j in range(3))
+                for k in range(2)
+            )
+        )
+        for x in np.ndindex(2, 2, 2)
+    )
+    assert answer.is_optimal
+    assert answer.log_probability == pytest.approx(expected, abs=1e-7)
