@@ -8,6 +8,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 import numba
+import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
@@ -59,13 +60,13 @@ def _byte_pointer(typingctx: Any, address: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.inttoptr(args[0], ir.IntType(8).as_pointer())
 
-    return types.CPointer(types.uint8)(types.uint64), codegen
+    return types.voidptr(types.uint64), codegen
 
 
 @numba.njit(nogil=True, cache=True)
 def bytes_at(address: Any, n: Any) -> Any:
     """The n bytes from an address on, as an array; whoever calls keeps the memory alive."""
-    return numba.carray(_byte_pointer(address), (n,))
+    return numba.carray(_byte_pointer(address), (n,), np.uint8)
 
 
 @intrinsic

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,21 @@ import pyarrow as pa
 from learners.classifiers.context_tree import ContextTree, Estimates
 from learners.classifiers.structure import Structure
 from learners.schema import Schema
+
+# Given, so that a model without attributes has the same tables, empty.
+ATTRIBUTES = pa.schema(
+    [
+        ("attribute", pa.int64()),
+        ("name", pa.string()),
+        ("kind", pa.string()),
+        ("n_values", pa.int64()),
+        ("has_missing", pa.bool_()),
+        ("n_folded", pa.int64()),
+        ("cuts", pa.list_(pa.float64())),
+    ]
+)
+ATTRIBUTE_VALUES = pa.schema([("attribute", pa.int64()), ("code", pa.int64()), ("value", pa.string())])
+EDGES = pa.schema([("from", pa.string()), ("to", pa.string()), ("rank", pa.int64())])
 
 
 def describe_structure(schema: Schema, structure: Structure, trees: Sequence[ContextTree]) -> dict[str, Any]:
@@ -42,8 +58,15 @@ def describe_tables(
     class_counts: Any,
     trees: Sequence[ContextTree],
     estimates: Sequence[Estimates],
+    variances: Sequence[Any],
+    facts: Mapping[str, Any],
 ) -> dict[str, pa.Table]:
-    """The model as tables: `attributes`, `attribute_values`, `left_out`, `edges`, `classes`, `contexts`, `cells`."""
+    """The model as tables.
+
+    `attributes`, `attribute_values`, `left_out`, `edges`, `classes`, `contexts` and `cells` (with the posterior variance of each
+    probability if there is one), `facts` (what else the training found, as JSON), and for SkDB `selection` (the mean loss of every
+    number of parents and attributes).
+    """
     graph = describe_structure(schema, structure, trees)
     attributes = [
         {"attribute": i, "name": a.name, "kind": a.kind, "n_values": a.n_values, "has_missing": a.has_missing,
@@ -56,17 +79,24 @@ def describe_tables(
         for code, label in enumerate(a.labels())
     ]
     classes = [{"code": k, "class": name, "n_rows": int(class_counts[k])} for k, name in enumerate(schema.classes)]
-    left_out = pa.table({"name": [entry.name for entry in schema.left_out], "reason": [entry.reason for entry in schema.left_out]},
-                        schema=pa.schema([("name", pa.string()), ("reason", pa.string())]))  # fmt: skip
-    return {
-        "attributes": pa.Table.from_pylist(attributes),
-        "attribute_values": pa.Table.from_pylist(values),
-        "left_out": left_out,
-        "edges": pa.Table.from_pylist(graph["edges"]),
+    left_out = [{"name": entry.name, "reason": entry.reason} for entry in schema.left_out]
+    tables = {
+        "attributes": pa.Table.from_pylist(attributes, ATTRIBUTES),
+        "attribute_values": pa.Table.from_pylist(values, ATTRIBUTE_VALUES),
+        "left_out": pa.Table.from_pylist(left_out, pa.schema([("name", pa.string()), ("reason", pa.string())])),
+        "edges": pa.Table.from_pylist(graph["edges"], EDGES),
         "classes": pa.Table.from_pylist(classes),
         "contexts": _contexts(structure, trees, estimates),
-        "cells": _cells(structure, trees, estimates),
+        "cells": _cells(structure, trees, estimates, variances),
+        "facts": pa.table({"name": list(facts), "value": [json.dumps(value) for value in facts.values()]}),
     }
+    if "selection" in facts:
+        losses = np.array(facts["selection"]["mean_loss"])
+        k, n_attributes = np.indices(losses.shape)
+        tables["selection"] = pa.table(
+            {"k": k.ravel(), "n_attributes": n_attributes.ravel(), "mean_loss": losses.ravel()}
+        )
+    return tables
 
 
 def _contexts(structure: Structure, trees: Sequence[ContextTree], estimates: Sequence[Estimates]) -> pa.Table:
@@ -84,8 +114,11 @@ def _contexts(structure: Structure, trees: Sequence[ContextTree], estimates: Seq
     )
 
 
-def _cells(structure: Structure, trees: Sequence[ContextTree], estimates: Sequence[Estimates]) -> pa.Table:
+def _cells(
+    structure: Structure, trees: Sequence[ContextTree], estimates: Sequence[Estimates], variances: Sequence[Any]
+) -> pa.Table:
     """One row per (context, value) that occurred."""
+    variance = {"variance": np.concatenate(variances)} if variances else {}
     return pa.table(
         {
             "attribute": np.repeat(np.array(structure.order, np.int32), [tree.n_cells for tree in trees]),
@@ -94,6 +127,7 @@ def _cells(structure: Structure, trees: Sequence[ContextTree], estimates: Sequen
             "n_rows": _joined([tree.cell_count for tree in trees], np.int64),
             "probability": _joined([estimate.probability for estimate in estimates], np.float64),
         }
+        | variance
     )
 
 

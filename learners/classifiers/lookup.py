@@ -194,9 +194,11 @@ class LookupModel:
         return cls(schema, structure, arrays["class_counts"], trees, estimates, tables, header["facts"], variances)
 
     def structure(self) -> dict[str, Any]:
-        """Nodes and edges of the network, with domain and context-tree sizes."""
-        return describe_structure(self.schema, self.network, self.trees)
+        """Nodes and edges of the network, with domain and context-tree sizes; and `facts`, what else the training found."""
+        return describe_structure(self.schema, self.network, self.trees) | {"facts": self.facts}
 
     def tables(self) -> dict[str, pa.Table]:
         """Attributes, values, edges, class counts, and every context's counts and probabilities."""
-        return describe_tables(self.schema, self.network, self.class_counts, self.trees, self.estimates)
+        return describe_tables(
+            self.schema, self.network, self.class_counts, self.trees, self.estimates, self.variances, self.facts
+        )

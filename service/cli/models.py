@@ -1,11 +1,11 @@
 """`fewpass models`: the registry of a workspace."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from service.cli.learning import show_metrics
-from service.cli.output import JsonOption, WorkspaceOption, escape, out, settings_of, show_json, show_table
+from service.cli.output import JsonOption, WorkspaceOption, escape, out, settings_of, show_json, show_table, text_of
 
 app = typer.Typer(help="List, show, alias and delete models.", invoke_without_command=True)
 Reference = Annotated[str, typer.Argument(help="name, name@version or name@alias.")]
@@ -96,6 +96,24 @@ def structure(reference: Reference, workspace: WorkspaceOption = None, json_outp
         return
     for edge in found["edges"]:
         out.print(f"{escape(str(edge['from']))} -> {escape(str(edge['to']))}", highlight=False)
+    facts = dict(found.get("facts", {}))
+    if selection := facts.pop("selection", None):
+        show_selection(selection)
+    shown = [[name, text_of(value)] for name, value in facts.items() if name != "concentrations"]
+    if shown:
+        show_table("training", ["fact", "value"], shown)
+
+
+def show_selection(selection: dict[str, Any]) -> None:
+    """SkDB's mean losses, a column per number of parents, at a dozen prefixes of the attributes; the least is marked."""
+    losses = selection["mean_loss"]
+    n = len(losses[0]) - 1
+    chosen = selection["n_attributes"], selection["k"]
+    rows = [
+        [str(i), *(f"{row[i]:.4f}{'*' if (i, k) == chosen else ''}" for k, row in enumerate(losses))]
+        for i in sorted({round(n * step / 11) for step in range(12)} | {chosen[0]})
+    ]
+    show_table("mean leave-one-out loss (* chosen)", ["attributes", *(f"k = {k}" for k in range(len(losses)))], rows)
 
 
 @app.command()
