@@ -1,7 +1,7 @@
 """Run all benchmarks one after another; each is a command of its own.
 
-    python -m benchmarks                  # as large as the published figures: about half an hour
-    python -m benchmarks --quick          # smaller tables: a few minutes
+python -m benchmarks                  # as large as the published figures: about half an hour
+python -m benchmarks --quick          # smaller tables: a few minutes
 """
 
 from __future__ import annotations
