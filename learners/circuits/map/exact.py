@@ -116,9 +116,7 @@ def root_bound(problem: MaxProblem) -> float:
     n_inner = arrays.is_sum.size
     if n_inner * n_slots > MOST_ROW_ENTRIES:
         return problem.log_bound
-    slots = np.empty(n_slots)
-    allowed = np.ones(n_slots, dtype=np.uint8)
-    look_ahead(
-        arrays, allowed, np.empty(n_inner * n_slots), np.empty(n_inner), np.empty(arrays.leaf_variable.size), slots
-    )
+    slots, rows, tops = np.empty(n_slots), np.empty(n_inner * n_slots), np.empty(n_inner)
+    spans, leaf_tops = np.empty((n_inner, 2), dtype=np.int64), np.empty(arrays.leaf_variable.size)
+    look_ahead(arrays, np.ones(n_slots, dtype=np.uint8), rows, spans, tops, leaf_tops, slots)
     return problem.log_bound + float(np.log(np.maximum.reduceat(slots, arrays.value_starts[:-1]).min()))

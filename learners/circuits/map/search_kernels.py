@@ -35,6 +35,7 @@ class SearchRoom(NamedTuple):
     """Scratch of one search."""
 
     rows: np.ndarray  # (n_inner * n_slots,) float64 for LOOK_AHEAD, else (n_inner,)
+    spans: np.ndarray  # (n_inner, 2) int64
     tops: np.ndarray  # (n_inner,) float64
     leaves: np.ndarray  # (n_leaves,) float64
     slots: np.ndarray  # (n_slots,) float64: bound of every subspace X = x
@@ -54,7 +55,7 @@ class Progress(NamedTuple):
 def subspace_bounds(arrays, allowed, kind, room):
     """room.slots: bound of the subspace X = x for every slot."""
     if kind == LOOK_AHEAD:
-        look_ahead(arrays, allowed, room.rows, room.tops, room.leaves, room.slots)
+        look_ahead(arrays, allowed, room.rows, room.spans, room.tops, room.leaves, room.slots)
     else:
         upward(arrays, allowed, kind == SUM, room.tops, room.leaves)
         downward(arrays, room.tops, room.leaves, room.rows, room.slots)
@@ -141,6 +142,7 @@ def begin_search(arrays, log_bound, kind):
     frames.allowed[0, :] = 1
     room = SearchRoom(
         np.empty(n_inner * (n_slots if kind == LOOK_AHEAD else 1)),
+        np.empty((n_inner, 2), dtype=np.int64),
         np.empty(n_inner),
         np.empty(arrays.leaf_variable.size),
         np.empty(n_slots),
@@ -239,6 +241,7 @@ def solve_at_root(arrays, kind, x, outcome):
     slots = np.empty(n_slots)
     leaves = np.empty(arrays.leaf_variable.size)
     rows = np.empty(n_inner)
+    spans = np.empty((n_inner, 2), dtype=np.int64)
     found = np.empty_like(x)
     # The cheaper bound often suffices; the dearer one is asked only if not.
     for attempt in range(1 if kind == LOOK_AHEAD else kind, kind + 1):
@@ -247,7 +250,7 @@ def solve_at_root(arrays, kind, x, outcome):
         removed, n_free = True, 2
         while removed and n_free >= 0:
             if attempt == LOOK_AHEAD:
-                look_ahead(arrays, allowed, rows, tops, leaves, slots)
+                look_ahead(arrays, allowed, rows, spans, tops, leaves, slots)
             else:
                 upward(arrays, allowed, attempt == SUM, tops, leaves)
                 downward(arrays, tops, leaves, rows, slots)

@@ -114,8 +114,12 @@ class WholeCircuit:
         for leaf in np.flatnonzero(self.leaf_kind == CATEGORICAL):
             table = self.parameters[self.parameter_starts[leaf] : self.parameter_starts[leaf + 1]]
             values[starts[leaf] : starts[leaf] + table.size] = np.exp(table)
-        raw = MaxArrays(_starts(n_values), self.leaf_variable, starts, values, *self.inner)
-        return _all_kept(MaxProblem(raw, shift, np.arange(n_values.size)))
+        # Variables in the order of their leaves, so that a node's variables are near each other.
+        seen, first = np.unique(self.leaf_variable, return_index=True)
+        order = np.concatenate([seen[np.argsort(first)], np.flatnonzero(n_leaves_of == 0)])
+        number = np.argsort(order)
+        raw = MaxArrays(_starts(n_values[order]), number[self.leaf_variable], starts, values, *self.inner)
+        return _all_kept(MaxProblem(raw, shift, order))
 
     def _log_densities(self, asked: Sequence[int], given: Mapping[int, float]) -> tuple[Floats, float]:
         """Per leaf the log of its only positive value, and what was taken from every tree to keep them in range."""
