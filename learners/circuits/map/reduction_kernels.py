@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from learners.circuits.map.flatten_kernels import drop_unreachable, flatten_sum
 from learners.jit import kernel
 
 # A running product leaves this range only in circuits of hundreds of variables: then its logarithm moves to the offset.
@@ -234,7 +235,7 @@ def write_inner(arrays, room, sizes, out):
     new_id, new_children, new_weight = room.new_id, out.children, out.weight
     child_starts, children, leaf_from, weight = arrays.child_starts, arrays.children, arrays.leaf_from, arrays.weight
     n_leaves = arrays.leaf_variable.size
-    new, edge = 0, 0
+    new, edge, n_flattened = 0, 0, 0
     out.child_starts[0] = 0
     for i in range(arrays.is_sum.size):
         node = n_leaves + i
@@ -260,6 +261,11 @@ def write_inner(arrays, room, sizes, out):
                     share *= np.exp(offset[child] - offset[node])
                 new_weight[edge] = share
             edge += 1
+        if arrays.is_sum[i]:
+            flattened = flatten_sum(out, room.table_start, out.child_starts[new], edge)
+            n_flattened += flattened != -1
+            if flattened != -1:
+                edge = flattened
         out.leaf_from[new] = edge
         if n_leaf_children:
             for e in range(first, end):
@@ -273,6 +279,7 @@ def write_inner(arrays, room, sizes, out):
         out.child_starts[new] = edge
     sizes[2] = new
     sizes[3] = edge
+    return n_flattened
 
 
 @kernel
@@ -294,7 +301,8 @@ def reduce(arrays, allowed, hidden, room, out, sizes):
     if log_bound > -np.inf and room.n_free[root] != 0:
         mark_reachable(arrays, room)
         write_leaves(arrays, room, sizes, out)
-        write_inner(arrays, room, sizes, out)
+        if write_inner(arrays, room, sizes, out):
+            drop_unreachable(out, sizes, room.stands_for, room.new_id)
     return log_bound
 
 

@@ -1,0 +1,133 @@
+"""Circuits for the MAP benchmark: text files, and a plain LearnSPN for binary sets that have no file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow.parquet as pq
+from scipy.sparse.csgraph import connected_components
+from sklearn.cluster import KMeans
+
+SHARED = Path(__file__).parent.parent.parent / "shared" / "data"
+SUM, PRODUCT, INDICATOR, CATEGORICAL = range(4)
+
+
+class Arrays(NamedTuple):
+    """The arrays of a circuit that the MAP solvers read."""
+
+    kind: np.ndarray
+    child_starts: np.ndarray
+    children: np.ndarray
+    log_weight: np.ndarray
+    variable: np.ndarray
+    leaf_starts: np.ndarray
+    leaf_parameters: np.ndarray
+    n_values: np.ndarray
+
+
+def arrays(nodes, n_values) -> Arrays:
+    """From (kind, variable, parameters, children, weights) per node, children first."""
+    starts = np.cumsum([0] + [len(node[3]) for node in nodes])
+    leaf_starts = np.cumsum([0] + [len(node[2]) for node in nodes])
+    weights = np.array([weight for node in nodes for weight in node[4]])
+    with np.errstate(divide="ignore"):
+        log_weight = np.log(weights)
+    return Arrays(
+        np.array([node[0] for node in nodes], dtype=np.int8),
+        starts,
+        np.array([child for node in nodes for child in node[3]], dtype=np.int64),
+        log_weight,
+        np.array([node[1] for node in nodes]),
+        leaf_starts,
+        np.array([value for node in nodes for value in node[2]], dtype=np.float64),
+        np.array(n_values),
+    )
+
+
+def read_text(path: Path) -> Arrays:
+    """A file of lines `id ind variable value`, `id sum child:weight ...`, `id prod child ...`."""
+    nodes, n_values = [], []
+    for line in path.read_text().splitlines():
+        words = line.split()
+        if words[0] == "vars":
+            n_values = [int(word) for word in words[1:]]
+        elif words[1:2] == ["ind"]:
+            nodes.append((INDICATOR, int(words[2]), [float(words[3])], [], []))
+        elif words[1:2] == ["sum"]:
+            pairs = [word.split(":") for word in words[2:]]
+            nodes.append((SUM, -1, [], [int(child) for child, _ in pairs], [float(weight) for _, weight in pairs]))
+        elif words[1:2] == ["prod"]:
+            children = [int(word) for word in words[2:]]
+            nodes.append((PRODUCT, -1, [], children, [1.0] * len(children)))
+    return arrays(nodes, n_values)
+
+
+def rows(name: str, split: str) -> np.ndarray:
+    """(n_rows, n_variables) uint8; "dna" is splice's 60 nucleotides as 3 bits each, which is how the DNA set was made."""
+    if name != "dna":
+        table = pq.read_table(SHARED / "density" / f"{name}.{split}.parquet")
+        return np.stack([column.to_numpy() for column in table.columns], axis=1)
+    table = pq.read_table(SHARED / "classification" / "splice.parquet")
+    columns = [np.array(table[column].to_pylist(), dtype=object) for column in table.column_names[:-1]]
+    bits = np.array([(column == letter).astype(np.uint8) for column in columns for letter in "ACG"]).T
+    bits = bits[np.random.default_rng(0).permutation(len(bits))]
+    return bits[:2000] if split == "train" else bits[2000:]
+
+
+def independent_groups(x: np.ndarray, threshold: float) -> list[np.ndarray]:
+    """Columns joined by G-statistics above the threshold."""
+    n, ones = len(x), x.sum(0).astype(float)
+    both = x.T.astype(float) @ x
+    g = np.zeros_like(both)
+    for a, b in np.ndindex(2, 2):
+        p, q = (ones if a else n - ones), (ones if b else n - ones)
+        joint = both if a and b else p[:, None] - both if a else q[None] - both
+        if not a and not b:
+            joint = n - ones[:, None] - ones[None] + both
+        expected = np.outer(p, q) / n
+        with np.errstate(divide="ignore", invalid="ignore"):
+            g += np.where((joint > 0) & (expected > 0), joint * np.log(joint / expected), 0)
+    n_groups, label = connected_components(2 * g > threshold)
+    return [np.flatnonzero(label == group) for group in range(n_groups)]
+
+
+def learn(x: np.ndarray, min_rows: int, threshold: float, seed: int = 0) -> Arrays:
+    """LearnSPN (Gens, Domingos 2013): G-test on columns, 2-means on rows, smoothed Bernoulli leaves."""
+    nodes, random = [], np.random.RandomState(seed)
+
+    def add(*node) -> int:
+        nodes.append(node)
+        return len(nodes) - 1
+
+    def leaf(column, v) -> int:
+        p = (column.sum() + 0.1) / (len(column) + 0.2)
+        return add(CATEGORICAL, v, [np.log(1 - p), np.log(p)], [], [])
+
+    def product(children) -> int:
+        return add(PRODUCT, -1, [], children, [1.0] * len(children))
+
+    def grow(x, scope, may_split) -> int:
+        if len(scope) == 1:
+            return leaf(x[:, 0], scope[0])
+        if len(x) >= min_rows:
+            groups = independent_groups(x, threshold) if may_split else [scope]
+            if len(groups) > 1:
+                return product([grow(x[:, group], scope[group], False) for group in groups])
+            label = KMeans(2, n_init=2, random_state=random).fit_predict(x)
+            if label.min() < label.max():
+                shares = [float((label == k).mean()) for k in range(2)]
+                return add(SUM, -1, [], [grow(x[label == k], scope, True) for k in range(2)], shares)
+        return product([leaf(x[:, j], v) for j, v in enumerate(scope)])
+
+    grow(x, np.arange(x.shape[1]), True)
+    return arrays(nodes, [2] * x.shape[1])
+
+
+def circuit(name: str) -> Arrays:
+    """A circuit from its file, or learned on the train split: "jester", "baudio" (like netflix), "dna", "accidents"."""
+    path = SHARED / "circuits" / f"{name}.spn.txt"
+    if path.exists():
+        return read_text(path)
+    return learn(rows(name, "train"), 100 if name == "dna" else 300, 10.0)
