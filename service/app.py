@@ -43,6 +43,10 @@ class Application(FastAPI):
         control_plane = BodyLimit(super().__call__, settings.max_body_bytes)
         self.entrance = Telemetry(HotPath(control_plane, self.predict), settings.slow_request_s)
 
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI document, predictions included."""
+        return openapi.document(self)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Give the request its id, then take the short way or the long one."""
         await self.entrance(scope, receive, send)
@@ -72,11 +76,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     if not settings.predict_only:
         for resource in (datasets, jobs, models):
             app.include_router(resource.router)
-    app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]
     app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(HTTPException, _http_error)
     for kind, _, _ in problems.TABLE:
-        app.add_exception_handler(kind, _expected)  # type: ignore[arg-type]
+        app.add_exception_handler(kind, _expected)
     app.add_exception_handler(Exception, _unexpected)
     return app
 

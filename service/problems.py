@@ -57,7 +57,7 @@ class JobFailed(ServiceError, RuntimeError):
 
 
 # First match wins, so the special stands before the general.
-TABLE: tuple[tuple[type[BaseException], int, str], ...] = (
+TABLE: tuple[tuple[type[Exception], int, str], ...] = (
     (MalformedBody, 400, "Malformed body"),
     (InvalidRequest, 422, "Invalid request"),
     (BodyTooLarge, 413, "Body too large"),

@@ -160,8 +160,6 @@ class PrefixLosses:
             return NotImplemented
         return self.n_rows == other.n_rows and self.spec == other.spec and np.array_equal(self.losses, other.losses)
 
-    __hash__ = None  # type: ignore[assignment]
-
 
 @dataclass(frozen=True)
 class _Level:

@@ -283,5 +283,3 @@ class FamilyCounts:
                 for a, b in zip(ours.distinct(), theirs.distinct(), strict=True)
             )
         )
-
-    __hash__ = None  # type: ignore[assignment]

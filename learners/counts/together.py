@@ -68,8 +68,6 @@ class Together(Generic[A, B]):
             return NotImplemented
         return bool(self.first == other.first and self.second == other.second)
 
-    __hash__ = None  # type: ignore[assignment]
-
 
 def _to_bytes(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()

@@ -372,8 +372,6 @@ class ColumnSummaries:
             return NotImplemented
         return self.spec == other.spec and self._canonical() == other._canonical()
 
-    __hash__ = None  # type: ignore[assignment]
-
     def _canonical(self) -> dict[str, Any]:
         order = sorted(range(len(self.classes)), key=lambda j: self.classes[j])
         columns = {}
