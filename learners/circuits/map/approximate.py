@@ -80,46 +80,10 @@ def k_best_trees(problem: MaxProblem, k: int) -> tuple[Ints, Floats]:
     ----------
     Mei, Jiang, Tu (2018), algorithm 3; Huang, Chiang (2005), algorithm 3, for the lazy order.
     """
-    arrays = problem.arrays
-    scratch = _tree_scratch(problem)
-    values = scratch[0].view(np.float64)
-    are_logs = False
-    if arrays.is_sum.size:
-        tree_kernels.best_values(arrays, values, scratch[1])
-        if values[arrays.is_sum.size - 1] < tree_kernels.UNDERFLOW:
-            are_logs = True
-            tree_kernels.best_log_values(arrays, values, scratch[1])
     assignments = np.empty((k, problem.n_variables), dtype=np.int64)
     scores = np.empty(k)
-    n_items = arrays.children.size + arrays.leaf_value.size + 32 * k + 64
-    n = -1
-    while n < 0:
-        room = _tree_room(problem, n_items)
-        n = kbest_kernels.k_best_trees(arrays, values, are_logs, room, assignments, scores)
-        n_items *= 4
+    n = kbest_kernels.find_trees(problem.arrays, assignments, scores)
     return assignments[:n], scores[:n]
-
-
-def _tree_room(problem: MaxProblem, n_items: int) -> kbest_kernels.TreeRoom:
-    n_edges = problem.arrays.children.size
-    n_nodes = problem.arrays.leaf_variable.size + problem.arrays.is_sum.size + n_edges
-    edges = np.empty((2, n_edges), dtype=np.int64)
-    nodes = np.empty((4, n_nodes + 1), dtype=np.int64)
-    left, right, following = np.empty((3, n_items), dtype=np.int64)
-    return kbest_kernels.TreeRoom(
-        node_at=edges[0],
-        prefix_at=edges[1],
-        ratio=np.empty(n_edges),
-        first=nodes[0],
-        last=nodes[1],
-        frontier=nodes[2],
-        stack=nodes[3],
-        score=np.empty(n_items),
-        left=left,
-        right=right,
-        following=following,
-        expanded=np.empty(n_items, dtype=np.uint8),
-    )
 
 
 def k_best_tree(problem: MaxProblem, k: int) -> Ints:
@@ -129,13 +93,9 @@ def k_best_tree(problem: MaxProblem, k: int) -> Ints:
     ----------
     Mei, Jiang, Tu (2018), algorithm 3.
     """
-    assignments, _ = k_best_trees(problem, k)
-    if len(assignments) == 1:
-        return assignments[0]
-    kept = np.empty(len(assignments), dtype=np.int64)
-    n = sample_kernels.distinct(assignments, kept)
-    distinct = assignments[kept[:n]]
-    return distinct[np.argmax(log_probabilities(problem, distinct))]
+    x = np.zeros(problem.n_variables, dtype=np.int64)
+    kbest_kernels.best_of_trees(problem.arrays, k, x, np.empty(1))
+    return x
 
 
 def argmax_product(problem: MaxProblem) -> Ints:
@@ -177,37 +137,8 @@ def beam_search(problem: MaxProblem, k: int, seed: int) -> Ints:
     ----------
     Park (2002); Mei, Jiang, Tu (2018), "Existing methods".
     """
-    arrays = problem.arrays
-    scratch = _tree_scratch(problem)
-    totals = scratch[0].view(np.float64)
-    are_logs = False
-    n_inner = arrays.is_sum.size
-    if n_inner:
-        tree_kernels.total_values(arrays, totals, scratch[1])
-        if not tree_kernels.UNDERFLOW < totals[n_inner - 1] < np.inf:
-            are_logs = True
-            tree_kernels.total_log_values(arrays, totals, scratch[1])
-    room = _beam_room(problem, k)
     x = np.zeros(problem.n_variables, dtype=np.int64)
     state = np.array([seed], dtype=np.uint64)
-    sample_kernels.draw_samples(arrays, totals, are_logs, state, room.samples[0])
-    if sample_kernels.climb(arrays, k, k, room, x) < SMALLEST_VALUE:
+    if sample_kernels.beam_search(problem.arrays, k, state, x) < SMALLEST_VALUE:
         raise BeyondDoublePrecision("beam", problem.log_bound - log_probability(problem, best_tree(problem)))
     return x
-
-
-def _beam_room(problem: MaxProblem, k: int) -> sample_kernels.BeamRoom:
-    arrays = problem.arrays
-    n_slots = int(arrays.value_starts[-1])
-    n_inner = arrays.is_sum.size
-    most = int(np.diff(arrays.child_starts).max()) if n_inner else 0
-    return sample_kernels.BeamRoom(
-        samples=np.empty((2, k, problem.n_variables), dtype=np.int64),
-        values=np.empty((2, k)),
-        hashes=np.empty((2, k), dtype=np.uint64),
-        slot_hash=np.empty(n_slots, dtype=np.uint64),
-        up=np.empty((n_inner, LANES)),
-        down=np.empty((n_inner, LANES)),
-        prefix=np.empty((most + 1, LANES)),
-        slots=np.empty((k, n_slots)),
-    )

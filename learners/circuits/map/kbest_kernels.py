@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from learners.circuits.map.tree_kernels import UNDERFLOW, best_log_values, best_values
+from learners.circuits.map.value_kernels import LANES, assignment_values, distinct, log_value
 from learners.jit import kernel
 
 NOTHING = -1  # no item yet, no candidate
@@ -241,3 +243,58 @@ def k_best_trees(arrays, values, are_logs, room, assignments, scores):
         scores[k] = room.score[item]
         k += 1
     return k
+
+
+@kernel
+def tree_room(arrays, n_items):
+    """Scratch for `k_best_trees`; made here because numpy in Python takes longer than many a search for trees."""
+    n_edges = arrays.children.size
+    n_nodes = arrays.leaf_variable.size + arrays.is_sum.size + n_edges
+    edges = np.empty((2, n_edges), dtype=np.int64)
+    nodes = np.empty((4, n_nodes + 1), dtype=np.int64)
+    items = np.empty((3, n_items), dtype=np.int64)
+    return TreeRoom(
+        edges[0], edges[1], np.empty(n_edges), nodes[0], nodes[1], nodes[2], nodes[3],
+        np.empty(n_items), items[0], items[1], items[2], np.empty(n_items, dtype=np.uint8),
+    )  # fmt: skip
+
+
+@kernel
+def find_trees(arrays, assignments, scores):
+    """`k_best_trees` with all that it needs; OUT assignments (K, n_variables), scores (K,); returns how many trees there are."""
+    n_inner = arrays.is_sum.size
+    values = np.empty(n_inner)
+    best_edge = np.empty(n_inner, dtype=np.int64)
+    are_logs = False
+    if n_inner:
+        best_values(arrays, values, best_edge)
+        if values[n_inner - 1] < UNDERFLOW:
+            are_logs = True
+            best_log_values(arrays, values, best_edge)
+    n_items = arrays.children.size + arrays.leaf_value.size + 32 * scores.size + 64
+    n = -1
+    while n < 0:
+        n = k_best_trees(arrays, values, are_logs, tree_room(arrays, n_items), assignments, scores)
+        n_items *= 4
+    return n
+
+
+@kernel
+def best_of_trees(arrays, k, x, value):
+    """The best, by its value, among the assignments of the K best trees; OUT x (n_variables,) int64, value (1,) float64."""
+    assignments = np.empty((k, x.size), dtype=np.int64)
+    n = find_trees(arrays, assignments, np.empty(k))
+    kept = np.empty(n, dtype=np.int64)
+    n = distinct(assignments[:n], kept)
+    for row in range(n):
+        assignments[row] = assignments[kept[row]]
+    values = np.empty(n)
+    assignment_values(arrays, assignments, n, np.empty((arrays.is_sum.size, LANES)), values)
+    best = np.argmax(values)
+    if values[best] < UNDERFLOW:
+        room = np.empty(arrays.is_sum.size)
+        for row in range(n):
+            values[row] = log_value(arrays, assignments[row], room)
+        best = np.argmax(values)
+    x[:] = assignments[best]
+    value[0] = values[best]

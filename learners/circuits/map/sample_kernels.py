@@ -7,16 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.circuits.map.value_kernels import LANES, assignment_values
+from learners.circuits.map.tree_kernels import UNDERFLOW, total_log_values, total_values
+from learners.circuits.map.value_kernels import LANES, assignment_values, mixed
 from learners.jit import kernel
-
-
-@kernel
-def mixed(z):
-    """The finalizer of splitmix64: a uint64 whose bits all depend on all bits of z."""
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
 
 
 @kernel
@@ -234,22 +227,6 @@ def name_samples(value_starts, n_samples, room):
 
 
 @kernel
-def distinct(assignments, kept):
-    """Positions of the first occurrence of each assignment; assignments (n, n_variables) int64; OUT kept (n,); returns how many."""
-    names = np.empty(assignments.shape[0], dtype=np.uint64)
-    n = 0
-    for k in range(assignments.shape[0]):
-        name = np.uint64(0)
-        for v in range(assignments.shape[1]):
-            name = mixed(name + np.uint64(assignments[k, v] + 1))
-        if not np.any(names[:n] == name):
-            names[n] = name
-            kept[n] = k
-            n += 1
-    return n
-
-
-@kernel
 def climb(arrays, n_start, limit, room, x):
     """Hill climbing from the first n_start samples, the best `limit` kept in each round; OUT x; returns its value.
 
@@ -321,3 +298,33 @@ def drawn(share, state):
                 return position
             left -= share[position]
     return last
+
+
+@kernel
+def beam_search(arrays, k, state, x):
+    """Draw K samples and climb from them; state (1,) uint64; OUT x (n_variables,) int64; returns its value."""
+    n_inner = arrays.is_sum.size
+    n_slots = arrays.value_starts[arrays.value_starts.size - 1]
+    totals = np.empty(n_inner)
+    edges = np.empty(n_inner, dtype=np.int64)
+    are_logs = False
+    if n_inner:
+        total_values(arrays, totals, edges)
+        if not UNDERFLOW < totals[n_inner - 1] < np.inf:
+            are_logs = True
+            total_log_values(arrays, totals, edges)
+    most = 0
+    for i in range(n_inner):
+        most = max(most, arrays.child_starts[i + 1] - arrays.child_starts[i])
+    room = BeamRoom(
+        np.empty((2, k, x.size), dtype=np.int64),
+        np.empty((2, k)),
+        np.empty((2, k), dtype=np.uint64),
+        np.empty(n_slots, dtype=np.uint64),
+        np.empty((n_inner, LANES)),
+        np.empty((n_inner, LANES)),
+        np.empty((most + 1, LANES)),
+        np.empty((k, n_slots)),
+    )
+    draw_samples(arrays, totals, are_logs, state, room.samples[0])
+    return climb(arrays, k, k, room, x)

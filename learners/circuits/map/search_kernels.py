@@ -11,7 +11,7 @@ from learners.circuits.map.bound_kernels import look_ahead
 from learners.circuits.map.reduction_kernels import reduction_room
 from learners.circuits.map.stage_kernels import add_stage, begin_stages, stage_arrays
 from learners.circuits.map.tree_kernels import best_tree
-from learners.circuits.map.value_kernels import assignment_value, downward, upward
+from learners.circuits.map.value_kernels import LANES, assignment_value, assignment_values, downward, upward
 from learners.jit import kernel
 
 # Bounds: the paper's sum over the subspace; maxima at leaves; maxima at leaves with a look-ahead at every sum.
@@ -20,6 +20,8 @@ SUM, LEAF_MAXIMUM, LOOK_AHEAD = 0, 1, 2
 TOLERANCE = 1e-10
 # A frame's circuit is reduced again when at most this part of its variables is left.
 STAGE_SHARE = 0.75
+# So many assignments are evaluated, eight at a time, rather than bounded further.
+FEW_ASSIGNMENTS = 16
 
 
 class Frames(NamedTuple):
@@ -79,6 +81,45 @@ def remove_values(value_starts, allowed, slots, threshold):
             return removed, -1
         n_free += n > 1
     return removed, n_free
+
+
+@kernel
+def count_allowed(value_starts, allowed, most):
+    """How many assignments are allowed, or more than `most`."""
+    n = 1
+    for v in range(value_starts.size - 1):
+        n_left = 0
+        for s in range(value_starts[v], value_starts[v + 1]):
+            n_left += allowed[s]
+        n *= n_left
+        if n > most:
+            break
+    return n
+
+
+@kernel
+def best_of_all(arrays, allowed, n, x):
+    """Evaluate all n allowed assignments; OUT x (n_variables,) int64, the best; returns its value."""
+    value_starts = arrays.value_starts
+    assignments = np.empty((n, x.size), dtype=np.int64)
+    repeat = 1
+    for v in range(x.size):
+        n_left = 0
+        for s in range(value_starts[v], value_starts[v + 1]):
+            n_left += allowed[s]
+        row = 0
+        while row < n:
+            for s in range(value_starts[v], value_starts[v + 1]):
+                if allowed[s]:
+                    for _ in range(repeat):
+                        assignments[row, v] = s - value_starts[v]
+                        row += 1
+        repeat *= n_left
+    values = np.empty(n)
+    assignment_values(arrays, assignments, n, np.empty((arrays.is_sum.size, LANES)), values)
+    best = np.argmax(values)
+    x[:] = assignments[best]
+    return values[best]
 
 
 @kernel
@@ -199,6 +240,18 @@ def search(stages, frames, reduction, room, progress, kind, budget):
             record_best(stages, stage, allowed, room.slots, progress)
             depth = close_frame(frames, depth)
             continue
+        n = count_allowed(arrays.value_starts, allowed, FEW_ASSIGNMENTS)
+        if n <= FEW_ASSIGNMENTS:
+            x = np.empty(n_variables, dtype=np.int64)
+            value = best_of_all(arrays, allowed, n, x)
+            work += arrays.children.size * (n // LANES + 1)
+            if value > threshold:
+                progress.log_best[0] = stages.log_bound[stage] + np.log(value)
+                progress.best[:] = stages.path[stage]
+                for v in range(n_variables):
+                    progress.best[stages.variables[stage, v]] = x[v]
+            depth = close_frame(frames, depth)
+            continue
         if n_free <= STAGE_SHARE * n_variables:
             new = add_stage(stages, stage, allowed, room.slots, reduction, room.hidden, room.sizes)
             work += arrays.children.size
@@ -266,7 +319,14 @@ def solve_at_root(arrays, kind, x, outcome):
                     outcome[0] = best
                     x[:] = found
                     removed = True
-        if n_free < 2:
+        n = count_allowed(arrays.value_starts, allowed, FEW_ASSIGNMENTS) if n_free >= 2 else 0
+        if 0 < n <= FEW_ASSIGNMENTS:
+            value = best_of_all(arrays, allowed, n, found)
+            if value > best:
+                best = value
+                outcome[0] = best
+                x[:] = found
+        if n <= FEW_ASSIGNMENTS:
             outcome[1] = best
             return
 

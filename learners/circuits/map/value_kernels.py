@@ -190,3 +190,27 @@ def downward(arrays, values, leaf_values, derivative, slots):
                 slot = value_starts[leaf_variable[child]]
                 for x in range(leaf_starts[child + 1] - table):
                     slots[slot + x] += others * leaf_value[table + x]
+
+
+@kernel
+def mixed(z):
+    """The finalizer of splitmix64: a uint64 whose bits all depend on all bits of z."""
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@kernel
+def distinct(assignments, kept):
+    """Positions of the first occurrence of each assignment; assignments (n, n_variables) int64; OUT kept (n,); returns how many."""
+    names = np.empty(assignments.shape[0], dtype=np.uint64)
+    n = 0
+    for k in range(assignments.shape[0]):
+        name = np.uint64(0)
+        for v in range(assignments.shape[1]):
+            name = mixed(name + np.uint64(assignments[k, v] + 1))
+        if not np.any(names[:n] == name):
+            names[n] = name
+            kept[n] = k
+            n += 1
+    return n
