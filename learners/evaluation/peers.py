@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import TypeAdapter, ValidationError
 
-from learners.errors import InvalidParameter
+from learners.errors import InvalidParameter, SchemaError
 from learners.passes.inference import infer_schema
 from learners.passes.source import Source, type_family
 from learners.schema.encode import distinct, encode, numbers
@@ -103,6 +103,8 @@ class DiscretisedColumns:
             target += "_"
         source = Source.of_table(table.append_column(target, pa.array(y, pa.int64())))
         self.schema = infer_schema(source, target, threads=1)
+        if not self.schema.n_attributes:
+            raise SchemaError("No column is left to learn from: no cut point tells the classes apart.")
 
     def numbers_of(self, table: pa.Table) -> Floats:
         """(n_rows, n_attributes) codes."""
