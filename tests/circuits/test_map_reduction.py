@@ -1,0 +1,167 @@
+"""The reduction of MAP to MAX, its bounds and its kernels, against the definitions."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from learners.circuits.map import (
+    bound_kernels,
+    kbest_kernels,
+    map_query,
+    reduction_kernels,
+    sample_kernels,
+    search_kernels,
+    tree_kernels,
+    value_kernels,
+)
+from learners.circuits.map.approximate import log_probabilities
+from learners.circuits.map.whole import whole_circuit
+from tests.circuits.map_circuits import problems
+from tests.naive import map as naive
+from tests.naive.map import CATEGORICAL, flat_circuit
+
+CLOSE = 1e-9
+
+
+def worlds_of(problem):
+    """All assignments of a MAX problem's variables."""
+    sizes = np.diff(problem.arrays.value_starts)
+    return np.array(list(itertools.product(*(range(size) for size in sizes))), dtype=np.int64)
+
+
+@given(problem=problems())
+@settings(max_examples=100)
+def test_the_reduced_circuit_has_the_same_values(problem):
+    circuit, query, evidence = problem
+    problem = whole_circuit(circuit).reduced(query, evidence)
+    if problem.log_bound == -math.inf or problem.n_variables == 0:
+        assert max(naive.all_values(circuit, query, evidence).values()) == pytest.approx(math.exp(problem.log_bound))
+        return
+    worlds = worlds_of(problem)
+    given_values = [
+        naive.value(circuit, evidence | dict(zip(problem.variables.tolist(), x, strict=True))) for x in worlds.tolist()
+    ]
+    assert np.exp(log_probabilities(problem, worlds)) == pytest.approx(given_values, rel=CLOSE, abs=1e-300)
+
+
+@given(problem=problems())
+def test_the_reduced_circuit_is_scaled_and_has_no_waste(problem):
+    circuit, query, evidence = problem
+    arrays = whole_circuit(circuit).reduced(query, evidence).arrays
+    n_inner = arrays.is_sum.size
+    used_leaves, used_inner = set(), {n_inner - 1}
+    for i in range(n_inner):
+        first, middle, end = arrays.child_starts[i], arrays.leaf_from[i], arrays.child_starts[i + 1]
+        assert end - first >= 2
+        used_inner |= set(arrays.children[first:middle].tolist())
+        used_leaves |= set(arrays.children[middle:end].tolist())
+        assert all(child < i for child in arrays.children[first:middle])
+        if arrays.is_sum[i]:
+            assert middle == end
+            assert arrays.weight[first:end].sum() == pytest.approx(1)
+    if n_inner:
+        assert used_inner == set(range(n_inner))
+        assert used_leaves == set(range(arrays.leaf_variable.size))
+    if arrays.leaf_variable.size:
+        assert np.maximum.reduceat(arrays.leaf_value, arrays.leaf_starts[:-1]) == pytest.approx(1)
+
+
+@given(problem=problems())
+@settings(max_examples=60)
+def test_look_ahead_and_derivatives_bound_every_subspace(problem):
+    circuit, query, evidence = problem
+    problem = whole_circuit(circuit).reduced(query, evidence)
+    if problem.n_variables == 0 or problem.log_bound == -math.inf:
+        return
+    arrays = problem.arrays
+    worlds = worlds_of(problem)
+    values = np.exp(log_probabilities(problem, worlds) - problem.log_bound)
+    rng = np.random.default_rng(0)
+    allowed = np.ones(int(arrays.value_starts[-1]), dtype=np.uint8)
+    for v in range(problem.n_variables):
+        allowed[rng.integers(arrays.value_starts[v], arrays.value_starts[v + 1])] = rng.integers(2)
+    slots = {}
+    n_inner, n_leaves = arrays.is_sum.size, arrays.leaf_variable.size
+    tops, leaves = np.empty(n_inner), np.empty(n_leaves)
+    for kind in range(2):
+        slots[kind] = np.empty(allowed.size)
+        value_kernels.upward(arrays, allowed, kind == 0, tops, leaves)
+        value_kernels.downward(arrays, tops, leaves, np.empty(n_inner), slots[kind])
+    slots[2] = np.empty(allowed.size)
+    rows, spans = np.empty(n_inner * allowed.size), np.empty((n_inner, 2), dtype=np.int64)
+    bound_kernels.look_ahead(arrays, allowed, rows, spans, tops, leaves, slots[2])
+    is_allowed = np.all(allowed[arrays.value_starts[:-1] + worlds], axis=1)
+    for v in range(problem.n_variables):
+        for x in range(arrays.value_starts[v + 1] - arrays.value_starts[v]):
+            slot = arrays.value_starts[v] + x
+            if not allowed[slot]:
+                continue
+            inside = values[is_allowed & (worlds[:, v] == x)]
+            assert inside.sum() == pytest.approx(slots[0][slot], rel=CLOSE)
+            assert inside.max(initial=0) <= slots[2][slot] * (1 + CLOSE)
+            assert slots[2][slot] <= slots[1][slot] * (1 + CLOSE)
+            assert slots[1][slot] <= slots[0][slot] * (1 + CLOSE)
+
+
+def hidden_chain(n_latent, n_states=3, seed=0):
+    """A hidden Markov chain with one binary leaf per latent variable, compiled without sharing lost."""
+    rng = np.random.default_rng(seed)
+    nodes, below = [], []
+    for v in reversed(range(n_latent)):
+        states = []
+        for _ in range(n_states):
+            p = rng.uniform(0.1, 0.9)
+            nodes.append((CATEGORICAL, v, [math.log(p), math.log(1 - p)]))
+            leaf = len(nodes) - 1
+            if not below:
+                states.append(leaf)
+                continue
+            nodes.append(("sum", list(zip(below, rng.dirichlet(np.ones(n_states)), strict=True))))
+            nodes.append(("product", [leaf, len(nodes) - 1]))
+            states.append(len(nodes) - 1)
+        below = states
+    nodes.append(("sum", list(zip(below, rng.dirichlet(np.ones(n_states)), strict=True))))
+    return flat_circuit(nodes, [2] * n_latent)
+
+
+def test_latent_variables_without_a_query_leaf_disappear():
+    circuit = hidden_chain(12)
+    whole = whole_circuit(circuit)
+    query, evidence = [0, 6, 11], {3: 1, 8: 0}
+    problem = whole.reduced(query, evidence)
+    direct = whole_circuit(hidden_chain(3)).finite
+    assert problem.n_edges <= direct.n_edges
+    values = naive.all_values(circuit, query, evidence)
+    answer = map_query(circuit, query, evidence)
+    assert answer.log_probability == pytest.approx(math.log(max(values.values())), abs=CLOSE)
+
+
+def test_exact_agrees_with_enumeration_on_a_chain():
+    circuit = hidden_chain(12, seed=2)
+    for query in (list(range(12)), list(range(0, 12, 2))):
+        values = naive.all_values(circuit, query, {})
+        for bound in ("sum", "leaf-maximum", "look-ahead"):
+            answer = map_query(circuit, query, bound=bound)
+            assert answer.is_optimal
+            assert answer.log_probability == pytest.approx(math.log(max(values.values())), abs=CLOSE)
+
+
+def test_kernels_are_compiled_once():
+    circuit = hidden_chain(6)
+    for solver in ("bt", "ng", "amap", "beam", "kbt", "exact"):
+        map_query(circuit, [0, 2, 4], {1: 1}, solver)
+    for kernel in (
+        reduction_kernels.reduced_circuit,
+        tree_kernels.best_tree,
+        tree_kernels.greedy_tree,
+        sample_kernels.argmax_product,
+        sample_kernels.beam_search,
+        kbest_kernels.best_of_trees,
+        search_kernels.solve_easy,
+    ):
+        assert len(kernel.signatures) == 1
