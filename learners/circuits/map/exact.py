@@ -21,8 +21,8 @@ MOST_ROW_ENTRIES = 64 << 20
 # The clock is looked at about this often.
 PIECE_S = 0.005
 FIRST_PIECE_EDGES = 200_000
-# So many edges are visited before the k best trees are sought: small problems are solved by then.
-QUICK_EDGES = 20_000
+# So many edges are visited before memory for a long search is made: most problems are solved by then.
+QUICK_EDGES = 50_000
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def exact(problem: MaxProblem, time_limit_s: float, k: int = 10, bound: str = "l
         kind = LEAF_MAXIMUM
     x = np.empty(problem.n_variables, dtype=np.int64)
     outcome = np.empty(3)
-    search_kernels.solve_easy(arrays, kind, QUICK_EDGES if time_limit_s > 0 else 0, x, outcome)
+    search_kernels.solve_easy(arrays, kind, k, QUICK_EDGES if time_limit_s > 0 else 0, x, outcome)
     if outcome[1] <= outcome[0] and outcome[0] >= approximate.SMALLEST_VALUE:
         log_value = problem.log_bound + math.log(outcome[0])
         return Found(x, log_value, log_value, True, int(outcome[2]))

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.circuits.map.bound_kernels import look_ahead
+from learners.circuits.map.kbest_kernels import best_of_trees
 from learners.circuits.map.reduction_kernels import reduction_room
 from learners.circuits.map.stage_kernels import add_stage, begin_stages, stage_arrays
 from learners.circuits.map.tree_kernels import best_tree
@@ -61,6 +62,13 @@ def subspace_bounds(arrays, allowed, kind, room):
     else:
         upward(arrays, allowed, kind == SUM, room.tops, room.leaves)
         downward(arrays, room.tops, room.leaves, room.rows, room.slots)
+
+
+@kernel
+def pass_cost(arrays, kind):
+    """Edges visited by one pass of bounds; a row of the look-ahead counts as one edge for every 64 values."""
+    n_slots = arrays.value_starts[arrays.value_starts.size - 1]
+    return (arrays.children.size + arrays.is_sum.size) * (1 + n_slots // 64 if kind == LOOK_AHEAD else 1)
 
 
 @kernel
@@ -195,16 +203,21 @@ def begin_search(arrays, log_bound, kind):
 
 
 @kernel
-def solve_easy(arrays, kind, budget, x, outcome):
-    """The best tree, bounds at the root, then a search from there until `budget` edges have been visited.
+def solve_easy(arrays, kind, k, budget, x, outcome):
+    """The best tree, bounds at the root, then a search from the k best trees until `budget` edges have been visited.
 
     OUT x (n_variables,) int64; outcome (3,) float64: the value of x, a bound of all values (x is optimal if they are
     equal), and how many frames were expanded.
     """
     outcome[2] = 1.0
-    solve_at_root(arrays, kind, x, outcome)
+    solve_at_root(arrays, kind, budget, x, outcome)
     if outcome[1] <= outcome[0] or outcome[0] == 0.0 or budget == 0:
         return
+    candidate, value = np.empty_like(x), np.empty(1)
+    best_of_trees(arrays, k, candidate, value)
+    if value[0] > outcome[0]:
+        outcome[0] = value[0]
+        x[:] = candidate
     stages, frames, reduction, room, progress = begin_search(arrays, 0.0, kind)
     progress.best[:] = x
     progress.log_best[0] = np.log(outcome[0])
@@ -230,7 +243,7 @@ def search(stages, frames, reduction, room, progress, kind, budget):
         removed, n_free, threshold = True, 2, 0.0
         while removed and n_free >= 0:
             subspace_bounds(arrays, allowed, kind, room)
-            work += arrays.children.size + arrays.is_sum.size
+            work += pass_cost(arrays, kind)
             threshold = np.exp(progress.log_best[0] - stages.log_bound[stage]) * (1.0 + TOLERANCE)
             removed, n_free = remove_values(arrays.value_starts, allowed, room.slots, threshold)
         if n_free < 0:
@@ -275,7 +288,7 @@ def search(stages, frames, reduction, room, progress, kind, budget):
 
 
 @kernel
-def solve_at_root(arrays, kind, x, outcome):
+def solve_at_root(arrays, kind, budget, x, outcome):
     """The best tree, or what is left when subspaces that cannot exceed it are left out; often that is the whole search.
 
     OUT x (n_variables,) int64; outcome (2,) float64: the value of x, and a bound of every value (x is optimal if they are equal).
@@ -296,6 +309,7 @@ def solve_at_root(arrays, kind, x, outcome):
     rows = np.empty(n_inner)
     spans = np.empty((n_inner, 2), dtype=np.int64)
     found = np.empty_like(x)
+    work = 0
     # The cheaper bound often suffices; the dearer one is asked only if not.
     for attempt in range(1 if kind == LOOK_AHEAD else kind, kind + 1):
         if attempt == LOOK_AHEAD:
@@ -308,6 +322,7 @@ def solve_at_root(arrays, kind, x, outcome):
                 upward(arrays, allowed, attempt == SUM, tops, leaves)
                 downward(arrays, tops, leaves, rows, slots)
             removed, n_free = remove_values(arrays.value_starts, allowed, slots, best * (1.0 + TOLERANCE))
+            work += pass_cost(arrays, attempt)
             if n_free < 0:
                 outcome[1] = best
                 return
@@ -319,6 +334,8 @@ def solve_at_root(arrays, kind, x, outcome):
                     outcome[0] = best
                     x[:] = found
                     removed = True
+            if work > budget:
+                return
         n = count_allowed(arrays.value_starts, allowed, FEW_ASSIGNMENTS) if n_free >= 2 else 0
         if 0 < n <= FEW_ASSIGNMENTS:
             value = best_of_all(arrays, allowed, n, found)
