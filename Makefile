@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check bench serve clean setup
+.PHONY: demo test check bench serve clean setup container-test
 
 setup: $(READY)
 
@@ -27,6 +27,10 @@ check: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
+
+# Builds and runs the image without a Docker engine; needs root, buildah and debootstrap.
+container-test:
+	tests/container/run.sh
 
 serve: $(READY)
 	$(BIN)/fewpass serve

@@ -12,7 +12,7 @@ from learners.passes.learner import drive
 from learners.passes.source import Source
 from learners.schema import Schema
 from learners.schema.summaries import ColumnSummaries
-from service import scoring
+from service import provenance, scoring
 from service.holdout import held_out
 from service.jobs.checkpoints import Checkpoints, ForgivingStore
 from service.jobs.steps import Kinds, Run, Step
@@ -123,7 +123,7 @@ def publish(workspace: "Workspace", run: Run) -> dict[str, Any]:
     request = TrainRequest(**run.request)
     learned, metrics = run.receipts["learn"], run.receipts["evaluate"]["metrics"]
     header, arrays = map_compiled(learned["path"])
-    tables = load_model(header, arrays).tables()
+    tables = load_model(header, arrays).tables() | provenance.tables(request, learned, metrics, run.job_id)
     number = run.receipts["reserve"]["version"]
     files = write_model(workspace.layout.models, request.model, number, header, arrays, tables)
     try:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -82,3 +84,22 @@ def test_settings_survive_the_environment() -> None:
         for name, value in settings.environment().items():
             patch.setenv(name, value)
         assert Settings() == settings
+
+
+def test_a_models_file_says_where_it_comes_from_and_how_good_it_is(
+    tmp_path: Path, weather_files: tuple[Path, Path]
+) -> None:
+    with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
+        request = TrainRequest(
+            uris=[str(weather_files[0])], target="class", learner="tan", model="m", test_uris=[str(weather_files[1])]
+        )
+        version = workspace.train(request)
+    with duckdb.connect(version.duckdb_path, read_only=True) as file:
+        metrics = dict(file.execute("SELECT name, value FROM metrics").fetchall())
+        provenance = dict(file.execute("SELECT name, value FROM provenance").fetchall())
+        sources = file.execute("SELECT path, n_rows FROM source_files").fetchall()
+        libraries = dict(file.execute("SELECT name, version FROM libraries").fetchall())
+    assert float(metrics["rmse"]) == version.metrics["rmse"]
+    assert json.loads(provenance["learner"]) == "tan" and json.loads(provenance["n_rows"]) == 3000
+    assert sources == [(str(weather_files[0]), 3000)]
+    assert libraries["pyarrow"] == pa.__version__

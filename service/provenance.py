@@ -1,0 +1,57 @@
+"""Where a model version comes from, as tables in its file."""
+
+import json
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+import pyarrow as pa
+
+from service.requests import TrainRequest
+from service.version import VERSION
+
+LIBRARIES = ("numpy", "numba", "pyarrow", "duckdb", "xgboost", "scikit-learn")
+FILES = pa.schema([("path", pa.string()), ("size", pa.int64()), ("n_rows", pa.int64()), ("footer_sha256", pa.string())])
+
+
+def tables(
+    request: TrainRequest, learned: Mapping[str, Any], metrics: Mapping[str, Any], job_id: str
+) -> dict[str, pa.Table]:
+    """What was asked for, from which files and with which libraries, and how good it is.
+
+    Parameters
+    ----------
+    request : TrainRequest
+    learned : mapping
+        Receipt of the step that learned: `files`, `n_rows`.
+    metrics : mapping
+    job_id : str
+
+    Returns
+    -------
+    dict of Table
+        `metrics` (name, value), `provenance` (name, value as JSON), `source_files` and `libraries`.
+    """
+    told = {
+        "learner": request.learner,
+        "parameters": request.parameters,
+        "dataset": request.dataset,
+        "target": request.target,
+        "holdout": request.holdout,
+        "seed": request.seed,
+        "job_id": job_id,
+        "n_rows": learned["n_rows"],
+    }
+    return {
+        "metrics": _named(metrics),
+        "provenance": _named(told),
+        "source_files": pa.Table.from_pylist(list(learned["files"]), FILES),
+        "libraries": pa.table(
+            {"name": ["fewpass", *LIBRARIES], "version": [VERSION, *(version(name) for name in LIBRARIES)]}
+        ),
+    }
+
+
+def _named(values: Mapping[str, Any]) -> pa.Table:
+    texts = [json.dumps(value) for value in values.values()]
+    return pa.table({"name": pa.array(list(values), pa.string()), "value": pa.array(texts, pa.string())})
