@@ -1,0 +1,1 @@
+"""Sum-product networks: circuits, learning from the stream, exact queries."""

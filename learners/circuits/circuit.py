@@ -1,0 +1,313 @@
+"""A sum-product network as flat arrays, valid once it exists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from learners.circuits.errors import InvalidCircuit
+from learners.circuits.kernels import add_scopes, node_depths
+
+Bytes = np.ndarray[Any, np.dtype[np.int8]]
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+Words = np.ndarray[Any, np.dtype[np.uint64]]
+
+SUM, PRODUCT, INDICATOR, CATEGORICAL, GAUSSIAN, POISSON, EXPONENTIAL = range(7)
+KIND_NAMES = ("sum", "product", "indicator", "categorical", "gaussian", "poisson", "exponential")
+# Weights of files are rounded to ten digits or so.
+NORMALISATION_TOLERANCE = 1e-6
+
+
+class CircuitArrays(NamedTuple):
+    """Nodes in topological order: children before parents, the root last.
+
+    Attributes
+    ----------
+    kind : (n_nodes,) int8
+        SUM, PRODUCT or the kind of a leaf.
+    child_starts : (n_nodes + 1,) int64
+        The children of node k are children[child_starts[k] : child_starts[k + 1]].
+    children : (n_edges,) int64
+    log_weight : (n_edges,) float64
+        Zero on the edges of products; the weights of a sum add up to one.
+    variable : (n_nodes,) int64
+        Of a leaf; -1 for sums and products.
+    leaf_starts : (n_nodes + 1,) int64
+        The parameters of leaf k are leaf_parameters[leaf_starts[k] : leaf_starts[k + 1]].
+    leaf_parameters : (n_parameters,) float64
+        Indicator: its value. Categorical: log p of each value. Gaussian: mean, standard deviation. Poisson: rate.
+        Exponential: rate.
+    n_values : (n_variables,) int64
+        Size of each discrete domain; 0 for a variable of Gaussian, Poisson or exponential leaves.
+    """
+
+    kind: Bytes
+    child_starts: Integers
+    children: Integers
+    log_weight: Floats
+    variable: Integers
+    leaf_starts: Integers
+    leaf_parameters: Floats
+    n_values: Integers
+
+
+DTYPES: tuple[type[Any], ...] = (
+    np.int8,
+    np.int64,
+    np.int64,
+    np.float64,
+    np.int64,
+    np.int64,
+    np.float64,
+    np.int64,
+)
+
+
+class Circuit:
+    """A complete, decomposable and normalised circuit; immutable.
+
+    Parameters
+    ----------
+    arrays : CircuitArrays
+        Of the right types they are taken as they are, and become read-only.
+
+    Attributes
+    ----------
+    kind, child_starts, children, log_weight, variable, leaf_starts, leaf_parameters, n_values : arrays
+        As in `CircuitArrays`.
+
+    Raises
+    ------
+    InvalidCircuit
+        Naming the node.
+
+    References
+    ----------
+    Zhao, Gordon (2017), section 2.1.
+    """
+
+    def __init__(self, arrays: CircuitArrays) -> None:
+        self.arrays = CircuitArrays(*(_frozen(array, dtype) for array, dtype in zip(arrays, DTYPES, strict=True)))
+        (
+            self.kind,
+            self.child_starts,
+            self.children,
+            self.log_weight,
+            self.variable,
+            self.leaf_starts,
+            self.leaf_parameters,
+            self.n_values,
+        ) = self.arrays
+        _check_shapes(self.arrays)
+        _check_leaves(self.arrays)
+        _check_weights(self.arrays)
+        self.scopes = _scopes(self.arrays)
+
+    @property
+    def n_nodes(self) -> int:
+        """Sums, products and leaves."""
+        return self.kind.size
+
+    @property
+    def n_edges(self) -> int:
+        """Edges from sums and products."""
+        return self.children.size
+
+    @property
+    def n_variables(self) -> int:
+        """Variables, whether or not a leaf mentions them."""
+        return self.n_values.size
+
+    @property
+    def root(self) -> int:
+        """The last node."""
+        return self.kind.size - 1
+
+    @cached_property
+    def depth(self) -> int:
+        """Edges on the longest way from the root to a leaf."""
+        depths = np.zeros(self.n_nodes, np.int64)
+        node_depths(self.child_starts, self.children, depths)
+        return int(depths[-1])
+
+    def scope(self, node: int) -> list[int]:
+        """The variables below a node, ascending."""
+        bits = np.unpackbits(self.scopes[node].view(np.uint8), bitorder="little")
+        return np.flatnonzero(bits).tolist()
+
+    def summary(self) -> dict[str, Any]:
+        """What the circuit consists of, for people."""
+        sizes = np.bincount(self.kind, minlength=len(KIND_NAMES))
+        is_sum = np.repeat(self.kind == SUM, np.diff(self.child_starts))
+        leaf_sizes = np.diff(self.leaf_starts)
+        n_free = int(is_sum.sum() - sizes[SUM] + leaf_sizes[self.kind > INDICATOR].sum() - sizes[CATEGORICAL])
+        n_parents = np.bincount(self.children, minlength=self.n_nodes)
+        return {
+            "nodes": self.n_nodes,
+            "edges": self.n_edges,
+            "sum_edges": int(is_sum.sum()),
+            "depth": self.depth,
+            "variables": self.n_variables,
+            "free_parameters": n_free,
+            "kinds": {name: int(n) for name, n in zip(KIND_NAMES, sizes, strict=True) if n},
+            "shared_inner_nodes": int(((n_parents > 1) & (self.kind <= PRODUCT)).sum()),
+            "scope_of_root": len(self.scope(self.root)),
+        }
+
+    def to_arrays(self) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
+        """The arrays by name."""
+        return self.arrays._asdict()
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray[Any, np.dtype[Any]]]) -> Circuit:
+        """The circuit of `to_arrays`, without copying; the arrays may be mapped and read-only.
+
+        Raises
+        ------
+        InvalidCircuit
+            If one is not there or they do not make a circuit.
+        """
+        for name in CircuitArrays._fields:
+            if name not in arrays:
+                raise InvalidCircuit(f"has no array {name!r}")
+        return cls(CircuitArrays(*(arrays[name] for name in CircuitArrays._fields)))
+
+    def with_parameters(self, log_weight: Floats | None = None, leaf_parameters: Floats | None = None) -> Circuit:
+        """The same structure with other weights or leaves.
+
+        Raises
+        ------
+        InvalidCircuit
+            If they do not fit.
+        """
+        arrays = self.arrays
+        if log_weight is not None:
+            arrays = arrays._replace(log_weight=log_weight)
+        if leaf_parameters is not None:
+            arrays = arrays._replace(leaf_parameters=leaf_parameters)
+        return Circuit(arrays)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all arrays are equal."""
+        if not isinstance(other, Circuit):
+            return NotImplemented
+        return all(np.array_equal(self.to_arrays()[name], other.to_arrays()[name]) for name in CircuitArrays._fields)
+
+    def __repr__(self) -> str:
+        """One line."""
+        return f"Circuit({self.n_nodes} nodes, {self.n_edges} edges, {self.n_variables} variables)"
+
+
+def _frozen(array: Any, dtype: type[Any]) -> np.ndarray[Any, np.dtype[Any]]:
+    given = np.asarray(array)
+    if given.dtype.kind not in "iu" and np.dtype(dtype).kind == "i":
+        raise InvalidCircuit(f"has an array of {given.dtype} where whole numbers belong")
+    frozen: np.ndarray[Any, np.dtype[Any]] = np.ascontiguousarray(given, dtype)
+    # A view, so that an array that the caller still writes to elsewhere keeps its own flag.
+    frozen = frozen.view()
+    frozen.setflags(write=False)
+    return frozen
+
+
+def _check_shapes(arrays: CircuitArrays) -> None:
+    n_nodes = arrays.kind.size
+    if any(array.ndim != 1 for array in arrays):
+        raise InvalidCircuit("has an array that is not one-dimensional")
+    if not n_nodes:
+        raise InvalidCircuit("has no nodes")
+    sizes = (arrays.child_starts.size, arrays.leaf_starts.size, arrays.variable.size)
+    if sizes != (n_nodes + 1, n_nodes + 1, n_nodes) or arrays.log_weight.size != arrays.children.size:
+        raise InvalidCircuit("has arrays whose lengths do not fit together")
+    for starts, end in ((arrays.child_starts, arrays.children.size), (arrays.leaf_starts, arrays.leaf_parameters.size)):
+        if starts[0] != 0 or starts[-1] != end or (np.diff(starts) < 0).any():
+            raise InvalidCircuit("has starts that do not ascend from zero to the end of what they divide")
+    _refuse((arrays.kind < 0) | (arrays.kind > EXPONENTIAL), "has an unknown kind")
+    n_children = np.diff(arrays.child_starts)
+    is_leaf = arrays.kind >= INDICATOR
+    _refuse(is_leaf & (n_children > 0), "is a leaf and has children")
+    _refuse(~is_leaf & (n_children == 0), "has no children")
+    _refuse(~is_leaf & (arrays.variable != -1), "is no leaf and has a variable")
+    if (arrays.n_values < 0).any():
+        raise InvalidCircuit("has a domain of negative size")
+    parents = np.repeat(np.arange(n_nodes), n_children)
+    wrong = np.flatnonzero((arrays.children < 0) | (arrays.children >= parents))
+    if wrong.size:
+        child = int(arrays.children[wrong[0]])
+        raise InvalidCircuit(f"has the child {child}, but children come before their parents", int(parents[wrong[0]]))
+
+
+def _check_leaves(arrays: CircuitArrays) -> None:
+    leaves = np.flatnonzero(arrays.kind >= INDICATOR)
+    kind, variable = arrays.kind[leaves], arrays.variable[leaves]
+    _refuse((variable < 0) | (variable >= arrays.n_values.size), "is a leaf of a variable that does not exist", leaves)
+    domain = arrays.n_values[variable]
+    is_finite = kind <= CATEGORICAL
+    _refuse(is_finite & (domain == 0), "is a discrete leaf of a variable without a domain", leaves)
+    _refuse(~is_finite & (domain > 0), "is a numeric leaf of a variable with a finite domain", leaves)
+    n_parameters = np.diff(arrays.leaf_starts)
+    if n_parameters[arrays.kind < INDICATOR].any():
+        raise InvalidCircuit("has leaf parameters at a sum or product")
+    expected = np.array([0, 0, 1, 0, 2, 1, 1])[kind] + np.where(kind == CATEGORICAL, domain, 0)
+    _refuse(n_parameters[leaves] != expected, "has another number of parameters than its kind needs", leaves)
+    first = arrays.leaf_parameters[arrays.leaf_starts[leaves]] if leaves.size else np.empty(0)
+    is_code = (first >= 0) & (first < domain) & (first == np.floor(first))
+    _refuse((kind == INDICATOR) & ~is_code, "indicates a value outside the domain", leaves)
+    _refuse(~is_finite & ~np.isfinite(first), "has a parameter that is not a finite number", leaves)
+    has_rate = (kind == POISSON) | (kind == EXPONENTIAL)
+    _refuse(has_rate & ~(first > 0), "has a rate that is not positive", leaves)
+    gaussian = leaves[kind == GAUSSIAN]
+    spread = arrays.leaf_parameters[arrays.leaf_starts[gaussian] + 1]
+    _refuse(~((spread > 0) & np.isfinite(spread)), "has a standard deviation that is not positive and finite", gaussian)
+    categorical = leaves[kind == CATEGORICAL]
+    _check_totals(arrays.leaf_parameters, arrays.leaf_starts, categorical, "has probabilities")
+
+
+def _check_weights(arrays: CircuitArrays) -> None:
+    is_sum = arrays.kind == SUM
+    of_product = np.repeat(arrays.kind == PRODUCT, np.diff(arrays.child_starts))
+    wrong = np.flatnonzero(of_product & (arrays.log_weight != 0))
+    if wrong.size:
+        node = int(np.searchsorted(arrays.child_starts, wrong[0], side="right")) - 1
+        raise InvalidCircuit("is a product with a weight", node)
+    _check_totals(arrays.log_weight, arrays.child_starts, np.flatnonzero(is_sum), "has weights")
+
+
+def _check_totals(logs: Floats, starts: Integers, nodes: Integers, what: str) -> None:
+    """Refuse a node among whose logs there is NaN, or the exponentials of whose logs do not add up to one."""
+    if not nodes.size:
+        return
+    # The segments of other nodes lie between: `reduceat` takes pairs of bounds, of which every other is wanted.
+    padded = np.append(np.exp(np.minimum(logs, 1.0)), 0.0)
+    bounds = np.stack([starts[nodes], starts[nodes + 1]], axis=1).ravel()
+    total = np.add.reduceat(padded, bounds)[::2]
+    wrong = ~(np.abs(total - 1.0) <= NORMALISATION_TOLERANCE)
+    if wrong.any():
+        worst = int(np.argmax(wrong))
+        raise InvalidCircuit(f"{what} that add up to {total[worst]:.9g}, not to one", int(nodes[worst]))
+
+
+def _scopes(arrays: CircuitArrays) -> Words:
+    """(n_nodes, n_words) uint64: the variables of each node as a bit set; refuses what is incomplete or not decomposable."""
+    scopes = np.zeros((arrays.kind.size, max(1, -(-arrays.n_values.size // 64))), np.uint64)
+    fault = np.full(1, -1, np.int64)
+    add_scopes(arrays.kind, arrays.child_starts, arrays.children, arrays.variable, scopes, fault)
+    node = int(fault[0])
+    if node >= 0:
+        reason = (
+            "is a sum whose children have different scopes, so it is not complete"
+            if arrays.kind[node] == SUM
+            else "is a product whose children share a variable, so it is not decomposable"
+        )
+        raise InvalidCircuit(reason, node)
+    scopes.setflags(write=False)
+    return scopes
+
+
+def _refuse(wrong: Any, reason: str, nodes: Integers | None = None) -> None:
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise InvalidCircuit(reason, at if nodes is None else int(nodes[at]))

@@ -1,0 +1,38 @@
+"""Errors of circuits: each names the node, line or value at fault."""
+
+from __future__ import annotations
+
+from learners.errors import LearnerError
+
+
+class InvalidCircuit(LearnerError, ValueError):
+    """A circuit is not complete, not decomposable, not normalised, or its arrays do not fit together."""
+
+    def __init__(self, reason: str, node: int | None = None) -> None:
+        super().__init__(f"{f'Node {node}' if node is not None else 'The circuit'} {reason}.")
+        self.node = node
+        self.reason = reason
+
+
+class CircuitFormatError(LearnerError, ValueError):
+    """A file does not hold a circuit in the text or JSON format."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(f"{where}: {reason}")
+        self.where = where
+
+
+class InvalidEvidence(LearnerError, ValueError):
+    """Rows or a query do not fit the circuit: an unknown variable, a value outside its domain, a wrong shape."""
+
+
+class ImpossibleEvidence(LearnerError, ValueError):
+    """The circuit gives the evidence probability zero, so nothing is known given it."""
+
+    def __init__(self, row: int | None = None) -> None:
+        where = "the evidence" if row is None else f"the evidence of row {row}"
+        super().__init__(
+            f"The circuit gives {where} probability zero. Drop the value that never occurs with the others, "
+            "or learn with a larger pseudo-count."
+        )
+        self.row = row

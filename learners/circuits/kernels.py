@@ -1,0 +1,44 @@
+"""Loops over the nodes of a circuit that check and describe it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from learners.jit import kernel
+
+SUM, INDICATOR = 0, 2
+
+
+@kernel
+def add_scopes(kind, child_starts, children, variable, scopes, fault):
+    """The variables of every node as bits: OUT scopes (n_nodes, n_words) uint64, zero at first.
+
+    OUT fault (1,) int64: the first sum that is incomplete or product that is not decomposable, unchanged if there is none.
+    """
+    n_words = scopes.shape[1]
+    for node in range(kind.size):
+        if kind[node] >= INDICATOR:
+            v = variable[node]
+            scopes[node, v >> 6] |= np.uint64(1) << np.uint64(v & 63)
+            continue
+        first = child_starts[node]
+        for word in range(n_words):
+            bits = scopes[children[first], word]
+            for e in range(first + 1, child_starts[node + 1]):
+                more = scopes[children[e], word]
+                is_wrong = more != bits if kind[node] == SUM else (bits & more) != 0
+                if is_wrong:
+                    fault[0] = node
+                    return
+                bits |= more
+            scopes[node, word] = bits
+
+
+@kernel
+def node_depths(child_starts, children, depths):
+    """Edges on the longest way down from each node; OUT depths (n_nodes,) int64."""
+    for node in range(depths.size):
+        deepest = -1
+        for e in range(child_starts[node], child_starts[node + 1]):
+            deepest = max(deepest, depths[children[e]])
+        depths[node] = deepest + 1

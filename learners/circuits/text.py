@@ -1,0 +1,238 @@
+"""Circuits as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from learners.circuits.circuit import (
+    CATEGORICAL,
+    EXPONENTIAL,
+    GAUSSIAN,
+    INDICATOR,
+    KIND_NAMES,
+    POISSON,
+    PRODUCT,
+    SUM,
+    Circuit,
+    CircuitArrays,
+)
+from learners.circuits.errors import CircuitFormatError
+
+WORDS = {
+    "sum": SUM,
+    "prod": PRODUCT,
+    "ind": INDICATOR,
+    "cat": CATEGORICAL,
+    "gauss": GAUSSIAN,
+    "pois": POISSON,
+    "expo": EXPONENTIAL,
+}
+NAMES = {kind: word for word, kind in WORDS.items()}
+FORMAT = "fewpass circuit 1"
+
+
+class CircuitBuilder:
+    """Collects nodes, children first, and makes the circuit of them.
+
+    Parameters
+    ----------
+    n_values : sequence of int
+        Size of each domain, 0 for variables of Gaussian, Poisson and exponential leaves.
+    """
+
+    def __init__(self, n_values: Iterable[int]) -> None:
+        self.n_values = [int(n) for n in n_values]
+        self.kind: list[int] = []
+        self.starts, self.children, self.log_weight = [0], list[int](), list[float]()
+        self.variable: list[int] = []
+        self.leaf_starts, self.leaf_parameters = [0], list[float]()
+
+    def _close(self, kind: int, variable: int) -> int:
+        self.kind.append(kind)
+        self.variable.append(variable)
+        self.starts.append(len(self.children))
+        self.leaf_starts.append(len(self.leaf_parameters))
+        return len(self.kind) - 1
+
+    def sum(self, children: Iterable[int], log_weights: Iterable[float]) -> int:
+        """Add a sum; its number."""
+        self.children.extend(children)
+        self.log_weight.extend(log_weights)
+        return self._close(SUM, -1)
+
+    def product(self, children: Iterable[int]) -> int:
+        """Add a product; its number."""
+        before = len(self.children)
+        self.children.extend(children)
+        self.log_weight.extend([0.0] * (len(self.children) - before))
+        return self._close(PRODUCT, -1)
+
+    def leaf(self, kind: int, variable: int, parameters: Iterable[float]) -> int:
+        """Add a leaf; its number."""
+        self.leaf_parameters.extend(parameters)
+        return self._close(kind, variable)
+
+    def circuit(self) -> Circuit:
+        """The circuit whose root is the last node.
+
+        Raises
+        ------
+        InvalidCircuit
+        """
+        integers = [self.starts, self.children, self.variable, self.leaf_starts, self.n_values]
+        starts, children, variable, leaf_starts, n_values = (np.array(each, np.int64) for each in integers)
+        return Circuit(
+            CircuitArrays(
+                np.array(self.kind, np.int8),
+                starts,
+                children,
+                np.array(self.log_weight, np.float64),
+                variable,
+                leaf_starts,
+                np.array(self.leaf_parameters, np.float64),
+                n_values,
+            )
+        )
+
+
+def read_text(path: str | Path) -> Circuit:
+    """Read a circuit in the text format.
+
+    Raises
+    ------
+    CircuitFormatError
+        Naming file and line.
+    InvalidCircuit
+        Naming the node, by its position among the nodes.
+    """
+    with Path(path).open(encoding="utf-8") as lines:
+        return parse_text(lines, str(path))
+
+
+def parse_text(lines: Iterable[str], where: str = "text") -> Circuit:
+    """The circuit that lines of text describe: `vars`, then one node per line, children first.
+
+    A node is its number and `ind VAR VALUE`, `cat VAR P0 P1 …`, `gauss VAR MEAN STD`, `pois VAR RATE`, `expo VAR RATE`,
+    `sum CHILD:WEIGHT …` or `prod CHILD …`; a last line `root NUMBER` is optional. What follows `#` is left out.
+    Weights are divided by their sum, as they are rounded.
+
+    Raises
+    ------
+    CircuitFormatError, InvalidCircuit
+        As in `read_text`.
+    """
+    builder: CircuitBuilder | None = None
+    position: dict[int, int] = {}
+    root: int | None = None
+    for number, line in enumerate(lines, 1):
+        words = line.split("#", 1)[0].split()
+        if not words:
+            continue
+        try:
+            if words[0] == "vars":
+                builder = CircuitBuilder(int(word) for word in words[1:])
+            elif words[0] == "root":
+                root = position[int(words[1])]
+            elif builder is None:
+                raise ValueError("nodes come after the line `vars N0 N1 …`")  # noqa: TRY301
+            else:
+                position[int(words[0])] = _add_node(builder, position, words[1], words[2:])
+        except KeyError as error:
+            raise CircuitFormatError(f"{where}, line {number}", f"node {error} is not known here") from error
+        except (ValueError, IndexError) as error:
+            raise CircuitFormatError(f"{where}, line {number}", f"cannot read {line.strip()!r}: {error}") from error
+    if builder is None:
+        raise CircuitFormatError(where, "there is no line `vars N0 N1 …`")
+    if root is not None and root != len(builder.kind) - 1:
+        raise CircuitFormatError(where, "the root is not the last node")
+    return builder.circuit()
+
+
+def _add_node(builder: CircuitBuilder, position: dict[int, int], word: str, rest: list[str]) -> int:
+    if word not in WORDS:
+        raise ValueError(f"the kind is {word!r}, not one of {', '.join(WORDS)}")
+    kind = WORDS[word]
+    if kind == PRODUCT:
+        return builder.product(position[int(child)] for child in rest)
+    if kind == SUM:
+        pairs = [child.split(":") for child in rest]
+        return builder.sum([position[int(child)] for child, _ in pairs], _log_shares([float(w) for _, w in pairs]))
+    parameters = [float(each) for each in rest[1:]]
+    return builder.leaf(kind, int(rest[0]), _log_shares(parameters) if kind == CATEGORICAL else parameters)
+
+
+def _log_shares(weights: list[float]) -> list[float]:
+    total = math.fsum(weights)
+    if not all(weight >= 0 for weight in weights) or not 0 < total < math.inf:
+        raise ValueError("weights are zero or more, finite, and not all zero")
+    return [math.log(weight / total) if weight > 0 else -math.inf for weight in weights]
+
+
+def to_text(circuit: Circuit) -> str:
+    """The text format; weights with 17 digits, so reading gives the circuit up to one rounding."""
+    return "\n".join(_lines(circuit)) + "\n"
+
+
+def _lines(circuit: Circuit) -> Iterator[str]:
+    yield f"# {circuit!r}"
+    yield " ".join(["vars", *map(str, circuit.n_values.tolist())])
+    children, weights = circuit.children.tolist(), np.exp(circuit.log_weight).tolist()
+    starts, leaf_starts = circuit.child_starts.tolist(), circuit.leaf_starts.tolist()
+    for node, kind in enumerate(circuit.kind.tolist()):
+        edges = range(starts[node], starts[node + 1])
+        if kind == SUM:
+            rest = [f"{children[e]}:{weights[e]!r}" for e in edges]
+        elif kind == PRODUCT:
+            rest = [str(children[e]) for e in edges]
+        else:
+            parameters = circuit.leaf_parameters[leaf_starts[node] : leaf_starts[node + 1]]
+            values = (np.exp(parameters) if kind == CATEGORICAL else parameters).tolist()
+            numbers = [str(int(values[0]))] if kind == INDICATOR else [repr(value) for value in values]
+            rest = [str(circuit.variable[node]), *numbers]
+        yield " ".join([str(node), NAMES[kind], *rest])
+    yield f"root {circuit.root}"
+
+
+def to_json(circuit: Circuit) -> str:
+    """As JSON, from which `from_json` makes an equal circuit; log 0 is null."""
+    document: dict[str, Any] = {"format": FORMAT, "kinds": list(KIND_NAMES)}
+    for name, array in circuit.to_arrays().items():
+        values = array.tolist()
+        document[name] = [None if value == -math.inf else value for value in values]
+    return json.dumps(document, separators=(",", ":"))
+
+
+def from_json(text: str, where: str = "JSON") -> Circuit:
+    """Read what `to_json` wrote.
+
+    Raises
+    ------
+    CircuitFormatError
+        If it is something else.
+    InvalidCircuit
+        If it is no valid circuit.
+    """
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise CircuitFormatError(where, f"not JSON ({error})") from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise CircuitFormatError(where, f"not a circuit: the field `format` is not {FORMAT!r}")
+    arrays = {}
+    for name in CircuitArrays._fields:
+        values = document.get(name)
+        if not isinstance(values, list):
+            raise CircuitFormatError(where, f"the list {name!r} is missing")
+        try:
+            is_real = name in ("log_weight", "leaf_parameters")
+            numbers = [-math.inf if value is None else value for value in values]
+            arrays[name] = np.array(numbers, np.float64 if is_real else np.int64)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise CircuitFormatError(where, f"the list {name!r} holds something else than numbers") from error
+    return Circuit.from_arrays(arrays)
