@@ -93,11 +93,11 @@ def speed(name, n_problems, split) -> list[Figure]:
 
 def whole_queries(name, n_problems, split) -> dict[str, float]:
     """Median milliseconds of whole calls, reduction included."""
-    arrays = circuit(name)
-    queries = [random_query(name, len(arrays.n_values), number, split) for number in range(n_problems)]
+    whole = circuit(name)
+    queries = [random_query(name, whole.n_variables, number, split) for number in range(n_problems)]
     medians = {}
     for solver in ("bt", "kbt", "exact"):
-        times = [1e3 * seconds(lambda q=q, e=e, s=solver: map_query(arrays, q, e, s)) for q, e in queries]
+        times = [1e3 * seconds(lambda q=q, e=e, s=solver: map_query(whole, q, e, s)) for q, e in queries]
         medians[solver] = round(statistics.median(times), 4)
     return medians
 

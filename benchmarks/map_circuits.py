@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
 from scipy.sparse.csgraph import connected_components
 from sklearn.cluster import KMeans
 
+from learners.circuits.circuit import CATEGORICAL, PRODUCT, SUM, Circuit, CircuitArrays
+from learners.circuits.text import read_text
+
 SHARED = Path(__file__).parent.parent.parent / "shared" / "data"
-SUM, PRODUCT, INDICATOR, CATEGORICAL = range(4)
 
 
-class Arrays(NamedTuple):
-    """The arrays of a circuit that the MAP solvers read."""
-
-    kind: np.ndarray
-    child_starts: np.ndarray
-    children: np.ndarray
-    log_weight: np.ndarray
-    variable: np.ndarray
-    leaf_starts: np.ndarray
-    leaf_parameters: np.ndarray
-    n_values: np.ndarray
-
-
-def arrays(nodes, n_values) -> Arrays:
+def built(nodes, n_values) -> Circuit:
     """From (kind, variable, parameters, children, weights) per node, children first."""
     starts = np.cumsum([0] + [len(node[3]) for node in nodes])
     leaf_starts = np.cumsum([0] + [len(node[2]) for node in nodes])
     weights = np.array([weight for node in nodes for weight in node[4]])
     with np.errstate(divide="ignore"):
         log_weight = np.log(weights)
-    return Arrays(
+    arrays = CircuitArrays(
         np.array([node[0] for node in nodes], dtype=np.int8),
         starts,
         np.array([child for node in nodes for child in node[3]], dtype=np.int64),
@@ -44,24 +32,7 @@ def arrays(nodes, n_values) -> Arrays:
         np.array([value for node in nodes for value in node[2]], dtype=np.float64),
         np.array(n_values),
     )
-
-
-def read_text(path: Path) -> Arrays:
-    """A file of lines `id ind variable value`, `id sum child:weight ...`, `id prod child ...`."""
-    nodes, n_values = [], []
-    for line in path.read_text().splitlines():
-        words = line.split()
-        if words[0] == "vars":
-            n_values = [int(word) for word in words[1:]]
-        elif words[1:2] == ["ind"]:
-            nodes.append((INDICATOR, int(words[2]), [float(words[3])], [], []))
-        elif words[1:2] == ["sum"]:
-            pairs = [word.split(":") for word in words[2:]]
-            nodes.append((SUM, -1, [], [int(child) for child, _ in pairs], [float(weight) for _, weight in pairs]))
-        elif words[1:2] == ["prod"]:
-            children = [int(word) for word in words[2:]]
-            nodes.append((PRODUCT, -1, [], children, [1.0] * len(children)))
-    return arrays(nodes, n_values)
+    return Circuit(arrays)
 
 
 def rows(name: str, split: str) -> np.ndarray:
@@ -93,7 +64,7 @@ def independent_groups(x: np.ndarray, threshold: float) -> list[np.ndarray]:
     return [np.flatnonzero(label == group) for group in range(n_groups)]
 
 
-def learn(x: np.ndarray, min_rows: int, threshold: float, seed: int = 0) -> Arrays:
+def learn(x: np.ndarray, min_rows: int, threshold: float, seed: int = 0) -> Circuit:
     """LearnSPN (Gens, Domingos 2013): G-test on columns, 2-means on rows, smoothed Bernoulli leaves."""
     nodes, random = [], np.random.RandomState(seed)
 
@@ -122,10 +93,10 @@ def learn(x: np.ndarray, min_rows: int, threshold: float, seed: int = 0) -> Arra
         return product([leaf(x[:, j], v) for j, v in enumerate(scope)])
 
     grow(x, np.arange(x.shape[1]), True)
-    return arrays(nodes, [2] * x.shape[1])
+    return built(nodes, [2] * x.shape[1])
 
 
-def circuit(name: str) -> Arrays:
+def circuit(name: str) -> Circuit:
     """A circuit from its file, or learned on the train split: "jester", "baudio" (like netflix), "dna", "accidents"."""
     path = SHARED / "circuits" / f"{name}.spn.txt"
     if path.exists():

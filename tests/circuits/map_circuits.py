@@ -7,7 +7,8 @@ import math
 import numpy as np
 from hypothesis import strategies as st
 
-from tests.naive.map import CATEGORICAL, INDICATOR, flat_circuit
+from learners.circuits.circuit import CATEGORICAL, INDICATOR
+from tests.naive.map import flat_circuit
 
 
 def random_circuit(rng, n_variables, *, most_values=3, leaves=(INDICATOR, CATEGORICAL), zeros=0.1):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from learners.circuits.circuit import CATEGORICAL, GAUSSIAN, INDICATOR, POISSON
 from learners.circuits.map import (
     SOLVERS,
     ContinuousQuery,
@@ -21,7 +22,7 @@ from learners.circuits.map.exact import BOUNDS, exact, root_bound
 from learners.circuits.map.whole import whole_circuit
 from tests.circuits.map_circuits import problems, random_circuit
 from tests.naive import map as naive
-from tests.naive.map import CATEGORICAL, GAUSSIAN, INDICATOR, POISSON, flat_circuit
+from tests.naive.map import flat_circuit
 
 CLOSE = 1e-9
 
@@ -175,7 +176,8 @@ def test_the_same_seed_gives_the_same_answer(solver):
 
 def test_impossible_evidence_is_named():
     circuit = flat_circuit(
-        [(CATEGORICAL, 0, [0.0, -math.inf]), (CATEGORICAL, 1, [-0.7, -0.7]), ("product", [0, 1])], [2, 2]
+        [(CATEGORICAL, 0, [0.0, -math.inf]), (CATEGORICAL, 1, [math.log(0.5), math.log(0.5)]), ("product", [0, 1])],
+        [2, 2],
     )
     with pytest.raises(ImpossibleEvidence, match="variable 0 = 1"):
         map_query(circuit, [1], {0: 1})
@@ -199,7 +201,12 @@ def test_impossible_evidence_is_named():
 )
 def test_queries_that_do_not_fit_are_refused(query, evidence, options, message):
     circuit = flat_circuit(
-        [(CATEGORICAL, 0, [-0.7, -0.7]), (CATEGORICAL, 1, [-0.7, -0.7]), ("product", [0, 1])], [2, 2]
+        [
+            (CATEGORICAL, 0, [math.log(0.5), math.log(0.5)]),
+            (CATEGORICAL, 1, [math.log(0.5), math.log(0.5)]),
+            ("product", [0, 1]),
+        ],
+        [2, 2],
     )
     with pytest.raises(InvalidQuery, match=message):
         map_query(circuit, query, evidence, **options)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from learners.circuits.circuit import CATEGORICAL
 from learners.circuits.map import (
     bound_kernels,
     kbest_kernels,
@@ -23,7 +24,7 @@ from learners.circuits.map.approximate import log_probabilities
 from learners.circuits.map.whole import whole_circuit
 from tests.circuits.map_circuits import problems
 from tests.naive import map as naive
-from tests.naive.map import CATEGORICAL, flat_circuit
+from tests.naive.map import flat_circuit
 
 CLOSE = 1e-9
 

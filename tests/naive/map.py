@@ -4,24 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import NamedTuple
 
 import numpy as np
 
-SUM, PRODUCT, INDICATOR, CATEGORICAL, GAUSSIAN, POISSON, EXPONENTIAL = range(7)
-
-
-class FlatCircuit(NamedTuple):
-    """The arrays of a circuit, children first, the root last."""
-
-    kind: np.ndarray
-    child_starts: np.ndarray
-    children: np.ndarray
-    log_weight: np.ndarray
-    variable: np.ndarray
-    leaf_starts: np.ndarray
-    leaf_parameters: np.ndarray
-    n_values: np.ndarray
+from learners.circuits.circuit import CATEGORICAL, GAUSSIAN, INDICATOR, POISSON, PRODUCT, SUM, Circuit, CircuitArrays
 
 
 def flat_circuit(nodes, n_values):
@@ -44,7 +30,7 @@ def flat_circuit(nodes, n_values):
         starts.append(len(children))
         variables.append(variable)
         leaf_starts.append(len(parameters))
-    return FlatCircuit(
+    arrays = CircuitArrays(
         np.array(kinds, dtype=np.int8),
         np.array(starts),
         np.array(children, dtype=np.int64),
@@ -52,8 +38,9 @@ def flat_circuit(nodes, n_values):
         np.array(variables),
         np.array(leaf_starts),
         np.array(parameters, dtype=np.float64),
-        np.array(n_values),
+        np.array(n_values, dtype=np.int64),
     )
+    return Circuit(arrays)
 
 
 def children_of(circuit, node):

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from learners.circuits import errors
 from learners.errors import LearnerError
 
 
-class InvalidQuery(LearnerError, ValueError):
+class InvalidQuery(errors.InvalidEvidence):
     """A variable or value of the query does not fit the circuit."""
 
 
-class ImpossibleEvidence(LearnerError, ValueError):
+class ImpossibleEvidence(errors.ImpossibleEvidence):
     """The circuit gives the evidence probability zero, so every answer would be as good as any other."""
 
     def __init__(self, evidence: Mapping[int, float]) -> None:
         given = ", ".join(f"variable {v} = {value}" for v, value in sorted(evidence.items())[:8])
         more = f" and {len(evidence) - 8} more" if len(evidence) > 8 else ""
-        super().__init__(
+        ValueError.__init__(
+            self,
             f"The circuit gives the evidence probability zero ({given or 'no evidence'}{more}). "
-            "Drop the value that never occurs together with the others, or learn with a pseudo-count."
+            "Drop the value that never occurs together with the others, or learn with a pseudo-count.",
         )
+        self.row = None
         self.evidence = dict(evidence)
 
 

@@ -6,10 +6,10 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from learners.circuits.circuit import Circuit
 from learners.circuits.map import approximate
 from learners.circuits.map.errors import ContinuousQuery, ImpossibleEvidence, InvalidQuery
 from learners.circuits.map.exact import BOUNDS, exact, root_bound
@@ -50,7 +50,7 @@ class MapAnswer:
 
 
 def map_query(
-    circuit: Any,
+    circuit: Circuit,
     query: Sequence[int],
     evidence: Mapping[int, float] | None = None,
     solver: str = "exact",

@@ -5,21 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
+from learners.circuits.circuit import CATEGORICAL, GAUSSIAN, INDICATOR, POISSON, SUM, Circuit
 from learners.circuits.map.reduction import Floats, Ints, MaxProblem, restricted
 from learners.circuits.map.reduction_kernels import MaxArrays
 
-SUM, PRODUCT, INDICATOR, CATEGORICAL, GAUSSIAN, POISSON, EXPONENTIAL = range(7)
 FINITE = (INDICATOR, CATEGORICAL)
 # Circuits whose reduction is kept, so that a stream of queries does not prepare the same circuit again.
 MOST_KEPT = 8
-_kept: dict[int, tuple[Any, WholeCircuit]] = {}
+_kept: dict[int, tuple[Circuit, WholeCircuit]] = {}
 
 
-def whole_circuit(circuit: Any) -> WholeCircuit:
+def whole_circuit(circuit: Circuit) -> WholeCircuit:
     """The prepared form of a circuit, kept for the circuits asked last; circuits are immutable."""
     kept = _kept.get(id(circuit))
     if kept is not None and kept[0] is circuit:
@@ -58,7 +57,7 @@ class WholeCircuit:
     finite: MaxProblem | None = field(default=None, compare=False)
 
     @classmethod
-    def of(cls, circuit: Any) -> WholeCircuit:
+    def of(cls, circuit: Circuit) -> WholeCircuit:
         """Separate leaves from inner nodes and, where all domains are finite, reduce the circuit once for all queries."""
         kind = np.asarray(circuit.kind)
         is_leaf = kind >= INDICATOR
@@ -185,7 +184,7 @@ class WholeCircuit:
         return restricted(problem, allowed, hidden)
 
 
-def _inner(circuit: Any, is_leaf: np.ndarray, number: Ints, inner: Ints) -> tuple[Ints, Ints, Ints, Ints, Floats]:
+def _inner(circuit: Circuit, is_leaf: np.ndarray, number: Ints, inner: Ints) -> tuple[Ints, Ints, Ints, Ints, Floats]:
     """Inner nodes alone, each one's inner children before its leaves."""
     starts, children = np.asarray(circuit.child_starts), np.asarray(circuit.children)
     parent = np.repeat(np.arange(is_leaf.size), np.diff(starts))
