@@ -1,0 +1,153 @@
+"""Circuits made of blocks of like nodes, without a Python loop over nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from learners.circuits.circuit import (
+    CATEGORICAL,
+    INDICATOR,
+    PRODUCT,
+    SUM,
+    Circuit,
+    CircuitArrays,
+    Floats,
+    Integers,
+)
+
+
+class Blocks:
+    """Collects blocks of nodes, children first, and makes the circuit of them; the last node added is the root.
+
+    Parameters
+    ----------
+    n_values : sequence of int
+        Size of each domain, 0 for variables of Gaussian, Poisson and exponential leaves.
+    """
+
+    def __init__(self, n_values: Any) -> None:
+        self.n_values = np.asarray(n_values, np.int64)
+        self.n_nodes = 0
+        self.n_edges = 0
+        self._kinds: list[Any] = []
+        self._n_children: list[Any] = []
+        self._children: list[Any] = []
+        self._log_weights: list[Any] = []
+        self._variables: list[Any] = []
+        self._n_parameters: list[Any] = []
+        self._parameters: list[Any] = []
+        self._indicators: dict[int, Integers] = {}
+
+    def _add(self, kind: int, children: Any, log_weights: Any, variables: Any, parameters: Any) -> Integers:
+        n = len(variables)
+        self._kinds.append(np.full(n, kind, np.int8))
+        self._n_children.append(np.full(n, children.shape[1], np.int64))
+        self._children.append(np.asarray(children, np.int64).ravel())
+        self._log_weights.append(np.asarray(log_weights, np.float64).ravel())
+        self._variables.append(np.asarray(variables, np.int64))
+        self._n_parameters.append(np.full(n, parameters.shape[1], np.int64))
+        self._parameters.append(np.asarray(parameters, np.float64).ravel())
+        self.n_nodes += n
+        self.n_edges += children.size
+        return np.arange(self.n_nodes - n, self.n_nodes)
+
+    def sums(self, children: Any, log_weights: Any) -> Integers:
+        """Add sums.
+
+        Parameters
+        ----------
+        children : (n, m) int64
+        log_weights : (n, m) float64
+            Their exponentials add up to one in each row.
+
+        Returns
+        -------
+        (n,) int64, the numbers of the nodes
+        """
+        children = np.asarray(children)
+        n = children.shape[0]
+        log_weights = np.broadcast_to(log_weights, children.shape)
+        return self._add(SUM, children, log_weights, np.full(n, -1), np.empty((n, 0)))
+
+    def products(self, children: Any) -> Integers:
+        """Add products of the nodes in each row of children (n, m), or nothing where m = 1; their numbers (n,)."""
+        children = np.asarray(children)
+        n, m = children.shape
+        if m == 1:
+            return children[:, 0]
+        return self._add(PRODUCT, children, np.zeros(children.shape), np.full(n, -1), np.empty((n, 0)))
+
+    def leaves(self, kind: int, variables: Any, parameters: Any) -> Integers:
+        """Add leaves of one kind.
+
+        Parameters
+        ----------
+        kind : int
+        variables : (n,) int64
+        parameters : (n, p) float64
+
+        Returns
+        -------
+        (n,) int64, the numbers of the nodes
+        """
+        n = len(variables)
+        return self._add(kind, np.empty((n, 0), np.int64), np.empty(0), variables, np.asarray(parameters))
+
+    def indicators(self, variable: int) -> Integers:
+        """The indicators of each value of a variable, the same nodes at every call; (n_values,) int64."""
+        if variable not in self._indicators:
+            values = np.arange(self.n_values[variable], dtype=np.float64)[:, np.newaxis]
+            self._indicators[variable] = self.leaves(INDICATOR, np.full(values.size, variable), values)
+        return self._indicators[variable]
+
+    def distributions(self, variable: int, log_p: Floats, as_sums: bool = False) -> Integers:
+        """Add distributions of one discrete variable.
+
+        Parameters
+        ----------
+        variable : int
+        log_p : (n, n_values) float64
+        as_sums : bool
+            As sums over shared indicators, whose weights every learner learns, instead of categorical leaves.
+
+        Returns
+        -------
+        (n,) int64, the numbers of the nodes
+        """
+        if not as_sums:
+            return self.leaves(CATEGORICAL, np.full(log_p.shape[0], variable), log_p)
+        return self.sums(np.broadcast_to(self.indicators(variable), log_p.shape), log_p)
+
+    def circuit(self) -> Circuit:
+        """The circuit of all blocks."""
+        return Circuit(
+            CircuitArrays(
+                _joined(self._kinds, np.int8),
+                _starts(_joined(self._n_children, np.int64)),
+                _joined(self._children, np.int64),
+                _joined(self._log_weights, np.float64),
+                _joined(self._variables, np.int64),
+                _starts(_joined(self._n_parameters, np.int64)),
+                _joined(self._parameters, np.float64),
+                self.n_values,
+            )
+        )
+
+
+def _joined(parts: Sequence[Any], dtype: type[Any]) -> Any:
+    return np.concatenate(parts) if parts else np.empty(0, dtype)
+
+
+def _starts(sizes: Integers) -> Integers:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
+
+
+def log_shares(weights: Any) -> Floats:
+    """Logarithms of weights divided by the sum over the last axis; log 0 is -inf, a row of zeros becomes uniform."""
+    weights = np.asarray(weights, np.float64)
+    total = weights.sum(axis=-1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(total > 0, np.log(weights / total), -np.log(weights.shape[-1]))

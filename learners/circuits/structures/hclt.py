@@ -1,0 +1,140 @@
+"""Hidden Chow-Liu trees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+
+from learners.circuits.circuit import Circuit, Floats, Integers
+from learners.circuits.structures.blocks import Blocks, log_shares
+from learners.circuits.structures.chow_liu import conditional, smoothed_margin
+from learners.circuits.structures.trees import PairTables, maximum_spanning_tree
+from learners.circuits.structures.variables import Variable
+from learners.counts.pairwise import PairwiseCounts
+from learners.errors import InvalidParameter
+
+Initial = Literal["chow-liu", "random"]
+# Leaves of the states of a variable begin as this share of its own distribution and the rest of the state's values.
+OWN_SHARE = 0.1
+
+
+def hclt(
+    pairs: PairwiseCounts,
+    states: int = 8,
+    seed: int = 0,
+    *,
+    initial: Initial = "chow-liu",
+    pseudo_count: float = 1.0,
+    concentration: float = 4.0,
+    numeric: Mapping[int, Variable] | None = None,
+    as_sums: bool = False,
+    with_class: bool | None = None,
+) -> Circuit:
+    """A Chow-Liu tree whose variables each got a latent copy: the copies form the tree, the variables hang below.
+
+    Parameters
+    ----------
+    pairs : PairwiseCounts
+        Of numeric variables by their intervals.
+    states : int
+        Values of each latent variable.
+    seed : int
+    initial : 'chow-liu' or 'random'
+        The weights to start from. With `chow-liu` each state stands for some of the values of its variable, so that the
+        circuit begins near the Chow-Liu tree; states that stand for the same values differ by random factors.
+    pseudo_count : float
+        As in `chow_liu`.
+    concentration : float
+        Of the gamma-distributed random factors: the larger, the nearer to one.
+    numeric : mapping of variable to Variable, optional
+        Variables that get numeric leaves.
+    as_sums : bool
+        Categorical distributions as sums over shared indicators instead of leaves.
+    with_class : bool, optional
+        Whether the class is the last variable; by default if the schema has a target.
+
+    Returns
+    -------
+    Circuit
+        Of about n · states² edges.
+
+    Raises
+    ------
+    EmptyStatistic
+        If `pairs` has counted no rows.
+    InvalidParameter
+        If a parameter is out of range.
+
+    References
+    ----------
+    Liu, Van den Broeck (2021), Tractable Regularization of Probabilistic Circuits, section 4.1.
+    """
+    if states < 1:
+        raise InvalidParameter("states", states, "use 1 or more")
+    if initial not in ("chow-liu", "random"):
+        raise InvalidParameter("initial", initial, "use chow-liu or random")
+    if not pseudo_count >= 0:
+        raise InvalidParameter("pseudo_count", pseudo_count, "use zero or more rows")
+    if not concentration > 0:
+        raise InvalidParameter("concentration", concentration, "use a positive number")
+    tables, numeric = PairTables(pairs, with_class), numeric or {}
+    for v in numeric:
+        if not 0 <= v < tables.n_variables:
+            raise InvalidParameter("numeric", v, f"variables are numbered from 0 to {tables.n_variables - 1}")
+    tree = maximum_spanning_tree(tables.mutual_information())
+    rng = np.random.default_rng(seed)
+    n_values = tables.n_values.copy()
+    n_values[[v for v, variable in numeric.items() if variable.kind != "categorical"]] = 0
+    blocks = Blocks(n_values)
+    messages: list[list[Integers]] = [[] for _ in range(tables.n_variables)]
+    for v in tree.order.tolist():
+        parent = int(tree.parent[v])
+        own = smoothed_margin(tables, v, pseudo_count)
+        is_numeric = v in numeric
+        if is_numeric:
+            leaves = numeric[v].random_leaves(blocks, v, states, rng, as_sums)
+        elif initial == "random":
+            leaves = Variable("categorical", tuple(own.tolist())).random_leaves(blocks, v, states, rng, as_sums)
+        else:
+            leaves = blocks.distributions(v, _leaves_of_states(own, states, rng, concentration), as_sums)
+        nodes = blocks.products(np.stack([leaves, *messages[v]], axis=1))
+        weights = rng.gamma(
+            concentration if initial == "chow-liu" else 1.0, size=(states if parent >= 0 else 1, states)
+        )
+        if initial == "chow-liu" and not is_numeric and parent not in numeric:
+            p = own[np.newaxis] if parent < 0 else conditional(tables.table(parent, v), own, pseudo_count)
+            margin = smoothed_margin(tables, parent, pseudo_count) if parent >= 0 else np.ones(1)
+            weights *= _between_states(p, margin, states)
+        weights += 1e-4 * weights.mean(axis=1, keepdims=True)
+        sums = blocks.sums(np.broadcast_to(nodes, weights.shape), log_shares(weights))
+        if parent >= 0:
+            messages[parent].append(sums)
+    return blocks.circuit()
+
+
+def _values_of_states(n_values: int, states: int) -> Integers:
+    """(states, n_values) int64: 1 where a state stands for a value; each value has a state and each state a value."""
+    n = min(n_values, states)
+    # State s stands for the values that equal s modulo the smaller of the two numbers.
+    stands_for: Integers = (np.arange(states)[:, np.newaxis] % n == np.arange(n_values) % n).astype(np.int64)
+    return stands_for
+
+
+def _leaves_of_states(own: Floats, states: int, rng: np.random.Generator, concentration: float) -> Floats:
+    """(states, n_values) float64: log probabilities."""
+    factors = rng.gamma(concentration, 1.0 / concentration, (states, own.size))
+    of_state = _values_of_states(own.size, states) * own
+    of_state = of_state / np.maximum(of_state.sum(axis=1, keepdims=True), 1e-300)
+    return log_shares(((1 - OWN_SHARE) * of_state + OWN_SHARE * own + 1e-6) * factors)
+
+
+def _between_states(p: Floats, margin: Floats, states: int) -> Floats:
+    """(states or 1, states) float64: the weight of each state of a variable for each state of its parent."""
+    above = _values_of_states(margin.size, states) * margin if margin.size > 1 else np.ones((1, 1))
+    above = above / np.maximum(above.sum(axis=1, keepdims=True), 1e-300)
+    below = _values_of_states(p.shape[1], states)
+    # A value that several states stand for is shared between them.
+    weights: Floats = above @ p @ (below / below.sum(axis=0)).T
+    return weights

@@ -1,0 +1,236 @@
+"""LearnSPN: split variables that are independent, cluster rows where they are not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse.csgraph import connected_components
+from scipy.special import chdtrc
+from sklearn.cluster import KMeans
+
+from learners.circuits.circuit import Circuit, Floats, Integers
+from learners.circuits.structures.blocks import Blocks, log_shares
+from learners.circuits.structures.variables import LeafKind, Variable, describe_variables
+from learners.errors import EmptyData, InvalidParameter
+
+# Numeric variables are tested for independence by this many intervals of equal frequency.
+INTERVALS = 4
+
+
+@dataclass(frozen=True)
+class _Settings:
+    significance: float
+    bonferroni: bool
+    clusters: int
+    min_rows: int
+    pseudo_count: float
+
+
+def learnspn(
+    x: Any,
+    n_values: Sequence[int],
+    *,
+    numeric: LeafKind = "gaussian",
+    significance: float = 0.001,
+    bonferroni: bool = False,
+    clusters: int = 2,
+    min_rows: int = 100,
+    pseudo_count: float = 0.1,
+    max_rows: int = 20_000,
+    seed: int = 0,
+) -> Circuit:
+    """Learn the structure and the weights of a circuit from a sample of rows.
+
+    Where a G-test finds groups of variables independent, a product; else the rows are clustered by k-means, a sum whose
+    weights are the shares of the clusters. Few rows, or rows that do not cluster, make a product of leaves.
+
+    Parameters
+    ----------
+    x : (n_variables, n_rows) float64 or integers
+        Codes of discrete variables, numbers of others; NaN, or a code outside the domain, where missing.
+    n_values : sequence of int
+        Size of each domain; 0 for a numeric variable.
+    numeric : 'gaussian', 'poisson' or 'exponential'
+        Leaves of the numeric variables.
+    significance : float
+        Two variables are dependent if the p-value of their G-test is below this.
+    bonferroni : bool
+        Divide the significance by the number of pairs tested together.
+    clusters : int
+        Children of a sum.
+    min_rows : int
+        Fewer rows are not clustered.
+    pseudo_count : float
+        Rows added to each value of a leaf.
+    max_rows : int
+        Of more rows a random sample is taken.
+    seed : int
+
+    Returns
+    -------
+    Circuit
+        A tree.
+
+    Raises
+    ------
+    EmptyData
+        If there are no rows.
+    InvalidParameter
+        If a parameter is out of range.
+
+    References
+    ----------
+    Gens, Domingos (2013), Learning the Structure of Sum-Product Networks, section 4.
+    """
+    _check(significance, clusters, min_rows, pseudo_count, max_rows)
+    sizes = np.asarray(n_values, np.int64)
+    x = np.array(x, np.float64)
+    if not x.shape[1]:
+        raise EmptyData("There are no rows to learn a circuit from.")
+    discrete = sizes[:, np.newaxis] > 0
+    x[discrete & ~((x >= 0) & (x < sizes[:, np.newaxis]))] = np.nan
+    rng = np.random.default_rng(seed)
+    if x.shape[1] > max_rows:
+        x = x[:, np.sort(rng.choice(x.shape[1], max_rows, replace=False))]
+    settings = _Settings(significance, bonferroni, clusters, min_rows, pseudo_count)
+    grower = _Grower(x, describe_variables(x, sizes.tolist(), numeric), settings, rng)
+    grower.node(np.arange(x.shape[1]), np.arange(sizes.size), may_split=True)
+    return grower.blocks.circuit()
+
+
+def _check(significance: float, clusters: int, min_rows: int, pseudo_count: float, max_rows: int) -> None:
+    if not 0 <= significance <= 1:
+        raise InvalidParameter("significance", significance, "use a probability")
+    for name, value, least in (("clusters", clusters, 2), ("min_rows", min_rows, 2), ("max_rows", max_rows, 1)):
+        if value < least:
+            raise InvalidParameter(name, value, f"use {least} or more")
+    if not pseudo_count > 0:
+        raise InvalidParameter("pseudo_count", pseudo_count, "use a positive number")
+
+
+class _Grower:
+    """The recursion, with what stays the same all the way down."""
+
+    def __init__(self, x: Floats, variables: Sequence[Variable], settings: _Settings, rng: np.random.Generator) -> None:
+        self.x, self.variables, self.settings, self.rng = x, variables, settings, rng
+        self.blocks = Blocks([variable.n_values for variable in variables])
+        self.one_hot, self.starts = _one_hot(x, variables)
+        self.features = _features(x, variables)
+
+    def node(self, rows: Integers, scope: Integers, may_split: bool) -> int:
+        """Add the circuit of some rows and variables; its root."""
+        if scope.size == 1 or rows.size < self.settings.min_rows:
+            return self._leaves(rows, scope)
+        if may_split:
+            n_groups, group = self._independent_groups(rows, scope)
+            if n_groups > 1:
+                parts = [self.node(rows, scope[group == g], may_split=False) for g in range(n_groups)]
+                return int(self.blocks.products(np.array([parts]))[0])
+        cluster = self._clusters(rows, scope)
+        sizes = np.bincount(cluster)
+        sizes = sizes[sizes > 0]
+        if sizes.size < 2:
+            return self._leaves(rows, scope)
+        children = [self.node(rows[cluster == c], scope, may_split=True) for c in np.unique(cluster)]
+        return int(self.blocks.sums(np.array([children]), log_shares(sizes)[np.newaxis])[0])
+
+    def _leaves(self, rows: Integers, scope: Integers) -> int:
+        leaves = [
+            self.variables[v].fitted_leaf(self.blocks, v, self.x[v, rows], self.settings.pseudo_count)
+            for v in scope.tolist()
+        ]
+        return int(self.blocks.products(np.array([leaves]))[0])
+
+    def _independent_groups(self, rows: Integers, scope: Integers) -> tuple[int, Integers]:
+        columns = np.concatenate([np.arange(self.starts[v], self.starts[v + 1]) for v in scope])
+        sizes = self.starts[scope + 1] - self.starts[scope]
+        p_values = independence_p_values(self.one_hot[np.ix_(rows, columns)], sizes)
+        limit = self.settings.significance
+        if self.settings.bonferroni:
+            limit /= max(1, scope.size * (scope.size - 1) // 2)
+        n_groups, group = connected_components(p_values < limit, directed=False)
+        return int(n_groups), group
+
+    def _clusters(self, rows: Integers, scope: Integers) -> Integers:
+        columns = np.concatenate([self.features[1][v] for v in scope])
+        features = self.features[0][np.ix_(rows, columns)]
+        n_distinct = len(np.unique(features, axis=0)) if rows.size < 1000 else self.settings.clusters
+        if n_distinct < 2:
+            return np.zeros(rows.size, np.int64)
+        k_means = KMeans(min(self.settings.clusters, n_distinct), n_init=2, random_state=int(self.rng.integers(2**31)))
+        return k_means.fit_predict(features).astype(np.int64)
+
+
+def independence_p_values(one_hot: Any, sizes: Any) -> Floats:
+    """p-values of the G-test of every pair of variables; rows that lack one of the two do not count.
+
+    Parameters
+    ----------
+    one_hot : (n_rows, Σ sizes) float32
+        One column per value of each variable; a row of zeros where missing.
+    sizes : (n_variables,) int64
+
+    Returns
+    -------
+    (n_variables, n_variables) float64, symmetric; 1 where one of the two is constant
+
+    References
+    ----------
+    Gens, Domingos (2013), section 4: G = 2 Σ n_ab log(n_ab n / (n_a n_b)), of (A - 1)(B - 1) degrees of freedom.
+    """
+    starts = np.cumsum(sizes) - sizes
+    # float32 counts exactly up to 2^24 rows.
+    counts = (one_hot.T @ one_hot).astype(np.float64)
+    of_left = np.add.reduceat(counts, starts, axis=1)  # (Σ sizes, n): rows with each value where the other is known
+    n = np.add.reduceat(of_left, starts, axis=0)
+    joint = _block_sums(_x_log_x(counts), starts)
+    left = np.add.reduceat(_x_log_x(of_left), starts, axis=0)
+    g = 2.0 * (joint - left - left.T + _x_log_x(n))
+    n_left = np.add.reduceat((of_left > 0).astype(np.float64), starts, axis=0)
+    degrees = np.maximum(n_left - 1, 0) * np.maximum(n_left.T - 1, 0)
+    p_values: Floats = np.where(degrees > 0, chdtrc(np.maximum(degrees, 1), np.maximum(g, 0.0)), 1.0)
+    return p_values
+
+
+def _block_sums(values: Floats, starts: Integers) -> Floats:
+    sums: Floats = np.add.reduceat(np.add.reduceat(values, starts, axis=0), starts, axis=1)
+    return sums
+
+
+def _x_log_x(counts: Floats) -> Floats:
+    logs: Floats = counts * np.log(np.maximum(counts, 1.0))
+    return logs
+
+
+def _one_hot(x: Floats, variables: Sequence[Variable]) -> tuple[Any, Integers]:
+    """(n_rows, Σ sizes) float32, and where the columns of each variable begin (n_variables + 1,)."""
+    columns, sizes = [], []
+    for row, variable in zip(x, variables, strict=True):
+        size, codes = variable.n_values, row
+        if not size:
+            known = row[~np.isnan(row)]
+            cuts = np.unique(np.quantile(known, np.arange(1, INTERVALS) / INTERVALS)) if known.size else np.empty(0)
+            size = cuts.size + 1
+            codes = np.where(np.isnan(row), np.nan, np.searchsorted(cuts, row))
+        columns.append((codes[:, np.newaxis] == np.arange(size)).astype(np.float32))
+        sizes.append(size)
+    return np.concatenate(columns, axis=1), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+def _features(x: Floats, variables: Sequence[Variable]) -> tuple[Any, list[Integers]]:
+    """(n_rows, n_features) float32 for k-means, missing values at the mean, and the columns of each variable."""
+    features: list[Any] = []
+    columns = []
+    for row, variable in zip(x, variables, strict=True):
+        if not variable.n_values:
+            own = [(np.where(np.isnan(row), variable.mean, row) - variable.mean) / variable.std]
+        else:
+            values = range(1 if variable.n_values == 2 else 0, variable.n_values)
+            share = variable.probabilities
+            own = [np.where(np.isnan(row), share[value], row == value) for value in values]
+        columns.append(np.arange(len(features), len(features) + len(own)))
+        features += own
+    return np.stack(features, axis=1).astype(np.float32), columns

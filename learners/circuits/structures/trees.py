@@ -1,0 +1,192 @@
+"""Mutual information of pairs of variables from counts, and the spanning tree of the most informative ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from learners.circuits.circuit import Floats, Integers
+from learners.counts.pairwise import PairwiseCounts
+from learners.errors import EmptyStatistic
+
+# As in classifiers: two values within this many nats count as equal, and the column order decides.
+TIE_NATS = 1e-12
+CELLS_AT_A_TIME = 1 << 22
+
+
+class PairTables:
+    """The tables of all pairs of variables, classes and missing values left out.
+
+    The codes of a variable are those of its attribute without the one for missing values; a row that lacks a value
+    does not count for the pairs of that attribute. The class, if there is one, is the last variable.
+
+    Parameters
+    ----------
+    pairs : PairwiseCounts
+    with_class : bool, optional
+        Whether the class is a variable; by default if there is a target.
+
+    Raises
+    ------
+    EmptyStatistic
+        If `pairs` has counted no rows.
+    """
+
+    def __init__(self, pairs: PairwiseCounts, with_class: bool | None = None) -> None:
+        if not pairs.n_rows:
+            raise EmptyStatistic("There are no counted rows to make a circuit from.")
+        self.pairs = pairs
+        self.with_class = pairs.schema.target is not None if with_class is None else with_class
+        self.missing = np.array([int(a.has_missing) for a in pairs.schema.attributes], np.int64)
+        self.n_values = pairs.sizes - self.missing
+        if self.with_class:
+            self.n_values = np.append(self.n_values, pairs.schema.n_classes)
+
+    @property
+    def n_variables(self) -> int:
+        """Attributes, and the class if it is a variable."""
+        return self.n_values.size
+
+    def margin(self, v: int) -> Integers:
+        """(n_values[v],) int64: rows with each value."""
+        if v == self.pairs.sizes.size:
+            return self.pairs.class_counts
+        counts: Integers = self.pairs.margins[v].sum(axis=1)[self.missing[v] :]
+        return counts
+
+    def table(self, u: int, v: int) -> Integers:
+        """(n_values[u], n_values[v]) int64: rows with each pair of values; u and v differ."""
+        n_attributes = self.pairs.sizes.size
+        if n_attributes in (u, v):
+            with_class: Integers = self.pairs.margins[min(u, v)][self.missing[min(u, v)] :]
+            return with_class if v == n_attributes else with_class.T
+        counts: Integers = self.pairs.table(u, v).sum(axis=2)[self.missing[u] :, self.missing[v] :]
+        return counts
+
+    def mutual_information(self) -> Floats:
+        """(n_variables, n_variables) float64, nats, symmetric, zero on the diagonal, never negative."""
+        sizes, n_classes = self.pairs.sizes, self.pairs.schema.n_classes
+        i, j = np.triu_indices(sizes.size, 1)
+        # The tables lie one after the other in the order of the pairs.
+        ends = np.cumsum(sizes[i] * sizes[j] * n_classes)
+        starts = ends - sizes[i] * sizes[j] * n_classes
+        information = np.zeros((self.n_variables, self.n_variables))
+        # All tables of one shape at once: for hundreds of variables a loop over pairs would take minutes.
+        shape = np.stack([sizes[i], sizes[j], self.missing[i], self.missing[j]])
+        shapes, group = np.unique(shape, axis=1, return_inverse=True)
+        for which, (v_i, v_j, m_i, m_j) in enumerate(shapes.T.tolist()):
+            members = np.flatnonzero(group == which)
+            at_a_time = max(1, CELLS_AT_A_TIME // (v_i * v_j * n_classes))
+            for part in np.split(members, range(at_a_time, members.size, at_a_time)):
+                cells = starts[part][:, np.newaxis] + np.arange(v_i * v_j * n_classes)
+                tables = self.pairs.counts[cells].reshape(-1, v_i, v_j, n_classes).sum(axis=3)[:, m_i:, m_j:]
+                information[i[part], j[part]] = _information(tables)
+        if self.with_class:
+            for v in range(sizes.size):
+                information[v, -1] = _information(self.table(v, sizes.size)[np.newaxis])[0]
+        return information + information.T
+
+
+def _x_log_x(counts: Any) -> Floats:
+    return counts * np.log(np.maximum(counts, 1))
+
+
+def _information(tables: Integers) -> Floats:
+    """(m,) float64: mutual information in each of the tables (m, v_i, v_j)."""
+    n = tables.sum(axis=(1, 2))
+    value = _x_log_x(tables).sum(axis=(1, 2)) + _x_log_x(n)
+    value -= _x_log_x(tables.sum(axis=1)).sum(axis=1) + _x_log_x(tables.sum(axis=2)).sum(axis=1)
+    return np.maximum(value / np.maximum(n, 1), 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """A rooted tree over variables.
+
+    Attributes
+    ----------
+    order : (n,) int64
+        Children before parents, the root last.
+    parent : (n,) int64
+        Of each variable; -1 for the root.
+    """
+
+    order: Integers
+    parent: Integers
+
+    @property
+    def root(self) -> int:
+        """The variable without a parent."""
+        return int(self.order[-1])
+
+    def children(self) -> list[list[int]]:
+        """Of each variable, ascending."""
+        below: list[list[int]] = [[] for _ in range(self.parent.size)]
+        for v, parent in enumerate(self.parent.tolist()):
+            if parent >= 0:
+                below[parent].append(v)
+        return below
+
+
+def maximum_spanning_tree(weights: Floats) -> Tree:
+    """The spanning tree of the greatest total weight, rooted at its centre so that it is shallow.
+
+    Parameters
+    ----------
+    weights : (n, n) float64, symmetric
+        Ties, to 1e-12, are broken by the order of the variables.
+
+    Returns
+    -------
+    Tree
+
+    References
+    ----------
+    Chow, Liu (1968), section III; the algorithm is Prim's.
+    """
+    n = weights.shape[0]
+    ranks = np.round(weights / TIE_NATS)
+    neighbours: list[list[int]] = [[] for _ in range(n)]
+    best, nearest = ranks[0].copy(), np.zeros(n, np.int64)
+    best[0] = -np.inf
+    outside = np.ones(n, np.bool_)
+    outside[0] = False
+    for _ in range(n - 1):
+        v = int(np.argmax(best))
+        u = int(nearest[v])
+        neighbours[u].append(v)
+        neighbours[v].append(u)
+        outside[v], best[v] = False, -np.inf
+        is_nearer = outside & (ranks[v] > best)
+        best[is_nearer] = ranks[v][is_nearer]
+        nearest[is_nearer] = v
+    return _rooted(neighbours, _centre(neighbours))
+
+
+def _walk(neighbours: list[list[int]], start: int) -> tuple[list[int], Integers]:
+    """Breadth first: the order of the visit, and where each variable was reached from."""
+    parent = np.full(len(neighbours), -1, np.int64)
+    order = [start]
+    for v in order:
+        for u in neighbours[v]:
+            if u != parent[v]:
+                parent[u] = v
+                order.append(u)
+    return order, parent
+
+
+def _centre(neighbours: list[list[int]]) -> int:
+    """The middle of a longest path."""
+    one_end = _walk(neighbours, 0)[0][-1]
+    order, parent = _walk(neighbours, one_end)
+    path = [order[-1]]
+    while parent[path[-1]] >= 0:
+        path.append(int(parent[path[-1]]))
+    return path[len(path) // 2]
+
+
+def _rooted(neighbours: list[list[int]], root: int) -> Tree:
+    order, parent = _walk(neighbours, root)
+    return Tree(np.array(order[::-1], np.int64), parent)

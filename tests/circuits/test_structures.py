@@ -1,0 +1,272 @@
+"""Structures: valid circuits that say what their counts say."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learners.circuits.circuit import EXPONENTIAL, GAUSSIAN, POISSON, SUM
+from learners.circuits.structures import Variable, chow_liu, describe_variables, hclt, independent, random_regions
+from learners.circuits.structures.learnspn import _one_hot, independence_p_values, learnspn
+from learners.circuits.structures.trees import PairTables, maximum_spanning_tree
+from learners.counts.pairwise import PairwiseCounts
+from learners.errors import EmptyData, EmptyStatistic, InvalidParameter
+from learners.schema import Chunk, Schema
+from tests.naive import circuits as naive
+from tests.naive.map import value
+from tests.strategies import chunk_of, schema_of
+
+
+def counted(seed, sizes, n_rows=200, n_classes=1, missing=()):
+    """Pairwise counts of random codes, with their schema and chunk."""
+    schema = schema_of(sizes, n_classes, missing)
+    if n_classes == 1:
+        schema = Schema(schema.attributes, None, ("",))
+    chunk = chunk_of(seed, schema, n_rows)
+    pairs = PairwiseCounts(schema)
+    pairs.update(chunk)
+    return pairs, chunk
+
+
+def codes_of(chunk, schema):
+    """Lists of codes, None where missing, the class last."""
+    columns = [
+        [None if attribute.has_missing and code == 0 else int(code) - attribute.has_missing for code in column]
+        for attribute, column in zip(schema.attributes, chunk.x, strict=True)
+    ]
+    return [*columns, chunk.y.tolist()] if schema.target is not None else columns
+
+
+schemas = st.tuples(
+    st.integers(0, 2**32 - 1),
+    st.lists(st.integers(1, 4), min_size=1, max_size=4),
+    st.sampled_from([1, 3]),
+    st.sets(st.integers(0, 3)),
+)
+
+
+@given(schemas)
+def test_information_is_that_of_the_definition(parts):
+    seed, sizes, n_classes, missing = parts
+    pairs, chunk = counted(seed, sizes, 60, n_classes, missing)
+    columns = codes_of(chunk, pairs.schema)
+    information = PairTables(pairs).mutual_information()
+    for i, j in itertools.combinations(range(len(columns)), 2):
+        expected = naive.mutual_information(columns[i], columns[j]) if _both_known(columns[i], columns[j]) else 0.0
+        assert information[i, j] == information[j, i] == pytest.approx(expected, abs=1e-9)
+    assert not np.diag(information).any()
+
+
+def _both_known(x, y):
+    return any(a is not None and b is not None for a, b in zip(x, y, strict=True))
+
+
+@given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 5))
+def test_the_spanning_tree_is_the_best(seed, n):
+    weights = np.random.default_rng(seed).random((n, n))
+    weights = weights + weights.T
+    tree = maximum_spanning_tree(weights)
+    total = sum(weights[v, parent] for v, parent in enumerate(tree.parent) if parent >= 0)
+    assert total == pytest.approx(naive.spanning_trees_best(weights) if n > 1 else 0.0)
+    place = {v: i for i, v in enumerate(tree.order.tolist())}
+    assert all(place[v] < place[int(parent)] for v, parent in enumerate(tree.parent) if parent >= 0)
+    assert tree.parent[tree.root] == -1
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 101])
+def test_a_chain_is_rooted_in_its_middle(n):
+    weights = np.eye(n, k=1) + np.eye(n, k=-1)
+    tree = maximum_spanning_tree(weights)
+    depth, longest = {tree.root: 0}, 0
+    for v in tree.order[::-1][1:].tolist():
+        depth[v] = depth[int(tree.parent[v])] + 1
+        longest = max(longest, depth[v])
+    assert longest == n // 2
+
+
+@given(schemas)
+def test_a_chow_liu_circuit_is_the_product_of_its_conditionals(parts):
+    seed, sizes, n_classes, missing = parts
+    pairs, chunk = counted(seed, sizes, 60, n_classes, missing)
+    circuit = chow_liu(pairs, pseudo_count=1.0)
+    columns = codes_of(chunk, pairs.schema)
+    tree = maximum_spanning_tree(PairTables(pairs).mutual_information())
+    total = 0.0
+    for world in naive.worlds(circuit):
+        expected = 1.0
+        for v, parent in enumerate(tree.parent.tolist()):
+            n_values = int(circuit.n_values[v])
+            known = [code for code in columns[v] if code is not None]
+            own = (known.count(world[v]) + 1.0 / n_values) / (len(known) + 1.0)
+            if parent < 0:
+                expected *= own
+                continue
+            both = [(a, b) for a, b in zip(columns[parent], columns[v], strict=True) if a is not None and b is not None]
+            of_parent = [b for a, b in both if a == world[parent]]
+            expected *= (of_parent.count(world[v]) + own) / (len(of_parent) + 1.0)
+        assert value(circuit, world) == pytest.approx(expected, rel=1e-9)
+        total += expected
+    assert total == pytest.approx(1.0)
+
+
+def test_a_chow_liu_circuit_without_smoothing_has_zeros_and_no_nan():
+    pairs, _ = counted(0, [3, 4, 2], n_rows=5)
+    circuit = chow_liu(pairs, pseudo_count=0.0)
+    assert not np.isnan(circuit.log_weight).any()
+    assert sum(naive.joint(circuit).values()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("initial", ["chow-liu", "random"])
+@pytest.mark.parametrize("as_sums", [False, True])
+@given(parts=schemas, states=st.integers(1, 5))
+def test_a_hidden_tree_is_a_circuit_of_the_promised_size(initial, as_sums, parts, states):
+    seed, sizes, n_classes, missing = parts
+    pairs, _ = counted(seed, sizes, 60, n_classes, missing)
+    circuit = hclt(pairs, states, seed, initial=initial, as_sums=as_sums)
+    assert circuit == hclt(pairs, states, seed, initial=initial, as_sums=as_sums)
+    n = circuit.n_variables
+    assert circuit.summary()["scope_of_root"] == n
+    of_leaves = states * int(circuit.n_values.sum()) if as_sums else 0
+    assert circuit.n_edges <= n * states**2 + 2 * n * states + of_leaves
+    assert sum(naive.joint(circuit).values()) == pytest.approx(1.0)
+
+
+def test_a_hidden_tree_begins_near_the_chow_liu_tree():
+    pairs, _ = counted(3, [4, 4, 4], n_rows=0)
+    codes = np.random.default_rng(0).integers(0, 4, 2000)
+    pairs.update(Chunk(np.stack([codes, codes, (codes + 1) % 4]).astype(np.uint8), np.zeros(2000, np.uint8)))
+    plain, hidden = naive.joint(chow_liu(pairs)), naive.joint(hclt(pairs, 8, concentration=1000.0))
+    distance = sum(p * math.log(p / hidden[world]) for world, p in plain.items())
+    unrelated = naive.joint(hclt(pairs, 8, initial="random"))
+    assert distance < 1.0 < sum(p * math.log(p / unrelated[world]) for world, p in plain.items()) - distance
+
+
+def test_a_hidden_tree_takes_numeric_leaves():
+    pairs, _ = counted(1, [3, 4, 2])
+    circuit = hclt(pairs, 3, numeric={1: Variable("gaussian", (), 5.0, 2.0)})
+    assert circuit.n_values.tolist() == [3, 0, 2]
+    assert circuit.summary()["kinds"]["gaussian"] == 3
+
+
+def test_hundreds_of_variables_need_no_loop_over_pairs():
+    pairs, _ = counted(0, [2] * 300, n_rows=100)
+    circuit = hclt(pairs, 4)
+    assert circuit.n_edges < 300 * (16 + 2 * 4)
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n=st.integers(1, 6),
+    depth=st.integers(0, 3),
+    sums=st.integers(1, 3),
+    replicas=st.integers(1, 3),
+    as_sums=st.booleans(),
+)
+def test_random_regions_make_a_normalised_circuit(seed, n, depth, sums, replicas, as_sums):
+    variables = [Variable("categorical", (0.2, 0.8)), Variable("categorical", (0.5, 0.3, 0.2))] * 3
+    settings = {"depth": depth, "sums": sums, "replicas": replicas, "seed": seed, "as_sums": as_sums}
+    circuit = random_regions(variables[:n], **settings)
+    assert circuit == random_regions(variables[:n], **settings)
+    assert circuit.summary()["scope_of_root"] == n
+    assert sum(naive.joint(circuit).values()) == pytest.approx(1.0)
+
+
+def test_random_regions_share_nodes_and_differ_by_seed():
+    variables = [Variable("categorical", (0.5, 0.5))] * 8
+    circuit = random_regions(variables, depth=2, replicas=4)
+    assert circuit.summary()["shared_inner_nodes"] > 0
+    assert circuit != random_regions(variables, depth=2, replicas=4, seed=1)
+
+
+def test_random_regions_take_every_kind_of_leaf():
+    variables = [Variable("gaussian", (), 1.0, 2.0), Variable("poisson", (), 3.0), Variable("exponential", (), 0.5)]
+    circuit = random_regions(variables, depth=1, sums=2, replicas=2)
+    assert {GAUSSIAN, POISSON, EXPONENTIAL} <= set(circuit.kind.tolist())
+    assert circuit.n_values.tolist() == [0, 0, 0]
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_independence_tests_are_those_of_scipy(seed):
+    rng = np.random.default_rng(seed)
+    x = np.stack([rng.integers(0, size, 50) for size in (2, 3, 4, 2, 1)]).astype(np.float64)
+    x[3] = np.where(rng.random(50) < 0.7, x[0], x[3])
+    x[rng.random(x.shape) < 0.1] = np.nan
+    variables = describe_variables(x, [2, 3, 4, 2, 1])
+    one_hot, starts = _one_hot(x, variables)
+    p_values = independence_p_values(one_hot, np.diff(starts))
+    for i, j in itertools.combinations(range(5), 2):
+        assert p_values[i, j] == pytest.approx(naive.g_test(x[i], x[j]), abs=1e-4)
+
+
+def test_learnspn_separates_what_is_independent_and_joins_what_is_not():
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 2, 4000), rng.integers(0, 2, 4000)
+    x = np.stack([a, a ^ (rng.random(4000) < 0.1), b, b ^ (rng.random(4000) < 0.2)])
+    circuit = learnspn(x, [2] * 4)
+    top = circuit.children[circuit.child_starts[circuit.root] : circuit.child_starts[circuit.root + 1]]
+    assert sorted(circuit.scope(child) for child in top) == [[0, 1], [2, 3]]
+    joint = naive.joint(circuit)
+    assert sum(joint.values()) == pytest.approx(1.0)
+    for world, p in joint.items():
+        assert p == pytest.approx(np.all(world == x.T, axis=1).mean(), abs=0.02)
+    assert circuit == learnspn(x, [2] * 4)
+
+
+def test_learnspn_takes_missing_values_and_numbers():
+    rng = np.random.default_rng(0)
+    group = rng.integers(0, 2, 600)
+    x = np.stack([group.astype(float), rng.normal(10.0 * group, 1.0), rng.normal(size=600)])
+    x[rng.random(x.shape) < 0.2] = np.nan
+    circuit = learnspn(x, [2, 0, 0])
+    assert circuit.n_values.tolist() == [2, 0, 0]
+    given = {w: value(circuit, {0: w, 1: 10.0}) for w in (0, 1)}
+    assert given[1] > 100 * given[0]
+
+
+def test_learnspn_of_constant_columns_and_one_row_is_a_product():
+    assert SUM not in learnspn(np.zeros((3, 500)), [2, 2, 2]).kind
+    assert SUM not in learnspn(np.array([[1.0], [np.nan], [3.5]]), [2, 3, 0]).kind
+
+
+@pytest.mark.parametrize("kind", ["poisson", "exponential"])
+def test_learnspn_fits_counts_and_durations(kind):
+    x = np.random.default_rng(0).poisson(3.0, (1, 1000)).astype(float)
+    circuit = learnspn(x, [0], numeric=kind)
+    rate = circuit.leaf_parameters[0]
+    assert (rate if kind == "poisson" else 1 / rate) == pytest.approx(x.mean())
+
+
+def test_independent_variables_keep_their_own_distributions():
+    variables = describe_variables(np.array([[0, 1, 1, -1], [2.0, 4.0, np.nan, 6.0]]), [2, 0])
+    circuit = independent(variables)
+    assert np.exp(circuit.leaf_parameters[:2]) == pytest.approx([2 / 5, 3 / 5])
+    assert circuit.leaf_parameters[2:] == pytest.approx([4.0, np.std([2, 4, 6])])
+
+
+def test_errors_name_the_parameter():
+    pairs, _ = counted(0, [2, 2])
+    with pytest.raises(EmptyStatistic, match="no counted rows"):
+        chow_liu(pairs.empty())
+    with pytest.raises(InvalidParameter, match="pseudo_count=-1"):
+        chow_liu(pairs, pseudo_count=-1)
+    with pytest.raises(InvalidParameter, match="states=0"):
+        hclt(pairs, 0)
+    with pytest.raises(InvalidParameter, match="initial='best'"):
+        hclt(pairs, initial="best")
+    with pytest.raises(InvalidParameter, match="numeric=7"):
+        hclt(pairs, numeric={7: Variable("gaussian")})
+    with pytest.raises(InvalidParameter, match="sums=0"):
+        random_regions([Variable("gaussian")], sums=0)
+    with pytest.raises(InvalidParameter, match="clusters=1"):
+        learnspn(np.zeros((1, 5)), [2], clusters=1)
+    with pytest.raises(EmptyData, match="no rows"):
+        learnspn(np.zeros((1, 0)), [2])
+    with pytest.raises(InvalidParameter, match="gaussian leaves"):
+        learnspn(np.array([[-1.0, 2.0]]), [0], numeric="poisson")
+    with pytest.raises(InvalidParameter, match="mean=0"):
+        Variable("poisson", (), 0.0)
