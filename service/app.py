@@ -14,11 +14,13 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service import openapi, problems
-from service.api import datasets, health, jobs, models
+from service.api import datasets, health, jobs, keys, models
 from service.api.bodies import BodyLimit
 from service.api.predict import HotPath, Predict
+from service.deadlines import Deadlines
 from service.predictor import Predictor
 from service.problems import InvalidRequest, MalformedBody, Problem
+from service.security import Guard
 from service.settings import Settings
 from service.telemetry import Telemetry, configure_logs
 from service.version import VERSION
@@ -34,6 +36,8 @@ class Application(FastAPI):
     """
 
     predict: Predict
+    deadlines: Deadlines
+    guard: Guard
     entrance: ASGIApp
 
     def __init__(self, settings: Settings, **fields: Any) -> None:
@@ -41,7 +45,9 @@ class Application(FastAPI):
         self.predict = Predict(settings)
         self.router.routes.append(self.predict.route())
         control_plane = BodyLimit(super().__call__, settings.max_body_bytes)
-        self.entrance = Telemetry(HotPath(control_plane, self.predict), settings.slow_request_s)
+        self.deadlines = Deadlines(HotPath(control_plane, self.predict), settings.request_timeout_s)
+        self.guard = Guard(self.deadlines, settings)
+        self.entrance = Telemetry(self.guard, settings.slow_request_s)
 
     def openapi(self) -> dict[str, Any]:
         """The OpenAPI document, predictions included."""
@@ -74,7 +80,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.not_ready = "The server is starting."
     app.include_router(health.router)
     if not settings.predict_only:
-        for resource in (datasets, jobs, models):
+        for resource in (datasets, jobs, keys, models):
             app.include_router(resource.router)
     app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(HTTPException, _http_error)
@@ -94,11 +100,11 @@ def app_of_environment() -> FastAPI:
 @contextlib.asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     assert isinstance(app, Application)
-    settings: Settings = app.state.settings
     workspace: Workspace = app.state.workspace
     predictor = await anyio.to_thread.run_sync(_open, workspace)
     app.state.predictor = app.predict.predictor = predictor
-    tasks = [asyncio.create_task(_become_ready(app)), asyncio.create_task(_follow(predictor, settings))]
+    app.guard.load(predictor.control)
+    tasks = [asyncio.create_task(work) for work in (_become_ready(app), _follow(app), app.deadlines.sweep())]
     try:
         yield
     finally:
@@ -123,13 +129,16 @@ async def _become_ready(app: FastAPI) -> None:
     app.state.not_ready = None
 
 
-async def _follow(predictor: Predictor, settings: Settings) -> None:
-    """Take over moved aliases and new versions, for as long as the server runs."""
+async def _follow(app: Application) -> None:
+    """Take over moved aliases, new versions and changed keys, for as long as the server runs."""
     log = structlog.get_logger("serve")
+    settings: Settings = app.state.settings
+    predictor: Predictor = app.state.predictor
     while True:
         await asyncio.sleep(settings.generation_poll_s)
         try:
             if await anyio.to_thread.run_sync(predictor.refresh):
+                await anyio.to_thread.run_sync(app.guard.load, predictor.control)
                 log.info("registry has changed", generation=predictor.generation)
         except Exception:  # the models that are mapped go on being served
             log.exception("the registry cannot be read")
@@ -137,6 +146,8 @@ async def _follow(predictor: Predictor, settings: Settings) -> None:
 
 
 def _response(problem: Problem, request: Request, headers: dict[str, str] | None = None) -> JSONResponse:
+    if request.url.path.startswith("/v2"):
+        problem.fields["error"] = problem.detail  # where clients of the Open Inference Protocol look
     return JSONResponse(problem.body(request.url.path), problem.status, headers=headers, media_type=problems.MEDIA_TYPE)
 
 

@@ -9,12 +9,36 @@ from fastapi.openapi.utils import get_openapi
 from service import problems
 from service.api.predict import ARROW, JSON, PATH, PredictRequest, PredictResponse
 from service.api.shapes import Problem
+from service.security import PREDICTING, needed_role
 
 PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
     "default": {
         "model": Problem,
         "description": "Any failure, as problem+json (RFC 9457).",
     }
+}
+SECURITY_SCHEMES = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "An API key: `Authorization: Bearer fp_…`."},
+    "apiKey": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "X-API-Key",
+        "description": "The same in a header of its own.",
+    },
+}
+# What a status means; docs/service.md says more.
+MEANINGS = {
+    400: "The body is not what its content type says.",
+    401: "An API key is needed, or it is not valid.",
+    403: "The key's role does not suffice, or a data set lies outside the data roots.",
+    404: "There is no such thing.",
+    409: "The request contradicts the present state; nothing was changed.",
+    413: "The body or the batch is beyond the limits.",
+    415: "A content type that is not read here.",
+    422: "A readable request that cannot be meant.",
+    500: "Our fault, or a damaged file; the log has the request id.",
+    503: "Starting, stopping, too slow, or the control database does not answer.",
+    507: "The workspace cannot be written.",
 }
 
 PROBLEM_CONTENT = {problems.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
@@ -34,21 +58,44 @@ def document(app: FastAPI) -> dict[str, Any]:
     """The document of an application, made once."""
     if app.openapi_schema is None:
         schema = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
-        _say_problem_json(schema)
         _add_predict(schema)
+        _say_problem_json(schema)
         app.openapi_schema = schema
     return app.openapi_schema
 
 
 def _say_problem_json(schema: dict[str, Any]) -> None:
-    """Failures are problem+json and never FastAPI's own validation error."""
-    for operations in schema["paths"].values():
-        for operation in operations.values():
+    """Each failure by its status, as problem+json and never as FastAPI's own validation error."""
+    for path, operations in schema["paths"].items():
+        for method, operation in operations.items():
             responses = operation["responses"]
-            responses.pop("422", None)
-            responses["default"]["content"] = PROBLEM_CONTENT
+            for unused in ("422", "default"):
+                responses.pop(unused, None)
+            role = needed_role(method.upper(), path)
+            for status in _failures(path, method, operation, is_open=role is None):
+                responses[str(status)] = {"description": MEANINGS[status], "content": PROBLEM_CONTENT}
+            if role is None:
+                operation["security"] = []
+            else:
+                operation["x-fewpass-role"] = str(role)
+    schema["components"]["securitySchemes"] = SECURITY_SCHEMES
+    schema["security"] = [{}, *({name: []} for name in SECURITY_SCHEMES)]
     for unused in ("HTTPValidationError", "ValidationError"):
         schema["components"]["schemas"].pop(unused, None)
+
+
+def _failures(path: str, method: str, operation: dict[str, Any], *, is_open: bool) -> list[int]:
+    """The statuses that an operation may fail with."""
+    changes = method != "get" and not path.endswith(PREDICTING)
+    places = {parameter["in"] for parameter in operation.get("parameters", ())}
+    found = {403, 500, 503}
+    found |= set() if is_open else {401}
+    found |= {404} if "path" in places or "requestBody" in operation else set()
+    found |= {422} if places or "requestBody" in operation else set()
+    found |= {409, 507} if changes else set()
+    found |= {413} if method in {"post", "put", "patch"} else set()
+    found |= {400, 415} if "requestBody" in operation else set()
+    return sorted(found)
 
 
 def _add_predict(schema: dict[str, Any]) -> None:
@@ -101,10 +148,6 @@ def _add_predict(schema: dict[str, Any]) -> None:
             "200": {
                 "description": "The most probable class of each row, and all probabilities.",
                 "content": {JSON: {"schema": response, "example": ANSWER_EXAMPLE}, ARROW: arrow},
-            },
-            "default": {
-                "description": "Any failure, as problem+json (RFC 9457).",
-                "content": PROBLEM_CONTENT,
             },
         },
     }

@@ -48,6 +48,18 @@ class OutsideRoots(ServiceError, PermissionError):
     """A data set URI outside the folders that this server may read."""
 
 
+class KeyNeeded(ServiceError, PermissionError):
+    """Nobody is known to ask, and only known ones may."""
+
+
+class Forbidden(ServiceError, PermissionError):
+    """The key is valid, but its role does not suffice; or the request comes from where none may come."""
+
+
+class TooSlow(ServiceError, RuntimeError):
+    """A request was given up because it took too long."""
+
+
 class NotReady(ServiceError, RuntimeError):
     """The server is starting, stopping, or lacks what this call needs."""
 
@@ -64,13 +76,16 @@ TABLE: tuple[tuple[type[Exception], int, str], ...] = (
     (UnsupportedMediaType, 415, "Unsupported media type"),
     (Conflict, 409, "Conflict"),
     (OutsideRoots, 403, "Outside the data roots"),
+    (KeyNeeded, 401, "API key needed"),
+    (Forbidden, 403, "Forbidden"),
+    (TooSlow, 503, "Too slow"),
     (NotReady, 503, "Not ready"),
     (JobFailed, 500, "Job failed"),
     (storage_errors.NotFound, 404, "Not found"),
     (storage_errors.Conflict, 409, "Conflict"),
     (storage_errors.InvalidName, 422, "Invalid name"),
     (storage_errors.InvalidCursor, 422, "Invalid cursor"),
-    (storage_errors.InvalidKey, 401, "Invalid key"),
+    (storage_errors.InvalidKey, 401, "Invalid API key"),
     (storage_errors.CorruptFile, 500, "Corrupt file"),
     (storage_errors.Unwritable, 507, "Workspace cannot be written"),
     (storage_errors.ControlUnavailable, 503, "Control database unavailable"),

@@ -1,5 +1,6 @@
 """Settings of the service: one place, read from FEWPASS_* environment variables or given in code."""
 
+import ipaddress
 import json
 import os
 from pathlib import Path
@@ -30,6 +31,19 @@ class Settings(BaseSettings):
         default=False, description="Serve predictions, health and metrics, without the control plane."
     )
 
+    require_keys: bool = Field(
+        default=False, description="Require API keys also on loopback; on any other address they always are."
+    )
+    admin_key: str | None = Field(
+        default=None,
+        min_length=16,
+        repr=False,
+        description="A token with the role admin, besides the keys in the workspace; for containers.",
+    )
+    trusted_hosts: tuple[str, ...] = Field(
+        default=(), description="Host names under which a server without keys may be asked, besides localhost."
+    )
+
     threads: int | None = Field(default=None, ge=1, description="Threads of a training pass; every core unless given.")
     job_concurrency: int = Field(default=1, ge=1, le=64, description="Jobs that one worker runs at the same time.")
     job_poll_s: float = Field(default=0.2, gt=0, le=60, description="How often an idle worker looks for a new job.")
@@ -42,10 +56,14 @@ class Settings(BaseSettings):
 
     data_roots: tuple[str, ...] = Field(
         default=(),
-        description="Folders or URI prefixes that data sets may be registered from over REST; empty allows all.",
+        description="Folders or URI prefixes that data sets over REST may be in; empty: any on loopback, none elsewhere.",
     )
     max_body_bytes: int = Field(default=32 * 2**20, ge=1024, description="Largest request body.")
     max_rows: int = Field(default=100_000, ge=1, description="Most rows in one prediction request.")
+    request_timeout_s: float = Field(
+        default=60.0, gt=0, description="Longest wait for the start of an answer; then the request is a 503."
+    )
+    default_model: str | None = Field(default=None, description="The model that /invocations asks: name or name@alias.")
     inline_bytes: int = Field(
         default=32 * 1024,
         ge=0,
@@ -69,6 +87,11 @@ class Settings(BaseSettings):
     slow_request_s: float = Field(default=1.0, gt=0, description="Predictions slower than this are logged one by one.")
     shutdown_s: float = Field(default=10.0, gt=0, description="How long a stopping server waits for open requests.")
 
+    @property
+    def needs_keys(self) -> bool:
+        """Whether every request needs an API key: others than this machine can ask, or the setting says so."""
+        return self.require_keys or not is_loopback(self.host)
+
     def environment(self) -> dict[str, str]:
         """The environment that gives another process these same settings.
 
@@ -83,6 +106,14 @@ class Settings(BaseSettings):
             for name, value in changed.items()
             if value is not None
         }
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server that listens on `host`."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def available_threads(settings: Settings) -> int:

@@ -48,11 +48,12 @@ def run_worker(settings: Settings, parent: int | None = None) -> None:
 
 
 def _prepare(settings: Settings) -> None:
-    """Make and migrate the workspace once, before several processes want to."""
+    """Make and migrate the workspace once, before several processes want to; refuse to listen openly without a key."""
+    from service.security import check_start
     from service.workspace import Workspace
 
     with Workspace(settings) as workspace:
-        assert workspace.control is not None
+        check_start(settings, workspace.control)
         if not settings.predict_only:
             assert workspace.queue is not None
 

@@ -132,8 +132,9 @@ class Telemetry:
         finished(seconds)
         is_quick = scope.get("fewpass.quick", False) and status < 400 and seconds < self.slow_request_s
         if not is_quick and route not in {"/healthz", "/readyz", "/metrics"}:
+            who = {"key": scope["fewpass.key"]} if "fewpass.key" in scope else {}
             self.log.info(
-                "request", method=scope["method"], path=scope["path"], status=status, ms=round(seconds * 1000, 2)
+                "request", **who, method=scope["method"], path=scope["path"], status=status, ms=round(seconds * 1000, 2)
             )
 
 

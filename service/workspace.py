@@ -5,24 +5,24 @@ import shutil
 import threading
 import uuid
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from learners.errors import UnknownColumn
 from learners.passes.source import Source
-from service import scoring, steps
+from service import roots, scoring, steps
 from service.jobs.steps import Kinds, run_now
 from service.predictor import Served, find_version, map_version
-from service.problems import InvalidRequest, OutsideRoots
+from service.problems import InvalidRequest
 from service.requests import DatasetRequest, EvaluateRequest, SchemaRequest, TrainRequest
 from service.settings import Settings
-from storage import datasets, models
+from storage import datasets, keys, models
 from storage.control import Control, open_control
 from storage.datasets import Dataset
 from storage.files import Layout
+from storage.keys import ApiKey, Role
 from storage.model_file import remove_model
 from storage.models import ModelVersion, RegisteredModel
 from storage.paging import Page
@@ -35,13 +35,6 @@ Report = Callable[[dict[str, Any]], None]
 
 def silent(_progress: dict[str, Any]) -> None:
     """The report of a caller that wants none."""
-
-
-def resolved(uri: str) -> str:
-    """A local path without links and "..", or another URI as it is."""
-    if uri.startswith("file://"):
-        uri = url2pathname(urlsplit(uri).path)
-    return uri if "://" in uri else str(Path(uri).resolve())
 
 
 class Workspace:
@@ -155,8 +148,9 @@ class Workspace:
         OutsideRoots, SourceError
         """
         self.check_roots(uris)
-        source = Source.open(list(uris))
-        self.check_roots([file.path for file in source.files])  # a link in a folder may lead out of it
+        source = Source.open([roots.plain(uri) for uri in uris])
+        if "://" not in roots.plain(uris[0]):  # a link in a folder may lead out of it; object stores have none
+            self.check_roots([file.path for file in source.files])
         return source
 
     def check_roots(self, uris: Sequence[str]) -> None:
@@ -166,11 +160,7 @@ class Workspace:
         ------
         OutsideRoots
         """
-        roots = [resolved(root) for root in self.settings.data_roots]
-        for uri in uris if roots else ():
-            place = resolved(uri)
-            if not any(place == root or place.startswith(root.rstrip("/") + "/") for root in roots):
-                raise OutsideRoots(f"{uri} is outside the folders that this server may read.", uri=uri)
+        roots.check_roots(uris, self.settings)
 
     def dataset(self, name: str) -> Dataset:
         """One registered data set."""
@@ -204,6 +194,21 @@ class Workspace:
             )
         schema: dict[str, Any] = json.loads(text)
         return schema
+
+    # API keys
+
+    def create_key(self, name: str, role: Role, days: float | None = None) -> tuple[ApiKey, str]:
+        """Make an API key; its token is returned here and never again."""
+        expires_at = None if days is None else datetime.now(UTC) + timedelta(days=days)
+        return keys.create_key(self.control, name, role, expires_at)
+
+    def keys(self, limit: int = 100, cursor: str | None = None) -> Page[ApiKey]:
+        """All API keys by name, without their tokens."""
+        return keys.list_keys(self.control, limit, cursor)
+
+    def revoke_key(self, name: str) -> ApiKey:
+        """End an API key; servers refuse it within the poll interval."""
+        return keys.revoke_key(self.control, name)
 
     # Models
 
@@ -275,9 +280,8 @@ class Workspace:
         is_remote: bool,
     ) -> Any:
         """Queue a job after checking what can be checked without reading data; see JobQueue.submit."""
-        uris = getattr(request, "uris", None)
-        if is_remote and uris:
-            self.check_roots(uris)
+        if is_remote:
+            self.check_roots([*(getattr(request, "uris", None) or ()), *(getattr(request, "test_uris", None) or ())])
         steps.check_request(self, request)
         return self.queue.submit(request.kind, request.model_dump(exclude={"kind"}), idempotency_key=idempotency_key)
 

@@ -136,6 +136,14 @@ def authenticate(control: Control, token: str) -> ApiKey:
     return _key(row)
 
 
+def hashed_keys(control: Control) -> dict[str, ApiKey]:
+    """The valid keys by the SHA-256 of their tokens, for a server that checks them in memory."""
+    with control.reading() as connection:
+        rows = connection.execute(sa.select(_KEYS).where(_KEYS.c.revoked_at.is_(None))).all()
+    keys = {row.token_sha256: _key(row) for row in rows}
+    return {sha256: key for sha256, key in keys.items() if key.is_valid(tables.now())}
+
+
 def _sha256(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -1,6 +1,7 @@
 """Request bodies within limits, and problems as answers, for everything that is plain ASGI."""
 
 import json
+from collections.abc import Iterable
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -69,11 +70,17 @@ async def read_body(receive: Receive, length: int | None, max_bytes: int) -> byt
 async def send_problem(error: Exception, scope: Scope, send: Send) -> None:
     """Answer with the problem of an exception."""
     problem = problems.problem_of(error)
-    await send_body(send, problem.status, problems.MEDIA_TYPE, json.dumps(problem.body(scope["path"])).encode())
+    body = problem.body(scope["path"])
+    if scope["path"].startswith("/v2"):
+        body["error"] = problem.detail  # where clients of the Open Inference Protocol look
+    extra = {401: ((b"www-authenticate", b"Bearer"),), 503: ((b"retry-after", b"1"),)}.get(problem.status, ())
+    await send_body(send, problem.status, problems.MEDIA_TYPE, json.dumps(body).encode(), extra)
 
 
-async def send_body(send: Send, status: int, content_type: str, body: bytes) -> None:
+async def send_body(
+    send: Send, status: int, content_type: str, body: bytes, extra: Iterable[tuple[bytes, bytes]] = ()
+) -> None:
     """Answer with one complete body."""
-    headers = [(b"content-type", content_type.encode()), (b"content-length", str(len(body)).encode())]
+    headers = [(b"content-type", content_type.encode()), (b"content-length", str(len(body)).encode()), *extra]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

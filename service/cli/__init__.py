@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from service.cli import evaluation, jobs, learning, models, serving
+from service.cli import evaluation, jobs, keys, learning, models, serving
 from service.cli.output import show_error
 from service.version import VERSION
 
@@ -46,6 +46,7 @@ app.command()(evaluation.compare)
 app.command()(learning.schema)
 app.add_typer(models.app, name="models")
 app.add_typer(jobs.app, name="jobs")
+app.add_typer(keys.app, name="keys")
 
 
 @app.callback(invoke_without_command=True)

@@ -1,0 +1,70 @@
+"""`fewpass keys`: API keys of a workspace."""
+
+from typing import Annotated
+
+import typer
+
+from service.cli.output import JsonOption, WorkspaceOption, err, out, settings_of, show_json, show_table
+from storage.keys import Role
+
+app = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)
+Name = Annotated[str, typer.Argument(help="Whose key it is; lower case, such as ana or nightly-job.")]
+
+
+@app.command()
+def create(
+    name: Name,
+    role: Annotated[Role, typer.Option("--role", "-r", help="Each may also do what those before it may.")],
+    days: Annotated[float | None, typer.Option("--days", min=0.001, help="Until it expires.")] = None,
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Make a key and print its token, once: only a hash of it is kept."""
+    from service.workspace import Workspace
+
+    with Workspace(settings_of(workspace)) as here:
+        key, token = here.create_key(name, role, days)
+    if json_output:
+        show_json(vars(key) | {"role": str(key.role), "token": token})
+        return
+    err.print(f"key [bold]{key.name}[/] with role {key.role}; this is the only time that its token is shown:")
+    out.print(token, highlight=False, soft_wrap=True)
+
+
+@app.command("list")
+def list_all(workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+    """List the keys, also the revoked ones."""
+    from service.workspace import Workspace
+
+    with Workspace(settings_of(workspace)) as here:
+        items = here.keys(1000).items
+    if json_output:
+        show_json(items)
+        return
+    show_table(
+        None,
+        ["key", "role", "id", "since", "expires", "revoked"],
+        [
+            [
+                key.name,
+                str(key.role),
+                key.id,
+                *(f"{at:%Y-%m-%d %H:%M}" if at else None for at in (key.created_at, key.expires_at, key.revoked_at)),
+            ]
+            for key in items
+        ],
+        empty="no keys yet: fewpass keys create",
+    )
+
+
+@app.command()
+def revoke(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+    """End a key; running servers refuse it within the poll interval."""
+    from service.workspace import Workspace
+
+    with Workspace(settings_of(workspace)) as here:
+        key = here.revoke_key(name)
+    if json_output:
+        show_json(key)
+    else:
+        out.print(f"revoked {key.name}")

@@ -1,0 +1,69 @@
+"""No request waits for ever: one sweeper cancels those that are late, at next to no cost for those that are not."""
+
+import asyncio
+import contextlib
+from typing import Any
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service.api.bodies import send_problem
+from service.problems import TooSlow
+
+# These answer for as long as there is something to tell.
+STREAMS = ("/events", "/download", "/export")
+
+
+class Deadlines:
+    """ASGI middleware: a request that has not begun to answer in time gets a 503 and is cancelled.
+
+    A timer for each request would cost as much as a look-up in a model, so one task looks at all of them.
+
+    Parameters
+    ----------
+    app : ASGI application
+    timeout_s : float
+    """
+
+    def __init__(self, app: ASGIApp, timeout_s: float) -> None:
+        self.app = app
+        self.timeout_s = timeout_s
+        self._running: dict[asyncio.Task[Any], tuple[float, Scope]] = {}
+        self._late: set[asyncio.Task[Any]] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, unless it is late."""
+        task = asyncio.current_task() if scope["type"] == "http" else None
+        if task is None:
+            await self.app(scope, receive, send)
+            return
+        self._running[task] = asyncio.get_running_loop().time(), scope
+        try:
+            await self.app(scope, receive, send)
+        except asyncio.CancelledError:
+            if task not in self._late:
+                raise
+            task.uncancel()
+            with contextlib.suppress(RuntimeError):  # its answer had begun just then
+                await send_problem(self.too_slow(), scope, send)
+        finally:
+            del self._running[task]
+            self._late.discard(task)
+
+    def too_slow(self) -> TooSlow:
+        """What a late request is told."""
+        return TooSlow(
+            f"The request took longer than {self.timeout_s:g} s and was given up; what it began may still be finished. "
+            "Send fewer rows, or send the body faster.",
+            timeout_s=self.timeout_s,
+        )
+
+    async def sweep(self) -> None:
+        """Cancel what is late, until cancelled itself."""
+        while True:
+            await asyncio.sleep(min(1.0, self.timeout_s / 4))
+            now = asyncio.get_running_loop().time()
+            for task, (started, scope) in list(self._running.items()):
+                is_late = now - started > self.timeout_s and task not in self._late
+                if is_late and not scope["path"].endswith(STREAMS):
+                    self._late.add(task)
+                    task.cancel()

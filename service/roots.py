@@ -1,0 +1,69 @@
+"""Where data sets may come from: a request never makes the server read what lies outside the data roots."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from service.problems import OutsideRoots
+from service.settings import Settings
+
+# Never data, whoever asks: what the kernel and the system keep.
+SYSTEM = ("/proc", "/sys", "/dev", "/etc", "/boot", "/run", "/var/run")
+
+
+def plain(uri: str) -> str:
+    """The path of a file: URI; anything else as it is. What is checked is then what is opened."""
+    if uri[:7].lower() != "file://":
+        return uri
+    parts = urlsplit(uri)
+    if parts.netloc.lower() not in {"", "localhost"} or parts.query or parts.fragment:
+        raise OutsideRoots(f"{uri} is not a file of this machine. Write file:///path, or the path itself.", uri=uri)
+    return url2pathname(parts.path)
+
+
+def resolved(uri: str) -> str:
+    """A local path without links and "..", or another URI as it is."""
+    uri = plain(uri)
+    return uri if "://" in uri else str(Path(uri).resolve())
+
+
+def check_roots(uris: Sequence[str], settings: Settings) -> None:
+    """Refuse URIs outside the configured data roots, and files of the system wherever the roots are.
+
+    Raises
+    ------
+    OutsideRoots
+    """
+    if uris and settings.needs_keys and not settings.data_roots:
+        raise OutsideRoots(
+            "This server may not read any data set yet: set FEWPASS_DATA_ROOTS to the folders or URI prefixes, "
+            "as in FEWPASS_DATA_ROOTS='[\"/data/tables\"]'."
+        )
+    roots = [resolved(root) for root in settings.data_roots]
+    for uri in uris:
+        if "\0" in uri:
+            raise OutsideRoots(f"{uri!r} is not a path.", uri=uri)
+        place = resolved(uri)
+        around = [root for root in roots if _is_below(place, root)]
+        if roots and not around:
+            raise OutsideRoots(f"{uri} is outside the folders that this server may read.", uri=uri)
+        # A root inside such a folder, as /dev/shm/tables, is meant.
+        if _is_of_system(place) and not any(_is_of_system(root) for root in around):
+            raise OutsideRoots(f"{uri} belongs to the system and is never a data set.", uri=uri)
+
+
+def _is_of_system(place: str) -> bool:
+    return "://" not in place and any(_is_below(place, folder) for folder in SYSTEM)
+
+
+def _is_below(place: str, root: str) -> bool:
+    if "://" not in place:
+        return "://" not in root and os.path.commonpath([place, root]) == root
+    if "://" not in root:
+        return False
+    # The query of a URI may name another server, so it must be that of the root.
+    (path, _, query), (root_path, _, root_query) = place.partition("?"), root.partition("?")
+    is_plain = ".." not in path and "%" not in path and "\\" not in path and "#" not in place and "@" not in path
+    return is_plain and query == root_query and (path == root_path or path.startswith(root_path.rstrip("/") + "/"))

@@ -1,0 +1,211 @@
+"""Who may do what: API keys with roles, checked by pure ASGI middleware from memory, so that a prediction pays nothing.
+
+Keys are needed wherever others than this machine can reach the server. On loopback they are optional: whoever sends
+none may do everything there, unless the request comes from a web page of somebody else.
+"""
+
+import hashlib
+import hmac
+import ipaddress
+import time
+from dataclasses import dataclass
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service.api.bodies import send_problem
+from service.problems import Forbidden, KeyNeeded
+from service.settings import Settings
+from storage.control import Control
+from storage.errors import InvalidKey
+from storage.keys import ApiKey, Role, hashed_keys
+
+# What tells nothing about models and data: probes, and what the server can do.
+OPEN = frozenset(
+    {"/", "/healthz", "/readyz", "/ping", "/version", "/v2", "/v2/health/live", "/v2/health/ready", "/openapi.json"}
+    | {"/docs", "/docs/oauth2-redirect", "/redoc"}
+)
+PREDICTING = ("/predict", "/explain", "/query", "/infer", "/invocations")
+ADMINISTRATOR = "FEWPASS_ADMIN_KEY"
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A key as requests are checked against it."""
+
+    name: str
+    rank: int
+    sha256: str
+    expires: float
+
+    @classmethod
+    def of(cls, sha256: str, key: ApiKey) -> "Holder":
+        """The holder of a stored key."""
+        return cls(key.name, rank(key.role), sha256, key.expires_at.timestamp() if key.expires_at else float("inf"))
+
+
+def rank(role: Role) -> int:
+    """Position of a role: each may do what those of lower rank may."""
+    return list(Role).index(role)
+
+
+RANKS = {role: rank(role) for role in Role}
+
+
+def needed_role(method: str, path: str) -> Role | None:
+    """The role that a request needs; None for what is open to all.
+
+    What no rule names needs `train` if it could change something, so that a new route is never open by oversight.
+    """
+    if path in OPEN:
+        return None
+    if path.endswith(PREDICTING):
+        return Role.PREDICT
+    if path == "/v1/keys" or path.startswith("/v1/keys/"):
+        return Role.ADMIN
+    if method in {"GET", "HEAD", "OPTIONS"}:
+        return Role.READ
+    if method == "DELETE" and ("/versions/" in path or path.startswith("/v1/datasets/")):
+        return Role.ADMIN
+    return Role.TRAIN
+
+
+class Guard:
+    """ASGI middleware: 401 without a valid key where one is needed, 403 with one whose role does not suffice.
+
+    All keys are in memory, by the SHA-256 of their token, and are read again when the registry's generation grows; so
+    a revoked key is refused within the poll interval, and no request waits for the database.
+
+    Parameters
+    ----------
+    app : ASGI application
+    settings : Settings
+    """
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self.app = app
+        self.needs_keys = settings.needs_keys
+        self.trusted_hosts = frozenset(name.lower().encode() for name in settings.trusted_hosts)
+        self._fixed: dict[str, Holder] = {}
+        if settings.admin_key is not None:
+            sha256 = hashlib.sha256(settings.admin_key.encode()).hexdigest()
+            self._fixed[sha256] = Holder(ADMINISTRATOR, RANKS[Role.ADMIN], sha256, float("inf"))
+        self._holders = self._fixed
+
+    def load(self, control: Control) -> None:
+        """Take over the keys as they are now."""
+        self._holders = {sha256: Holder.of(sha256, key) for sha256, key in hashed_keys(control).items()} | self._fixed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or answer 401 or 403."""
+        if scope["type"] == "http":
+            try:
+                self.check(scope)
+            except (KeyNeeded, InvalidKey, Forbidden) as error:
+                await send_problem(error, scope, send)
+                return
+        await self.app(scope, receive, send)
+
+    def check(self, scope: Scope) -> None:
+        """Whether this request may go on.
+
+        Raises
+        ------
+        KeyNeeded, InvalidKey
+            401: there is no key, or none that is valid.
+        Forbidden
+            403: the key's role does not suffice, or a web page of somebody else asks.
+        """
+        token, host, site = b"", b"", b""
+        for name, value in scope["headers"]:
+            if name == b"authorization":
+                token = value[7:].strip() if value[:7].lower() == b"bearer " else b"?"
+            elif name == b"x-api-key":
+                token = value or b"?"
+            elif name == b"host":
+                host = value
+            elif name == b"sec-fetch-site":
+                site = value
+        if not token and not self.needs_keys:
+            self.check_origin(scope, host, site)
+            return
+        needed = needed_role(scope["method"], scope["path"])
+        if needed is None:
+            return
+        if not token:
+            raise KeyNeeded(
+                "This server needs an API key: send the header 'Authorization: Bearer fp_…'. "
+                "An administrator makes one with `fewpass keys create`."
+            )
+        holder = self.holder(token)
+        scope["fewpass.key"] = holder.name
+        if holder.rank < RANKS[needed]:
+            has = list(Role)[holder.rank]
+            raise Forbidden(
+                f"Key {holder.name!r} has the role {has}; this needs {needed}. Ask an administrator for such a key.",
+                key=holder.name,
+                role=str(has),
+                needed=str(needed),
+            )
+
+    def holder(self, token: bytes) -> Holder:
+        """The valid key of a token.
+
+        Raises
+        ------
+        InvalidKey
+        """
+        # Looked up by hash, so that the time it takes tells nothing about any token.
+        sha256 = hashlib.sha256(token).hexdigest()
+        holder = self._holders.get(sha256)
+        if holder is None or not hmac.compare_digest(holder.sha256, sha256) or holder.expires <= time.time():
+            raise InvalidKey
+        return holder
+
+    def check_origin(self, scope: Scope, host: bytes, site: bytes) -> None:
+        """Without keys, refuse what a foreign web page makes the user's browser ask.
+
+        Raises
+        ------
+        Forbidden
+        """
+        if site == b"cross-site" and scope["method"] not in {"GET", "HEAD"}:
+            raise Forbidden("A web page of another site may not use this server. Ask it without a browser, or by key.")
+        if b"." in host and not is_address(host) and without_port(host) not in self.trusted_hosts:
+            raise Forbidden(
+                f"This server needs no key because it listens on loopback only, but was asked as {host.decode('latin-1')!r}. "
+                "Ask 127.0.0.1 or localhost, set FEWPASS_REQUIRE_KEYS=true behind a proxy, or name the host in "
+                "FEWPASS_TRUSTED_HOSTS.",
+                host=host.decode("latin-1"),
+            )
+
+
+def without_port(host: bytes) -> bytes:
+    """The name in a Host header."""
+    return host.lower().rpartition(b":")[0] if host[-1:].isdigit() and b":" in host else host.lower()
+
+
+def is_address(host: bytes) -> bool:
+    """Whether a Host header holds an IP address: then no foreign name was made to mean this machine."""
+    if host.startswith(b"127.0.0.1"):  # nearly always, so nearly for nothing
+        return host[9:10] in {b"", b":"}
+    try:
+        ipaddress.ip_address(without_port(host).decode("latin-1").strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def check_start(settings: Settings, control: Control) -> None:
+    """Refuse to listen where others can ask, before there is a key.
+
+    Raises
+    ------
+    KeyNeeded
+    """
+    if not settings.needs_keys or settings.admin_key is not None or hashed_keys(control):
+        return
+    raise KeyNeeded(
+        f"On {settings.host!r} a server needs API keys, and the workspace has none. Make the first with "
+        f"`fewpass keys create admin --role admin --workspace {settings.workspace}`, or set {ADMINISTRATOR}, "
+        "or listen on 127.0.0.1."
+    )
