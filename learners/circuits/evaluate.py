@@ -1,0 +1,190 @@
+"""Values of a circuit and its nodes for batches of rows, any values missing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from learners.circuits.circuit import Circuit
+from learners.circuits.errors import InvalidEvidence
+from learners.circuits.evaluate_kernels import BLOCK, few_root_logs, root_logs
+from learners.circuits.plan import Compiled, compiled, entry_weights
+from learners.circuits.wide_kernels import node_logs, wide_root_logs
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+# Below so many rows a block costs more than the rows one by one.
+FEW = 4
+NO_LOGS = np.empty((0, 0))
+
+
+def log_values(circuit: Circuit, x: Array, log_leaf: Floats | None = None) -> Floats:
+    """Log probability (density) of the observed variables of each row; the missing ones are summed out.
+
+    Rows are evaluated in linear space, sixteen at a time, as no value exceeds one; those whose result is too small for a
+    double are evaluated again in wide numbers. So nothing underflows, and log 0 is -inf. A row's result does not depend
+    on the other rows.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    x : (n_variables, n_rows) float64 or integers
+        Missing is NaN, a negative number, or for a discrete variable n_values and more. Numeric variables that may be
+        negative have only NaN.
+    log_leaf : (n_nodes, n_rows) float64, optional
+        Log values of the leaves, in place of those at x; the rows of sums and products are not read.
+
+    Returns
+    -------
+    (n_rows,) float64
+
+    Raises
+    ------
+    InvalidEvidence
+        If x has another number of variables, or a discrete variable a value that is not whole.
+
+    References
+    ----------
+    Zhao, Gordon (2017), section 2.1; Darwiche (2003), section 4.
+    """
+    if log_leaf is not None:
+        return _wide_log_values(circuit, log_leaf)
+    x = as_rows(circuit, x)
+    plan, weight = with_weights(circuit)
+    n_rows = x.shape[1]
+    logs = np.empty(n_rows)
+    if n_rows < FEW:
+        few_root_logs(plan.plan, weight, x, np.empty(plan.n_slots), np.empty(circuit.n_variables, np.int64), logs)
+    else:
+        codes = np.empty((circuit.n_variables, BLOCK), np.int64)
+        root_logs(plan.plan, weight, x, np.arange(n_rows), np.empty((plan.n_slots, BLOCK)), codes, logs)
+    _add_offsets(circuit, plan, x, logs)
+    again = np.flatnonzero(np.isnan(logs))
+    if again.size:
+        wide_root_logs(circuit.arrays, NO_LOGS, x, again, np.empty((2, circuit.n_nodes, BLOCK)), logs)
+    return logs
+
+
+def node_log_values(circuit: Circuit, x: Array) -> Floats:
+    """Log value of every node at each row; exact, log 0 is -inf.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    x : (n_variables, n_rows) float64 or integers
+        As in `log_values`.
+
+    Returns
+    -------
+    (n_nodes, n_rows) float64
+
+    Raises
+    ------
+    InvalidEvidence
+    """
+    x = as_rows(circuit, x)
+    logs = np.empty((circuit.n_nodes, x.shape[1]))
+    scratch = np.empty((4, circuit.n_nodes, BLOCK))
+    node_logs(circuit.arrays, x, np.arange(x.shape[1]), scratch, _products(circuit), logs, NO_LOGS)
+    return logs
+
+
+def node_log_derivatives(circuit: Circuit, x: Array) -> Floats:
+    """Log of the derivative of the root's value by every node's, at each row; exact also where children are zero.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    x : (n_variables, n_rows) float64 or integers
+        As in `log_values`.
+
+    Returns
+    -------
+    (n_nodes, n_rows) float64
+
+    Raises
+    ------
+    InvalidEvidence
+
+    References
+    ----------
+    Darwiche (2003), section 4.2; Zhao, Gordon (2017), lemma 2.
+    """
+    x = as_rows(circuit, x)
+    logs = np.empty((circuit.n_nodes, x.shape[1]))
+    scratch = np.empty((4, circuit.n_nodes, BLOCK))
+    node_logs(circuit.arrays, x, np.arange(x.shape[1]), scratch, _products(circuit), NO_LOGS, logs)
+    return logs
+
+
+def as_rows(circuit: Circuit, x: Array) -> Array:
+    """The rows as uint8 or float64, C-contiguous and read-only: the two types for which kernels are compiled.
+
+    Raises
+    ------
+    InvalidEvidence
+    """
+    x = np.asarray(x)
+    if x.ndim != 2 or x.shape[0] != circuit.n_variables:
+        raise InvalidEvidence(
+            f"The rows have the shape {x.shape}, the circuit has {circuit.n_variables} variables: "
+            "give an array (n_variables, n_rows)."
+        )
+    if x.dtype.kind not in "iufb":
+        raise InvalidEvidence(f"The rows are of type {x.dtype}, not numbers: encode them first.")
+    if x.dtype.kind in "iub" and x.dtype != np.uint8 and circuit.n_values.min(initial=1) > 0:
+        largest = int(circuit.n_values.max(initial=0))
+        if largest < 256:
+            # All that is missing becomes one code, before the type would wrap it around.
+            x = np.where((x < 0) | (x >= largest), 255, x).astype(np.uint8)
+    if x.dtype != np.uint8:
+        x = x.astype(np.float64, copy=False)
+        _check_whole(circuit, x)
+    x = np.ascontiguousarray(x).view()
+    x.setflags(write=False)
+    return x
+
+
+def with_weights(circuit: Circuit) -> tuple[Compiled, Floats]:
+    """The circuit's plan and its entries' weights, made once."""
+    cache = vars(circuit)
+    plan = compiled(circuit)
+    if "_entry_weights" not in cache:
+        cache["_entry_weights"] = entry_weights(circuit, plan)
+    return plan, cache["_entry_weights"]
+
+
+def _check_whole(circuit: Circuit, x: Floats) -> None:
+    discrete = np.flatnonzero(circuit.n_values > 0)
+    broken = np.flatnonzero((np.floor(x[discrete]) != x[discrete]).any(axis=1) & ~np.isnan(x[discrete]).all(axis=1))
+    for v in discrete[broken]:
+        values = x[v][(np.floor(x[v]) != x[v]) & ~np.isnan(x[v])]
+        if values.size:
+            raise InvalidEvidence(f"Variable {v} is discrete and has the value {values[0]}: give whole codes, or NaN.")
+
+
+def _wide_log_values(circuit: Circuit, log_leaf: Floats) -> Floats:
+    log_leaf = np.ascontiguousarray(log_leaf, np.float64)
+    if log_leaf.ndim != 2 or log_leaf.shape[0] != circuit.n_nodes:
+        raise InvalidEvidence(f"log_leaf has the shape {log_leaf.shape}, the circuit {circuit.n_nodes} nodes.")
+    rows = np.arange(log_leaf.shape[1])
+    logs = np.empty(rows.size)
+    scratch = np.empty((2, circuit.n_nodes, BLOCK))
+    no_rows = np.empty((0, 0))
+    no_rows.setflags(write=False)
+    wide_root_logs(circuit.arrays, log_leaf, no_rows, rows, scratch, logs)
+    return logs
+
+
+def _add_offsets(circuit: Circuit, plan: Compiled, x: Array, logs: Floats) -> None:
+    """Undo the division of densities."""
+    for v in np.flatnonzero(plan.log_offset):
+        if v in circuit.scope(circuit.root):
+            logs += np.where(np.isnan(x[v]), 0.0, plan.log_offset[v])
+
+
+def _products(circuit: Circuit) -> Floats:
+    return np.empty((2, int(np.diff(circuit.child_starts).max()) + 1, BLOCK))

@@ -1,0 +1,196 @@
+"""Values of a circuit for blocks of rows, upwards."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from learners.jit import kernel
+
+TABLE, TABLE_OF_TWO, LOOKUP, NUMERIC, SUM_OF, SUM_OF_TWO, PRODUCT_OF, PRODUCT_OF_TWO = range(8)
+GAUSSIAN, POISSON = 4, 5
+# Rows that are evaluated together: two AVX-512 registers; more would push the values of larger circuits out of the cache.
+BLOCK = 16
+# Values are at most one, and so is the derivative of the root by any of them. So a value lost below 1e-300 takes no more
+# than that from the root, and a root above this threshold is right to all its digits.
+SMALLEST = 1e-200
+
+
+@kernel
+def log_density(kind, a, b, x):
+    """Logarithm of the density, or probability, of a numeric leaf with parameters a and b at x; 0 if x is missing."""
+    if np.isnan(x):
+        return 0.0
+    if kind == GAUSSIAN:
+        z = (x - a) / b
+        return -0.5 * z * z - np.log(b) - 0.5 * np.log(2.0 * np.pi)
+    if x < 0:
+        return -np.inf
+    if kind == POISSON:
+        if x != np.floor(x):
+            return -np.inf
+        return x * np.log(a) - a - math.lgamma(x + 1.0)
+    return np.log(a) - a * x
+
+
+@kernel
+def load(plan, x, rows, first, n_rows, values, codes):
+    """Read rows[first : first + n_rows] of x: OUT values[: n_planes] and codes (n_variables, BLOCK) int64.
+
+    A missing value has ones in all planes and the code n_values. Rows beyond n_rows are missing.
+    """
+    for v in range(plan.n_values.size):
+        n = plan.n_values[v]
+        if n == 0:
+            continue
+        for r in range(BLOCK):
+            codes[v, r] = n
+        for r in range(n_rows):
+            value = x[v, rows[first + r]]
+            # NaN fails both comparisons.
+            if value >= 0 and value < n:
+                codes[v, r] = np.int64(value)
+        start = plan.plane_starts[v]
+        for a in range(plan.plane_starts[v + 1] - start):
+            for r in range(BLOCK):
+                code = codes[v, r]
+                values[start + a, r] = 1.0 if code == a or code == n else 0.0
+
+
+@kernel
+def upward(plan, weight, x, rows, first, n_rows, values, codes):
+    """Values of all operations for a block of rows, zero where they are below the smallest double."""
+    n_planes = plan.plane_starts[-1]
+    starts, child = plan.starts, plan.child
+    for s in range(plan.segment_kind.size):
+        kind = plan.segment_kind[s]
+        begin, end = plan.segments[s], plan.segments[s + 1]
+        if kind == SUM_OF_TWO or kind == TABLE_OF_TWO:
+            for i in range(begin, end):
+                e = starts[i]
+                w_a, w_b = weight[e], weight[e + 1]
+                a, b, out = values[child[e]], values[child[e + 1]], values[n_planes + i]
+                for r in range(BLOCK):
+                    out[r] = w_a * a[r] + w_b * b[r]
+        elif kind == PRODUCT_OF_TWO:
+            for i in range(begin, end):
+                e = starts[i]
+                a, b, out = values[child[e]], values[child[e + 1]], values[n_planes + i]
+                for r in range(BLOCK):
+                    out[r] = a[r] * b[r]
+        elif kind == SUM_OF or kind == TABLE:
+            for i in range(begin, end):
+                out = values[n_planes + i]
+                w, a = weight[starts[i]], values[child[starts[i]]]
+                for r in range(BLOCK):
+                    out[r] = w * a[r]
+                for e in range(starts[i] + 1, starts[i + 1]):
+                    w, a = weight[e], values[child[e]]
+                    for r in range(BLOCK):
+                        out[r] += w * a[r]
+        elif kind == PRODUCT_OF:
+            for i in range(begin, end):
+                out = values[n_planes + i]
+                a = values[child[starts[i]]]
+                for r in range(BLOCK):
+                    out[r] = a[r]
+                for e in range(starts[i] + 1, starts[i + 1]):
+                    a = values[child[e]]
+                    for r in range(BLOCK):
+                        out[r] *= a[r]
+        elif kind == LOOKUP:
+            for i in range(begin, end):
+                out, code = values[n_planes + i], codes[plan.variable[i]]
+                for r in range(BLOCK):
+                    out[r] = weight[starts[i] + code[r]]
+        else:
+            for i in range(begin, end):
+                out, v = values[n_planes + i], plan.variable[i]
+                out[:] = 1.0
+                leaf = plan.numeric[i]
+                for r in range(n_rows):
+                    value = x[v, rows[first + r]]
+                    if not np.isnan(value):
+                        out[r] = np.exp(log_density(leaf[0], leaf[1], leaf[2], value) - leaf[3])
+
+
+@kernel
+def root_logs(plan, weight, x, rows, values, codes, logs):
+    """Logarithms of the root: OUT logs[rows]; NaN where the value is too small for a double, or zero."""
+    for first in range(0, rows.size, BLOCK):
+        n_rows = min(BLOCK, rows.size - first)
+        load(plan, x, rows, first, n_rows, values, codes)
+        upward(plan, weight, x, rows, first, n_rows, values, codes)
+        for r in range(n_rows):
+            root = values[plan.root, r]
+            logs[rows[first + r]] = np.log(root) if root > SMALLEST else np.nan
+
+
+@kernel
+def upward_one(plan, weight, codes, x, row, values):
+    """Values of all slots for one row: the same as `upward`, operation by operation, without blocks.
+
+    codes (n_variables,) int64 is scratch; OUT values (n_slots,) float64. Planes are filled only where something needs them.
+    """
+    n_planes = plan.plane_starts[-1]
+    starts, child, variable = plan.starts, plan.child, plan.variable
+    for v in range(plan.n_values.size):
+        n = plan.n_values[v]
+        value = x[v, row]
+        code = n
+        if value >= 0 and value < n:
+            code = np.int64(value)
+        codes[v] = code
+        if plan.needs_planes:
+            start = plan.plane_starts[v]
+            for a in range(plan.plane_starts[v + 1] - start):
+                values[start + a] = 1.0 if code == a or code == n else 0.0
+    for s in range(plan.segment_kind.size):
+        kind = plan.segment_kind[s]
+        begin, end = plan.segments[s], plan.segments[s + 1]
+        if kind <= LOOKUP:
+            for i in range(begin, end):
+                v = variable[i]
+                first = starts[i]
+                if kind == LOOKUP or codes[v] < plan.n_values[v]:
+                    values[n_planes + i] = weight[first + codes[v]]
+                else:
+                    total = weight[first]
+                    for e in range(first + 1, starts[i + 1]):
+                        total += weight[e]
+                    values[n_planes + i] = total
+        elif kind == SUM_OF_TWO:
+            for i in range(begin, end):
+                e = starts[i]
+                values[n_planes + i] = weight[e] * values[child[e]] + weight[e + 1] * values[child[e + 1]]
+        elif kind == SUM_OF:
+            for i in range(begin, end):
+                e = starts[i]
+                total = weight[e] * values[child[e]]
+                for e in range(starts[i] + 1, starts[i + 1]):
+                    total += weight[e] * values[child[e]]
+                values[n_planes + i] = total
+        elif kind >= PRODUCT_OF:
+            for i in range(begin, end):
+                product = values[child[starts[i]]]
+                for e in range(starts[i] + 1, starts[i + 1]):
+                    product *= values[child[e]]
+                values[n_planes + i] = product
+        else:
+            for i in range(begin, end):
+                value = x[variable[i], row]
+                leaf = plan.numeric[i]
+                density = 1.0
+                if not np.isnan(value):
+                    density = np.exp(log_density(leaf[0], leaf[1], leaf[2], value) - leaf[3])
+                values[n_planes + i] = density
+
+
+@kernel
+def few_root_logs(plan, weight, x, values, codes, logs):
+    """As `root_logs` for all rows of x, one at a time."""
+    for row in range(logs.size):
+        upward_one(plan, weight, codes, x, row, values)
+        root = values[plan.root]
+        logs[row] = np.log(root) if root > SMALLEST else np.nan

@@ -1,0 +1,80 @@
+"""Circuits from the definitions: recursion over nodes, all assignments, all induced trees."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from functools import cache
+
+import numpy as np
+
+from learners.circuits.circuit import PRODUCT, SUM
+from tests.naive.map import children_of, leaf_value
+
+
+def node_values(circuit, row, changed=None):
+    """Value of every node; row has None where a value is missing; changed: {node: value} in place of its own."""
+    changed = changed or {}
+    values = []
+    for node in range(circuit.n_nodes):
+        if node in changed:
+            value = changed[node]
+        elif circuit.kind[node] == SUM:
+            value = math.fsum(weight * values[child] for child, weight in children_of(circuit, node))
+        elif circuit.kind[node] == PRODUCT:
+            value = math.prod(values[child] for child, _ in children_of(circuit, node))
+        else:
+            value = leaf_value(circuit, node, row[circuit.variable[node]])
+        values.append(value)
+    return values
+
+
+def derivative(circuit, row, node):
+    """Of the root by a node: the root is linear in each node's value."""
+    return node_values(circuit, row, {node: 1.0})[-1] - node_values(circuit, row, {node: 0.0})[-1]
+
+
+def joint(circuit):
+    """Every complete assignment with its value."""
+    domains = [range(n) for n in circuit.n_values]
+    return {row: node_values(circuit, row)[-1] for row in itertools.product(*domains)}
+
+
+def marginal(circuit, row, values):
+    """Sum of the values of all complete assignments that agree with a row."""
+    return math.fsum(
+        value for other, value in values.items() if all(a is None or a == b for a, b in zip(row, other, strict=True))
+    )
+
+
+def induced_trees(circuit, row):
+    """All induced trees of the circuit at a row: (value, the edges of sums in it, the nodes in it)."""
+
+    @cache
+    def below(node):
+        if circuit.kind[node] not in (SUM, PRODUCT):
+            return [(leaf_value(circuit, node, row[circuit.variable[node]]), frozenset(), frozenset([node]))]
+        edges = range(circuit.child_starts[node], circuit.child_starts[node + 1])
+        if circuit.kind[node] == SUM:
+            return [
+                (math.exp(circuit.log_weight[e]) * value, chosen | {e}, nodes | {node})
+                for e in edges
+                for value, chosen, nodes in below(int(circuit.children[e]))
+            ]
+        trees = [(1.0, frozenset(), frozenset([node]))]
+        for e in edges:
+            trees = [(a * b, x | y, s | t) for a, x, s in trees for b, y, t in below(int(circuit.children[e]))]
+        return trees
+
+    return below(circuit.root)
+
+
+def posteriors(circuit, row):
+    """Posterior probability of every edge of a sum and of every node to be in the induced tree."""
+    trees = induced_trees(circuit, row)
+    total = math.fsum(value for value, _, _ in trees)
+    edges, nodes = np.zeros(circuit.n_edges), np.zeros(circuit.n_nodes)
+    for value, chosen, inside in trees:
+        edges[list(chosen)] += value / total
+        nodes[list(inside)] += value / total
+    return edges, nodes
