@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -27,27 +28,28 @@ class Deadlines:
     def __init__(self, app: ASGIApp, timeout_s: float) -> None:
         self.app = app
         self.timeout_s = timeout_s
-        self._running: dict[asyncio.Task[Any], tuple[float, Scope]] = {}
+        self._running: dict[asyncio.Task[Any], Scope] = {}
         self._late: set[asyncio.Task[Any]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, unless it is late."""
-        task = asyncio.current_task() if scope["type"] == "http" else None
-        if task is None:
+        if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        self._running[task] = asyncio.get_running_loop().time(), scope
+        task = asyncio.current_task()
+        assert task is not None
+        self._running[task] = scope
         try:
             await self.app(scope, receive, send)
         except asyncio.CancelledError:
             if task not in self._late:
                 raise
+            self._late.discard(task)
             task.uncancel()
             with contextlib.suppress(RuntimeError):  # its answer had begun just then
                 await send_problem(self.too_slow(), scope, send)
         finally:
             del self._running[task]
-            self._late.discard(task)
 
     def too_slow(self) -> TooSlow:
         """What a late request is told."""
@@ -61,9 +63,9 @@ class Deadlines:
         """Cancel what is late, until cancelled itself."""
         while True:
             await asyncio.sleep(min(1.0, self.timeout_s / 4))
-            now = asyncio.get_running_loop().time()
-            for task, (started, scope) in list(self._running.items()):
-                is_late = now - started > self.timeout_s and task not in self._late
+            now = time.perf_counter()  # the clock of Telemetry, which has noted the start
+            for task, scope in list(self._running.items()):
+                is_late = now - scope["fewpass.started"] > self.timeout_s and task not in self._late
                 if is_late and not scope["path"].endswith(STREAMS):
                     self._late.add(task)
                     task.cancel()

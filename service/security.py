@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import ipaddress
 import time
+from collections.abc import Awaitable
 from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -85,6 +86,7 @@ class Guard:
         self.app = app
         self.needs_keys = settings.needs_keys
         self.trusted_hosts = frozenset(name.lower().encode() for name in settings.trusted_hosts)
+        self._seen_hosts: set[bytes] = set()
         self._fixed: dict[str, Holder] = {}
         if settings.admin_key is not None:
             sha256 = hashlib.sha256(settings.admin_key.encode()).hexdigest()
@@ -95,15 +97,14 @@ class Guard:
         """Take over the keys as they are now."""
         self._holders = {sha256: Holder.of(sha256, key) for sha256, key in hashed_keys(control).items()} | self._fixed
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or answer 401 or 403."""
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Pass the request on, or answer 401 or 403; not a coroutine of its own, which would cost as much as the check."""
         if scope["type"] == "http":
             try:
                 self.check(scope)
             except (KeyNeeded, InvalidKey, Forbidden) as error:
-                await send_problem(error, scope, send)
-                return
-        await self.app(scope, receive, send)
+                return send_problem(error, scope, send)
+        return self.app(scope, receive, send)
 
     def check(self, scope: Scope) -> None:
         """Whether this request may go on.
@@ -115,23 +116,16 @@ class Guard:
         Forbidden
             403: the key's role does not suffice, or a web page of somebody else asks.
         """
-        token, host, site = b"", b"", b""
-        for name, value in scope["headers"]:
-            if name == b"authorization":
-                token = value[7:].strip() if value[:7].lower() == b"bearer " else b"?"
-            elif name == b"x-api-key":
-                token = value or b"?"
-            elif name == b"host":
-                host = value
-            elif name == b"sec-fetch-site":
-                site = value
-        if not token and not self.needs_keys:
-            self.check_origin(scope, host, site)
+        headers = scope["fewpass.headers"]
+        token = token_of(headers)
+        if token is None and not self.needs_keys:
+            if headers.get(b"host") not in self._seen_hosts or b"sec-fetch-site" in headers:
+                self.check_origin(scope["method"], headers)
             return
         needed = needed_role(scope["method"], scope["path"])
         if needed is None:
             return
-        if not token:
+        if token is None:
             raise KeyNeeded(
                 "This server needs an API key: send the header 'Authorization: Bearer fp_…'. "
                 "An administrator makes one with `fewpass keys create`."
@@ -161,14 +155,15 @@ class Guard:
             raise InvalidKey
         return holder
 
-    def check_origin(self, scope: Scope, host: bytes, site: bytes) -> None:
+    def check_origin(self, method: str, headers: dict[bytes, bytes]) -> None:
         """Without keys, refuse what a foreign web page makes the user's browser ask.
 
         Raises
         ------
         Forbidden
         """
-        if site == b"cross-site" and scope["method"] not in {"GET", "HEAD"}:
+        host = headers.get(b"host", b"")
+        if headers.get(b"sec-fetch-site") == b"cross-site" and method not in {"GET", "HEAD"}:
             raise Forbidden("A web page of another site may not use this server. Ask it without a browser, or by key.")
         if b"." in host and not is_address(host) and without_port(host) not in self.trusted_hosts:
             raise Forbidden(
@@ -177,6 +172,16 @@ class Guard:
                 "FEWPASS_TRUSTED_HOSTS.",
                 host=host.decode("latin-1"),
             )
+        if len(self._seen_hosts) < 100:
+            self._seen_hosts.add(host)
+
+
+def token_of(headers: dict[bytes, bytes]) -> bytes | None:
+    """The token that a request brings; an empty one if it brings something that is none."""
+    value = headers.get(b"authorization")
+    if value is not None:
+        return value[7:].strip() if value[:7].lower() == b"bearer " else b""
+    return headers.get(b"x-api-key")
 
 
 def without_port(host: bytes) -> bytes:
@@ -186,8 +191,6 @@ def without_port(host: bytes) -> bytes:
 
 def is_address(host: bytes) -> bool:
     """Whether a Host header holds an IP address: then no foreign name was made to mean this machine."""
-    if host.startswith(b"127.0.0.1"):  # nearly always, so nearly for nothing
-        return host[9:10] in {b"", b":"}
     try:
         ipaddress.ip_address(without_port(host).decode("latin-1").strip("[]"))
     except ValueError:

@@ -108,7 +108,7 @@ class Predict:
         """The response's content type and body."""
         if self.predictor is None:
             raise NotReady("The server is starting.")
-        content_type, accept, length = _headers(scope["headers"])
+        content_type, accept, length = _headers(scope["fewpass.headers"])
         options = _options(scope["query_string"])
         body = await read_body(receive, length, self.max_body_bytes)
         served = self.predictor.served(scope["path_params"]["name"])
@@ -212,17 +212,18 @@ class Predict:
         return ARROW, sink.getvalue().to_pybytes()
 
 
-def _headers(headers: list[tuple[bytes, bytes]]) -> tuple[str, str, int | None]:
-    """Content type, wanted content type, and length: one walk over the raw headers."""
-    content_type, accept, length = JSON, "", None
-    for name, value in headers:
-        if name == b"content-type":
-            content_type = value.decode("latin-1").partition(";")[0].strip().lower()
-        elif name == b"accept":
-            accept = ARROW if ARROW.encode() in value else JSON if JSON.encode() in value else ""
-        elif name == b"content-length":
-            length = int(value)
-    return content_type, accept, length
+def _headers(headers: dict[bytes, bytes]) -> tuple[str, str, int | None]:
+    """Content type, wanted content type, and length."""
+    content_type = headers.get(b"content-type", b"application/json")
+    given = JSON if content_type == b"application/json" else _media_type(content_type)
+    accept = headers.get(b"accept", b"")
+    wanted = ARROW if ARROW.encode() in accept else JSON if JSON.encode() in accept else ""
+    length = headers.get(b"content-length")
+    return given, wanted, None if length is None else int(length)
+
+
+def _media_type(value: bytes) -> str:
+    return value.decode("latin-1").partition(";")[0].strip().lower()
 
 
 def _options(query: bytes) -> Options:
