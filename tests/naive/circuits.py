@@ -7,7 +7,8 @@ import math
 
 import numpy as np
 
-from tests.naive.map import value
+from learners.circuits.circuit import GAUSSIAN, POISSON, PRODUCT, SUM
+from tests.naive.map import all_values, children_of, leaf_value, value
 
 
 def worlds(circuit):
@@ -61,3 +62,54 @@ def g_test(x, y):
     if min(table.shape) < 2:
         return 1.0
     return chi2_contingency(table, correction=False, lambda_="log-likelihood").pvalue
+
+
+def value_with(circuit, assignment, leaf):
+    """S at a partial assignment, where leaf(node) replaces a leaf's value unless it returns None."""
+    values = []
+    for node in range(circuit.n_nodes):
+        if circuit.kind[node] == SUM:
+            values.append(sum(weight * values[child] for child, weight in children_of(circuit, node)))
+        elif circuit.kind[node] == PRODUCT:
+            values.append(math.prod(values[child] for child, _ in children_of(circuit, node)))
+        else:
+            replaced = leaf(node)
+            own = leaf_value(circuit, node, assignment.get(int(circuit.variable[node])))
+            values.append(own if replaced is None else replaced)
+    return values[-1]
+
+
+def leaf_moments(circuit, node):
+    """Expectation of x and of its square under a numeric leaf."""
+    parameters = circuit.leaf_parameters[circuit.leaf_starts[node] : circuit.leaf_starts[node + 1]]
+    if circuit.kind[node] == GAUSSIAN:
+        return parameters[0], parameters[0] ** 2 + parameters[1] ** 2
+    if circuit.kind[node] == POISSON:
+        return parameters[0], parameters[0] ** 2 + parameters[0]
+    return 1 / parameters[0], 2 / parameters[0] ** 2
+
+
+def moments(circuit, assignment, v):
+    """Mean and variance of a numeric variable given a partial assignment: S is linear in its leaves."""
+    first, second = (
+        value_with(
+            circuit,
+            assignment,
+            lambda node, m=m: leaf_moments(circuit, node)[m] if circuit.variable[node] == v else None,
+        )
+        / value(circuit, assignment)
+        for m in (0, 1)
+    )
+    return first, second - first**2
+
+
+def conditional(circuit, assignment, query):
+    """{codes of the query: probability} given a partial assignment, by enumeration."""
+    free = all_values(circuit, query, assignment)
+    fits = {codes: p for codes, p in free.items() if _agrees(query, codes, assignment)}
+    total = sum(fits.values())
+    return {codes: fits.get(codes, 0.0) / total for codes in free}
+
+
+def _agrees(query, codes, assignment):
+    return all(assignment.get(v, code) == code for v, code in zip(query, codes, strict=True))

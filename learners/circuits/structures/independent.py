@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from learners.circuits.circuit import EXPONENTIAL, GAUSSIAN, POISSON, Circuit
-from learners.circuits.structures.blocks import Blocks, log_shares
+from learners.circuits.circuit import Circuit
+from learners.circuits.structures.blocks import Blocks
 from learners.circuits.structures.variables import Variable
 
 
@@ -23,17 +23,6 @@ def independent(variables: Sequence[Variable]) -> Circuit:
     Circuit
     """
     blocks = Blocks([variable.n_values for variable in variables])
-    nodes = [_overall(blocks, v, variable) for v, variable in enumerate(variables)]
+    nodes = [variable.overall_leaf(blocks, v) for v, variable in enumerate(variables)]
     blocks.products(np.array([nodes]))
     return blocks.circuit()
-
-
-def _overall(blocks: Blocks, v: int, variable: Variable) -> int:
-    if variable.kind == "categorical":
-        return int(blocks.distributions(v, log_shares(variable.probabilities)[np.newaxis])[0])
-    kind, parameters = {
-        "gaussian": (GAUSSIAN, [variable.mean, variable.std]),
-        "poisson": (POISSON, [variable.mean]),
-        "exponential": (EXPONENTIAL, [1.0 / variable.mean]),
-    }[variable.kind]
-    return int(blocks.leaves(kind, [v], np.array([parameters]))[0])

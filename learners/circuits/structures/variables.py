@@ -74,6 +74,15 @@ class Variable:
         rates = rates if self.kind == "poisson" else 1.0 / rates
         return blocks.leaves(KINDS[self.kind], np.full(n, variable), rates[:, np.newaxis])
 
+    def overall_leaf(self, blocks: Blocks, variable: int) -> int:
+        """Add the leaf of the overall distribution; its number."""
+        if self.kind == "categorical":
+            return int(blocks.distributions(variable, log_shares(self.probabilities)[np.newaxis])[0])
+        parameters = [self.mean, self.std] if self.kind == "gaussian" else [self.mean]
+        if self.kind == "exponential":
+            parameters = [1.0 / self.mean]
+        return int(blocks.leaves(KINDS[self.kind], [variable], np.array([parameters]))[0])
+
     def fitted_leaf(self, blocks: Blocks, variable: int, x: Any, pseudo_count: float) -> int:
         """Add the leaf that fits some rows best, drawn towards the overall distribution; its number.
 

@@ -1,0 +1,322 @@
+"""Exact answers of a circuit to batches of rows, each with its own pattern of missing values."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from learners.circuits.answer_kernels import (
+    CATEGORICAL,
+    GAUSSIAN,
+    SUM,
+    AnswerArrays,
+    Wanted,
+    add_marginals,
+    add_moments,
+    posteriors,
+)
+from learners.circuits.circuit import EXPONENTIAL, PRODUCT, Circuit, Floats, Integers
+from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
+from learners.circuits.evaluate import as_rows, log_values, node_log_derivatives, node_log_values
+
+# The joint distribution of several variables is a table of at most so many cells.
+MAX_CELLS = 1 << 16
+# Up to so many classes, evaluating the row with each beats one way up and down.
+FEW_CLASSES = 8
+ROWS_AT_A_TIME = 1 << 14
+MOST_KEPT = 32
+
+
+@dataclass(frozen=True, eq=False)
+class _Prepared:
+    """A circuit in linear space, and the node sets of the queries asked last."""
+
+    arrays: AnswerArrays
+    wanted: dict[tuple[int, ...], Wanted]
+
+
+def log_likelihood(circuit: Circuit, x: Any) -> Floats:
+    """Log probability (density) of what is observed in each row, everything else summed out.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    x : (n_variables, n_rows) float64 or integers
+        Missing is NaN, or for a discrete variable a code outside its domain.
+
+    Returns
+    -------
+    (n_rows,) float64; -inf for what is impossible
+    """
+    return log_values(circuit, x)
+
+
+def marginals(circuit: Circuit, x: Any, variables: Sequence[int]) -> list[Floats]:
+    """The distribution of each of some discrete variables by itself, given what is observed in each row.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    x : (n_variables, n_rows) float64 or integers
+        As in `log_likelihood`; the distribution of an observed variable is certain.
+    variables : sequence of int
+
+    Returns
+    -------
+    list of (n_rows, n_values) float64, one per variable
+
+    Raises
+    ------
+    InvalidEvidence
+        If the rows do not fit the circuit, or a variable is unknown or numeric.
+    ImpossibleEvidence
+        Naming a row of probability zero.
+
+    References
+    ----------
+    Darwiche (2003), section 4.2: all posteriors by one pass up and one down.
+    """
+    asked = _checked(circuit, variables)
+    for v in asked:
+        if not circuit.n_values[v]:
+            raise InvalidEvidence(f"Variable {v} is numeric: ask for its moments, or for samples.")
+    sizes = circuit.n_values[list(asked)]
+    out = _posteriors(circuit, x, asked, sizes, moments=False)
+    return np.split(out, np.cumsum(sizes)[:-1], axis=1)
+
+
+def moments(circuit: Circuit, x: Any, variables: Sequence[int]) -> tuple[Floats, Floats]:
+    """Expectation and variance of numeric variables, given what is observed in each row.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    x : (n_variables, n_rows) float64
+        As in `log_likelihood`; an observed variable has variance zero.
+    variables : sequence of int
+
+    Returns
+    -------
+    mean, variance : (n_rows, len(variables)) float64
+
+    Raises
+    ------
+    InvalidEvidence, ImpossibleEvidence
+        As in `marginals`.
+    """
+    asked = _checked(circuit, variables)
+    for v in asked:
+        if circuit.n_values[v]:
+            raise InvalidEvidence(f"Variable {v} is discrete: ask for its distribution; its codes have no mean.")
+    out = _posteriors(circuit, x, asked, np.full(len(asked), 2, np.int64), moments=True)
+    return out[:, 0::2], out[:, 1::2]
+
+
+def conditional(circuit: Circuit, x: Any, variables: Sequence[int]) -> Floats:
+    """The joint distribution of some discrete variables, given what is observed in each row.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    x : (n_variables, n_rows) float64 or integers
+        As in `marginals`.
+    variables : sequence of int
+
+    Returns
+    -------
+    (n_rows, n_values of the first, n_values of the second, …) float64
+
+    Raises
+    ------
+    InvalidEvidence
+        Also if the table has more than 65,536 cells.
+    ImpossibleEvidence
+    """
+    asked = _checked(circuit, variables)
+    if len(asked) == 1:
+        return marginals(circuit, x, asked)[0]
+    sizes = circuit.n_values[list(asked)].tolist()
+    if 0 in sizes:
+        raise InvalidEvidence(f"Variable {asked[sizes.index(0)]} is numeric: ask for its moments, or for samples.")
+    n_cells = int(np.prod(np.array(sizes, object)))
+    if n_cells > MAX_CELLS:
+        raise InvalidEvidence(
+            f"The joint distribution of {len(asked)} variables has {n_cells:,} cells, more than {MAX_CELLS:,}: "
+            "ask for fewer together, for each by itself, or for samples."
+        )
+    x = as_rows(circuit, x)
+    cells = np.array(list(itertools.product(*map(range, sizes)))).T
+    parts = [
+        _joint(circuit, x[:, first : first + ROWS_AT_A_TIME // n_cells + 1], list(asked), cells, first)
+        for first in range(0, x.shape[1], ROWS_AT_A_TIME // n_cells + 1)
+    ]
+    return np.concatenate(parts or [np.empty((0, n_cells))]).reshape(-1, *sizes)
+
+
+def class_posterior(circuit: Circuit, x: Any, variable: int) -> Floats:
+    """The distribution of a variable, the class, given all others that a row has; its own value does not count.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    x : (n_variables, n_rows) float64 or integers
+        As in `marginals`.
+    variable : int
+
+    Returns
+    -------
+    (n_rows, n_values) float64
+    """
+    (variable,) = _checked(circuit, [variable])
+    x = np.array(as_rows(circuit, x))
+    n = int(circuit.n_values[variable])
+    if 0 < n <= FEW_CLASSES:
+        logs = np.empty((x.shape[1], n))
+        for value in range(n):
+            x[variable] = value
+            logs[:, value] = log_values(circuit, x)
+        return _normalised(logs, 0)
+    x[variable] = 255 if x.dtype == np.uint8 and n <= 255 else np.nan
+    return marginals(circuit, x, [variable])[0]
+
+
+def _joint(circuit: Circuit, x: Any, asked: list[int], cells: Integers, first_row: int) -> Floats:
+    n_rows, n_cells = x.shape[1], cells.shape[1]
+    many = np.repeat(x, n_cells, axis=1)
+    observed = np.repeat(x[asked], n_cells, axis=1)
+    codes = np.tile(cells, n_rows)
+    is_observed = (observed >= 0) & (observed < circuit.n_values[asked][:, np.newaxis])
+    many[asked] = codes
+    logs = log_values(circuit, many)
+    logs[(is_observed & (observed != codes)).any(axis=0)] = -np.inf
+    return _normalised(logs.reshape(n_rows, n_cells), first_row)
+
+
+def _normalised(logs: Floats, first_row: int) -> Floats:
+    most = logs.max(axis=1, keepdims=True, initial=-np.inf)
+    impossible = np.flatnonzero(most == -np.inf)
+    if impossible.size:
+        raise ImpossibleEvidence(first_row + int(impossible[0]))
+    p = np.exp(logs - most)
+    shares: Floats = p / p.sum(axis=1, keepdims=True)
+    return shares
+
+
+def _checked(circuit: Circuit, variables: Sequence[int]) -> tuple[int, ...]:
+    asked = tuple(int(v) for v in variables)
+    if not asked:
+        raise InvalidEvidence("The query names no variable: name at least one.")
+    for v in asked:
+        if not 0 <= v < circuit.n_variables:
+            raise InvalidEvidence(
+                f"Variable {v} is not in the circuit, which has variables 0 to {circuit.n_variables - 1}."
+            )
+        if not circuit.scopes[circuit.root, v >> 6] >> np.uint64(v & 63) & np.uint64(1):
+            raise InvalidEvidence(f"Variable {v} has no leaf in the circuit, which knows nothing of it.")
+    if len(set(asked)) < len(asked):
+        raise InvalidEvidence(f"Variable {next(v for v in asked if asked.count(v) > 1)} is asked for twice.")
+    return asked
+
+
+def prepared(circuit: Circuit) -> _Prepared:
+    """The circuit in linear space, made once."""
+    cache = vars(circuit)
+    if "_prepared_for_answers" not in cache:
+        parameters = circuit.leaf_parameters.copy()
+        is_log = np.repeat(circuit.kind == CATEGORICAL, np.diff(circuit.leaf_starts))
+        parameters[is_log] = np.exp(parameters[is_log])
+        arrays = AnswerArrays(
+            circuit.kind,
+            circuit.child_starts,
+            circuit.children,
+            circuit.variable,
+            circuit.leaf_starts,
+            circuit.n_values,
+            np.exp(circuit.log_weight),
+            parameters,
+            _peaks(circuit),
+        )
+        for array in arrays:
+            array.setflags(write=False)
+        cache["_prepared_for_answers"] = _Prepared(arrays, {})
+    ready: _Prepared = cache["_prepared_for_answers"]
+    return ready
+
+
+def _peaks(circuit: Circuit) -> Floats:
+    """(n_variables,) float64: the largest log density of any leaf of each numeric variable; 0 for others."""
+    peaks = np.full(circuit.n_variables, -np.inf)
+    for kind, of_parameters in (
+        (GAUSSIAN, lambda first: -np.log(circuit.leaf_parameters[first + 1]) - 0.5 * np.log(2 * np.pi)),
+        (EXPONENTIAL, lambda first: np.log(circuit.leaf_parameters[first])),
+    ):
+        leaves = np.flatnonzero(circuit.kind == kind)
+        np.maximum.at(peaks, circuit.variable[leaves], of_parameters(circuit.leaf_starts[leaves]))
+    return np.where(np.isfinite(peaks), peaks, 0.0)
+
+
+def wanted_nodes(circuit: Circuit, ready: _Prepared, asked: tuple[int, ...], sizes: Integers) -> Wanted:
+    """The nodes above leaves of some variables, kept for the queries asked last."""
+    if asked not in ready.wanted:
+        mask = np.zeros(circuit.scopes.shape[1], np.uint64)
+        for v in asked:
+            mask[v >> 6] |= np.uint64(1) << np.uint64(v & 63)
+        is_wanted = (circuit.scopes & mask).any(axis=1)
+        nodes = np.flatnonzero(is_wanted)
+        is_inner = circuit.kind[nodes] <= PRODUCT
+        first = np.full(circuit.n_variables, -1, np.int64)
+        first[list(asked)] = np.cumsum(sizes) - sizes
+        # The root is wanted; what it does not reach gets derivative zero.
+        wanted = Wanted(is_wanted, np.ascontiguousarray(nodes[is_inner][::-1]), nodes[~is_inner], first)
+        for array in wanted:
+            array.setflags(write=False)
+        while len(ready.wanted) >= MOST_KEPT:
+            ready.wanted.pop(next(iter(ready.wanted)), None)
+        ready.wanted[asked] = wanted
+        return wanted
+    return ready.wanted[asked]
+
+
+def _posteriors(circuit: Circuit, x: Any, asked: tuple[int, ...], sizes: Integers, moments: bool) -> Floats:
+    x = as_rows(circuit, x)
+    ready = prepared(circuit)
+    wanted = wanted_nodes(circuit, ready, asked, sizes)
+    out = np.zeros((x.shape[1], int(sizes.sum())))
+    posteriors(ready.arrays, wanted, x, np.arange(x.shape[1]), moments, np.empty((2, circuit.n_nodes)), out)
+    for row in np.flatnonzero(np.isnan(out[:, 0])):
+        share = _leaf_shares(circuit, x, int(row))
+        out[row] = 0.0
+        add = add_moments if moments else add_marginals
+        add(ready.arrays, wanted, share, x, row, out[row])
+    return out
+
+
+def _leaf_shares(circuit: Circuit, x: Any, row: int) -> Floats:
+    """(n_nodes,) float64: probability that each node is in the induced tree, in log space throughout."""
+    one = x[:, row : row + 1]
+    values = node_log_values(circuit, one)[:, 0]
+    if values[-1] == -np.inf:
+        raise ImpossibleEvidence(row)
+    return np.exp(values + node_log_derivatives(circuit, one)[:, 0] - values[-1])
+
+
+def edge_shares_in_log_space(circuit: Circuit, x: Any, row: int) -> Floats:
+    """(n_edges,) float64: probability of each child of a sum given what is observed below, in log space.
+
+    Raises
+    ------
+    ImpossibleEvidence
+        Naming the row, if it has probability zero.
+    """
+    values = node_log_values(circuit, x[:, row : row + 1])[:, 0]
+    if values[-1] == -np.inf:
+        raise ImpossibleEvidence(row)
+    parents = np.repeat(np.arange(circuit.n_nodes), np.diff(circuit.child_starts))
+    is_reachable = (circuit.kind[parents] == SUM) & (values[parents] > -np.inf)
+    with np.errstate(invalid="ignore"):
+        logs = circuit.log_weight + values[circuit.children] - values[parents]
+    return np.exp(np.where(is_reachable, logs, -np.inf))

@@ -1,0 +1,62 @@
+"""Rows drawn from a circuit given evidence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from learners.circuits.answers import edge_shares_in_log_space, prepared
+from learners.circuits.circuit import Circuit, Floats
+from learners.circuits.evaluate import as_rows
+from learners.circuits.sampling_kernels import draws, draws_of_row
+from learners.errors import InvalidParameter
+
+
+def sample(circuit: Circuit, x: Any, n: int = 1, seed: int = 0) -> Floats:
+    """Draw the missing values of each row from their joint distribution given the others.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    x : (n_variables, n_rows) float64 or integers
+        Missing is NaN, or for a discrete variable a code outside its domain.
+    n : int
+        Draws per row.
+    seed : int
+        The same seed gives the same draws, bit for bit; a draw depends on the seed, its row's place and its own number,
+        not on the other rows.
+
+    Returns
+    -------
+    (n_rows, n, n_variables) float64
+        Observed values are kept. A variable without a leaf in the circuit stays NaN.
+
+    Raises
+    ------
+    InvalidEvidence
+        If the rows do not fit the circuit.
+    ImpossibleEvidence
+        Naming a row of probability zero.
+    InvalidParameter
+        If n or seed is negative.
+    """
+    if n < 0:
+        raise InvalidParameter("n", n, "use zero or more draws")
+    if not 0 <= seed < 1 << 64:
+        raise InvalidParameter("seed", seed, "use a whole number from 0 to 2^64 - 1")
+    x = as_rows(circuit, x)
+    arrays = prepared(circuit).arrays
+    known = x.astype(np.float64)
+    discrete = circuit.n_values[:, np.newaxis] > 0
+    known[discrete & ~((known >= 0) & (known < circuit.n_values[:, np.newaxis]))] = np.nan
+    out = np.repeat(known.T[:, np.newaxis], n, axis=1)
+    if not out.size:
+        return out
+    share, stack = np.zeros(circuit.n_edges), np.empty(circuit.n_nodes, np.int64)
+    draws(arrays, x, np.uint64(seed), np.empty(circuit.n_nodes), share, stack, out)
+    for row in np.flatnonzero(out[:, 0, 0] == -np.inf):
+        out[row] = known[:, row]
+        share = edge_shares_in_log_space(circuit, x, int(row))
+        draws_of_row(arrays, share, np.uint64(seed), row, stack, out[row])
+    return out

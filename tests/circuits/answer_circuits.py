@@ -1,0 +1,67 @@
+"""Small random circuits with numeric leaves among the discrete ones, and rows with missing values."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from learners.circuits.circuit import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, POISSON, Circuit, CircuitArrays
+from tests.circuits.map_circuits import random_circuit
+
+
+def with_numeric_leaves(rng, circuit, kinds):
+    """The circuit with some variables' categorical leaves replaced by numeric ones."""
+    kind, n_values = circuit.kind.copy(), circuit.n_values.copy()
+    parameters = []
+    for node in range(circuit.n_nodes):
+        own = circuit.leaf_parameters[circuit.leaf_starts[node] : circuit.leaf_starts[node + 1]].tolist()
+        numeric = kinds.get(int(circuit.variable[node]))
+        if numeric is not None:
+            kind[node] = numeric
+            own = [float(rng.normal()), float(rng.uniform(0.5, 2))] if numeric == GAUSSIAN else [rng.uniform(0.5, 3)]
+        parameters.append(own)
+    n_values[list(kinds)] = 0
+    arrays = CircuitArrays(
+        kind,
+        circuit.child_starts,
+        circuit.children,
+        circuit.log_weight,
+        circuit.variable,
+        np.cumsum([0, *map(len, parameters)]),
+        np.array([p for own in parameters for p in own], np.float64),
+        n_values,
+    )
+    return Circuit(arrays)
+
+
+@st.composite
+def circuits_and_rows(draw, numeric=False):
+    """(circuit, rows as dicts, x): every row has its own pattern; variables in `numeric` circuits may be numeric."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n = draw(st.integers(1, 6))
+    circuit = random_circuit(rng, n, leaves=(CATEGORICAL,) if numeric else (INDICATOR, CATEGORICAL))
+    if numeric:
+        chosen = rng.permutation(n)[: rng.integers(1, n + 1)]
+        kinds = {int(v): int(rng.choice([GAUSSIAN, POISSON, EXPONENTIAL])) for v in chosen}
+        circuit = with_numeric_leaves(rng, circuit, kinds)
+    rows = []
+    for _ in range(draw(st.integers(1, 5))):
+        given = np.flatnonzero(rng.random(n) < 0.5).tolist()
+        rows.append({v: _value(rng, circuit, v) for v in given})
+    return circuit, rows, array_of(circuit, rows)
+
+
+def _value(rng, circuit, v):
+    if circuit.n_values[v]:
+        return int(rng.integers(circuit.n_values[v]))
+    kinds = set(circuit.kind[circuit.variable == v].tolist())
+    return int(rng.poisson(2)) if POISSON in kinds else float(abs(rng.normal()))
+
+
+def array_of(circuit, rows):
+    """(n_variables, n_rows) float64 with NaN where a row says nothing."""
+    x = np.full((circuit.n_variables, len(rows)), np.nan)
+    for r, row in enumerate(rows):
+        for v, code in row.items():
+            x[v, r] = code
+    return x

@@ -1,0 +1,204 @@
+"""Answers of circuits against enumeration."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from learners.circuits import answers
+from learners.circuits.answers import class_posterior, conditional, log_likelihood, marginals, moments
+from learners.circuits.circuit import CATEGORICAL, GAUSSIAN, INDICATOR
+from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
+from learners.circuits.structures import Variable, describe_variables, independent, random_regions
+from tests.circuits.answer_circuits import array_of, circuits_and_rows
+from tests.naive import circuits as naive
+from tests.naive.map import flat_circuit, value
+
+
+def possible(circuit, rows, x):
+    """The rows of positive probability."""
+    keep = [r for r, row in enumerate(rows) if value(circuit, row) > 0]
+    return [rows[r] for r in keep], x[:, keep]
+
+
+@given(circuits_and_rows(numeric=True))
+def test_the_likelihood_of_a_batch_of_patterns(parts):
+    circuit, rows, x = parts
+    expected = [value(circuit, row) for row in rows]
+    assert np.exp(log_likelihood(circuit, x)) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("smallest", [1e-200, 2.0], ids=["linear", "in logarithms"])
+@given(parts=circuits_and_rows())
+def test_marginals_are_those_of_enumeration(smallest, parts):
+    circuit, rows, x = parts
+    rows, x = possible(circuit, rows, x)
+    variables = list(range(circuit.n_variables))
+    found = forced(smallest, lambda: marginals(circuit, x, variables))
+    for r, row in enumerate(rows):
+        for v in variables:
+            expected = naive.conditional(circuit, row, [v])
+            assert found[v][r] == pytest.approx(list(expected.values()), abs=1e-12)
+
+
+def forced(smallest, ask):
+    """The answer if all rows count as too small for linear space, or none."""
+    if smallest < 1:
+        return ask()
+    original = answers.posteriors
+    answers.posteriors = lambda arrays, wanted, x, rows, moments, scratch, out: out.fill(np.nan)
+    try:
+        return ask()
+    finally:
+        answers.posteriors = original
+
+
+@given(circuits_and_rows())
+def test_joint_distributions_are_those_of_enumeration(parts):
+    circuit, rows, x = parts
+    rows, x = possible(circuit, rows, x)
+    variables = list(range(circuit.n_variables))[::-1][:3]
+    found = conditional(circuit, x, variables)
+    for r, row in enumerate(rows):
+        for codes, p in naive.conditional(circuit, row, variables).items():
+            assert found[(r, *codes)] == pytest.approx(p, abs=1e-12)
+
+
+@pytest.mark.parametrize("smallest", [1e-200, 2.0], ids=["linear", "in logarithms"])
+@given(parts=circuits_and_rows(numeric=True))
+def test_moments_are_those_of_the_mixture(smallest, parts):
+    circuit, rows, x = parts
+    rows, x = possible(circuit, rows, x)
+    numeric = np.flatnonzero(circuit.n_values == 0).tolist()
+    mean, variance = forced(smallest, lambda: moments(circuit, x, numeric))
+    for r, row in enumerate(rows):
+        for i, v in enumerate(numeric):
+            expected = (row[v], 0.0) if v in row else naive.moments(circuit, row, v)
+            assert (mean[r, i], variance[r, i]) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("few", [0, 8])
+@given(parts=circuits_and_rows())
+def test_the_class_posterior_does_not_look_at_the_class(few, parts):
+    circuit, rows, x = parts
+    rows = [{v: code for v, code in row.items() if v} for row in rows]
+    rows, x = possible(circuit, rows, x)
+    original, answers.FEW_CLASSES = answers.FEW_CLASSES, few
+    try:
+        found = class_posterior(circuit, x, 0)
+    finally:
+        answers.FEW_CLASSES = original
+    for r, row in enumerate(rows):
+        assert found[r] == pytest.approx(list(naive.conditional(circuit, row, [0]).values()), abs=1e-12)
+
+
+@given(circuits_and_rows())
+def test_a_row_does_not_depend_on_the_others_nor_on_the_type_of_codes(parts):
+    circuit, rows, x = parts
+    rows, x = possible(circuit, rows, x)
+    variables = list(range(circuit.n_variables))
+    whole = marginals(circuit, x, variables)
+    codes = np.where(np.isnan(x), -1, x).astype(np.int64)
+    for v in variables:
+        for r in range(len(rows)):
+            assert np.array_equal(marginals(circuit, x[:, [r]], [v])[0][0], whole[v][r])
+        assert np.array_equal(marginals(circuit, codes, [v])[0], whole[v])
+
+
+def test_thousands_of_observed_variables_do_not_underflow():
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 2, (3000, 50))
+    circuit = random_regions(describe_variables(codes, [2] * 3000), depth=2, sums=2, replicas=2)
+    x = codes.astype(float)
+    x[0] = np.nan
+    p = marginals(circuit, x, [0])[0]
+    logs = []
+    for value_of_first in (0, 1):
+        x[0] = value_of_first
+        logs.append(log_likelihood(circuit, x))
+    assert max(map(np.max, logs)) < -1000
+    assert p[:, 1] == pytest.approx(1 / (1 + np.exp(logs[0] - logs[1])), rel=1e-6)
+
+
+def test_narrow_densities_do_not_overflow():
+    variables = [Variable("gaussian", (), 0.0, 1e-6)] * 100 + [Variable("categorical", (0.25, 0.75))]
+    circuit = independent(variables)
+    x = np.zeros((101, 1))
+    x[100] = np.nan
+    assert log_likelihood(circuit, x)[0] == pytest.approx(-100 * math.log(1e-6 * math.sqrt(2 * math.pi)))
+    assert marginals(circuit, x, [100])[0][0] == pytest.approx([0.25, 0.75])
+
+
+def two_groups():
+    """Variable 0 and 1 are equal; 2 is Gaussian, at 0 or 10 with them."""
+    return flat_circuit(
+        [
+            *((INDICATOR, v, [code]) for v in (0, 1) for code in (0, 1)),
+            (GAUSSIAN, 2, [0.0, 1.0]),
+            (GAUSSIAN, 2, [10.0, 2.0]),
+            ("product", [0, 2, 4]),
+            ("product", [1, 3, 5]),
+            ("sum", [(6, 0.25), (7, 0.75)]),
+        ],
+        [2, 2, 0],
+    )
+
+
+def test_a_worked_example():
+    circuit = two_groups()
+    x = array_of(circuit, [{}, {0: 1}])
+    assert marginals(circuit, x, [1])[0] == pytest.approx(np.array([[0.25, 0.75], [0, 1]]))
+    mean, variance = moments(circuit, x, [2])
+    assert mean[:, 0] == pytest.approx([7.5, 10.0])
+    assert variance[:, 0] == pytest.approx([0.25 * 1 + 0.75 * 4 + 0.25 * 7.5**2 + 0.75 * 2.5**2, 4.0])
+
+
+def test_impossible_evidence_is_named():
+    circuit = two_groups()
+    x = array_of(circuit, [{0: 0}, {0: 0, 1: 1}])
+    assert log_likelihood(circuit, x)[1] == -math.inf
+    for ask in (
+        lambda: moments(circuit, x, [2]),
+        lambda: marginals(circuit, x, [0]),
+        lambda: conditional(circuit, x, [0, 1]),
+    ):
+        with pytest.raises(ImpossibleEvidence, match="evidence of row 1 probability zero") as caught:
+            ask()
+        assert caught.value.row == 1
+
+
+def test_questions_that_do_not_fit_are_refused():
+    circuit = two_groups()
+    x = array_of(circuit, [{}])
+    with pytest.raises(InvalidEvidence, match="Variable 3 is not in the circuit"):
+        marginals(circuit, x, [3])
+    with pytest.raises(InvalidEvidence, match="Variable 2 is numeric: ask for its moments"):
+        marginals(circuit, x, [2])
+    with pytest.raises(InvalidEvidence, match="Variable 2 is numeric"):
+        conditional(circuit, x, [0, 2])
+    with pytest.raises(InvalidEvidence, match="Variable 0 is discrete"):
+        moments(circuit, x, [0])
+    with pytest.raises(InvalidEvidence, match="asked for twice"):
+        marginals(circuit, x, [0, 0])
+    with pytest.raises(InvalidEvidence, match="names no variable"):
+        marginals(circuit, x, [])
+    with pytest.raises(InvalidEvidence, match="shape"):
+        marginals(circuit, x[:2], [0])
+    lonely = flat_circuit([(CATEGORICAL, 1, [math.log(0.5)] * 2)], [2, 2])
+    with pytest.raises(InvalidEvidence, match="Variable 0 has no leaf"):
+        marginals(lonely, array_of(lonely, [{}]), [0])
+    many = independent([Variable("categorical", (0.5, 0.5))] * 20)
+    with pytest.raises(InvalidEvidence, match="1,048,576 cells"):
+        conditional(many, np.full((20, 1), np.nan), range(20))
+
+
+def test_no_rows_have_no_answers():
+    circuit = two_groups()
+    x = np.empty((3, 0))
+    assert marginals(circuit, x, [0])[0].shape == (0, 2)
+    assert conditional(circuit, x, [0, 1]).shape == (0, 2, 2)
+    assert moments(circuit, x, [2])[0].shape == (0, 1)
+    assert class_posterior(circuit, x, 0).shape == (0, 2)
