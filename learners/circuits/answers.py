@@ -81,12 +81,14 @@ def marginals(circuit: Circuit, x: Any, variables: Sequence[int]) -> list[Floats
     Darwiche (2003), section 4.2: all posteriors by one pass up and one down.
     """
     asked = _checked(circuit, variables)
-    for v in asked:
-        if not circuit.n_values[v]:
-            raise InvalidEvidence(f"Variable {v} is numeric: ask for its moments, or for samples.")
     sizes = circuit.n_values[list(asked)]
+    if not sizes.all():
+        raise InvalidEvidence(
+            f"Variable {asked[int(np.argmin(sizes))]} is numeric: ask for its moments, or for samples."
+        )
     out = _posteriors(circuit, x, asked, sizes, moments=False)
-    return np.split(out, np.cumsum(sizes)[:-1], axis=1)
+    ends = np.cumsum(sizes).tolist()
+    return [out[:, first:end] for first, end in zip([0, *ends], ends, strict=False)]
 
 
 def moments(circuit: Circuit, x: Any, variables: Sequence[int]) -> tuple[Floats, Floats]:
@@ -208,18 +210,30 @@ def _normalised(logs: Floats, first_row: int) -> Floats:
 
 def _checked(circuit: Circuit, variables: Sequence[int]) -> tuple[int, ...]:
     asked = tuple(int(v) for v in variables)
+    if asked in prepared(circuit).wanted:
+        return asked
     if not asked:
         raise InvalidEvidence("The query names no variable: name at least one.")
     for v in asked:
-        if not 0 <= v < circuit.n_variables:
-            raise InvalidEvidence(
-                f"Variable {v} is not in the circuit, which has variables 0 to {circuit.n_variables - 1}."
-            )
-        if not circuit.scopes[circuit.root, v >> 6] >> np.uint64(v & 63) & np.uint64(1):
-            raise InvalidEvidence(f"Variable {v} has no leaf in the circuit, which knows nothing of it.")
+        check_variable(circuit, v)
     if len(set(asked)) < len(asked):
         raise InvalidEvidence(f"Variable {next(v for v in asked if asked.count(v) > 1)} is asked for twice.")
     return asked
+
+
+def check_variable(circuit: Circuit, v: int) -> None:
+    """Refuse a variable that the circuit does not have, or of which it knows nothing.
+
+    Raises
+    ------
+    InvalidEvidence
+    """
+    if not 0 <= v < circuit.n_variables:
+        raise InvalidEvidence(
+            f"Variable {v} is not in the circuit, which has variables 0 to {circuit.n_variables - 1}."
+        )
+    if not circuit.scopes[circuit.root, v >> 6] >> np.uint64(v & 63) & np.uint64(1):
+        raise InvalidEvidence(f"Variable {v} has no leaf in the circuit, which knows nothing of it.")
 
 
 def prepared(circuit: Circuit) -> _Prepared:

@@ -1,0 +1,188 @@
+"""Columns of a schema as variables of a circuit: names, codes and what codes stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from learners.circuits.circuit import Circuit, Floats
+from learners.circuits.errors import InvalidEvidence
+from learners.errors import UnknownColumn
+from learners.schema import Chunk, Schema
+from learners.schema.records import value_encoders
+from learners.schema.schema import OTHER
+
+MISSING = "(missing)"
+
+
+class Columns:
+    """How the columns of a schema are the variables of a circuit.
+
+    Variable i is attribute i, the variable after them the class, if the circuit has one more than there are attributes.
+    The size of its domain says how an attribute is coded: as in a chunk; or without the code for missing values, which
+    then are summed out; or 0, the column's own numbers.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    schema : Schema
+
+    Raises
+    ------
+    InvalidEvidence
+        If the circuit is not of the schema.
+    """
+
+    def __init__(self, circuit: Circuit, schema: Schema) -> None:
+        n_attributes = schema.n_attributes
+        has_class = schema.target is not None and circuit.n_variables == n_attributes + 1
+        if circuit.n_variables != n_attributes + has_class:
+            raise InvalidEvidence(
+                f"The circuit has {circuit.n_variables} variables, the schema {n_attributes} columns: they do not belong together."
+            )
+        self.circuit, self.schema = circuit, schema
+        self.class_variable = n_attributes if has_class else None
+        self.names = [attribute.name for attribute in schema.attributes]
+        self.n_values = circuit.n_values.tolist()
+        self._encoders = [code for _, code, _ in value_encoders(schema)]
+        # What is taken off a chunk's code to get the variable's.
+        self.offsets = np.zeros(circuit.n_variables, np.int64)
+        self._labels: list[list[str]] = []
+        self._values: list[list[Any]] = []
+        for v, attribute in enumerate(schema.attributes):
+            size = self.n_values[v]
+            if size not in (0, attribute.n_values, attribute.n_values - attribute.has_missing):
+                raise InvalidEvidence(
+                    f"Variable {v} of the circuit has {size} values, column {attribute.name!r} {attribute.n_values}: "
+                    "they do not belong together."
+                )
+            self.offsets[v] = attribute.n_values - size if size else 0
+            labels = attribute.labels()
+            values: list[Any] = list(attribute.values) if attribute.kind == "nominal" else list(labels)
+            if attribute.kind == "nominal":
+                values = [None] * attribute.has_missing + values + [OTHER] * (attribute.n_folded > 0)
+            elif attribute.has_missing:
+                values[0] = None
+            self._labels.append(labels[self.offsets[v] :] if size else [])
+            self._values.append(values[self.offsets[v] :] if size else [])
+        if has_class and schema.target is not None:
+            self.names.append(schema.target)
+            self._labels.append(list(schema.classes))
+            self._values.append(list(schema.class_values()))
+        self.number = {name: v for v, name in enumerate(self.names)}
+
+    def variables(self, names: Iterable[str]) -> list[int]:
+        """The variables of some columns.
+
+        Raises
+        ------
+        UnknownColumn
+        """
+        return [self._variable(name) for name in names]
+
+    def _variable(self, name: str) -> int:
+        if name not in self.number:
+            raise UnknownColumn(name, self.names)
+        return self.number[name]
+
+    def labels(self, variable: int) -> list[str]:
+        """What each code of a discrete variable stands for, in words."""
+        return self._labels[variable]
+
+    def value(self, variable: int, code: float) -> Any:
+        """The raw value of a code: None for missing, words for an interval; a numeric variable's number is itself."""
+        return self._values[variable][int(code)] if self.n_values[variable] else float(code)
+
+    def code(self, variable: int, value: Any) -> float:
+        """The code of a raw value, or its number; NaN for None. Words that `labels` has are understood, too.
+
+        Raises
+        ------
+        InvalidEvidence
+            If the column never had the value.
+        SchemaError
+            If its type does not fit.
+        """
+        if value is None or (isinstance(value, float) and np.isnan(value)):
+            return np.nan
+        name = self.names[variable]
+        if not self.n_values[variable]:
+            return _number(name, value)
+        labels = self._labels[variable]
+        if variable == self.class_variable:
+            code = labels.index(str(value)) if str(value) in labels else -1
+        elif isinstance(value, str) and value in labels:
+            code = labels.index(value)
+        else:
+            code = self._encoders[variable](value) - int(self.offsets[variable])
+        if not 0 <= code < self.n_values[variable]:
+            near = get_close_matches(str(value), labels) or labels[:4]
+            raise InvalidEvidence(
+                f"Column {name!r} never had the value {value!r} in training (known: {', '.join(map(repr, near))}, …). "
+                "Leave it out, then it is summed out."
+            )
+        return float(code)
+
+    def rows(self, evidence: Sequence[Mapping[str, Any]]) -> Floats:
+        """(n_variables, n_rows) float64 of raw records; NaN where a record says nothing.
+
+        Raises
+        ------
+        UnknownColumn, InvalidEvidence, SchemaError
+        """
+        x = np.full((len(self.names), len(evidence)), np.nan)
+        for row, record in enumerate(evidence):
+            for name, value in record.items():
+                v = self._variable(name)
+                x[v, row] = self.code(v, value)
+        return x
+
+    def rows_of_chunk(self, chunk: Chunk, with_class: bool = True) -> Any:
+        """(n_variables, n_rows) int16 or int32 of an encoded chunk; -1 where missing.
+
+        Parameters
+        ----------
+        chunk : Chunk
+        with_class : bool
+            Whether a class that the chunk has counts as observed.
+
+        Raises
+        ------
+        InvalidEvidence
+            If a variable is numeric, of which a chunk has no numbers.
+        """
+        if 0 in self.n_values:
+            name = self.names[self.n_values.index(0)]
+            raise InvalidEvidence(
+                f"Column {name!r} is numeric to the circuit; a chunk has codes. Give rows of numbers."
+            )
+        wide = np.int16 if chunk.x.dtype == np.uint8 else np.int32
+        x = np.full((len(self.names), chunk.n_rows), -1, wide)
+        n = self.schema.n_attributes
+        np.subtract(chunk.x, self.offsets[:n, np.newaxis], out=x[:n], casting="unsafe")
+        sizes = np.asarray(self.n_values[:n])[:, np.newaxis]
+        x[:n][(x[:n] < 0) | (x[:n] >= sizes)] = -1
+        if with_class and self.class_variable is not None and chunk.y is not None:
+            x[n] = chunk.y
+        return x
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, datetime):
+        return value.timestamp()
+    if isinstance(value, bool | int | float | np.number):
+        return float(value)
+    raise InvalidEvidence(f"Column {name!r} is numeric, and {value!r} ({type(value).__name__}) is no number.")
+
+
+def columns_of(circuit: Circuit, schema: Schema) -> Columns:
+    """The columns of a circuit, kept for the schema asked last."""
+    cache = vars(circuit)
+    kept: Columns | None = cache.get("_columns")
+    if kept is None or (kept.schema is not schema and kept.schema != schema):
+        kept = cache["_columns"] = Columns(circuit, schema)
+    return kept

@@ -1,0 +1,254 @@
+"""Queries in the words of the columns, and their answers in plain values."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from learners.circuits import answers
+from learners.circuits.circuit import Circuit, Floats
+from learners.circuits.columns import Columns, columns_of
+from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
+from learners.circuits.map import map_query
+from learners.circuits.sampling import sample
+from learners.query import Conditional, Map, Moments, Query, Sample
+from learners.schema import Schema
+
+Answer = dict[str, Any]
+
+
+def answer(circuit: Circuit, schema: Schema, query: Query) -> Answer:
+    """Answer one query.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    schema : Schema
+        Its columns are the circuit's variables, see `columns.Columns`.
+    query : Query
+
+    Returns
+    -------
+    dict
+        Of plain values, as `answer_all` tells.
+
+    Raises
+    ------
+    UnknownColumn
+        Of a column that the circuit does not have.
+    InvalidEvidence, SchemaError
+        Of a value that a column never had, or that has the wrong type; of a column both asked for and given.
+    ImpossibleEvidence
+        If the evidence has probability zero.
+    """
+    try:
+        return answer_all(circuit, schema, [query])[0]
+    except ImpossibleEvidence as error:
+        raise ImpossibleEvidence from error
+
+
+def answer_all(circuit: Circuit, schema: Schema, queries: Sequence[Query]) -> list[Answer]:
+    """Answer many queries; those that differ only by their evidence go through the circuit together.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    schema : Schema
+    queries : sequence of Query
+
+    Returns
+    -------
+    list of dict, one per query, each with `kind` and
+
+        - marginal: `log_probability`, `probability`;
+        - conditional: `log_evidence` and `distributions` (column to label to probability), or if joint `distribution`
+          (a list of `values` and `probability`, the most probable first);
+        - moments: `log_evidence` and `moments` (column to `mean` and `variance`);
+        - sample: `rows` (a list of column to value);
+        - map: `assignment` (column to value), `log_probability` of assignment and evidence together, `upper_bound`,
+          `is_optimal`, `n_expanded`, `seconds`.
+
+    Raises
+    ------
+    UnknownColumn, InvalidEvidence, SchemaError
+        As in `answer`.
+    ImpossibleEvidence
+        With the place of the query as `row`.
+    """
+    columns = columns_of(circuit, schema)
+    groups: dict[Any, list[int]] = {}
+    for place, query in enumerate(queries):
+        groups.setdefault(_group(columns, query), []).append(place)
+    found: dict[int, Answer] = {}
+    for (kind, *rest), places in groups.items():
+        if kind == "map":
+            for place in places:
+                found[place] = _map(columns, queries[place], place)
+            continue
+        x = _compact(columns, [queries[place].evidence for place in places])
+        try:
+            found.update(zip(places, _BATCHES[kind](columns, x, *rest), strict=True))
+        except ImpossibleEvidence as error:
+            raise ImpossibleEvidence(places[error.row or 0]) from error
+    return [{"kind": query.kind} | found[place] for place, query in enumerate(queries)]
+
+
+def _group(columns: Columns, query: Query) -> tuple[Any, ...]:
+    """What queries have in common that can be answered together."""
+    if isinstance(query, Conditional):
+        return "conditional", _asked(columns, query, discrete=True), query.joint
+    if isinstance(query, Moments):
+        return "moments", _asked(columns, query, discrete=False)
+    if isinstance(query, Sample):
+        return "sample", _asked(columns, query, discrete=None, also_given=True), query.n, query.seed
+    return (query.kind,)
+
+
+def _asked(
+    columns: Columns, query: Conditional | Moments | Sample | Map, discrete: bool | None, also_given: bool = False
+) -> tuple[int, ...]:
+    """The variables of a query: those named, or all of its kind that are not given."""
+    given = {name for name, value in query.evidence.items() if value is not None}
+    if query.variables:
+        both = given.intersection(query.variables)
+        if both and not also_given:
+            raise InvalidEvidence(f"Column {min(both)!r} is both asked for and given: leave it out of one of them.")
+        asked = tuple(columns.variables(query.variables))
+        for v in asked:
+            _check_kind(columns, v, discrete)
+        return asked
+    found = tuple(
+        v
+        for v in columns.circuit.scope(columns.circuit.root)
+        if (also_given or columns.names[v] not in given) and (discrete is None or (columns.n_values[v] > 0) == discrete)
+    )
+    if not found:
+        which = {None: "", True: "discrete ", False: "numeric "}[discrete]
+        raise InvalidEvidence(f"No {which}column is left to ask for: give fewer values.")
+    return found
+
+
+def _check_kind(columns: Columns, v: int, discrete: bool | None) -> None:
+    name = columns.names[v]
+    if not columns.circuit.scopes[columns.circuit.root, v >> 6] >> np.uint64(v & 63) & np.uint64(1):
+        raise InvalidEvidence(f"Column {name!r} was left out when the circuit was made, which knows nothing of it.")
+    if discrete and not columns.n_values[v]:
+        raise InvalidEvidence(f"Column {name!r} is numeric: ask for its moments, or for samples.")
+    if discrete is False and columns.n_values[v]:
+        raise InvalidEvidence(f"Column {name!r} is discrete: ask for its distribution; its codes have no mean.")
+
+
+def _compact(columns: Columns, evidence: Sequence[Mapping[str, Any]]) -> Any:
+    """Rows of evidence, as bytes where codes allow it, which kernels read faster."""
+    x = columns.rows(evidence)
+    if min(columns.n_values) > 0 and max(columns.n_values) <= 255:
+        return np.where(np.isnan(x), 255, x).astype(np.uint8)
+    return x
+
+
+def _marginal(columns: Columns, x: Any) -> list[Answer]:
+    logs = answers.log_likelihood(columns.circuit, x)
+    return [{"log_probability": float(log), "probability": float(np.exp(log))} for log in logs]
+
+
+def _conditional(columns: Columns, x: Any, variables: tuple[int, ...], joint: bool) -> list[Answer]:
+    logs = answers.log_likelihood(columns.circuit, x).tolist()
+    if joint:
+        tables = answers.conditional(columns.circuit, x, variables)
+        return [
+            {"log_evidence": log, "distribution": _cells(columns, variables, table)}
+            for log, table in zip(logs, tables, strict=True)
+        ]
+    by_variable = [p.tolist() for p in answers.marginals(columns.circuit, x, variables)]
+    return [
+        {
+            "log_evidence": log,
+            "distributions": {
+                columns.names[v]: dict(zip(columns.labels(v), p[row], strict=True))
+                for v, p in zip(variables, by_variable, strict=True)
+            },
+        }
+        for row, log in enumerate(logs)
+    ]
+
+
+def _cells(columns: Columns, variables: tuple[int, ...], table: Floats) -> list[Answer]:
+    names = [columns.names[v] for v in variables]
+    labels = list(itertools.product(*(columns.labels(v) for v in variables)))
+    p = table.ravel()
+    return [
+        {"values": dict(zip(names, labels[cell], strict=True)), "probability": float(p[cell])}
+        for cell in np.argsort(-p, kind="stable").tolist()
+    ]
+
+
+def _moments(columns: Columns, x: Any, variables: tuple[int, ...]) -> list[Answer]:
+    logs = answers.log_likelihood(columns.circuit, x).tolist()
+    mean, variance = answers.moments(columns.circuit, x, variables)
+    return [
+        {
+            "log_evidence": log,
+            "moments": {
+                columns.names[v]: {"mean": float(mean[row, i]), "variance": float(variance[row, i])}
+                for i, v in enumerate(variables)
+            },
+        }
+        for row, log in enumerate(logs)
+    ]
+
+
+def _sample(columns: Columns, x: Any, variables: tuple[int, ...], n: int, seed: int) -> list[Answer]:
+    drawn = []
+    for row in range(x.shape[1]):
+        # Each query is the first row of its own: alone or among others, it draws the same.
+        try:
+            drawn.append(sample(columns.circuit, x[:, [row]], n, seed)[0])
+        except ImpossibleEvidence as error:
+            raise ImpossibleEvidence(row) from error
+    return [
+        {
+            "rows": [
+                {columns.names[v]: columns.value(v, code) for v, code in zip(variables, codes, strict=True)}
+                for codes in draws[:, list(variables)].tolist()
+            ]
+        }
+        for draws in drawn
+    ]
+
+
+def _map(columns: Columns, query: Query, place: int) -> Answer:
+    assert isinstance(query, Map)
+    asked = _asked(columns, query, discrete=None)
+    x = columns.rows([query.evidence])[:, 0]
+    given = {int(v): float(x[v]) for v in np.flatnonzero(~np.isnan(x))}
+    try:
+        found = map_query(
+            columns.circuit,
+            asked,
+            given,
+            query.solver,
+            time_limit_s=query.time_limit_s,
+            k=query.k,
+            seed=query.seed,
+        )
+    except ImpossibleEvidence as error:
+        raise ImpossibleEvidence(place) from error
+    return {
+        "assignment": {columns.names[v]: columns.value(v, code) for v, code in found.assignment.items()},
+        "log_probability": found.log_probability,
+        "upper_bound": found.upper_bound,
+        "is_optimal": bool(found.is_optimal),
+        "n_expanded": int(found.n_expanded),
+        "seconds": found.seconds,
+    }
+
+
+_BATCHES: dict[str, Callable[..., list[Answer]]] = {
+    "marginal": _marginal,
+    "conditional": _conditional,
+    "moments": _moments,
+    "sample": _sample,
+}
