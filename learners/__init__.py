@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from learners.estimators import NB as NB
     from learners.estimators import SKDB as SKDB
     from learners.estimators import TAN as TAN
+    from learners.explanation import explain as explain
     from learners.kinds import load_model as load_model
     from learners.passes.engine import Progress as Progress
     from learners.passes.engine import collect as collect
@@ -39,6 +40,7 @@ _HOME = {
     "collect": "learners.passes.engine",
     "drive": "learners.passes.learner",
     "encode": "learners.schema.encode",
+    "explain": "learners.explanation",
     "infer_schema": "learners.passes.inference",
     "learner": "learners.recipes",
     "load_model": "learners.kinds",

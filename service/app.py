@@ -14,8 +14,9 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service import openapi, problems
-from service.api import datasets, health, jobs, keys, models
+from service.api import datasets, health, inference, invocations, jobs, keys, models
 from service.api.bodies import BodyLimit
+from service.api.explain import Explain
 from service.api.predict import HotPath, Predict
 from service.deadlines import Deadlines
 from service.predictor import Predictor
@@ -43,7 +44,12 @@ class Application(FastAPI):
     def __init__(self, settings: Settings, **fields: Any) -> None:
         super().__init__(**fields)
         self.predict = Predict(settings)
-        self.router.routes.append(self.predict.route())
+        self.router.routes += [
+            self.predict.route(),
+            Explain(self.predict).route(),
+            *inference.Infer(self.predict).routes(),
+            invocations.Invocations(self.predict, settings).route(),
+        ]
         control_plane = BodyLimit(super().__call__, settings.max_body_bytes)
         self.deadlines = Deadlines(HotPath(control_plane, self.predict), settings.request_timeout_s)
         self.guard = Guard(self.deadlines, settings)
@@ -78,7 +84,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.settings = settings
     app.state.workspace = Workspace(settings)
     app.state.not_ready = "The server is starting."
-    app.include_router(health.router)
+    for resource in (health, inference, invocations):
+        app.include_router(resource.router)
     if not settings.predict_only:
         for resource in (datasets, jobs, keys, models):
             app.include_router(resource.router)

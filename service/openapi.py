@@ -7,8 +7,15 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from service import problems
-from service.api.predict import ARROW, JSON, PATH, PredictRequest, PredictResponse
+from service.api.explain import PATH as EXPLAIN_PATH
+from service.api.explain import ExplainResponse
+from service.api.inference import PATHS as INFER_PATHS
+from service.api.invocations import CSV, InvocationRequest, InvocationResponse
+from service.api.invocations import PATH as INVOCATIONS_PATH
+from service.api.predict import ARROW, JSON, PredictRequest, PredictResponse
+from service.api.predict import PATH as PREDICT_PATH
 from service.api.shapes import Problem
+from service.api.tensors import InferRequest, InferResponse
 from service.security import PREDICTING, needed_role
 
 PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
@@ -58,7 +65,7 @@ def document(app: FastAPI) -> dict[str, Any]:
     """The document of an application, made once."""
     if app.openapi_schema is None:
         schema = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
-        _add_predict(schema)
+        _add_plain(schema)
         _say_problem_json(schema)
         app.openapi_schema = schema
     return app.openapi_schema
@@ -98,56 +105,93 @@ def _failures(path: str, method: str, operation: dict[str, Any], *, is_open: boo
     return sorted(found)
 
 
-def _add_predict(schema: dict[str, Any]) -> None:
-    (request, response), components = msgspec.json.schema_components(
-        (PredictRequest, PredictResponse), ref_template="#/components/schemas/{name}"
-    )
+ARROW_CONTENT = {ARROW: {"schema": {"type": "string", "format": "binary", "description": "An Arrow IPC stream."}}}
+NAME = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}, "example": "income@champion"}
+VERSION = {"name": "version", "in": "path", "required": True, "schema": {"type": "string"}, "example": "3"}
+IGNORE_UNKNOWN = {
+    "name": "ignore_unknown",
+    "in": "query",
+    "description": "Overlook columns that the model does not know, instead of refusing them.",
+    "schema": {"type": "boolean", "default": False},
+}
+INTERVAL = {
+    "name": "interval",
+    "in": "query",
+    "description": "Add credible intervals of this posterior probability, for estimators hdp and hdp-map.",
+    "schema": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+    "example": 0.9,
+}
+ROW_EXAMPLES = {"records": {"value": RECORDS_EXAMPLE}, "columns": {"value": COLUMNS_EXAMPLE}}
+INFER_EXAMPLE = {"inputs": [{"name": "humidity", "shape": [2], "datatype": "FP64", "data": [71.5, None]}]}
+SPLIT_EXAMPLE = {"dataframe_split": {"columns": ["outlook", "humidity"], "data": [["sunny", 71.5], ["rain", None]]}}
+
+
+def _add_plain(schema: dict[str, Any]) -> None:
+    """The routes that are no FastAPI routes, with their msgspec shapes."""
+    shapes: list[type] = [PredictRequest, PredictResponse, ExplainResponse, InferRequest, InferResponse]
+    shapes += [InvocationRequest, InvocationResponse]
+    references, components = msgspec.json.schema_components(shapes, ref_template="#/components/schemas/{name}")
+    rows, scores, reasons, tensors, outputs, frames, predictions = references
     schema["components"]["schemas"] |= components
-    arrow = {"schema": {"type": "string", "format": "binary", "description": "An Arrow IPC stream."}}
-    flags = {
-        "ignore_unknown": "Overlook columns that the model does not know, instead of refusing them.",
-        "explain": "Add each attribute's contribution to the log odds of the classes.",
-    }
-    schema["paths"].setdefault(PATH, {})["post"] = {
-        "tags": ["predict"],
-        "summary": "Classify rows",
-        "description": "`name`, `name@3` or `name@champion`. A column may be absent and a value null: the answer is "
-        "then what the model says without knowing it. Arrow in gives Arrow out unless Accept says otherwise.",
-        "operationId": "predict",
-        "parameters": [
-            {
-                "name": "name",
-                "in": "path",
-                "required": True,
-                "schema": {"type": "string"},
-                "example": "income@champion",
-            },
-            *(
-                {"name": name, "in": "query", "description": text, "schema": {"type": "boolean", "default": False}}
-                for name, text in flags.items()
-            ),
-            {
-                "name": "interval",
-                "in": "query",
-                "description": "Add credible intervals of this posterior probability, for estimators hdp and hdp-map.",
-                "schema": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
-                "example": 0.9,
-            },
-        ],
-        "requestBody": {
-            "required": True,
-            "content": {
-                JSON: {
-                    "schema": request,
-                    "examples": {"records": {"value": RECORDS_EXAMPLE}, "columns": {"value": COLUMNS_EXAMPLE}},
-                },
-                ARROW: arrow,
-            },
-        },
-        "responses": {
-            "200": {
-                "description": "The most probable class of each row, and all probabilities.",
-                "content": {JSON: {"schema": response, "example": ANSWER_EXAMPLE}, ARROW: arrow},
-            },
-        },
+    text = "`name`, `name@3` or `name@champion`. A column may be absent and a value null: the answer is then what the "
+    text += "model says without knowing it."
+    rows_in = {JSON: {"schema": rows, "examples": ROW_EXAMPLES}, **ARROW_CONTENT}
+    scores_out = {JSON: {"schema": scores, "example": ANSWER_EXAMPLE}, **ARROW_CONTENT}
+    binary = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+    outputs_out = {JSON: {"schema": outputs}, **binary}
+    csv = {CSV: {"schema": {"type": "string"}, "example": "outlook,humidity\nsunny,71.5\n"}}
+    paths = schema["paths"]
+    paths[PREDICT_PATH] = _post(
+        "predict",
+        "Classify rows",
+        f"{text} Arrow in gives Arrow out unless Accept says otherwise.",
+        [NAME, IGNORE_UNKNOWN, INTERVAL],
+        rows_in,
+        scores_out,
+    )
+    paths[EXPLAIN_PATH] = _post(
+        "explain",
+        "Explain predictions",
+        "The log odds of each row's class against the next probable one, attribute by attribute; they add up.",
+        [NAME, IGNORE_UNKNOWN],
+        rows_in,
+        {JSON: {"schema": reasons}},
+    )
+    for path, parameters, name in zip(INFER_PATHS, ([NAME], [NAME, VERSION]), ("infer", "infer_version"), strict=True):
+        paths[path] = _post(
+            name,
+            "Classify rows as tensors",
+            "Open Inference Protocol v2: one input for each attribute.",
+            parameters,
+            {JSON: {"schema": tensors, "example": INFER_EXAMPLE}},
+            outputs_out,
+        )
+    paths[INVOCATIONS_PATH] = _post(
+        "invocations",
+        "Classify rows with the default model",
+        "As MLflow's model servers do; 503 without FEWPASS_DEFAULT_MODEL.",
+        [],
+        {JSON: {"schema": frames, "example": SPLIT_EXAMPLE}, **csv},
+        {JSON: {"schema": predictions}},
+    )
+
+
+def _post(
+    name: str,
+    summary: str,
+    description: str,
+    parameters: list[dict[str, Any]],
+    request: dict[str, Any],
+    response: dict[str, Any],
+) -> dict[str, Any]:
+    return {
+        "post": {
+            "tags": ["predict"],
+            "summary": summary,
+            "description": description,
+            "operationId": name,
+            "parameters": parameters,
+            "requestBody": {"required": True, "content": request},
+            "responses": {"200": {"description": "The answer for each row.", "content": response}},
+        }
     }

@@ -90,33 +90,6 @@ class Served:
         """
         return intervals_of(self.model, chunk, level)
 
-    def contributions(self, chunk: Chunk) -> list[dict[str, list[float]]]:
-        """By how much knowing each attribute changed the log probability of each class.
-
-        Every row is asked about again once per attribute, with that attribute unknown; so this works for any model.
-
-        Parameters
-        ----------
-        chunk : Chunk
-            Encoded rows.
-
-        Returns
-        -------
-        list of dict
-            Per row: attribute -> (n_classes,) log P(y | x) - log P(y | x without the attribute).
-        """
-        n_attributes, n_rows = chunk.x.shape
-        repeated = np.repeat(chunk.x[:, :, np.newaxis], n_attributes + 1, axis=2)
-        for i, attribute in enumerate(self.schema.attributes):
-            repeated[i, :, i] = attribute.n_values  # the code of a value that the model does not know
-        every = Chunk(np.ascontiguousarray(repeated.reshape(n_attributes, -1)), None)
-        # A class that a row rules out has probability 0; its logarithm must stay a number that JSON can say.
-        logs = np.log(np.maximum(self.predict_proba(every), np.finfo(np.float64).tiny))
-        logs = logs.reshape(n_rows, n_attributes + 1, -1)
-        changes = (logs[:, -1:, :] - logs[:, :-1, :]).tolist()
-        names = [attribute.name for attribute in self.schema.attributes]
-        return [dict(zip(names, of_row, strict=True)) for of_row in changes]
-
     def check_names(self, records: Iterable[Mapping[str, Any]], ignore_unknown: bool) -> None:
         """Refuse columns that the model has never heard of: most likely a typing error that would cost accuracy.
 

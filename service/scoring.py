@@ -11,8 +11,10 @@ import pyarrow.parquet as pq
 
 from learners.errors import EmptyData, UnknownColumn
 from learners.evaluation.metrics import evaluate
+from learners.explanation import explain
 from learners.model import Model
 from learners.passes.source import Source
+from learners.schema import Chunk
 from learners.schema.encode import encode
 from service.predictor import Probabilities, intervals_of, scored_batch
 from service.problems import InvalidRequest
@@ -54,8 +56,12 @@ def measure(model: Model, source: Source, report: Report | None = None) -> dict[
     return asdict(evaluate(probabilities, labels)) | {"n_test_rows": len(labels)}
 
 
-def score(model: Model, source: Source, keep: Sequence[str], interval: float | None = None) -> Iterator[pa.RecordBatch]:
-    """The kept columns, `prediction`, `probability_<class>` and, with an interval, `low_` and `high_<class>`, batch by batch.
+def score(
+    model: Model, source: Source, keep: Sequence[str], interval: float | None = None, is_explained: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """The kept columns, `prediction`, `probability_<class>` and what else is asked for, batch by batch.
+
+    With an interval `low_<class>` and `high_<class>`; explained, the columns of `explained_batch`.
 
     Raises
     ------
@@ -70,11 +76,33 @@ def score(model: Model, source: Source, keep: Sequence[str], interval: float | N
         chunk = encode(batch, model.schema)
         bounds = None if interval is None else intervals_of(model, chunk, interval)
         scored = scored_batch(classes, model.predict_proba(chunk), bounds)
-        if keep:
-            kept = batch.select(list(keep))
-            names = [*kept.schema.names, *scored.schema.names]
-            scored = pa.RecordBatch.from_arrays([*kept.columns, *scored.columns], names=names)
-        yield scored
+        if is_explained:
+            scored = beside(scored, explained_batch(model, chunk))
+        yield beside(batch.select(list(keep)), scored) if keep else scored
+
+
+def beside(left: pa.RecordBatch, right: pa.RecordBatch) -> pa.RecordBatch:
+    """The columns of both."""
+    names = [*left.schema.names, *right.schema.names]
+    return pa.RecordBatch.from_arrays([*left.columns, *right.columns], names=names)
+
+
+def explained_batch(model: Model, chunk: Chunk) -> pa.RecordBatch:
+    """Why each row got its class: `against`, `log_odds`, `prior`, and `contribution_<attribute>` for each attribute.
+
+    Raises
+    ------
+    InvalidParameter
+        If the model's answer is no sum over attributes.
+    """
+    found = explain(model, chunk)
+    against = pa.DictionaryArray.from_arrays(
+        pa.array(found.against.astype(np.int32)), pa.array(model.schema.class_values())
+    )
+    columns: dict[str, Any] = {"against": against, "log_odds": found.log_odds, "prior": found.prior}
+    for i, attribute in enumerate(model.schema.attributes):
+        columns[f"contribution_{attribute.name}"] = np.ascontiguousarray(found.contributions[:, i])
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def score_files(
@@ -84,6 +112,7 @@ def score_files(
     keep: Sequence[str],
     *,
     interval: float | None = None,
+    is_explained: bool = False,
     replace: bool,
     report: Report | None = None,
 ) -> int:
@@ -100,7 +129,7 @@ def score_files(
     with publish(output, replace=replace) as draft:
         writer = None
         try:
-            for batch in score(model, source, keep, interval):
+            for batch in score(model, source, keep, interval, is_explained):
                 writer = writer or pq.ParquetWriter(draft, batch.schema, compression="zstd")
                 writer.write_batch(batch)
                 n_rows += batch.num_rows

@@ -50,6 +50,12 @@ class Settings(BaseSettings):
     job_attempts: int = Field(
         default=5, ge=1, le=100, description="Starts of one job before a crashing worker gives it up."
     )
+    checkpoint_s: float = Field(
+        default=15.0, gt=0, description="Longest work of a pass that a killed job does again."
+    )
+    statistics_bytes: int = Field(
+        default=8 * 2**30, ge=0, description="Stored statistics of one data set; the oldest beyond it are removed."
+    )
     progress_s: float = Field(
         default=0.25, gt=0, le=5, description="How often a job records progress and looks for a cancel."
     )

@@ -295,10 +295,13 @@ class Workspace:
         *,
         keep: Sequence[str] = (),
         interval: float | None = None,
+        is_explained: bool = False,
         replace: bool = False,
         report: Report = silent,
     ) -> int:
         """Score Parquet files batch by batch into one Parquet file; returns the number of rows."""
         model = self.served(reference).model
         source = Source.open(list(uris))
-        return scoring.score_files(model, source, output, keep, interval=interval, replace=replace, report=report)
+        return scoring.score_files(
+            model, source, output, keep, interval=interval, is_explained=is_explained, replace=replace, report=report
+        )

@@ -115,6 +115,23 @@ class BoostedModel:
         of_class: Floats = predicted.astype(np.float64)
         return of_class / of_class.sum(axis=1, keepdims=True)
 
+    def log_terms(self, chunk: Chunk) -> tuple[Floats, Floats]:
+        """The terms whose sum is the margin: (n_classes,) its bias, (n_attributes, n_rows, n_classes) SHAP values."""
+        import xgboost
+
+        n_attributes, n_rows = chunk.x.shape
+        types = self._codes.feature_types
+        names = [f"f{i}" for i in range(n_attributes)]
+        if not n_rows:
+            return np.zeros(self.schema.n_classes), np.zeros((n_attributes, 0, self.schema.n_classes))
+        rows = xgboost.DMatrix(
+            self._codes.features(chunk.x), feature_names=names, feature_types=types, enable_categorical=True
+        )
+        values = self._booster.predict(rows, pred_contribs=True, validate_features=False).astype(np.float64)
+        if self.schema.n_classes == 2:  # the margin is the log odds of the second class
+            values = np.stack([np.zeros_like(values), values], axis=1)
+        return values[0, :, -1], np.ascontiguousarray(values[:, :, :-1].transpose(2, 0, 1))
+
     def to_arrays(self) -> tuple[dict[str, Any], Arrays]:
         """Header and named arrays, from which `from_arrays` makes an equal model."""
         header = {"kind": self.kind, "schema": self.schema.to_json(), "facts": self.facts}

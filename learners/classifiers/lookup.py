@@ -13,6 +13,7 @@ import pyarrow as pa
 from learners.classifiers import kernels
 from learners.classifiers.compile import compile_tables
 from learners.classifiers.context_tree import ContextTree, Estimates
+from learners.classifiers.contributions import log_factors
 from learners.classifiers.describe import describe_structure, describe_tables
 from learners.classifiers.intervals import credible_intervals, spread_tables
 from learners.classifiers.structure import Structure
@@ -117,6 +118,10 @@ class LookupModel:
             for part in parts:
                 part.result()
         return out
+
+    def log_terms(self, chunk: Chunk) -> tuple[Floats, Floats]:
+        """The terms whose sum is log P(y, x): (n_classes,) log P(y), and (n_attributes, n_rows, n_classes) the rest."""
+        return self._tables.log_prior, log_factors(self._tables, chunk)
 
     @cached_property
     def _spread(self) -> kernels.LookupTables:

@@ -24,7 +24,6 @@ from service.settings import Settings
 ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
 PATH = "/v1/models/{name}/predict"
-MAX_EXPLAINED_ROWS = 1_000
 
 Value = str | int | float | bool | None
 
@@ -44,7 +43,6 @@ class PredictResponse(msgspec.Struct):
     classes: list[str | int | bool]
     predictions: list[str | int | bool]
     probabilities: list[list[float]]
-    contributions: list[dict[str, list[float]]] | None = None
     intervals: list[list[tuple[float, float]]] | None = None
 
 
@@ -52,13 +50,12 @@ class Options(NamedTuple):
     """What the query string asks for."""
 
     ignore_unknown: bool = False
-    explain: bool = False
     interval: float | None = None
 
     @property
     def is_plain(self) -> bool:
         """Whether the answer is nothing but classes and probabilities."""
-        return not self.explain and self.interval is None
+        return self.interval is None
 
 
 NO_OPTIONS = Options()
@@ -106,17 +103,22 @@ class Predict:
 
     async def answer(self, scope: Scope, receive: Receive) -> tuple[str, bytes]:
         """The response's content type and body."""
-        if self.predictor is None:
-            raise NotReady("The server is starting.")
-        content_type, accept, length = _headers(scope["fewpass.headers"])
-        options = _options(scope["query_string"])
+        content_type, accept, length = headers_of(scope)
+        options = options_of(scope["query_string"])
         body = await read_body(receive, length, self.max_body_bytes)
-        served = self.predictor.served(scope["path_params"]["name"])
-        if served is None:
-            served = await anyio.to_thread.run_sync(self.predictor.resolve, scope["path_params"]["name"])
+        served = await self.served(scope["path_params"]["name"])
         if len(body) <= self.inline_bytes and content_type == JSON and accept != ARROW:
             return JSON, self.answer_json(served, self.parse(body), options)
         return await anyio.to_thread.run_sync(self.answer_batch, served, body, content_type, accept, options)
+
+    async def served(self, reference: str) -> Served:
+        """The model of "name", "name@version" or "name@alias"."""
+        if self.predictor is None:
+            raise NotReady("The server is starting.")
+        served = self.predictor.served(reference)
+        if served is None:
+            served = await anyio.to_thread.run_sync(self.predictor.resolve, reference)
+        return served
 
     def parse(self, body: bytes) -> PredictRequest:
         """The request of a JSON body, with exactly one of records and columns."""
@@ -150,6 +152,18 @@ class Predict:
         served.check_names([columns], options.ignore_unknown)
         return encode_columns(columns, served.schema)
 
+    def rows(self, served: Served, body: bytes, content_type: str, options: Options) -> Chunk:
+        """The rows of a body of either content type, encoded."""
+        if content_type == JSON:
+            return self.chunk(served, self.parse(body), options)
+        if content_type != ARROW:
+            raise UnsupportedMediaType(
+                f"Content type {content_type!r} is not read here. Send {JSON} or {ARROW}.", content_type=content_type
+            )
+        table = _arrow_table(body, self.max_rows)
+        served.check_names([dict.fromkeys(table.column_names)], options.ignore_unknown)
+        return encode_table(table, served)
+
     def _one(self, served: Served, record: dict[str, Value]) -> bytes:
         probabilities = served.classify(record).tolist()
         served.count_rows(1)
@@ -169,13 +183,6 @@ class Predict:
             "predictions": [classes[code] for code in probabilities.argmax(axis=1)],
             "probabilities": probabilities.tolist(),
         }
-        if options.explain:
-            if chunk.n_rows > MAX_EXPLAINED_ROWS:
-                raise BodyTooLarge(
-                    f"{chunk.n_rows} rows; at most {MAX_EXPLAINED_ROWS} are explained at once.",
-                    max_rows=MAX_EXPLAINED_ROWS,
-                )
-            response["contributions"] = served.contributions(chunk)
         if options.interval is not None:
             low, high = served.intervals(chunk, options.interval)
             response["intervals"] = np.stack([low, high], axis=2).tolist()
@@ -190,19 +197,10 @@ class Predict:
             if accept != ARROW:
                 return JSON, self.answer_json(served, request, options)
             chunk = self.chunk(served, request, options)
-        elif content_type == ARROW:
-            table = _arrow_table(body, self.max_rows)
-            served.check_names([dict.fromkeys(table.column_names)], options.ignore_unknown)
-            try:
-                chunk = encode(table, served.schema)
-            except pa.ArrowException as error:
-                raise InvalidRequest(f"A column has a type that the model cannot read: {error}") from error
+        else:
+            chunk = self.rows(served, body, content_type, options)
             if accept == JSON:
                 return JSON, self._json(served, chunk, options)
-        else:
-            raise UnsupportedMediaType(
-                f"Content type {content_type!r} is not read here. Send {JSON} or {ARROW}.", content_type=content_type
-            )
         intervals = None if options.interval is None else served.intervals(chunk, options.interval)
         batch = scored_batch(served.classes, served.predict_proba(chunk), intervals)
         served.count_rows(batch.num_rows)
@@ -212,8 +210,9 @@ class Predict:
         return ARROW, sink.getvalue().to_pybytes()
 
 
-def _headers(headers: dict[bytes, bytes]) -> tuple[str, str, int | None]:
+def headers_of(scope: Scope) -> tuple[str, str, int | None]:
     """Content type, wanted content type, and length."""
+    headers = scope["fewpass.headers"]
     content_type = headers.get(b"content-type", b"application/json")
     given = JSON if content_type == b"application/json" else _media_type(content_type)
     accept = headers.get(b"accept", b"")
@@ -226,19 +225,20 @@ def _media_type(value: bytes) -> str:
     return value.decode("latin-1").partition(";")[0].strip().lower()
 
 
-def _options(query: bytes) -> Options:
+def options_of(query: bytes) -> Options:
+    """What a query string asks for."""
     if not query:
         return NO_OPTIONS
     options: dict[str, Any] = {}
     for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
-        if name in {"ignore_unknown", "explain"} and value.lower() in {"true", "false", "1", "0"}:
+        if name == "ignore_unknown" and value.lower() in {"true", "false", "1", "0"}:
             options[name] = value.lower() in {"true", "1"}
         elif name == "interval" and (level := _level(value)) is not None:
             options[name] = level
         else:
             raise InvalidRequest(
-                f"Query parameter {name}={value!r} is not known; there are ignore_unknown and explain, each true or "
-                "false, and interval, a probability above 0 and below 1.",
+                f"Query parameter {name}={value!r} is not known; there are ignore_unknown, true or false, and "
+                "interval, a probability above 0 and below 1.",
                 parameter=name,
             )
     return Options(**options)
@@ -259,6 +259,20 @@ def _n_rows(request: PredictRequest) -> int:
     if len(lengths) > 1:
         raise InvalidRequest(f"The columns have different lengths: {sorted(lengths)}.")
     return lengths.pop() if lengths else 0
+
+
+def encode_table(table: pa.Table, served: Served) -> Chunk:
+    """The rows of a table, encoded as the model's schema says.
+
+    Raises
+    ------
+    InvalidRequest
+        If a column has a type that the model cannot read.
+    """
+    try:
+        return encode(table, served.schema)
+    except pa.ArrowException as error:
+        raise InvalidRequest(f"A column has a type that the model cannot read: {error}") from error
 
 
 def _arrow_table(body: bytes, max_rows: int) -> pa.Table:

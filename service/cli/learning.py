@@ -81,6 +81,7 @@ def predict(
     interval: Annotated[
         float | None, typer.Option("--interval", help="Add credible intervals of this probability, such as 0.9.")
     ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Add what each attribute contributed.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the output file if it exists.")] = False,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
@@ -91,7 +92,14 @@ def predict(
     started = time.perf_counter()
     with Workspace(settings_of(workspace)) as here, progress_bar(not json_output) as report:
         n_rows = here.predict_files(
-            model, uris, output, keep=keep or [], interval=interval, replace=force, report=report
+            model,
+            uris,
+            output,
+            keep=keep or [],
+            interval=interval,
+            is_explained=explain,
+            replace=force,
+            report=report,
         )
     seconds = time.perf_counter() - started
     summary = {"out": str(output), "n_rows": n_rows, "seconds": seconds, "rows_per_s": n_rows / max(seconds, 1e-9)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from fastapi.testclient import TestClient
@@ -50,9 +51,13 @@ def test_every_way_of_asking_gives_the_same_probabilities(settings: Settings):
         one = client.post("/v1/models/trees/predict", json={"records": [record]}).json()
         two = client.post("/v1/models/trees/predict", json={"records": [record, {"word": None}]}).json()
         columns = client.post("/v1/models/trees/predict", json={"columns": {k: [v] for k, v in record.items()}}).json()
-        explained = client.post("/v1/models/trees/predict?explain=true", json={"records": [record]}).json()
+        explained = client.post("/v1/models/trees/explain", json={"records": [record]}).json()
         structure = client.get("/v1/models/trees/structure").json()
     assert one["probabilities"] == columns["probabilities"] == explained["probabilities"] == two["probabilities"][:1]
-    assert set(explained["contributions"][0]) == set(record)
+    reason = explained["explanations"][0]
+    assert set(reason["contributions"]) == set(record)
+    assert reason["log_odds"] == pytest.approx(reason["prior"] + sum(reason["contributions"].values()))
+    no, yes = sorted(explained["probabilities"][0])
+    assert reason["log_odds"] == pytest.approx(np.log(yes / no), abs=1e-4)
     assert {node["name"] for node in structure["nodes"]} == {"class", *record}
     assert structure["edges"][0]["to"] == "class"

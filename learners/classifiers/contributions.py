@@ -1,0 +1,44 @@
+"""What each attribute adds to the log probability of the classes: the terms of a network's product, one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from learners.classifiers import kernels
+from learners.schema import Chunk
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def log_factors(tables: kernels.LookupTables, chunk: Chunk) -> Floats:
+    """Log P(x_i | y, parents of x_i) of every attribute, row and class.
+
+    Parameters
+    ----------
+    tables : LookupTables
+    chunk : Chunk
+
+    Returns
+    -------
+    (n_attributes, n_rows, n_classes) float64
+        In the order of the schema; zero for an attribute that the network leaves out, is absent, or whose value
+        training never saw: it does not enter the product.
+    """
+    n_classes = tables.log_prior.size
+    factors = np.zeros((chunk.x.shape[0], chunk.n_rows, n_classes))
+    no_prior = np.zeros(n_classes)
+    no_prior.setflags(write=False)  # as in a model, so that nothing is compiled again
+    for a, attribute in enumerate(tables.attribute):
+        one = tables._replace(
+            attribute=tables.attribute[a : a + 1],
+            n_values=tables.n_values[a : a + 1],
+            parent_starts=tables.parent_starts[a : a + 2],
+            dense_starts=tables.dense_starts[a : a + 1],
+            hash_starts=tables.hash_starts[a : a + 2],
+            hash_shifts=tables.hash_shifts[a : a + 1],
+            log_prior=no_prior,
+        )
+        kernels.log_joints(one, chunk.x, 0, chunk.n_rows, factors[attribute])
+    return factors
