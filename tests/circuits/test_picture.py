@@ -1,0 +1,58 @@
+"""Pictures are well-formed and show every node, edge and weight."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learners.circuits.circuit import PRODUCT
+from learners.circuits.picture import PictureTooLarge, to_dot, to_svg
+from learners.schema import Attribute, Schema
+from tests.circuits.map_circuits import random_circuit
+from tests.circuits.test_queries import CIRCUIT, SCHEMA
+from tests.naive.map import flat_circuit
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_every_node_and_edge_is_drawn_apart(seed):
+    circuit = random_circuit(np.random.default_rng(seed), 3)
+    picture = ElementTree.fromstring(to_svg(circuit))
+    circles, boxes = picture.findall(f"{SVG}circle"), picture.findall(f"{SVG}rect")
+    assert (len(circles), len(boxes)) == ((circuit.kind <= PRODUCT).sum(), (circuit.kind > PRODUCT).sum())
+    lines = picture.findall(f"{SVG}line")
+    assert len(lines) == circuit.n_edges
+    assert all(float(line.get("y1")) < float(line.get("y2")) for line in lines), "parents lie above their children"
+    spans = sorted((float(c.get("cy")), float(c.get("cx")) - 14, float(c.get("cx")) + 14) for c in circles)
+    for (y, _, right), (other_y, left, _) in zip(spans, spans[1:], strict=False):
+        assert y != other_y or right <= left
+    width = float(picture.get("width"))
+    assert all(left >= 0 and right <= width for _, left, right in spans)
+    assert to_dot(circuit).count("->") == circuit.n_edges
+
+
+def test_names_and_values_are_the_columns():
+    svg, dot = to_svg(CIRCUIT, SCHEMA), to_dot(CIRCUIT, SCHEMA)
+    for words in ("colour", "green: 0.3", "weight", "N(5, 1²)", "(1, 2.5]: 0.2", "0.4"):
+        assert words in svg
+        assert words in dot
+    assert "X2" in to_svg(CIRCUIT)
+
+
+def test_names_do_not_break_the_picture():
+    circuit = flat_circuit([(2, 0, [0]), (2, 0, [1]), ("sum", [(0, 0.5), (1, 0.5)])], [2])
+    schema = Schema((Attribute('<a & "b">', "nominal", ("</svg>", '\\"')),), None, ("",))
+    ElementTree.fromstring(to_svg(circuit, schema))
+    assert '"<a & \\"b\\"> = \\\\\\""' in to_dot(circuit, schema)
+
+
+def test_large_circuits_are_refused():
+    with pytest.raises(PictureTooLarge, match="A picture of 13 nodes says nothing: the limit is max_nodes=12"):
+        to_svg(CIRCUIT, max_nodes=12)
+    with pytest.raises(PictureTooLarge):
+        to_dot(CIRCUIT, max_nodes=12)
