@@ -1,0 +1,28 @@
+"""The examples of docs/circuits.md run, and say what is true."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from learners.circuits import structures
+from learners.query import Query
+
+TEXT = (Path(__file__).parents[2] / "docs" / "circuits.md").read_text()
+
+
+def test_the_examples_run_one_after_the_other():
+    names = {}
+    for block in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL):
+        exec(compile(block, "docs/circuits.md", "exec"), names)
+    assert round(names["found"]["distributions"]["rain"]["yes"], 2) == 0.85
+    fields = {"umbrella": "no"}
+    best = names["answer"](names["circuit"], names["schema"], names["Map"](("season", "rain"), fields))
+    assert best["assignment"] == {"season": "summer", "rain": "no"}
+
+
+def test_every_structure_and_query_is_described():
+    for name in structures.__all__:
+        assert name == "Variable" or f"`{name}(" in TEXT or f"{name}(" in TEXT
+    for query in Query.__args__:
+        assert f"`{query.__name__}(" in TEXT
