@@ -85,7 +85,6 @@ TABLE: tuple[tuple[type[Exception], int, str], ...] = (
     (storage_errors.Conflict, 409, "Conflict"),
     (storage_errors.InvalidName, 422, "Invalid name"),
     (storage_errors.InvalidCursor, 422, "Invalid cursor"),
-    (storage_errors.InvalidPredicate, 422, "Invalid condition"),
     (storage_errors.InvalidKey, 401, "Invalid API key"),
     (storage_errors.CorruptFile, 500, "Corrupt file"),
     (storage_errors.Unwritable, 507, "Workspace cannot be written"),
