@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from learners.circuits.answer_block_kernels import WantedSlots, block_posteriors
 from learners.circuits.answer_kernels import (
     CATEGORICAL,
     GAUSSIAN,
@@ -21,12 +22,14 @@ from learners.circuits.answer_kernels import (
 )
 from learners.circuits.circuit import EXPONENTIAL, PRODUCT, Circuit, Floats, Integers
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
-from learners.circuits.evaluate import as_rows, log_values, node_log_derivatives, node_log_values
+from learners.circuits.evaluate import as_rows, log_values, node_log_derivatives, node_log_values, with_weights
+from learners.circuits.evaluate_kernels import BLOCK
+from learners.circuits.plan import compiled
 
 # The joint distribution of several variables is a table of at most so many cells.
 MAX_CELLS = 1 << 16
-# Up to so many classes, evaluating the row with each beats one way up and down.
-FEW_CLASSES = 8
+# Fewer rows go through the circuit one by one.
+FEW_ROWS = 4
 ROWS_AT_A_TIME = 1 << 14
 MOST_KEPT = 32
 
@@ -37,6 +40,7 @@ class _Prepared:
 
     arrays: AnswerArrays
     wanted: dict[tuple[int, ...], Wanted]
+    slots: dict[tuple[int, ...], WantedSlots]
 
 
 def log_likelihood(circuit: Circuit, x: Any) -> Floats:
@@ -174,15 +178,10 @@ def class_posterior(circuit: Circuit, x: Any, variable: int) -> Floats:
     (n_rows, n_values) float64
     """
     (variable,) = _checked(circuit, [variable])
-    x = np.array(as_rows(circuit, x))
-    n = int(circuit.n_values[variable])
-    if 0 < n <= FEW_CLASSES:
-        logs = np.empty((x.shape[1], n))
-        for value in range(n):
-            x[variable] = value
-            logs[:, value] = log_values(circuit, x)
-        return _normalised(logs, 0)
-    x[variable] = 255 if x.dtype == np.uint8 and n <= 255 else np.nan
+    rows = as_rows(circuit, x)
+    is_bytes = rows.dtype == np.uint8 and circuit.n_values[variable] <= 255
+    x = np.array(rows, np.uint8 if is_bytes else np.float64)
+    x[variable] = 255 if is_bytes else np.nan
     return marginals(circuit, x, [variable])[0]
 
 
@@ -256,7 +255,7 @@ def prepared(circuit: Circuit) -> _Prepared:
         )
         for array in arrays:
             array.setflags(write=False)
-        cache["_prepared_for_answers"] = _Prepared(arrays, {})
+        cache["_prepared_for_answers"] = _Prepared(arrays, {}, {})
     ready: _Prepared = cache["_prepared_for_answers"]
     return ready
 
@@ -295,12 +294,43 @@ def wanted_nodes(circuit: Circuit, ready: _Prepared, asked: tuple[int, ...], siz
     return ready.wanted[asked]
 
 
+def wanted_slots(circuit: Circuit, ready: _Prepared, asked: tuple[int, ...], sizes: Integers) -> WantedSlots:
+    """The same as `wanted_nodes` for the slots of the circuit's plan."""
+    if asked not in ready.slots:
+        compiled_plan = compiled(circuit)
+        plan, node = compiled_plan.plan, compiled_plan.node
+        n_planes = int(plan.plane_starts[-1])
+        is_wanted = np.zeros(n_planes + node.size, np.bool_)
+        nodes = wanted_nodes(circuit, ready, asked, sizes)
+        is_wanted[n_planes:] = nodes.is_wanted[node]
+        for v in asked:
+            is_wanted[plan.plane_starts[v] : plan.plane_starts[v + 1]] = True
+        leaves = np.flatnonzero(is_wanted[n_planes:] & (plan.variable >= 0))
+        wanted = WantedSlots(is_wanted, leaves, np.array(asked, np.int64), nodes.first)
+        for array in wanted:
+            array.setflags(write=False)
+        while len(ready.slots) >= MOST_KEPT:
+            ready.slots.pop(next(iter(ready.slots)), None)
+        ready.slots[asked] = wanted
+        return wanted
+    return ready.slots[asked]
+
+
 def _posteriors(circuit: Circuit, x: Any, asked: tuple[int, ...], sizes: Integers, moments: bool) -> Floats:
     x = as_rows(circuit, x)
     ready = prepared(circuit)
     wanted = wanted_nodes(circuit, ready, asked, sizes)
     out = np.zeros((x.shape[1], int(sizes.sum())))
-    posteriors(ready.arrays, wanted, x, np.arange(x.shape[1]), moments, np.empty((2, circuit.n_nodes)), out)
+    if x.shape[1] < FEW_ROWS:
+        posteriors(ready.arrays, wanted, x, np.arange(x.shape[1]), moments, np.empty((2, circuit.n_nodes)), out)
+    else:
+        plan, weight = with_weights(circuit)
+        most_children = int(np.diff(circuit.child_starts).max())
+        values, derivatives = np.empty((2, plan.n_slots, BLOCK))
+        scratch = (values, derivatives, np.empty((most_children + 1, BLOCK)))
+        codes = np.empty((circuit.n_variables, BLOCK), np.int64)
+        slots = wanted_slots(circuit, ready, asked, sizes)
+        block_posteriors(plan.plan, weight, slots, x, moments, scratch, codes, out)
     for row in np.flatnonzero(np.isnan(out[:, 0])):
         share = _leaf_shares(circuit, x, int(row))
         out[row] = 0.0

@@ -1,0 +1,170 @@
+# mypy: disallow-untyped-defs=False, check-untyped-defs=False
+"""Blocks of rows up and down a circuit's plan, for the slots that a query is about."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from learners.circuits.answer_kernels import GAUSSIAN, POISSON, leaf_mean
+from learners.circuits.evaluate_kernels import BLOCK, SMALLEST, load, upward
+from learners.jit import kernel
+
+TABLE, TABLE_OF_TWO, LOOKUP, NUMERIC, SUM_OF, SUM_OF_TWO, PRODUCT_OF, PRODUCT_OF_TWO = range(8)
+
+
+class WantedSlots(NamedTuple):
+    """What a query is about, in the slots of a plan.
+
+    Attributes
+    ----------
+    is_wanted : (n_slots,) bool
+        Slots above values of the asked variables, those included.
+    leaves : (n_leaves,) int64
+        Operations among them that are tables, lookups or numeric leaves.
+    variables : (n_asked,) int64
+    first : (n_variables,) int64
+        Where the answer about an asked variable starts.
+    """
+
+    is_wanted: Any
+    leaves: Any
+    variables: Any
+    first: Any
+
+
+@kernel
+def downward_block(plan, weight, is_wanted, values, derivatives, scratch):
+    """Derivatives of the root by all wanted slots for a block of rows; OUT derivatives (n_slots, BLOCK).
+
+    scratch (most children of a product + 1, BLOCK) float64.
+    """
+    n_planes = plan.plane_starts[-1]
+    starts, child, segments, kinds = plan.starts, plan.child, plan.segments, plan.segment_kind
+    for slot in range(is_wanted.size):
+        if is_wanted[slot]:
+            derivatives[slot] = 0.0
+    derivatives[plan.root] = 1.0
+    for s in range(kinds.size - 1, -1, -1):
+        kind = kinds[s]
+        if kind < SUM_OF:
+            continue
+        for i in range(segments[s], segments[s + 1]):
+            if not is_wanted[n_planes + i]:
+                continue
+            above = derivatives[n_planes + i]
+            first, last = starts[i], starts[i + 1]
+            if kind <= SUM_OF_TWO:
+                for e in range(first, last):
+                    w, below = weight[e], derivatives[child[e]]
+                    for r in range(BLOCK):
+                        below[r] += w * above[r]
+            elif kind == PRODUCT_OF_TWO:
+                for e in range(2):
+                    if is_wanted[child[first + e]]:
+                        below, other = derivatives[child[first + e]], values[child[last - 1 - e]]
+                        for r in range(BLOCK):
+                            below[r] += above[r] * other[r]
+            else:
+                # What stands left of each child, then, coming back, times what stands right of it.
+                scratch[0] = above
+                for e in range(first, last):
+                    left, own, right = scratch[e - first], values[child[e]], scratch[e - first + 1]
+                    for r in range(BLOCK):
+                        right[r] = left[r] * own[r]
+                after = scratch[last - first]
+                after[:] = 1.0
+                for e in range(last - 1, first - 1, -1):
+                    left, own = scratch[e - first], values[child[e]]
+                    if is_wanted[child[e]]:
+                        below = derivatives[child[e]]
+                        for r in range(BLOCK):
+                            below[r] += left[r] * after[r]
+                    for r in range(BLOCK):
+                        after[r] *= own[r]
+
+
+@kernel
+def add_block_marginals(plan, weight, wanted, derivatives, codes, scale, out):
+    """Add to OUT out (n_rows, n_cells) the posteriors of a block, whose rows have the scales 1 / root.
+
+    The derivatives of planes are completed on the way.
+    """
+    n_rows = out.shape[0]
+    starts, variable, n_values, firsts = plan.starts, plan.variable, plan.n_values, wanted.first
+    n_planes, plane_starts = plan.plane_starts[-1], plan.plane_starts
+    for i in wanted.leaves:
+        v = variable[i]
+        share = derivatives[n_planes + i]
+        start = plane_starts[v]
+        if plane_starts[v + 1] > start:
+            # A table is a sum over the planes: what comes down to it goes on to them, all rows together.
+            for a in range(n_values[v]):
+                w, below = weight[starts[i] + a], derivatives[start + a]
+                for r in range(BLOCK):
+                    below[r] += w * share[r]
+        else:
+            for r in range(n_rows):
+                if codes[v, r] == n_values[v]:
+                    for a in range(n_values[v]):
+                        out[r, firsts[v] + a] += share[r] * scale[r] * weight[starts[i] + a]
+    for v in wanted.variables:
+        n, first = n_values[v], firsts[v]
+        for r in range(n_rows):
+            if codes[v, r] < n:
+                out[r, first + codes[v, r]] = 1.0
+            else:
+                for a in range(plane_starts[v + 1] - plane_starts[v]):
+                    out[r, first + a] = derivatives[plane_starts[v] + a, r] * scale[r]
+
+
+@kernel
+def add_block_moments(plan, wanted, derivatives, x, rows, scale, out):
+    """As `add_block_marginals` for numeric variables: mean and variance of each, of the rows of x."""
+    variable, firsts, numeric, n_planes = plan.variable, wanted.first, plan.numeric, plan.plane_starts[-1]
+    for again in range(2):
+        for i in wanted.leaves:
+            v, share = variable[i], derivatives[n_planes + i]
+            kind, a, b = numeric[i, 0], numeric[i, 1], numeric[i, 2]
+            mean = leaf_mean(kind, a)
+            variance = b * b if kind == GAUSSIAN else mean if kind == POISSON else mean * mean
+            first = firsts[v]
+            for r in range(out.shape[0]):
+                value = x[v, rows[r]]
+                if not np.isnan(value):
+                    out[r, first] = value
+                elif again:
+                    out[r, first + 1] += share[r] * scale[r] * (variance + (mean - out[r, first]) ** 2)
+                else:
+                    out[r, first] += share[r] * scale[r] * mean
+
+
+@kernel
+def block_posteriors(plan, weight, wanted, x, moments, scratch, codes, out):
+    """Marginals, or moments, of the asked variables at all rows of x; OUT out (n_rows, n_cells), zero at first.
+
+    scratch: values and derivatives (n_slots, BLOCK), products (most children + 1, BLOCK); codes (n_variables, BLOCK) int64.
+    The first cell of a row whose root is too small for linear space becomes NaN.
+    """
+    values, derivatives, products = scratch
+    rows = np.arange(x.shape[1])
+    scale = np.empty(BLOCK)
+    for first in range(0, rows.size, BLOCK):
+        n_rows = min(BLOCK, rows.size - first)
+        load(plan, x, rows, first, n_rows, values, codes)
+        upward(plan, weight, x, rows, first, n_rows, values, codes)
+        downward_block(plan, weight, wanted.is_wanted, values, derivatives, products)
+        for r in range(n_rows):
+            root = values[plan.root, r]
+            scale[r] = 1.0 / root if root > SMALLEST else np.nan
+        if moments:
+            add_block_moments(
+                plan, wanted, derivatives, x, rows[first : first + n_rows], scale, out[first : first + n_rows]
+            )
+        else:
+            add_block_marginals(plan, weight, wanted, derivatives, codes, scale, out[first : first + n_rows])
+        for r in range(n_rows):
+            if np.isnan(scale[r]):
+                out[first + r] = 0.0
+                out[first + r, 0] = np.nan
