@@ -18,27 +18,13 @@ from learners.errors import InvalidParameter, LearnerError, SchemaError
 from learners.model import Model
 from learners.passes.engine import OnProgress
 from learners.passes.learner import Part, drive
+from learners.passes.ledger import MemoryStore
 from learners.passes.source import Source
 from learners.schema import Chunk, Schema
 from learners.schema.encode import encode
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 COMMON = ("target", "schema", "columns", "threads")
-
-
-class MemoryStore:
-    """Statistics of one source, kept while its estimator lives."""
-
-    def __init__(self) -> None:
-        self._tables: dict[str, pa.Table] = {}
-
-    def get(self, key: str) -> pa.Table | None:
-        """The table stored under a key."""
-        return self._tables.get(key)
-
-    def put(self, key: str, table: pa.Table) -> None:
-        """Keep a table."""
-        self._tables[key] = table
 
 
 class _Classifier(ClassifierMixin, BaseEstimator):

@@ -13,7 +13,7 @@ from learners.baselines import recipes as baselines
 from learners.classifiers import recipes as classifiers
 from learners.errors import InvalidParameter
 from learners.passes.learner import Learner
-from learners.schema import Schema
+from learners.schema import Kept, Schema
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,15 @@ class Recipe:
         `passes(target, parameters, schema, overrides)` gives the generator.
     n_passes : int
         Passes over the data after the schema.
+    keeps_schema : bool
+        Whether the next training may keep its attributes and cut points.
     """
 
     title: str
     parameters: type[Any]
     passes: Callable[..., Any]
     n_passes: int
+    keeps_schema: bool = True
 
 
 LEARNERS: dict[str, Recipe] = {
@@ -43,8 +46,13 @@ LEARNERS: dict[str, Recipe] = {
     "tan": Recipe("tree-augmented naive Bayes", classifiers.NetworkParameters, classifiers.tan, 2),
     "kdb": Recipe("k-dependence Bayes", classifiers.KDBParameters, classifiers.kdb, 2),
     "skdb": Recipe("selective k-dependence Bayes", classifiers.SKDBParameters, classifiers.skdb, 3),
-    "xgboost": Recipe("XGBoost, gradient boosted trees", baselines.XGBoostParameters, baselines.xgboost, 1),
+    "xgboost": Recipe("XGBoost, gradient boosted trees", baselines.XGBoostParameters, baselines.xgboost, 1, keeps_schema=False),
 }
+
+
+def keeps_schema(name: str) -> bool:
+    """Whether a learner's schema can be kept for the next training: those of XGBoost are bins, not cut points."""
+    return recipe(name).keeps_schema
 
 
 def recipe(name: str) -> Recipe:
@@ -85,7 +93,7 @@ def learner(
     name: str,
     parameters: Mapping[str, Any],
     target: str,
-    schema: Schema | None = None,
+    schema: Schema | Kept | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> Learner:
     """A learner ready for `drive`.
@@ -98,8 +106,8 @@ def learner(
         Its parameters by name.
     target : str
         The class column.
-    schema : Schema, optional
-        Skips the schema pass.
+    schema : Schema or Kept, optional
+        A schema skips the schema pass; one that is `Kept` lets it find the domains only.
     overrides : mapping, optional
         Column name to what the user says of it (`ColumnOverride.of`).
 
@@ -109,4 +117,4 @@ def learner(
     """
     made = recipe(name)
     passes = made.passes(target, parse_parameters(name, parameters), schema, overrides)
-    return Learner(name, passes, made.n_passes + (0 if schema is not None else 1))
+    return Learner(name, passes, made.n_passes + (0 if isinstance(schema, Schema) else 1))

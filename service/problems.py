@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
+from pydantic import ValidationError
+
 from learners import errors as learner_errors
 from storage import errors as storage_errors
 
@@ -85,6 +87,7 @@ TABLE: tuple[tuple[type[Exception], int, str], ...] = (
     (storage_errors.Conflict, 409, "Conflict"),
     (storage_errors.InvalidName, 422, "Invalid name"),
     (storage_errors.InvalidCursor, 422, "Invalid cursor"),
+    (storage_errors.InvalidPredicate, 422, "Invalid condition"),
     (storage_errors.InvalidKey, 401, "Invalid API key"),
     (storage_errors.CorruptFile, 500, "Corrupt file"),
     (storage_errors.Unwritable, 507, "Workspace cannot be written"),
@@ -131,17 +134,27 @@ class Problem:
 
 def is_expected(error: BaseException) -> bool:
     """Whether the error stands in the table: ours, or one whose cause lies in the request."""
-    return any(isinstance(error, kind) for kind, _, _ in TABLE)
+    return isinstance(error, ValidationError) or any(isinstance(error, kind) for kind, _, _ in TABLE)
 
 
 def problem_of(error: BaseException) -> Problem:
     """The problem of an exception; one that is not in the table says nothing about our inside."""
+    if isinstance(error, ValidationError):
+        return Problem(422, "Invalid request", _complaints(error), slug_of("Invalid request"))
     for kind, status, title in TABLE:
         if isinstance(error, kind):
             return Problem(status, title, str(error), slug_of(title), dict(_fields(error)))
     return Problem(
         500, "Internal error", "The server failed; its log says more under this request id.", slug_of("Internal error")
     )
+
+
+def _complaints(error: ValidationError) -> str:
+    """Each member of a request shape that is wrong, and how."""
+    told = dict.fromkeys(
+        f"{'.'.join(str(place) for place in each['loc'][:2]) or 'request'}: {each['msg']}" for each in error.errors()
+    )
+    return "; ".join(told) + "."
 
 
 def problem_of_status(status: int, detail: str | None = None) -> Problem:

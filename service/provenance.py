@@ -23,7 +23,7 @@ def tables(
     ----------
     request : TrainRequest
     learned : mapping
-        Receipt of the step that learned: `files`, `n_rows`.
+        Receipt of the step that learned: `files`, `n_rows`, `passes`.
     metrics : mapping
     job_id : str
 
@@ -41,6 +41,8 @@ def tables(
         "seed": request.seed,
         "job_id": job_id,
         "n_rows": learned["n_rows"],
+        "request": request.model_dump(mode="json"),
+        "passes": learned["passes"],
     }
     return {
         "metrics": _named(metrics),

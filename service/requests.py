@@ -6,6 +6,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
 Name = Annotated[str, Field(pattern=NAME, examples=["income"])]
+# What is known of a column, or in one word: "drop", "nominal", "numeric".
+Columns = dict[str, dict[str, Any] | Literal["drop", "nominal", "numeric"]]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -21,7 +23,7 @@ class DatasetRequest(Request):
     name: Name
     uris: list[str] = Field(min_length=1, max_length=10_000, examples=[["/data/income/*.parquet"]])
     target: str | None = Field(default=None, description="The column to predict.", examples=["class"])
-    columns: dict[str, dict[str, Any]] = Field(
+    columns: Columns = Field(
         default_factory=dict,
         description="What you know better than the inference, by column: kind, drop, order, cuts.",
         examples=[{"age": {"kind": "numeric"}, "row_id": {"drop": True}}],
@@ -35,7 +37,7 @@ class TrainRequest(Request):
     dataset: str | None = Field(default=None, description="A registered data set.", examples=["income"])
     uris: list[str] | None = Field(default=None, description="Or Parquet files, without registering them.")
     target: str | None = Field(default=None, description="The column to predict; that of the data set unless given.")
-    columns: dict[str, dict[str, Any]] = Field(default_factory=dict, description="As when registering a data set.")
+    columns: Columns = Field(default_factory=dict, description="As when registering a data set.")
     learner: str = Field(examples=["kdb"])
     parameters: dict[str, Any] = Field(default_factory=dict, examples=[{"k": 2}])
     model: Name
@@ -45,13 +47,34 @@ class TrainRequest(Request):
         default=0.2, description="Share of the rows kept back to evaluate on; 0 evaluates nothing."
     )
     seed: int = Field(default=0, ge=0, lt=2**32, description="Decides which rows are kept back.")
+    update: bool = Field(
+        default=False,
+        description="Keep the attributes and cut points of the last training on this data, so that what was counted then "
+        "is reused and only new files are read.",
+    )
+    window: str | None = Field(
+        default=None,
+        pattern=r"^[1-9]\d{0,8}[mhdwf]$",
+        description="Learn from the newest rows only: 30d before the newest (w, d, h, m), or the last 12 files: 12f.",
+        examples=["30d"],
+    )
+    timestamp: str | None = Field(
+        default=None, description="Column of times that the window is measured by; without it, when files changed."
+    )
     aliases: list[Name] = Field(default_factory=list, description="Aliases to move to the new version.")
     tags: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def keeps_back(self) -> bool:
+        """Whether rows are kept back to be measured on."""
+        return self.holdout > 0 and self.test_dataset is None and self.test_uris is None
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if (self.dataset is None) == (self.uris is None):
             raise ValueError("give either 'dataset' or 'uris'")
+        if self.timestamp is not None and self.window is None:
+            raise ValueError("'timestamp' belongs to 'window': give both")
         return self
 
 
@@ -77,4 +100,25 @@ class SchemaRequest(Request):
     dataset: str
 
 
-JobRequest = Annotated[TrainRequest | EvaluateRequest | SchemaRequest, Field(discriminator="kind")]
+class ForgetRequest(Request):
+    """Take rows out of the statistics of a data set, and out of the models that were trained on it."""
+
+    kind: Literal["forget"] = "forget"
+    dataset: str | None = Field(default=None, description="A registered data set.", examples=["income"])
+    model: str | None = Field(default=None, description="Or a model that was trained on unregistered files.")
+    where: str = Field(
+        min_length=1, max_length=10_000, description="Which rows, as an SQL condition.", examples=["user_id = 7"]
+    )
+    retrain: bool = Field(default=True, description="Train the models again, each as its newest version was.")
+    prove: bool = Field(
+        default=True, description="Count once more from the remaining rows alone and compare the models bit for bit."
+    )
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.dataset is None) == (self.model is None):
+            raise ValueError("give either 'dataset' or 'model'")
+        return self
+
+
+JobRequest = Annotated[TrainRequest | EvaluateRequest | SchemaRequest | ForgetRequest, Field(discriminator="kind")]

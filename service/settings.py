@@ -50,8 +50,11 @@ class Settings(BaseSettings):
     job_attempts: int = Field(
         default=5, ge=1, le=100, description="Starts of one job before a crashing worker gives it up."
     )
-    checkpoint_s: float = Field(
-        default=15.0, gt=0, description="Longest work of a pass that a killed job does again."
+    checkpoint_s: float = Field(default=15.0, gt=0, description="Longest work of a pass that a killed job does again.")
+    evaluation_rows: int = Field(
+        default=1_000_000,
+        ge=1,
+        description="Most rows, kept back ones and others, that a trained model is measured on.",
     )
     statistics_bytes: int = Field(
         default=8 * 2**30, ge=0, description="Stored statistics of one data set; the oldest beyond it are removed."

@@ -2,59 +2,67 @@
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from learners import recipes
 from learners.kinds import load_model
 from learners.passes.engine import Progress, collect
-from learners.passes.learner import drive
+from learners.passes.learner import Account, Part, drive
 from learners.passes.source import Source
 from learners.schema import Schema
 from learners.schema.summaries import ColumnSummaries
 from service import provenance, scoring
-from service.holdout import held_out
-from service.jobs.checkpoints import Checkpoints, ForgivingStore
+from service.forgetting import affected_models, forget_steps
 from service.jobs.steps import Kinds, Run, Step
+from service.ledger import LOCAL, Ledger, ledger_of
 from service.predictor import map_version
 from service.problems import InvalidRequest
-from service.requests import EvaluateRequest, SchemaRequest, TrainRequest
+from service.requests import EvaluateRequest, ForgetRequest, SchemaRequest, TrainRequest
+from service.rows import TrainingRows, training_rows
 from service.settings import available_threads
 from storage import datasets, models
 from storage.compiled import map_compiled, write_compiled
 from storage.model_file import remove_model, write_model
 from storage.models import ModelVersion
-from storage.statistics import StatisticStore
+from storage.predicates import RowPredicate
 
 if TYPE_CHECKING:
     from service.workspace import Workspace
 
 Report = Callable[[dict[str, Any]], None]
-LOCAL = "local-"
 COMPILED = "model.arrow"
 
 
 def kinds(workspace: "Workspace") -> Kinds:
     """The steps of every kind of job, for one workspace."""
+    train = (
+        Step("learn", partial(learn, workspace)),
+        Step("evaluate", partial(evaluate_learned, workspace)),
+        Step("reserve", partial(reserve, workspace)),
+        Step("publish", partial(publish, workspace)),
+    )
     return {
-        "train": (
-            Step("learn", partial(learn, workspace)),
-            Step("evaluate", partial(evaluate_learned, workspace)),
-            Step("reserve", partial(reserve, workspace)),
-            Step("publish", partial(publish, workspace)),
-        ),
+        "train": train,
+        "forget": forget_steps(workspace, train),
         "evaluate": (Step("evaluate", partial(evaluate, workspace)),),
         "schema": (Step("summarise", partial(summarise, workspace)),),
     }
 
 
-def check_request(workspace: "Workspace", request: TrainRequest | EvaluateRequest | SchemaRequest) -> None:
+def check_request(
+    workspace: "Workspace", request: TrainRequest | EvaluateRequest | SchemaRequest | ForgetRequest
+) -> None:
     """Refuse now what a job could only fail with later, as far as it can be known without reading data.
 
     Raises
     ------
     NotFound, InvalidParameter, InvalidRequest
     """
+    if isinstance(request, ForgetRequest):
+        RowPredicate(request.where)
+        affected_models(workspace, request)
     for name in {request.dataset, getattr(request, "test_dataset", None)} - {None}:
         workspace.dataset(str(name))
     if isinstance(request, EvaluateRequest):
@@ -67,44 +75,58 @@ def check_request(workspace: "Workspace", request: TrainRequest | EvaluateReques
 def learn(workspace: "Workspace", run: Run) -> dict[str, Any]:
     """Make the passes and leave the compiled model in the job's scratch folder."""
     request = TrainRequest(**run.request)
-    whole = source = _source(workspace, run, request.dataset, request.uris)
-    n_rows = whole.n_rows
-    if _keeps_back(request):
-        source, _ = held_out(whole, request.holdout, request.seed)
-        n_rows = source.n_kept
-    learner = recipes.learner(
-        request.learner, request.parameters, _target(workspace, request), overrides=_overrides(workspace, request)
-    )
+    ledger = ledger_of(workspace, request, run)
+    source = _source(workspace, run, request.dataset, request.uris)
+    rows = training_rows(source, request, ledger.forgotten)
     started = time.perf_counter()
-    model = drive(
-        learner,
-        source,
-        threads=available_threads(workspace.settings),
-        on_progress=_reporting(run.report),
-        store=_checkpoints(workspace, request, run),
-    )
+    model, accounts = fit(workspace, request, rows, ledger, run)
     seconds = time.perf_counter() - started
     path = workspace.layout.scratch_directory(run.job_id) / COMPILED
     path.parent.mkdir(parents=True, exist_ok=True)
     write_compiled(path, *model.to_arrays(), replace=True)
+    n_rows = int(model.facts["n_rows"])
+    files = [source.files[index] for index in sorted(rows.learned.wanted)]
     return {
         "path": str(path),
         "n_rows": n_rows,
-        "files": [_file(file) for file in whole.files],
+        "files": [_file(file) for file in files],
+        "passes": [asdict(account) for account in accounts],
         "train_s": seconds,
         "rows_per_s": n_rows / max(seconds, 1e-9),
     }
 
 
+def fit(
+    workspace: "Workspace", request: TrainRequest, rows: TrainingRows, ledger: Ledger, run: Run
+) -> tuple[Any, list[Account]]:
+    """The model of the rows, with what is stored as far as it serves, and what that saved."""
+    overrides, target = _overrides(workspace, request), _target(workspace, request)
+    kept = ledger.schema(target, overrides) if request.update else None
+    learner = recipes.learner(request.learner, request.parameters, target, kept, overrides)
+    accounts: list[Account] = []
+    model = drive(
+        learner,
+        [Part(rows.learned.source, ledger.store, rows.learned)],
+        threads=available_threads(workspace.settings),
+        on_progress=_reporting(run.report),
+        checkpoints=ledger.checkpoints,
+        accounts=accounts,
+    )
+    if recipes.keeps_schema(request.learner):
+        ledger.keep_schema(target, overrides, model.schema)
+    return model, accounts
+
+
 def evaluate_learned(workspace: "Workspace", run: Run) -> dict[str, Any]:
-    """Measure the learned model on the test data or on the rows that were kept back."""
+    """Measure the learned model on the test data or on rows that were kept back."""
     request = TrainRequest(**run.request)
     learned = run.receipts["learn"]
     timing = {"train_s": learned["train_s"], "rows_per_s": learned["rows_per_s"]}
-    if _keeps_back(request):
-        rows: Source
-        _, rows = held_out(_source(workspace, run, request.dataset, request.uris), request.holdout, request.seed)
-        where = "hold-out"
+    if request.keeps_back:
+        source = _source(workspace, run, request.dataset, request.uris)
+        kept_back = training_rows(source, request, ledger_of(workspace, request, run).forgotten).kept_back
+        assert kept_back is not None
+        rows, where = kept_back.thinned(workspace.settings.evaluation_rows), "hold-out"
     elif request.test_dataset is not None or request.test_uris is not None:
         rows, where = _source(workspace, run, request.test_dataset, request.test_uris), "test data"
     else:
@@ -152,7 +174,13 @@ def publish(workspace: "Workspace", run: Run) -> dict[str, Any]:
         remove_model(files.duckdb_path)
     for alias in request.aliases:
         models.set_alias(workspace.control, version.name, alias, version.version, f"job {run.job_id}")
-    return {"model": version.name, "version": version.version, "sha256": version.sha256, "metrics": metrics}
+    return {
+        "model": version.name,
+        "version": version.version,
+        "sha256": version.sha256,
+        "metrics": metrics,
+        "passes": learned["passes"],
+    }
 
 
 def evaluate(workspace: "Workspace", run: Run) -> dict[str, Any]:
@@ -205,19 +233,6 @@ def _target(workspace: "Workspace", request: TrainRequest) -> str:
 def _overrides(workspace: "Workspace", request: TrainRequest) -> dict[str, Any]:
     registered = {} if request.dataset is None else dict(workspace.dataset(request.dataset).columns)
     return registered | request.columns
-
-
-def _keeps_back(request: TrainRequest) -> bool:
-    return request.holdout > 0 and request.test_dataset is None and request.test_uris is None
-
-
-def _checkpoints(workspace: "Workspace", request: TrainRequest, run: Run) -> Checkpoints | None:
-    """Beside a registered data set, so that models share passes; in the scratch folder for a job; else nowhere."""
-    if request.dataset is not None:
-        return ForgivingStore(StatisticStore(workspace.layout.statistics_directory(request.dataset)))
-    if not run.job_id.startswith(LOCAL):
-        return ForgivingStore(StatisticStore(workspace.layout.scratch_directory(run.job_id) / "statistics"))
-    return None
 
 
 def _reporting(report: Report) -> Callable[[Progress], None]:

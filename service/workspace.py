@@ -8,19 +8,21 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from learners.errors import UnknownColumn
 from learners.passes.source import Source
 from service import roots, scoring, steps
 from service.jobs.steps import Kinds, run_now
+from service.ledger import LOCAL
 from service.predictor import Served, find_version, map_version
 from service.problems import InvalidRequest
-from service.requests import DatasetRequest, EvaluateRequest, SchemaRequest, TrainRequest
+from service.requests import DatasetRequest, EvaluateRequest, ForgetRequest, SchemaRequest, TrainRequest
 from service.settings import Settings
 from storage import datasets, keys, models
 from storage.control import Control, open_control
 from storage.datasets import Dataset
+from storage.errors import NotFound
 from storage.files import Layout
 from storage.keys import ApiKey, Role
 from storage.model_file import remove_model
@@ -176,7 +178,7 @@ class Workspace:
 
     def infer_schema(self, name: str, report: Report = silent) -> None:
         """Infer and keep the schema of a registered data set, in one pass."""
-        run_now(self.kinds["schema"], f"{steps.LOCAL}schema", SchemaRequest(dataset=name).model_dump(), report)
+        run_now(self.kinds["schema"], f"{LOCAL}schema", SchemaRequest(dataset=name).model_dump(), report)
 
     def dataset_schema(self, name: str) -> dict[str, Any]:
         """The schema that was inferred for a data set, as it is written in JSON.
@@ -222,16 +224,39 @@ class Workspace:
         report : callable
             Called with progress between chunks; raising Cancelled in it stops.
         """
-        job_id = f"{steps.LOCAL}{uuid.uuid4().hex[:12]}"
+        return self.train_with_report(request, report)[0]
+
+    def train_with_report(
+        self, request: TrainRequest, report: Report = silent
+    ) -> tuple[ModelVersion, list[dict[str, Any]]]:
+        """As `train`, with what was read and what was reused for each statistic."""
+        published = self._run_here("train", request, report)
+        version = models.get_version(self.control, published["model"], str(published["version"]))
+        return version, published["passes"]
+
+    def _run_here(self, kind: str, request: TrainRequest | ForgetRequest, report: Report) -> dict[str, Any]:
+        job_id = f"{LOCAL}{uuid.uuid4().hex[:12]}"
         try:
-            published = run_now(self.kinds["train"], job_id, request.model_dump(), report)
+            return run_now(self.kinds[kind], job_id, request.model_dump(), report)
         finally:
             self.clean(job_id)
-        return models.get_version(self.control, published["model"], str(published["version"]))
 
     def evaluate(self, request: EvaluateRequest, report: Report = silent) -> dict[str, Any]:
         """Measure a model version on a data set, in this process."""
-        return run_now(self.kinds["evaluate"], f"{steps.LOCAL}{uuid.uuid4().hex[:12]}", request.model_dump(), report)
+        return run_now(self.kinds["evaluate"], f"{LOCAL}{uuid.uuid4().hex[:12]}", request.model_dump(), report)
+
+    def forget(self, request: ForgetRequest, report: Report = silent) -> dict[str, Any]:
+        """Take rows out of the data that models are trained on, and out of the models, in this process."""
+        steps.check_request(self, request)
+        return self._run_here("forget", request, report)
+
+    def data_kind(self, name: str) -> Literal["dataset", "model"]:
+        """Whether a name is a data set's; else it is a model's."""
+        try:
+            self.dataset(name)
+        except NotFound:
+            return "model"
+        return "dataset"
 
     def model(self, reference: str) -> ModelVersion:
         """The version that "name", "name@3" or "name@alias" means."""
@@ -274,7 +299,7 @@ class Workspace:
 
     def submit(
         self,
-        request: TrainRequest | EvaluateRequest | SchemaRequest,
+        request: TrainRequest | EvaluateRequest | SchemaRequest | ForgetRequest,
         idempotency_key: str | None = None,
         *,
         is_remote: bool,

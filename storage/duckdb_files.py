@@ -120,3 +120,8 @@ def quoted(identifier: str) -> str:
 
 def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0].rstrip(".") + "."
+
+
+def in_memory() -> duckdb.DuckDBPyConnection:
+    """A connection that can reach no file and no network, for conditions that people write."""
+    return duckdb.connect(":memory:", config=_COMMON | {"enable_external_access": False, "lock_configuration": True})

@@ -54,6 +54,16 @@ class InvalidKey(StorageError, PermissionError):
         super().__init__("The API key is not valid. Ask an administrator for a new one.")
 
 
+class InvalidPredicate(StorageError, ValueError):
+    """A condition on rows cannot be understood, or is more than that."""
+
+    def __init__(self, text: str, reason: str) -> None:
+        super().__init__(
+            f"The condition {text!r} cannot be used: {reason}. Write it like: user_id = 7 AND day < '2024-01-01'."
+        )
+        self.text = text
+
+
 class CorruptFile(StorageError, OSError):
     """A file is damaged, incomplete or not what its name says; nothing of it was used."""
 

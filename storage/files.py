@@ -66,7 +66,11 @@ class Layout:
 
     def statistics_directory(self, dataset: str) -> Path:
         """The folder of the dataset's statistics."""
-        return self.datasets / checked_name("dataset", dataset) / "statistics"
+        return self.dataset_directory(dataset) / "statistics"
+
+    def dataset_directory(self, dataset: str) -> Path:
+        """The folder of what is known of a dataset."""
+        return self.datasets / checked_name("dataset", dataset)
 
     def scratch_directory(self, job_id: str) -> Path:
         """The folder of what a job may lose."""

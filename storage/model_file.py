@@ -148,6 +148,23 @@ def read_model(duckdb_path: Path | str) -> tuple[Header, Arrays]:
     return json.loads(text), arrays
 
 
+def read_provenance(duckdb_path: Path | str) -> dict[str, str]:
+    """The table ``provenance`` of a model file: name -> value as JSON; empty if the file has none.
+
+    Raises
+    ------
+    NotFound, CorruptFile
+    """
+    path = Path(duckdb_path)
+    if not path.exists():
+        raise NotFound("model file", str(path))
+    with duckdb_files.reading(path) as connection:
+        names = {name for (name,) in connection.sql("SELECT table_name FROM duckdb_tables()").fetchall()}
+        if "provenance" not in names:
+            return {}
+        return dict(connection.sql("SELECT name, value FROM provenance").fetchall())
+
+
 def verify(duckdb_path: Path | str) -> None:
     """Check both files of a model version, byte by byte, against its manifest.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -31,6 +31,17 @@ class Page(Generic[Item]):
 
     items: tuple[Item, ...]
     next_cursor: str | None
+
+
+def pages(page_of: Callable[[int, str | None], Page[Item]]) -> Iterator[Item]:
+    """All items of a list, page by page; `page_of(limit, cursor)` gives one."""
+    cursor: str | None = None
+    while True:
+        page = page_of(MAX_LIMIT, cursor)
+        yield from page.items
+        cursor = page.next_cursor
+        if cursor is None:
+            return
 
 
 def page_of_rows(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -41,11 +41,31 @@ class StoredStatistic:
     written_at: datetime
 
 
+@dataclass(frozen=True)
+class Entry:
+    """What a stored statistic is of.
+
+    Parameters
+    ----------
+    key : under which its table is stored
+    spec : the statistic's specification
+    schema : its schema as JSON; None for a statistic of raw columns
+    files : identities of the files whose rows it holds
+    """
+
+    key: str
+    spec: Mapping[str, Any]
+    schema: str | None
+    files: frozenset[str]
+
+
 class StatisticStore:
     """The statistics in one folder, one DuckDB file ``<key>-<sha256 of the file>.duckdb`` each.
 
     As the name of a file says what its bytes are, one rename publishes a statistic together with the proof of it, and
     two processes that store the same key at once leave two files of which either is right.
+
+    Beside a statistic whose files are known lies ``<same name>.json``, which says so without opening the database.
 
     Parameters
     ----------
@@ -54,6 +74,7 @@ class StatisticStore:
 
     def __init__(self, directory: Path | str) -> None:
         self.directory = Path(directory)
+        self._entries: dict[str, Entry] = {}
 
     def get(self, key: str) -> pa.Table | None:
         """The table that was stored under the key, or None.
@@ -76,7 +97,33 @@ class StatisticStore:
                 return _read(path, key)
         return None
 
-    def put(self, key: str, table: pa.Table, spec: Mapping[str, Any] | None = None) -> None:
+    def entries(self) -> tuple[Entry, ...]:
+        """What there is of known files; names of files never come back with other content, so each is read once."""
+        found = []
+        for path in sorted(self.directory.glob("*.json")):
+            if not path.with_suffix(".duckdb").exists():
+                continue
+            if path.name not in self._entries:
+                with suppress(
+                    OSError, ValueError, KeyError, TypeError
+                ):  # torn by a crash: the statistic is counted again
+                    about = json.loads(path.read_text())
+                    key = path.stem.partition("-")[0]
+                    entry = Entry(key, about["spec"], about["schema"], frozenset(about["files"]))
+                    self._entries[path.name] = entry
+            if path.name in self._entries:
+                found.append(self._entries[path.name])
+        return tuple(found)
+
+    def put(
+        self,
+        key: str,
+        table: pa.Table,
+        spec: Mapping[str, Any] | None = None,
+        *,
+        schema: str | None = None,
+        files: Iterable[str] = (),
+    ) -> None:
         """Store a table; a key that is there already keeps what it has.
 
         Columns of numbers, booleans and text become columns of the SQL table ``statistic``; all others (lists, binary,
@@ -86,7 +133,9 @@ class StatisticStore:
         ----------
         key : SHA-256 of specification, schema and files, in hexadecimal digits
         table : of any type; comes back equal, with its schema and metadata
-        spec : kept beside it, for people
+        spec : kept beside it
+        schema : by which it was counted, as JSON
+        files : identities of the files whose rows it holds; without any, `entries` does not list it
 
         Raises
         ------
@@ -97,12 +146,17 @@ class StatisticStore:
             return
         with drafting(self.directory, "statistic.duckdb") as draft:
             _write(draft, key, table, spec or {})
-            settle(draft, self.directory / f"{key}-{sha256_of_file(draft)}.duckdb")
+            path = self.directory / f"{key}-{sha256_of_file(draft)}.duckdb"
+            settle(draft, path)
+        if identities := sorted(files):
+            with drafting(self.directory, "statistic.json") as draft:
+                draft.write_text(json.dumps({"spec": spec or {}, "schema": schema, "files": identities}))
+                settle(draft, path.with_suffix(".json"))
 
     def discard(self, key: str) -> None:
         """Remove what is stored under the key, also if it is damaged."""
         for path in self._paths(checked_key(key)):
-            path.unlink(missing_ok=True)
+            _unlink(path)
 
     def stored(self) -> tuple[StoredStatistic, ...]:
         """What there is, last written first."""
@@ -125,12 +179,17 @@ class StatisticStore:
         for statistic in self.stored():
             total += statistic.n_bytes
             if total > max_bytes:
-                statistic.path.unlink(missing_ok=True)
+                _unlink(statistic.path)
                 removed.append(statistic)
         return tuple(removed)
 
     def _paths(self, key: str) -> list[Path]:
         return sorted(self.directory.glob(f"{key}-*.duckdb"))
+
+
+def _unlink(path: Path) -> None:
+    path.with_suffix(".json").unlink(missing_ok=True)
+    path.unlink(missing_ok=True)
 
 
 def _is_flat(kind: pa.DataType) -> bool:

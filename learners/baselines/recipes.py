@@ -12,7 +12,7 @@ from learners.baselines.boosted import BoostedModel
 from learners.baselines.schema import binned_schema
 from learners.errors import InvalidParameter
 from learners.passes.learner import RowWork, Work
-from learners.schema import Schema
+from learners.schema import Kept, Schema
 from learners.schema.summaries import ColumnSummaries
 
 
@@ -65,7 +65,7 @@ class XGBoostParameters:
 def xgboost(
     target: str,
     parameters: XGBoostParameters,
-    schema: Schema | None = None,
+    given: Schema | Kept | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> Generator[Any, Any, BoostedModel]:
     """XGBoost: the rows are read a few times, then kept binned, in memory or in temporary files.
@@ -80,7 +80,8 @@ def xgboost(
     # Imported here: a process that only serves networks should not load XGBoost.
     from learners.baselines.training import build_matrix
 
-    if schema is None:
+    schema = given
+    if not isinstance(schema, Schema):  # bins follow the data: there are no cut points to keep
         summaries = yield ColumnSummaries(target, overrides or {}, max_values=parameters.max_values)
         schema = binned_schema(summaries, parameters.max_bin)
     with (yield RowWork("binning rows", schema, partial(build_matrix, parameters=parameters))) as matrix:

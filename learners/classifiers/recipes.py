@@ -18,10 +18,10 @@ from learners.classifiers.structure import Structure, k_dependence, naive_struct
 from learners.counts.family import FamilyCounts
 from learners.counts.holdout import HoldOut
 from learners.counts.pairwise import PairwiseCounts
-from learners.counts.together import Together
 from learners.errors import InvalidParameter
 from learners.passes.learner import Work
-from learners.schema import Chunk, Schema
+from learners.passes.together import Together
+from learners.schema import Chunk, Kept, Schema
 from learners.schema.summaries import ColumnSummaries
 
 Passes = Generator[Any, Any, Any]
@@ -111,19 +111,26 @@ class SKDBParameters(KDBParameters):
             raise InvalidParameter("loss", self.loss, f"use one of {', '.join(LOSSES)}")
 
 
-def schema_pass(target: str | None, given: Schema | None, overrides: Mapping[str, Any], max_values: int) -> Passes:
-    """The schema: given, or inferred in one pass."""
-    if given is not None:
+def schema_pass(
+    target: str | None, given: Schema | Kept | None, overrides: Mapping[str, Any], max_values: int
+) -> Generator[Any, Any, Schema]:
+    """The schema: given, or inferred in one pass, wholly or as far as it is not kept."""
+    if isinstance(given, Schema):
         return given
-    summaries = yield ColumnSummaries(target, overrides, max_values=max_values)
-    return summaries.build_schema()
+    kept = None if given is None else given.schema
+    summaries = yield ColumnSummaries(target, overrides, max_values=max_values, kept=kept)
+    schema: Schema = summaries.build_schema()
+    return schema
 
 
 def naive_bayes(
-    target: str, parameters: NetworkParameters, schema: Schema | None = None, overrides: Mapping[str, Any] | None = None
+    target: str,
+    parameters: NetworkParameters,
+    given: Schema | Kept | None = None,
+    overrides: Mapping[str, Any] | None = None,
 ) -> Passes:
     """Naive Bayes: one pass after the schema."""
-    schema = yield from schema_pass(target, schema, overrides or {}, parameters.max_values)
+    schema = yield from schema_pass(target, given, overrides or {}, parameters.max_values)
     structure = naive_structure(schema.n_attributes)
     counted = yield Together(FamilyCounts(schema, structure.families()), HoldOut(schema))
     return (yield from fitted(schema, structure, counted.first, counted.second.draw(), "nb", parameters))
@@ -134,10 +141,10 @@ def _structured(
     structure_of: Callable[[PairwiseCounts], Structure],
     target: str,
     parameters: NetworkParameters,
-    schema: Schema | None,
+    given: Schema | Kept | None,
     overrides: Mapping[str, Any] | None,
 ) -> Passes:
-    schema = yield from schema_pass(target, schema, overrides or {}, parameters.max_values)
+    schema = yield from schema_pass(target, given, overrides or {}, parameters.max_values)
     counted = yield Together(PairwiseCounts(schema), HoldOut(schema))
     structure = structure_of(counted.first)
     families = yield FamilyCounts(schema, structure.families())
@@ -145,24 +152,33 @@ def _structured(
 
 
 def tan(
-    target: str, parameters: NetworkParameters, schema: Schema | None = None, overrides: Mapping[str, Any] | None = None
+    target: str,
+    parameters: NetworkParameters,
+    given: Schema | Kept | None = None,
+    overrides: Mapping[str, Any] | None = None,
 ) -> Passes:
     """TAN (Friedman, Geiger, Goldszmidt 1997): two passes after the schema."""
-    return _structured("tan", tree_augmented, target, parameters, schema, overrides)
+    return _structured("tan", tree_augmented, target, parameters, given, overrides)
 
 
 def kdb(
-    target: str, parameters: KDBParameters, schema: Schema | None = None, overrides: Mapping[str, Any] | None = None
+    target: str,
+    parameters: KDBParameters,
+    given: Schema | Kept | None = None,
+    overrides: Mapping[str, Any] | None = None,
 ) -> Passes:
     """KDB (Sahami 1996): two passes after the schema."""
-    return _structured("kdb", lambda pairs: k_dependence(pairs, parameters.k), target, parameters, schema, overrides)
+    return _structured("kdb", lambda pairs: k_dependence(pairs, parameters.k), target, parameters, given, overrides)
 
 
 def skdb(
-    target: str, parameters: SKDBParameters, schema: Schema | None = None, overrides: Mapping[str, Any] | None = None
+    target: str,
+    parameters: SKDBParameters,
+    given: Schema | Kept | None = None,
+    overrides: Mapping[str, Any] | None = None,
 ) -> Passes:
     """Selective kDB (Martínez et al. 2016): three passes after the schema."""
-    schema = yield from schema_pass(target, schema, overrides or {}, parameters.max_values)
+    schema = yield from schema_pass(target, given, overrides or {}, parameters.max_values)
     counted = yield Together(PairwiseCounts(schema), HoldOut(schema))
     structure = k_dependence(counted.first, parameters.k)
     families = yield FamilyCounts(schema, structure.families())

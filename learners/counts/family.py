@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 from learners.counts.kernels import add_family, add_value_counts, family_cells
 from learners.errors import FamilyTooLarge, StatisticMismatch
 from learners.schema import Chunk, Schema
+from learners.schema.extension import CodeMaps
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -87,6 +88,14 @@ def _merged(a: tuple[Integers, Integers], b: tuple[Integers, Integers]) -> tuple
     return cells[starts][kept], counts[kept]
 
 
+def _summed(cells: Integers, counts: Integers) -> tuple[Integers, Integers]:
+    """Distinct cells, ascending, and the sums of their counts."""
+    distinct, row = np.unique(cells, return_inverse=True)
+    sums = np.zeros(distinct.size, np.int64)
+    np.add.at(sums, row, counts)
+    return distinct, sums
+
+
 class FamilyCounts:
     """Number of rows for each (class, values of the parents, value) of each family.
 
@@ -144,6 +153,60 @@ class FamilyCounts:
     def empty(self) -> FamilyCounts:
         """No rows."""
         return FamilyCounts(self.schema, self.families)
+
+    def under(self, schema: Schema) -> FamilyCounts:
+        """No rows, by another schema."""
+        return FamilyCounts(schema, self.families)
+
+    def only(self, families: Sequence[Family]) -> FamilyCounts:
+        """The counts of some of the families; the tables are shared, not copied.
+
+        Raises
+        ------
+        KeyError
+            If one is not here.
+        """
+        place = {family: index for index, family in enumerate(self.families)}
+        fewer = FamilyCounts(self.schema, families)
+        fewer.n_rows, fewer.class_counts = self.n_rows, self.class_counts
+        fewer._cells = [self._cells[place[family]] for family in fewer.families]
+        return fewer
+
+    def joined(self, parts: Sequence[FamilyCounts]) -> FamilyCounts:
+        """These families, each from the part that has it, where all parts counted the same rows.
+
+        Raises
+        ------
+        StatisticMismatch
+            If they counted different rows.
+        """
+        whole = self.empty()
+        whole.n_rows, whole.class_counts = parts[0].n_rows, parts[0].class_counts.copy()
+        if any(not np.array_equal(part.class_counts, whole.class_counts) for part in parts):
+            raise StatisticMismatch("Families counted on different rows cannot be joined.")
+        cells = {family: part._cells[i] for part in parts for i, family in enumerate(part.families)}
+        whole._cells = [cells[family] for family in whole.families]
+        return whole
+
+    def recoded(self, schema: Schema, maps: CodeMaps) -> FamilyCounts | None:
+        """The same rows counted by another schema; None if a value that was counted has no code there."""
+        read = self.under(schema)
+        read.n_rows = self.n_rows
+        if np.any(self.class_counts[maps.classes < 0]):
+            return None
+        np.add.at(read.class_counts, maps.classes[maps.classes >= 0], self.class_counts[maps.classes >= 0])
+        for index, family in enumerate(self.families):
+            y, parents, x, counts = self.cells(index)
+            codes = [maps.classes[y]]
+            codes += [maps.attributes[parent][parents[:, m]] for m, parent in enumerate(family.parents)]
+            codes.append(maps.attributes[family.attribute][x])
+            if any((code < 0).any() for code in codes):
+                return None
+            cells = codes[0]
+            for member, code in zip(read.members[index], codes[1:], strict=True):
+                cells = cells * schema.domain_sizes[member] + code
+            read._cells[index].add(*_summed(cells, counts))
+        return read
 
     def update(self, rows: Chunk) -> None:
         """Add the rows of a chunk."""
@@ -216,10 +279,7 @@ class FamilyCounts:
             cell = y
             for parent, codes in zip(family.parents, parents.T, strict=False):
                 cell = cell * sizes[parent] + codes
-            cells, row = np.unique(cell * sizes[family.attribute] + x, return_inverse=True)
-            sums = np.zeros(cells.size, np.int64)
-            np.add.at(sums, row, counts)
-            fewer._cells[index].add(cells, sums)
+            fewer._cells[index].add(*_summed(cell * sizes[family.attribute] + x, counts))
         return fewer
 
     def cells(self, index: int) -> tuple[Integers, Integers, Integers, Integers]:
@@ -268,6 +328,11 @@ class FamilyCounts:
             first, last = bounds[index + 1], bounds[index + 2]
             cells.add(cell[first:last], count[first:last])
         return read
+
+    def from_stored(self, table: pa.Table, spec: Mapping[str, Any]) -> FamilyCounts:
+        """These families from what `to_arrow` of more families wrote, whose specification this is."""
+        families = [Family(attribute, tuple(parents)) for attribute, parents in spec["families"]]
+        return FamilyCounts(self.schema, families).from_arrow(table).only(self.families)
 
     def __eq__(self, other: object) -> bool:
         """Whether the same rows were counted."""

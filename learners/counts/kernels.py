@@ -217,26 +217,21 @@ def add_family(x, y, members, sizes, scratch, counts):
 
 
 @kernel
-def row_hashes(x, y, hashes):  # (n_attributes, n) codes, (n,) uint8; OUT (n,) uint64
-    """A 64-bit hash of each row's content: words of eight codes (four if they have two bytes), mixed as in splitmix64."""
-    per_word = 8 // x.itemsize
-    bits = np.uint64(8 * x.itemsize)
-    words = np.empty(HASH_ROWS, np.uint64)
+def row_hashes(x, y, keys, starts, class_keys, hashes):  # (n_attributes, n) codes, (n,) uint8; OUT (n,) uint64
+    """A 64-bit hash of each row's content: the sum of the keys of its values, mixed as in splitmix64.
+
+    keys[starts[i] + a] is the key of value a of attribute i.
+    """
     for first in range(0, y.size, HASH_ROWS):
         n = min(HASH_ROWS, y.size - first)
         block = hashes[first : first + n]
         for row in range(n):
-            block[row] = np.uint64(y[first + row]) + np.uint64(0x9E3779B97F4A7C15)
-        for i in range(0, x.shape[0], per_word):
+            block[row] = class_keys[y[first + row]]
+        for i in range(x.shape[0]):
+            codes, of_value = x[i, first : first + n], keys[starts[i] : starts[i + 1]]
             for row in range(n):
-                words[row] = x[i, first + row]
-            for j in range(i + 1, min(i + per_word, x.shape[0])):
-                codes, shift = x[j, first : first + n], bits * np.uint64(j - i)
-                for row in range(n):
-                    words[row] |= np.uint64(codes[row]) << shift
-            for row in range(n):
-                h = (block[row] ^ words[row]) * np.uint64(0xBF58476D1CE4E5B9)
-                block[row] = h ^ (h >> np.uint64(29))
+                block[row] += of_value[codes[row]]
         for row in range(n):
-            h = (block[row] ^ (block[row] >> np.uint64(30))) * np.uint64(0x94D049BB133111EB)
+            h = (block[row] ^ (block[row] >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
             block[row] = h ^ (h >> np.uint64(31))

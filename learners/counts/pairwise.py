@@ -21,6 +21,7 @@ from learners.counts.kernels import (
 )
 from learners.errors import StatisticMismatch
 from learners.schema import Chunk, Schema
+from learners.schema.extension import CodeMaps
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -71,6 +72,21 @@ def _starts(sizes: Integers) -> Integers:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
 
 
+def _move(old: Integers, new: Integers, codes: tuple[Integers, ...]) -> bool:
+    """Add the counts to a table of other domains; whether each has a place there."""
+    for axis, along in enumerate(codes):
+        if (along < 0).any():
+            if np.take(old, np.flatnonzero(along < 0), axis=axis).any():
+                return False
+            old = np.take(old, np.flatnonzero(along >= 0), axis=axis)
+    places = [along[along >= 0] for along in codes]
+    if all(np.unique(place).size == place.size for place in places):
+        new[np.ix_(*places)] = old
+    else:  # values that were apart share a code now
+        np.add.at(new, np.ix_(*places), old)
+    return True
+
+
 class PairwiseCounts:
     """Number of rows for each (value of X_i, value of X_j, class), i < j.
 
@@ -107,6 +123,25 @@ class PairwiseCounts:
     def empty(self) -> PairwiseCounts:
         """No rows."""
         return PairwiseCounts(self.schema)
+
+    def under(self, schema: Schema) -> PairwiseCounts:
+        """No rows, by another schema."""
+        return PairwiseCounts(schema)
+
+    def recoded(self, schema: Schema, maps: CodeMaps) -> PairwiseCounts | None:
+        """The same rows counted by another schema; None if a value that was counted has no code there."""
+        read = self.under(schema)
+        read.n_rows = self.n_rows
+        if not _move(self.class_counts, read.class_counts, (maps.classes,)):
+            return None
+        for ours, theirs, codes in zip(self.margins, read.margins, maps.attributes, strict=True):
+            if not _move(ours, theirs, (codes, maps.classes)):
+                return None
+        for pair, (i, j) in enumerate(self._plan.pairs):
+            codes_of_pair = (maps.attributes[i], maps.attributes[j], maps.classes)
+            if not _move(self._table(pair), read._table(pair), codes_of_pair):
+                return None
+        return read
 
     def table(self, i: int, j: int) -> Integers:
         """(v_i, v_j, n_classes) int64: rows with each pair of values, by class; i and j differ."""

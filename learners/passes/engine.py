@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from queue import SimpleQueue
+from typing import Any, Generic, Protocol, TypeVar
+
+import pyarrow as pa
 
 from learners.errors import EmptyData, SchemaError
-from learners.passes.source import Fragment, Source
+from learners.passes.source import Source
 from learners.passes.statistic import Statistic
 from learners.schema.encode import Encoder
 
@@ -64,17 +67,40 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+class Checkpoint(Protocol):
+    """Where one pass leaves what it has so far."""
+
+    every_s: float
+
+    def load(self) -> tuple[pa.Table, dict[str, Any]] | None:
+        """What was saved last, with its note; None if there is nothing, or it is damaged."""
+
+    def save(self, table: pa.Table, note: dict[str, Any]) -> None:
+        """Replace what was saved."""
+
+
+class Checkpoints(Protocol):
+    """The checkpoints of a run."""
+
+    def at(self, key: str) -> Checkpoint:
+        """That of the pass which collects the statistic with this key."""
+
+
 class _Walk:
     """The fragments still to be read, shared by the threads of a pass."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, done: Sequence[int] = ()) -> None:
         self.source = source
         self.stopped = threading.Event()
-        self.rows_done = 0
+        self.rows_done = sum(source.fragments[index].n_rows for index in done)
+        # Raised when the threads shall hand over what they have, at their next fragment.
+        self.handover = 0
+        self.handed: SimpleQueue[tuple[Any, list[int]]] = SimpleQueue()
         self._lock = threading.Lock()
-        self._pending: Iterator[Fragment] = iter(source.fragments)
+        skipped = set(done)
+        self._pending = iter([index for index in range(len(source.fragments)) if index not in skipped])
 
-    def next_fragment(self) -> Fragment | None:
+    def next_fragment(self) -> int | None:
         with self._lock:
             return None if self.stopped.is_set() else next(self._pending, None)
 
@@ -91,6 +117,7 @@ def collect(
     on_progress: OnProgress | None = None,
     pass_number: int = 1,
     n_passes: int | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> S:
     """One pass: the statistic of all rows of the source.
 
@@ -104,13 +131,16 @@ def collect(
     on_progress : callable, optional
         Called with a `Progress` about ten times a second; raising in it stops all threads between two chunks, and the
         exception comes out here.
+    checkpoint : Checkpoint, optional
+        What is saved there, every so often, is a statistic of whole fragments; a later run goes on from it.
 
     Raises
     ------
     SourceError, SchemaError, UnknownColumn
         As the data gives reason.
     """
-    walk = _Walk(source)
+    saved = _Saved(statistic, checkpoint)
+    walk = _Walk(source, saved.done)
     n_threads = max(1, min(threads or available_cores(), len(source.fragments)))
     started = time.perf_counter()
 
@@ -127,21 +157,60 @@ def collect(
                 if any(future.done() and future.exception() for future in futures):
                     break
                 report()
+                saved.take(walk)
         finally:
             walk.stopped.set()
     parts = [future.result() for future in futures]
-    whole = parts[0]
-    for part in parts[1:]:
+    saved.merge_handed(walk)
+    whole = saved.statistic
+    for part in parts:
         whole.merge(part)
     report()
     return whole
+
+
+class _Saved(Generic[S]):
+    """What the threads of a pass have handed over, and its checkpoint."""
+
+    def __init__(self, statistic: S, checkpoint: Checkpoint | None) -> None:
+        self.checkpoint = checkpoint
+        self.statistic = statistic.empty()
+        self.done: list[int] = []
+        self.written_at = time.perf_counter()
+        found = None if checkpoint is None else checkpoint.load()
+        if found is not None:
+            table, note = found
+            self.statistic, self.done = statistic.empty().from_arrow(table), list(note["fragments"])
+
+    def take(self, walk: _Walk) -> None:
+        """Now and then, ask the threads for what they have, and save it."""
+        if self.checkpoint is None:
+            return
+        if self.merge_handed(walk):
+            self.checkpoint.save(self.statistic.to_arrow(), {"fragments": self.done})
+            self.written_at = time.perf_counter()
+        elif time.perf_counter() - self.written_at >= self.checkpoint.every_s:
+            walk.handover += 1
+            self.written_at = time.perf_counter()
+
+    def merge_handed(self, walk: _Walk) -> bool:
+        """Add what was handed over; whether there was anything."""
+        n_before = len(self.done)
+        while not walk.handed.empty():
+            part, fragments = walk.handed.get()
+            self.statistic.merge(part)
+            self.done += fragments
+        return len(self.done) > n_before
 
 
 def _work(statistic: S, walk: _Walk) -> S:
     """Update one thread's statistic with fragments until there are none left."""
     source = walk.source
     encoder = None if statistic.schema is None else Encoder(statistic.schema)
-    while (fragment := walk.next_fragment()) is not None:
+    done: list[int] = []
+    handover = walk.handover
+    while (index := walk.next_fragment()) is not None:
+        fragment = source.fragments[index]
         for batch in source.read(fragment, statistic.columns):
             if walk.stopped.is_set():
                 return statistic
@@ -154,6 +223,11 @@ def _work(statistic: S, walk: _Walk) -> S:
                 except SchemaError as error:
                     raise SchemaError(f"{where}: {error}", error.column) from error
             walk.count(batch.num_rows)
+        done.append(index)
+        if walk.handover != handover:
+            handover = walk.handover
+            walk.handed.put((statistic, done))
+            statistic, done = statistic.empty(), []
     return statistic
 
 

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
-
-import pyarrow as pa
+from typing import Any
 
 from learners.model import Model
-from learners.passes.engine import OnProgress, Progress, available_cores, collect, require_rows
+from learners.passes.engine import Checkpoints, OnProgress, Progress, available_cores, collect, require_rows
+from learners.passes.ledger import Store, Supply
+from learners.passes.reuse import Account, Recall
 from learners.passes.rows import Rows
+from learners.passes.selection import Selection
 from learners.passes.source import Source
-from learners.passes.statistic import Statistic
 from learners.schema import Schema
 
-__all__ = ["Learner", "OnProgress", "Part", "Progress", "RowWork", "Store", "Work", "drive", "statistic_key"]
+__all__ = ["Account", "Checkpoints", "Learner", "OnProgress", "Part", "Progress", "RowWork", "Store", "Work", "drive"]
 
 
 @dataclass(frozen=True)
@@ -77,26 +75,6 @@ class Learner:
     n_passes: int | None
 
 
-class Store(Protocol):
-    """Where finished statistics are kept, so that a run resumes and models share passes."""
-
-    def get(self, key: str) -> pa.Table | None:
-        """The table stored under a key."""
-
-    def put(self, key: str, table: pa.Table) -> Any:
-        """Keep a table."""
-
-
-def statistic_key(statistic: Statistic, source: Source) -> str:
-    """SHA-256 of (specification, schema, files): equal keys mean equal statistics."""
-    identity = {
-        "spec": statistic.spec,
-        "schema": None if statistic.schema is None else statistic.schema.fingerprint,
-        "files": sorted([file.path, file.size, file.mtime_ns, file.footer_sha256] for file in source.files),
-    }
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
-
-
 @dataclass(frozen=True)
 class Part:
     """Some of the rows to learn from, and where statistics of just these rows are kept.
@@ -106,10 +84,13 @@ class Part:
     source : Source
     store : Store, optional
         Statistics found in it are not collected again; those collected are put there.
+    selection : Selection, optional
+        By which the rows were chosen, so that what is stored of other rows can be subtracted.
     """
 
     source: Source
     store: Store | None = None
+    selection: Selection | None = None
 
 
 def drive(
@@ -119,6 +100,8 @@ def drive(
     threads: int | None = None,
     on_progress: OnProgress | None = None,
     store: Store | None = None,
+    checkpoints: Checkpoints | None = None,
+    accounts: list[Account] | None = None,
 ) -> Model:
     """Run a learner over a source.
 
@@ -133,6 +116,10 @@ def drive(
         Called with a `Progress`; raising in it (for example `Cancelled`) ends the run, and the exception comes out here.
     store : Store, optional
         For a single source, as in `Part`.
+    checkpoints : Checkpoints, optional
+        Where a pass leaves what it has so far, so that a run that is killed goes on from there.
+    accounts : list, optional
+        Gets an `Account` of what was read and what was reused for each statistic.
 
     Returns
     -------
@@ -151,41 +138,59 @@ def drive(
         parts = list(source)
     for part in parts:
         require_rows(part.source)
-    pass_number = 0
+    driver = _Driver(parts, threads, on_progress, checkpoints, learner.n_passes)
     answer: Any = None
     while True:
         try:
             wanted = learner.passes.send(answer)
         except StopIteration as stop:
             model: Model = stop.value
+            if accounts is not None:
+                accounts += [account for recall in driver.recalls for account in recall.accounts]
             return model
+        answer = driver.answer(wanted)
+
+
+class _Driver:
+    """Answers what a learner asks for."""
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        threads: int | None,
+        on_progress: OnProgress | None,
+        checkpoints: Checkpoints | None,
+        n_passes: int | None,
+    ) -> None:
+        self.sources = [part.source for part in parts]
+        self.threads, self.on_progress, self.n_passes = threads, on_progress, n_passes
+        self.checkpoints = checkpoints
+        self.pass_number = 0
+        self.recalls = [Recall(Supply(part.source, part.selection), part.store, self._collected) for part in parts]
+
+    def answer(self, wanted: Any) -> Any:
         if isinstance(wanted, RowWork):
-            pass_number += 1
-            wanted = Work(wanted.stage, partial(wanted.run, Rows(wanted.schema, [part.source for part in parts])))
+            self.pass_number += 1
+            wanted = Work(wanted.stage, partial(wanted.run, Rows(wanted.schema, self.sources)))
         if isinstance(wanted, Work):
-            answer = _run(wanted, threads or available_cores(), on_progress, pass_number, learner.n_passes)
-            continue
-        pass_number += 1
-        statistics = [_statistic(wanted, part, threads, on_progress, pass_number, learner.n_passes) for part in parts]
-        answer = statistics[0]
-        for statistic in statistics[1:]:
-            answer.merge(statistic)
+            threads = self.threads or available_cores()
+            return _run(wanted, threads, self.on_progress, self.pass_number, self.n_passes)
+        self.pass_number += 1
+        whole, *others = [recall.statistic(wanted) for recall in self.recalls]
+        for other in others:
+            whole.merge(other)
+        return whole
 
-
-def _statistic(
-    wanted: Any, part: Part, threads: int | None, on_progress: OnProgress | None, pass_number: int, n_passes: int | None
-) -> Any:
-    """The statistic of one part, from its store or by a pass."""
-    key = statistic_key(wanted, part.source) if part.store is not None else ""
-    stored = part.store.get(key) if part.store is not None else None
-    if stored is not None:
-        return wanted.from_arrow(stored)
-    collected = collect(
-        wanted, part.source, threads=threads, on_progress=on_progress, pass_number=pass_number, n_passes=n_passes
-    )
-    if part.store is not None:
-        part.store.put(key, collected.to_arrow())
-    return collected
+    def _collected(self, statistic: Any, source: Source, key: str) -> Any:
+        return collect(
+            statistic,
+            source,
+            threads=self.threads,
+            on_progress=self.on_progress,
+            pass_number=self.pass_number,
+            n_passes=self.n_passes,
+            checkpoint=None if self.checkpoints is None else self.checkpoints.at(key),
+        )
 
 
 def _run(work: Work, threads: int, on_progress: OnProgress | None, pass_number: int, n_passes: int | None) -> Any:

@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import struct
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from fnmatch import fnmatch
-from pathlib import PurePosixPath
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from learners.errors import SourceError, UnknownColumn
+from learners.passes.files import (
+    Path,
+    SourceFile,
+    common_schema,
+    expanded,
+    file_identity,
+    filesystem_of,
+    one_line,
+    read_footer,
+    type_family,
+)
+
+__all__ = ["Condition", "Fragment", "Mask", "Source", "SourceFile", "file_identity", "type_family"]
 
 BATCH_ROWS = 65_536
-_MAGIC = b"PAR1"
-Path = str | os.PathLike[str]
-
-
-@dataclass(frozen=True)
-class SourceFile:
-    """A file and what identifies its content."""
-
-    path: str
-    size: int
-    mtime_ns: int | None
-    n_rows: int
-    row_groups: tuple[int, ...]
-    footer_sha256: str
 
 
 @dataclass(frozen=True)
@@ -44,24 +41,25 @@ class Fragment:
     n_rows: int
 
 
-def type_family(arrow_type: pa.DataType) -> str:
-    """Types of one family may differ from file to file (int32 and double, string and dictionary of string)."""
-    if pa.types.is_dictionary(arrow_type):
-        family = type_family(arrow_type.value_type)
-        return family if family in ("text", "bool") else f"dictionary of {family}"  # nominal, unlike its plain form
-    if pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type) or pa.types.is_string_view(arrow_type):
-        return "text"
-    if pa.types.is_boolean(arrow_type):
-        return "bool"
-    if arrow_type in (pa.int8(), pa.uint8()):
-        return "small integer"
-    if pa.types.is_integer(arrow_type) or pa.types.is_floating(arrow_type) or pa.types.is_decimal(arrow_type):
-        return "number"
-    if pa.types.is_temporal(arrow_type):
-        return "time"
-    if pa.types.is_null(arrow_type):
-        return "null"
-    return f"unsupported ({arrow_type})"
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+class Condition(Protocol):
+    """What rows must fulfil to be read."""
+
+    @property
+    def text(self) -> str:
+        """The condition in words; equal words mean equal rows."""
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """Columns that the condition reads."""
+
+    def mask(self, rows: pa.RecordBatch, file: SourceFile, fragment: Fragment, offset: int) -> Mask:
+        """(n_rows,) bool; `rows` begin at row `offset` of the fragment, of which none is missing."""
+
+    def implies(self, text: str) -> Condition | None:
+        """The condition with that text, if this one implies it."""
 
 
 class Source:
@@ -75,8 +73,11 @@ class Source:
     arrow_schema : pyarrow.Schema
         Of the first file in which each column is not all null.
     n_rows : int
+        Of the files: conditions do not change it.
     fragments : tuple of Fragment
         In file order.
+    is_identified : bool
+        Whether the content can be told by its files: then statistics of it can be stored and found again.
     """
 
     def __init__(
@@ -86,7 +87,6 @@ class Source:
         filesystem: pafs.FileSystem | None,
         table: pa.Table | None = None,
         metadata: Sequence[pq.FileMetaData] = (),
-        keep: Callable[[pa.RecordBatch, Fragment, int], pa.RecordBatch] | None = None,
     ) -> None:
         self.files = tuple(files)
         self.arrow_schema = arrow_schema
@@ -94,7 +94,10 @@ class Source:
         self.fragments = tuple(
             Fragment(f, g, n_rows) for f, file in enumerate(files) for g, n_rows in enumerate(file.row_groups) if n_rows
         )
-        self._filesystem, self._table, self._metadata, self._keep = filesystem, table, tuple(metadata), keep
+        # Whether the content can be told by its files: then statistics of it can be stored and found again.
+        self.is_identified = table is None
+        self._filesystem, self._table, self._metadata = filesystem, table, tuple(metadata)
+        self._conditions: Mapping[int, Sequence[Condition]] = {}
         self._text: dict[int, tuple[list[str], set[str]]] = {}
 
     @classmethod
@@ -119,14 +122,14 @@ class Source:
         paths: list[str] = []
         found: pafs.FileSystem | None = filesystem
         for uri in wanted:
-            place, path = (filesystem, uri) if filesystem is not None else _filesystem_of(uri)
+            place, path = (filesystem, uri) if filesystem is not None else filesystem_of(uri)
             if found is not None and not place.equals(found):
                 raise SourceError(uri, "is on another file system than the first path; register them separately.")
             found = place
-            paths += [entry for entry in _expand(place, path) if entry not in paths]
+            paths += [entry for entry in expanded(place, path) if entry not in paths]
         assert found is not None
-        read = [_read_footer(found, path) for path in paths]
-        arrow_schema = _common_schema([(file.path, metadata.schema.to_arrow_schema()) for file, metadata in read])
+        read = [read_footer(found, path) for path in paths]
+        arrow_schema = common_schema([(file.path, metadata.schema.to_arrow_schema()) for file, metadata in read])
         return cls([file for file, _ in read], arrow_schema, found, metadata=[metadata for _, metadata in read])
 
     @classmethod
@@ -138,7 +141,7 @@ class Source:
         SourceError
             If two columns have the same name.
         """
-        _common_schema([("(table)", table.schema)])
+        common_schema([("(table)", table.schema)])
         table = table.combine_chunks() if table.num_rows else table
         n_slices = -(-table.num_rows // BATCH_ROWS)
         sizes = tuple(min(BATCH_ROWS, table.num_rows - i * BATCH_ROWS) for i in range(n_slices))
@@ -146,18 +149,61 @@ class Source:
             [SourceFile("(table)", table.nbytes, None, table.num_rows, sizes, identity)], table.schema, None, table
         )
 
-    def filtered(self, keep: Callable[[pa.RecordBatch, Fragment, int], pa.RecordBatch]) -> Source:
-        """The same files with `keep(batch, fragment, row offset in the fragment)` applied to every batch.
-
-        `n_rows` stays that of the files: it only serves progress.
-        """
-        source = Source(self.files, self.arrow_schema, self._filesystem, self._table, self._metadata, keep)
+    def thinned(self, max_rows: int) -> Source:
+        """Evenly spaced fragments of at most about this many rows together, at least one."""
+        step = -(-self.n_rows // max(1, max_rows))
+        source = copy(self)
+        source.fragments = self.fragments[::step] if step > 1 else self.fragments
+        source.n_rows = sum(fragment.n_rows for fragment in source.fragments)
         return source
 
-    @property
-    def is_identified(self) -> bool:
-        """Whether the content can be told by its files: then statistics of it can be stored and found again."""
-        return self._table is None and self._keep is None
+    def restricted(self, conditions: Mapping[int, Sequence[Condition]]) -> Source:
+        """Some files, each with the rows that fulfil all its conditions.
+
+        Parameters
+        ----------
+        conditions : mapping
+            Position of the file in `files` -> its conditions. Their words become part of the file's identity, so
+            statistics of a part of the rows can be stored and found again.
+        """
+        source = self.only(conditions)
+        source.files = tuple(
+            replace(file, part=" & ".join(condition.text for condition in conditions[index]))
+            if conditions.get(index)
+            else file
+            for index, file in enumerate(self.files)
+        )
+        source._conditions = {index: tuple(own) for index, own in conditions.items() if own}
+        for own in source._conditions.values():
+            for name in [name for condition in own for name in condition.columns]:
+                if name not in self.arrow_schema.names:
+                    raise UnknownColumn(name, self.arrow_schema.names)
+        return source
+
+    def footer_bounds(self, file: int, column: str) -> tuple[Any, Any, int] | None:
+        """Least value, greatest value (None without any) and number of nulls of a column; None if the footer lacks them."""
+        if self._table is not None:
+            return None
+        metadata = self._metadata[file]
+        lows, highs, n_null = [], [], 0
+        for g in range(metadata.num_row_groups):
+            group = metadata.row_group(g)
+            place = next((c for c in range(group.num_columns) if group.column(c).path_in_schema == column), None)
+            known = None if place is None else group.column(place).statistics
+            if known is None or not known.has_null_count or (not known.has_min_max and known.num_values):
+                return None
+            n_null += known.null_count
+            if known.has_min_max:
+                lows.append(known.min)
+                highs.append(known.max)
+        return (min(lows), max(highs), n_null) if lows else (None, None, n_null)
+
+    def only(self, files: Collection[int]) -> Source:
+        """Just the files at these positions of `files`."""
+        source = copy(self)
+        source.fragments = tuple(fragment for fragment in self.fragments if fragment.file in files)
+        source.n_rows = sum(fragment.n_rows for fragment in source.fragments)
+        return source
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """All rows in file order, as record batches of at most 65,536 rows, with the columns of `arrow_schema` in order."""
@@ -177,10 +223,20 @@ class Source:
         for name in columns or ():
             if name not in self.arrow_schema.names:
                 raise UnknownColumn(name, self.arrow_schema.names)
+        conditions = self._conditions.get(fragment.file, ())
+        needed = [name for condition in conditions for name in condition.columns]
+        asked = None if columns is None else list(dict.fromkeys([*columns, *needed]))
         offset = 0
-        for batch in self._raw(fragment, columns):
-            yield batch if self._keep is None else self._keep(batch, fragment, offset)
+        for batch in self._raw(fragment, asked):
+            if not conditions:
+                yield batch
+                continue
+            kept = np.ones(batch.num_rows, bool)
+            for condition in conditions:
+                kept &= condition.mask(batch, self.files[fragment.file], fragment, offset)
             offset += batch.num_rows
+            wanted = batch if columns is None else batch.select(list(columns))
+            yield wanted if kept.all() else wanted.filter(pa.array(kept))
 
     def _text_columns(self, file: int, columns: Sequence[str] | None) -> tuple[list[str], list[str]]:
         """The columns of a file to read as dictionaries, and those of `columns` that then are."""
@@ -235,7 +291,7 @@ class Source:
                     )
         except (OSError, pa.ArrowException) as error:
             where = (
-                f"row group {fragment.row_group} cannot be read ({_one_line(error)}). Restore the file from its source."
+                f"row group {fragment.row_group} cannot be read ({one_line(error)}). Restore the file from its source."
             )
             raise SourceError(file.path, where) from error
 
@@ -245,106 +301,3 @@ def _require_sound(column: pa.Array, name: str, path: str) -> None:
     bounds = pc.min_max(column.indices)
     if bounds["min"].is_valid and not 0 <= bounds["min"].as_py() <= bounds["max"].as_py() < len(column.dictionary):
         raise SourceError(path, f"column {name!r} is damaged. Restore the file from its source.")
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
-
-
-def _filesystem_of(uri: str) -> tuple[pafs.FileSystem, str]:
-    if "://" not in uri:
-        return pafs.LocalFileSystem(), uri
-    # A glob is no valid URI everywhere: resolve its fixed part and put the rest back.
-    fixed = uri.split("*")[0].rsplit("/", 1)[0] if "*" in uri else uri
-    try:
-        place, path = pafs.FileSystem.from_uri(fixed)
-    except (ValueError, OSError, pa.ArrowException) as error:
-        raise SourceError(uri, f"is not a usable URI ({_one_line(error)}).") from error
-    return place, path + uri[len(fixed) :]
-
-
-def _expand(filesystem: pafs.FileSystem, path: str) -> list[str]:
-    """The Parquet files that a path, folder or glob names, sorted."""
-    try:
-        info = filesystem.get_file_info(path)
-        if info.type == pafs.FileType.NotFound and any(mark in path for mark in "*?["):
-            base = str(PurePosixPath(path.split("*")[0].split("?")[0].split("[")[0] + "x").parent)
-            below = filesystem.get_file_info(pafs.FileSelector(base, recursive=True, allow_not_found=True))
-            is_hidden = (".", "_") if not PurePosixPath(path).name.startswith((".", "_")) else ()
-            prefix = "" if base not in (".", "") or path.startswith(".") else "./"
-            n_parts = len(PurePosixPath(path).parts)
-            found = sorted(
-                info.path
-                for info in below
-                if info.type == pafs.FileType.File
-                and not info.base_name.startswith(is_hidden)
-                and fnmatch(info.path, prefix + path)
-                and ("**" in path or len(PurePosixPath(info.path).parts) == n_parts)
-            )
-            if not found:
-                raise SourceError(path, "matches no file.")
-            return found
-        if info.type == pafs.FileType.Directory:
-            below = filesystem.get_file_info(pafs.FileSelector(path, recursive=True))
-            found = sorted(
-                entry.path
-                for entry in below
-                if entry.type == pafs.FileType.File
-                and entry.base_name.endswith((".parquet", ".pq"))
-                and not entry.base_name.startswith((".", "_"))
-            )
-            if not found:
-                raise SourceError(path, "is a folder without Parquet files (*.parquet).")
-            return found
-    except (OSError, pa.ArrowException) as error:
-        raise SourceError(path, f"cannot be listed ({_one_line(error)}).") from error
-    if info.type != pafs.FileType.File:
-        raise SourceError(path, "no such file or folder.")
-    return [path]
-
-
-def _read_footer(filesystem: pafs.FileSystem, path: str) -> tuple[SourceFile, pq.FileMetaData]:
-    try:
-        info = filesystem.get_file_info(path)
-        if info.size < 12:
-            raise SourceError(path, "is empty or too short: not a Parquet file.")
-        with filesystem.open_input_file(path) as stream:
-            stream.seek(info.size - 8)
-            length, magic = struct.unpack("<I4s", stream.read(8))
-            if magic != _MAGIC or length > info.size - 12:
-                raise SourceError(path, "is not a Parquet file, or its end is cut off.")
-            stream.seek(info.size - 8 - length)
-            footer = stream.read(length)
-        metadata = pq.read_metadata(pa.BufferReader(_MAGIC + footer + struct.pack("<I4s", length, _MAGIC)))
-        metadata.schema.to_arrow_schema()
-    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # names of columns may not be UTF-8
-        raise SourceError(path, f"cannot be read as Parquet ({_one_line(error)}).") from error
-    rows = tuple(metadata.row_group(g).num_rows for g in range(metadata.num_row_groups))
-    digest = hashlib.sha256(footer).hexdigest()
-    return SourceFile(path, info.size, info.mtime_ns, metadata.num_rows, rows, digest), metadata
-
-
-def _common_schema(schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
-    """The columns of all files, which must agree in names and type families."""
-    _, first = schemas[0]
-    if len(set(first.names)) < len(first.names):
-        name = next(name for name in first.names if first.names.count(name) > 1)
-        raise SourceError(schemas[0][0], f"has two columns named {name!r}. Rename one.")
-    fields: dict[str, Any] = {field.name: field for field in first}
-    origin = dict.fromkeys(first.names, schemas[0][0])
-    for path, schema in schemas[1:]:
-        if set(schema.names) != set(first.names):
-            name = sorted(set(schema.names) ^ set(first.names))[0]
-            absent = path if name not in schema.names else schemas[0][0]
-            raise SourceError(absent, f"has no column {name!r}, which other files of the data set have.")
-        for field in schema:
-            known, new = type_family(fields[field.name].type), type_family(field.type)
-            if known == "null":
-                fields[field.name], origin[field.name] = field, path
-            elif new not in ("null", known):
-                raise SourceError(
-                    path,
-                    f"column {field.name!r} is {field.type} here but {fields[field.name].type} in {origin[field.name]}. "
-                    "Make the types agree.",
-                )
-    return pa.schema([fields[name] for name in first.names])

@@ -68,6 +68,17 @@ class Attribute:
         """Where null goes: to code 0 if training saw missing values, else it is an absent value."""
         return 0 if self.has_missing else self.n_values
 
+    def value_keys(self) -> list[int]:
+        """64-bit keys of the codes and of the unseen one: they depend on the value, not on what else the domain holds."""
+        tokens: list[object] = ["missing"] if self.has_missing else []
+        if self.kind == "nominal":
+            tokens += [("value", value) for value in self.values]
+        else:
+            edges = [float("-inf"), *self.cuts, float("inf")]
+            tokens += list(zip(edges, edges[1:], strict=False))
+        tokens += ["folded"] if self.n_folded else []
+        return [_key(self.name, self.kind, token) for token in [*tokens, "unseen"]]
+
     def labels(self) -> list[str]:
         """What each code stands for, in words."""
         words = ["(missing)"] if self.has_missing else []
@@ -77,6 +88,10 @@ class Attribute:
             edges = ["-inf", *(f"{cut:g}" for cut in self.cuts), "inf"]
             words += [f"({low}, {high}]" for low, high in zip(edges, edges[1:], strict=False)]
         return words + ([OTHER] if self.n_folded else [])
+
+
+def _key(*content: object) -> int:
+    return int.from_bytes(hashlib.blake2b(repr(content).encode(), digest_size=8).digest(), "little")
 
 
 @dataclass(frozen=True)
@@ -127,6 +142,18 @@ class Schema:
         sizes.setflags(write=False)
         return sizes
 
+    @cached_property
+    def value_keys(self) -> tuple[np.ndarray[Any, np.dtype[np.uint64]], np.ndarray[Any, np.dtype[np.int64]]]:
+        """Keys of all values, (sum of n_values + 1,) uint64, and (n_attributes + 1,) int64 where each attribute's begin."""
+        keys = [attribute.value_keys() for attribute in self.attributes]
+        starts = np.cumsum([0, *map(len, keys)])
+        return np.array([key for own in keys for key in own], dtype=np.uint64), starts.astype(np.int64)
+
+    @cached_property
+    def class_keys(self) -> np.ndarray[Any, np.dtype[np.uint64]]:
+        """(n_classes,) uint64: keys of the classes."""
+        return np.array([_key("class", name) for name in self.classes], dtype=np.uint64)
+
     @property
     def code_dtype(self) -> type[np.uint8] | type[np.uint16]:
         """The smallest type that holds every code, the unseen one included."""
@@ -164,6 +191,13 @@ class Schema:
     def fingerprint(self) -> str:
         """SHA-256 of the schema, for the keys of stored statistics."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A schema of which the attributes and cut points are kept, while the domains follow the data."""
+
+    schema: Schema
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,63 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from learners.errors import EmptyData, InvalidParameter, SchemaError, StatisticMismatch, UnknownColumn
+from learners.schema.columns import Column, kind_of, pairs, plain, refreshed
 from learners.schema.discretise import Histogram, equal_frequency_cut_points, mdl_cut_points
 from learners.schema.encode import distinct, numbers
 from learners.schema.schema import MAX_CLASSES, Attribute, ColumnOverride, LeftOut, Schema, Value
 
-MAX_DISTINCT = 1_048_576
 IDENTIFIER_SHARE = 0.9
 SMALL_TABLE = 20
 NO_CUT = "no cut point tells the classes apart"
-
-
-@dataclass
-class _Column:
-    """What was seen of one column."""
-
-    arrow_type: str = "null"
-    kind: str = "empty"
-    n_missing: int = 0
-    counts: dict[Value, int] = field(default_factory=dict)
-    is_overfull: bool = False
-    histogram: Histogram = field(default_factory=Histogram.empty)
-
-    def add_values(self, counts: Iterable[tuple[Value, int]]) -> None:
-        """Count nominal values; above `MAX_DISTINCT` of them only the fact remains."""
-        if self.is_overfull:
-            return
-        for value, count in counts:
-            if count:
-                self.counts[value] = self.counts.get(value, 0) + count
-        if len(self.counts) > MAX_DISTINCT:
-            self.is_overfull = True
-            self.counts = {}
-
-    def has_type(self, arrow_type: str, kind: str) -> None:
-        """Note the type; of several that files may have (int32, double) one that does not depend on their order."""
-        self.arrow_type = arrow_type if self.kind == "empty" else min(self.arrow_type, arrow_type)
-        self.kind = kind
-
-
-def _kind_of(arrow_type: pa.DataType, override: ColumnOverride | None) -> str:
-    """nominal, numeric or unsupported, by type: so that it does not depend on which values a file happens to hold."""
-    value_type = arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type
-    textual = (
-        pa.types.is_string(value_type) or pa.types.is_large_string(value_type) or pa.types.is_string_view(value_type)
-    )
-    numeric = (
-        pa.types.is_integer(value_type)
-        or pa.types.is_floating(value_type)
-        or pa.types.is_decimal(value_type)
-        or pa.types.is_temporal(value_type)
-    )
-    if not (textual or numeric or pa.types.is_boolean(value_type)):
-        return "unsupported"
-    if override is not None and override.kind is not None:
-        return "text as numeric" if override.kind == "numeric" and textual else override.kind
-    if pa.types.is_dictionary(arrow_type) or textual or pa.types.is_boolean(value_type):
-        return "nominal"
-    return "nominal" if value_type in (pa.int8(), pa.uint8()) else "numeric"
 
 
 class ColumnSummaries:
@@ -84,11 +35,12 @@ class ColumnSummaries:
         how many they are.
     n_bins : int
         Equal-frequency intervals of a numeric column where there is no target.
+    kept : Schema, optional
+        Of an earlier training, whose attributes and cut points are kept: only domains are counted, without histograms.
+        Such summaries can also be subtracted.
     """
 
     schema: Schema | None = None
-    stage = "reading the schema"
-    columns = None
 
     def __init__(
         self,
@@ -97,15 +49,16 @@ class ColumnSummaries:
         *,
         max_values: int = 1024,
         n_bins: int = 8,
+        kept: Schema | None = None,
     ) -> None:
         if not 2 <= max_values <= 65_000:
             raise InvalidParameter("max_values", max_values, "from 2 to 65,000")
-        self.target, self.max_values, self.n_bins = target, max_values, n_bins
+        self.target, self.max_values, self.n_bins, self.kept = target, max_values, n_bins, kept
         self.overrides = {name: ColumnOverride.of(name, entry) for name, entry in (overrides or {}).items()}
         if target is not None and target in self.overrides and self.overrides[target].drop:
             raise InvalidParameter(f"columns[{target!r}]", "drop", "the target cannot be dropped")
         self.n_rows = 0
-        self.found: dict[str, _Column] = {}
+        self.found: dict[str, Column] = {}
         self.classes: list[Value] = []
         self.class_counts: dict[Value, int] = {}
 
@@ -117,11 +70,38 @@ class ColumnSummaries:
             for name, override in sorted(self.overrides.items())
             if override.drop or override.kind
         }
-        return {"statistic": "column summaries", "target": self.target, "kinds": kinds}
+        spec: dict[str, Any] = {"statistic": "column summaries", "target": self.target, "kinds": kinds}
+        return spec if self.kept is None else spec | {"domains_of": self._names()}
+
+    @property
+    def stage(self) -> str:
+        """What the pass does, in words."""
+        return "reading the schema" if self.kept is None else "reading the domains"
+
+    @property
+    def columns(self) -> list[str] | None:
+        """Columns to read; None for all."""
+        return None if self.kept is None else self.kept.columns
+
+    @property
+    def can_subtract(self) -> bool:
+        """Whether `subtract` works: a histogram that has become coarser stays so."""
+        return self.kept is not None
+
+    def _names(self) -> list[str]:
+        assert self.kept is not None
+        return sorted(attribute.name for attribute in self.kept.attributes)
+
+    def can_read(self, spec: Mapping[str, Any]) -> bool:
+        """Whether `from_stored` reads what has this specification: summaries of all columns hold the domains too."""
+        own = dict(self.spec)
+        return self.kept is not None and own.pop("domains_of") is not None and own == spec
 
     def empty(self) -> ColumnSummaries:
         """No rows."""
-        return ColumnSummaries(self.target, self.overrides, max_values=self.max_values, n_bins=self.n_bins)
+        return ColumnSummaries(
+            self.target, self.overrides, max_values=self.max_values, n_bins=self.n_bins, kept=self.kept
+        )
 
     def update(self, rows: pa.RecordBatch) -> None:
         """Add a record batch.
@@ -130,7 +110,8 @@ class ColumnSummaries:
         ------
         UnknownColumn, SchemaError
         """
-        for name in [*self.overrides, *([self.target] if self.target is not None else [])]:
+        asked = self.overrides if self.kept is None else ()
+        for name in [*asked, *([self.target] if self.target is not None else [])]:
             if name not in rows.schema.names:
                 raise UnknownColumn(name, rows.schema.names)
         self.n_rows += rows.num_rows
@@ -147,7 +128,7 @@ class ColumnSummaries:
         column = rows.column(rows.schema.names.index(self.target))
         if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
             column = pc.if_else(pc.is_nan(column), None, column)
-        if column.null_count < len(column) and _kind_of(column.type, None) == "unsupported":
+        if column.null_count < len(column) and kind_of(column.type, None) == "unsupported":
             raise SchemaError(
                 f"The target {self.target!r} holds {column.type}. Use text, whole numbers or booleans.", self.target
             )
@@ -162,7 +143,7 @@ class ColumnSummaries:
         counts = np.bincount(index, minlength=len(values))
         known = {value: j for j, value in enumerate(self.classes)}
         position = np.zeros(len(values), np.int64)
-        for j, value in enumerate(_plain(values, self.target)):
+        for j, value in enumerate(plain(values, self.target)):
             if counts[j] == 0:
                 continue
             if value not in known:
@@ -179,19 +160,22 @@ class ColumnSummaries:
 
     def _update_column(self, name: str, column: pa.Array, y: np.ndarray[Any, np.dtype[np.int64]]) -> None:
         override = self.overrides.get(name)
-        seen = self.found.setdefault(name, _Column())
+        seen = self.found.setdefault(name, Column())
         if override is not None and override.drop:
             return
         if pa.types.is_null(column.type):
             seen.n_missing += len(column)
             return
-        seen.has_type(str(column.type), _kind_of(column.type, override))
+        seen.has_type(str(column.type), kind_of(column.type, override))
         if seen.kind == "nominal":
             values, index, is_null = distinct(column, name)
             counts = np.bincount(index[~is_null], minlength=len(values)).tolist()
             seen.n_missing += int(is_null.sum())
-            seen.add_values(zip(_plain(values, name), counts, strict=True))
+            seen.add_values(zip(plain(values, name), counts, strict=True))
         elif seen.kind == "numeric":
+            if self.kept is not None:
+                seen.n_missing += int(pc.sum(pc.is_null(column, nan_is_null=True)).as_py() or 0)
+                return
             x = numbers(column, name)
             is_missing = np.isnan(x)
             seen.n_missing += int(is_missing.sum())
@@ -213,7 +197,7 @@ class ColumnSummaries:
             self.class_counts[value] = self.class_counts.get(value, 0) + other.class_counts[value]
         place = np.array([self.classes.index(value) for value in other.classes], dtype=np.int64)
         for name, theirs in other.found.items():
-            ours = self.found.setdefault(name, _Column())
+            ours = self.found.setdefault(name, Column())
             if theirs.kind != "empty":
                 ours.has_type(theirs.arrow_type, theirs.kind)
             ours.n_missing += theirs.n_missing
@@ -224,6 +208,24 @@ class ColumnSummaries:
             there, n_classes = place[: theirs.histogram.counts.shape[1]], len(self.classes)
             grown = ours.histogram.with_classes(here, n_classes)
             ours.histogram = grown.merge(theirs.histogram.with_classes(there, n_classes))
+
+    def subtract(self, other: ColumnSummaries) -> None:
+        """Take away rows that were counted before; only the domains that are `kept` can."""
+        if not self.can_subtract or other.spec != self.spec:
+            raise StatisticMismatch("Column summaries of different columns, or with histograms, cannot be subtracted.")
+        self.n_rows -= other.n_rows
+        for value, count in other.class_counts.items():
+            self.class_counts[value] -= count
+        self.class_counts = {value: count for value, count in self.class_counts.items() if count}
+        self.classes = [value for value in self.classes if value in self.class_counts]
+        for name, theirs in other.found.items():
+            ours = self.found[name]
+            ours.n_missing -= theirs.n_missing
+            ours.histogram = Histogram.empty()
+            if not ours.is_overfull:
+                ours.take_values(theirs.counts)
+        if not self.n_rows:
+            self.found = {}
 
     def build_schema(self) -> Schema:
         """The schema: domains sorted, cut points found, useless columns left out with the reason.
@@ -243,6 +245,9 @@ class ColumnSummaries:
                 f"The target {self.target!r} has the single value {self.classes[0]!r}: there is nothing to classify.",
                 self.target,
             )
+        if self.kept is not None:
+            classes_now = [self.classes[j] for j in order]
+            return refreshed(self.kept, self.found, self.overrides, self.max_values, classes_now)
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
         attributes: list[Attribute] = []
@@ -261,7 +266,7 @@ class ColumnSummaries:
         class_type = "string" if isinstance(classes[0], str) else "bool" if isinstance(classes[0], bool) else "int64"
         return Schema(tuple(attributes), self.target, tuple(str(name) for name in classes), class_type, tuple(left_out))
 
-    def _attribute(self, name: str, column: _Column, place: np.ndarray[Any, np.dtype[np.int64]]) -> Attribute | LeftOut:
+    def _attribute(self, name: str, column: Column, place: np.ndarray[Any, np.dtype[np.int64]]) -> Attribute | LeftOut:
         override = self.overrides.get(name, ColumnOverride())
         has_missing = column.n_missing > 0
         if override.drop:
@@ -280,7 +285,7 @@ class ColumnSummaries:
     def _numeric(
         self,
         name: str,
-        column: _Column,
+        column: Column,
         override: ColumnOverride,
         has_missing: bool,
         place: np.ndarray[Any, np.dtype[np.int64]],
@@ -298,9 +303,9 @@ class ColumnSummaries:
             return LeftOut(name, NO_CUT)
         return Attribute(name, "numeric", cuts=cuts, has_missing=has_missing, arrow_type=column.arrow_type)
 
-    def _nominal(self, name: str, column: _Column, override: ColumnOverride, has_missing: bool) -> Attribute | LeftOut:
+    def _nominal(self, name: str, column: Column, override: ColumnOverride, has_missing: bool) -> Attribute | LeftOut:
         if column.is_overfull:
-            return LeftOut(name, f"more than {MAX_DISTINCT:,} different values")
+            return LeftOut(name, column.too_many)
         n_present = self.n_rows - column.n_missing
         n_distinct = len(column.counts)
         if override.order is not None:
@@ -316,14 +321,13 @@ class ColumnSummaries:
             return LeftOut(
                 name, f"nearly unique ({n_distinct:,} different values in {n_present:,} rows): an identifier"
             )
-        values = sorted(column.counts, key=lambda value: (-column.counts[value], value))
-        kept = tuple(sorted(values[: self.max_values]))
-        return Attribute(name, "nominal", kept, (), has_missing, column.arrow_type, n_distinct - len(kept))
+        kept, n_folded = column.most_frequent(self.max_values)
+        return Attribute(name, "nominal", kept, (), has_missing, column.arrow_type, n_folded)
 
     def to_arrow(self) -> pa.Table:
         """One row per column, the target's first."""
         rows: list[dict[str, Any]] = [
-            {"name": self.target, "kind": "target", "values": _pairs(self.class_counts, self.classes), "n": self.n_rows}
+            {"name": self.target, "kind": "target", "values": pairs(self.class_counts, self.classes), "n": self.n_rows}
         ]
         for name, column in self.found.items():
             rows.append(
@@ -333,7 +337,7 @@ class ColumnSummaries:
                     "arrow_type": column.arrow_type,
                     "n": column.n_missing,
                     "is_overfull": column.is_overfull,
-                    "values": _pairs(column.counts, sorted(column.counts)),
+                    "values": pairs(column.counts, sorted(column.counts)),
                     "keys": column.histogram.keys,
                     "counts": column.histogram.counts.ravel(),
                     "level": column.histogram.level,
@@ -361,9 +365,21 @@ class ColumnSummaries:
             counts = np.array(row["counts"], np.int64)
             n_columns = counts.size // keys.size if keys.size else 0
             histogram = Histogram(keys, counts.reshape(keys.size, n_columns), row["level"])
-            summaries.found[row["name"]] = _Column(
+            summaries.found[row["name"]] = Column(
                 row["arrow_type"], row["kind"], row["n"], values, row["is_overfull"], histogram
             )
+        return summaries
+
+    def from_stored(self, table: pa.Table, spec: Mapping[str, Any]) -> ColumnSummaries:
+        """These domains from what `to_arrow` of summaries with this specification wrote."""
+        summaries = self.from_arrow(table)
+        if self.kept is not None and "domains_of" not in spec:
+            names = set(self._names())
+            summaries.found = {
+                name: replace(column, histogram=Histogram.empty())
+                for name, column in summaries.found.items()
+                if name in names
+            }
         return summaries
 
     def __eq__(self, other: object) -> bool:
@@ -380,19 +396,3 @@ class ColumnSummaries:
             columns[name] = (c.arrow_type, c.kind, c.n_missing, c.counts, c.is_overfull, c.histogram.level,
                              c.histogram.keys.tolist(), counts.tolist())  # fmt: skip
         return {"rows": self.n_rows, "classes": self.class_counts, "columns": columns}
-
-
-def _plain(values: pa.Array, name: str) -> list[Value]:
-    """Distinct values as Python has them."""
-    try:
-        return list(values.to_pylist())
-    except UnicodeDecodeError as error:
-        reason = f"Column {name!r} holds text that is not UTF-8 ({error}). Restore the file, or drop the column."
-        raise SchemaError(reason, name) from error
-
-
-def _pairs(counts: Mapping[Value, int], order: Any) -> list[dict[str, Any]]:
-    def slot(value: Value) -> str:
-        return "text" if isinstance(value, str) else "bool" if isinstance(value, bool) else "number"
-
-    return [{slot(value): value, "count": counts[value]} for value in order]

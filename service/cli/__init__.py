@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from service.cli import evaluation, jobs, keys, learning, models, serving
+from service.cli import evaluation, jobs, keys, learning, models, operations, serving
 from service.cli.output import show_error
 from service.version import VERSION
 
@@ -42,8 +42,12 @@ app.command()(serving.worker)
 app.command()(learning.train)
 app.command()(learning.predict)
 app.command()(learning.evaluate)
+app.command()(learning.forget)
 app.command()(evaluation.compare)
 app.command()(learning.schema)
+app.command()(operations.backup)
+app.command()(operations.restore)
+app.command()(operations.doctor)
 app.add_typer(models.app, name="models")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(keys.app, name="keys")

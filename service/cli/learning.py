@@ -41,6 +41,15 @@ def train(
     seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which rows are kept back.")] = 0,
     alias: Annotated[list[str] | None, typer.Option("--alias", help="Alias to point at the new version.")] = None,
     columns: Annotated[Path | None, typer.Option("--columns", help="JSON file: what you know of columns.")] = None,
+    update: Annotated[
+        bool, typer.Option("--update", help="Count new files only; keep attributes and cut points of the last --update.")
+    ] = False,
+    window: Annotated[
+        str | None, typer.Option("--window", help="Newest rows only: 30d (w, d, h, m), or the last files: 12f.")
+    ] = None,
+    timestamp: Annotated[
+        str | None, typer.Option("--timestamp", help="Column of times for --window; else when files changed.")
+    ] = None,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -59,10 +68,13 @@ def train(
         seed=seed,
         aliases=alias or [],
         columns=_read_json(columns) if columns else {},
+        update=update,
+        window=window,
+        timestamp=timestamp,
     )
     started = time.perf_counter()
     with Workspace(settings_of(workspace)) as here, progress_bar(not json_output) as report:
-        version = here.train(request, report)
+        version, passes = here.train_with_report(request, report)
     if json_output:
         show_json(version)
         return
@@ -71,6 +83,37 @@ def train(
         f"[bold]{version.name}@{version.version}[/]: {version.learner} from {version.n_rows:,} rows in {seconds:.2f} s"
     )
     show_metrics(dict(version.metrics))
+    if update:
+        show_passes(passes)
+
+
+def forget(
+    name: Annotated[str, typer.Argument(help="A data set, or a model that was trained on files.")],
+    where: Annotated[str, typer.Option("--where", help="Which rows, as an SQL condition, such as 'user_id = 7'.")],
+    retrain: Annotated[bool, typer.Option(help="Train the models again without the rows.")] = True,
+    prove: Annotated[bool, typer.Option(help="Learn once more from the remaining rows alone, and compare.")] = True,
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Take rows out of the statistics and the models, and prove that nothing of them is left."""
+    from service.requests import ForgetRequest
+    from service.workspace import Workspace
+
+    with Workspace(settings_of(workspace)) as here, progress_bar(not json_output) as report:
+        place: dict[str, Any] = {here.data_kind(name): name}
+        request = ForgetRequest(where=where, retrain=retrain, prove=prove, **place)
+        done = here.forget(request, report)
+    if json_output:
+        show_json(done)
+        return
+    out.print(f"{done['n_rows']:,} rows in {len(done['files'])} files are forgotten: {escape(where)}")
+    for entry in done["versions"]:
+        out.print(f"[bold]{entry['model']}@{entry['version']}[/] is trained without them")
+    for proof in done["proofs"]:
+        verdict = "equals, bit for bit," if proof["is_equal"] else "[red]DIFFERS from[/]"
+        out.print(f"{proof['model']}@{proof['version']} {verdict} the model of the remaining {proof['n_rows']:,} rows")
+    if done["still_holding"]:
+        out.print(f"Older versions still know them: {', '.join(done['still_holding'])} (fewpass models delete)")
 
 
 def predict(
@@ -153,6 +196,19 @@ def schema(
         out.print(f"target [bold]{escape(found.target)}[/]: {', '.join(map(escape, map(str, found.classes[:20])))}")
     for column in found.left_out:
         out.print(f"[yellow]left out[/] {escape(column.name)}: {escape(str(column.reason))}")
+
+
+def show_passes(passes: list[dict[str, Any]]) -> None:
+    """What was read and what was reused for each statistic."""
+    show_table(
+        None,
+        ["statistic", "rows read", "rows reused", "files read", "files reused"],
+        [
+            [p["stage"], f"{p['n_rows_read']:,}", f"{p['n_rows_reused']:,}", p["n_files_read"], p["n_files_reused"]]
+            for p in passes
+        ],
+        empty="no pass was made",
+    )
 
 
 def show_metrics(metrics: dict[str, Any]) -> None:

@@ -1,29 +1,29 @@
 """Where a pass leaves its statistic, so that a restart, a retry or another learner does not read the data again."""
 
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import structlog
 
+from storage.checkpoints import CheckpointFile
 from storage.errors import CorruptFile, Unwritable
-from storage.statistics import StatisticStore
-
-
-class Checkpoints(Protocol):
-    """What the driver of a learner asks of a store: content-addressed tables."""
-
-    def get(self, key: str) -> pa.Table | None:
-        """The table that was stored under the key, or None."""
-
-    def put(self, key: str, table: pa.Table) -> None:
-        """Keep a table under the key."""
+from storage.statistics import Entry, StatisticStore
 
 
 class ForgivingStore:
-    """A StatisticStore for training: what it loses is counted again, so a damaged file or a full disk stops nothing."""
+    """A StatisticStore for training: what it loses is counted again, so a damaged file or a full disk stops nothing.
 
-    def __init__(self, store: StatisticStore) -> None:
-        self.store = store
+    Parameters
+    ----------
+    store : StatisticStore
+    max_bytes : int
+        The oldest statistics are removed when all take more.
+    """
+
+    def __init__(self, store: StatisticStore, max_bytes: int) -> None:
+        self.store, self.max_bytes = store, max_bytes
         self.log = structlog.get_logger("jobs")
 
     def get(self, key: str) -> pa.Table | None:
@@ -35,9 +35,52 @@ class ForgivingStore:
             self.store.discard(key)
             return None
 
-    def put(self, key: str, table: pa.Table) -> None:
-        """Keep the table if the disk lets us; without it only a restart gets slower."""
+    def entries(self) -> Sequence[Entry]:
+        """What is stored, and of which files."""
+        return self.store.entries()
+
+    def put(
+        self, key: str, table: pa.Table, *, spec: Mapping[str, Any], schema: str | None, files: Iterable[str]
+    ) -> None:
+        """Keep the table if the disk lets us; without it only a restart or a refresh gets slower."""
         try:
-            self.store.put(key, table)
+            self.store.put(key, table, spec, schema=schema, files=files)
+            self.store.prune(self.max_bytes)
         except Unwritable as error:
             self.log.warning("a statistic was not stored", key=key, reason=str(error))
+
+
+class PassCheckpoint:
+    """What one pass has counted so far; a disk that refuses only makes a restart slower."""
+
+    def __init__(self, file: CheckpointFile, every_s: float) -> None:
+        self.file, self.every_s = file, every_s
+
+    def load(self) -> tuple[pa.Table, dict[str, Any]] | None:
+        """What was saved last."""
+        return self.file.load()
+
+    def save(self, table: pa.Table, note: dict[str, Any]) -> None:
+        """Replace what was saved."""
+        try:
+            self.file.save(table, note)
+        except Unwritable as error:
+            structlog.get_logger("jobs").warning("a pass left no checkpoint", reason=str(error))
+
+
+class JobCheckpoints:
+    """The passes of one job, in its scratch folder.
+
+    Parameters
+    ----------
+    directory : Path
+    every_s : float
+        Time between two checkpoints of a pass.
+    """
+
+    def __init__(self, directory: Path, every_s: float) -> None:
+        self.directory, self.every_s = directory, every_s
+
+    def at(self, key: str) -> PassCheckpoint:
+        """That of the pass with this key."""
+        return PassCheckpoint(CheckpointFile(self.directory / f"{key}.checkpoint"), self.every_s)

@@ -14,9 +14,10 @@ from learners.classifiers.structure import Structure
 from learners.counts.family import Family, FamilyCounts
 from learners.counts.holdout import HoldOut
 from learners.counts.pairwise import PairwiseCounts
-from learners.counts.together import Together
 from learners.passes.engine import collect
 from learners.passes.source import Source
+from learners.passes.together import Together
+from learners.schema import Attribute, Schema
 from learners.schema.summaries import ColumnSummaries
 from tests import laws, strategies
 
@@ -47,15 +48,28 @@ OF_CHUNKS = {
     "together": lambda schema, parts: Together(PairwiseCounts(schema), HoldOut(schema, 30)),
     "prefix losses": prefix_losses,
 }
-STATISTICS = [*OF_CHUNKS, "column summaries", "column summaries without a target"]
+
+
+def domains(batches):
+    """Domains of all columns, as a refresh counts them."""
+    names = [name for name in batches[0].schema.names if name != "class"]
+    kept = Schema(tuple(Attribute(name, "nominal") for name in names), "class", ("a", "b"))
+    return ColumnSummaries("class", kept=kept)
+
+
+SUMMARIES = {
+    "column summaries": lambda batches: ColumnSummaries("class"),
+    "column summaries without a target": lambda batches: ColumnSummaries(None),
+    "domains": domains,
+}
+STATISTICS = [*OF_CHUNKS, *SUMMARIES]
 
 
 def cases(name):
     """Strategy of (empty statistic, parts, function that joins parts)."""
     if name in OF_CHUNKS:
         return strategies.chunk_lists().map(lambda drawn: (OF_CHUNKS[name](*drawn), drawn[1], strategies.joined))
-    target = None if "without" in name else "class"
-    return strategies.batch_lists().map(lambda batches: (ColumnSummaries(target), batches, joined_batches))
+    return strategies.batch_lists().map(lambda batches: (SUMMARIES[name](batches), batches, joined_batches))
 
 
 def joined_batches(batches):
@@ -77,7 +91,8 @@ def test_merging_commutes_and_associates(name, data):
 @FEW
 def test_subtracting_undoes_adding(name, data):
     empty, parts, _ = data.draw(cases(name))
-    laws.what_was_added_can_be_subtracted(empty, parts)
+    if name != "a small hold-out":  # what was crowded out of it is forgotten: tests/counts/test_holdout.py
+        laws.what_was_added_can_be_subtracted(empty, parts)
     laws.different_rows_are_different(empty, parts)
 
 
@@ -105,7 +120,8 @@ def test_any_number_of_threads_collects_the_same(name, sizes, monkeypatch):
     schema = strategies.schema_of(sizes, 3, {1})
     chunk = strategies.chunk_of(1, schema, 1500)
     table = strategies.table_of(schema, [chunk])
-    empty = OF_CHUNKS[name](schema, [chunk]) if name in OF_CHUNKS else ColumnSummaries("class")
+    made = OF_CHUNKS[name](schema, [chunk]) if name in OF_CHUNKS else SUMMARIES[name](table.to_batches())
+    empty = made if "without" not in name else ColumnSummaries("class")
     source = Source.of_table(table)
     assert len(source.fragments) > 20
     one = collect(empty, source, threads=1)

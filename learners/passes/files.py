@@ -1,0 +1,168 @@
+"""Finding Parquet files and reading their footers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import PurePosixPath
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from learners.errors import SourceError
+
+_MAGIC = b"PAR1"
+Path = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file and what identifies its content; `part` says which of its rows, if not all."""
+
+    path: str
+    size: int
+    mtime_ns: int | None
+    n_rows: int
+    row_groups: tuple[int, ...]
+    footer_sha256: str
+    part: str = ""
+
+
+def file_identity(file: SourceFile) -> str:
+    """SHA-256 of path, size, time of the last change and footer; then, of a part of the rows, which part."""
+    content = [file.path, file.size, file.mtime_ns, file.footer_sha256]
+    digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()
+    return f"{digest}|{file.part}" if file.part else digest
+
+
+def type_family(arrow_type: pa.DataType) -> str:
+    """Types of one family may differ from file to file (int32 and double, string and dictionary of string)."""
+    if pa.types.is_dictionary(arrow_type):
+        family = type_family(arrow_type.value_type)
+        return family if family in ("text", "bool") else f"dictionary of {family}"  # nominal, unlike its plain form
+    if pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type) or pa.types.is_string_view(arrow_type):
+        return "text"
+    if pa.types.is_boolean(arrow_type):
+        return "bool"
+    if arrow_type in (pa.int8(), pa.uint8()):
+        return "small integer"
+    if pa.types.is_integer(arrow_type) or pa.types.is_floating(arrow_type) or pa.types.is_decimal(arrow_type):
+        return "number"
+    if pa.types.is_temporal(arrow_type):
+        return "time"
+    if pa.types.is_null(arrow_type):
+        return "null"
+    return f"unsupported ({arrow_type})"
+
+
+def one_line(error: Exception) -> str:
+    """The error's text, short."""
+    return " ".join(str(error).split())[:200]
+
+
+def filesystem_of(uri: str) -> tuple[pafs.FileSystem, str]:
+    """The file system of a path or URI, and the path on it."""
+    if "://" not in uri:
+        return pafs.LocalFileSystem(), uri
+    # A glob is no valid URI everywhere: resolve its fixed part and put the rest back.
+    fixed = uri.split("*")[0].rsplit("/", 1)[0] if "*" in uri else uri
+    try:
+        place, path = pafs.FileSystem.from_uri(fixed)
+    except (ValueError, OSError, pa.ArrowException) as error:
+        raise SourceError(uri, f"is not a usable URI ({one_line(error)}).") from error
+    return place, path + uri[len(fixed) :]
+
+
+def expanded(filesystem: pafs.FileSystem, path: str) -> list[str]:
+    """The Parquet files that a path, folder or glob names, sorted."""
+    try:
+        info = filesystem.get_file_info(path)
+        if info.type == pafs.FileType.NotFound and any(mark in path for mark in "*?["):
+            base = str(PurePosixPath(path.split("*")[0].split("?")[0].split("[")[0] + "x").parent)
+            below = filesystem.get_file_info(pafs.FileSelector(base, recursive=True, allow_not_found=True))
+            is_hidden = (".", "_") if not PurePosixPath(path).name.startswith((".", "_")) else ()
+            prefix = "" if base not in (".", "") or path.startswith(".") else "./"
+            n_parts = len(PurePosixPath(path).parts)
+            found = sorted(
+                info.path
+                for info in below
+                if info.type == pafs.FileType.File
+                and not info.base_name.startswith(is_hidden)
+                and fnmatch(info.path, prefix + path)
+                and ("**" in path or len(PurePosixPath(info.path).parts) == n_parts)
+            )
+            if not found:
+                raise SourceError(path, "matches no file.")
+            return found
+        if info.type == pafs.FileType.Directory:
+            below = filesystem.get_file_info(pafs.FileSelector(path, recursive=True))
+            found = sorted(
+                entry.path
+                for entry in below
+                if entry.type == pafs.FileType.File
+                and entry.base_name.endswith((".parquet", ".pq"))
+                and not entry.base_name.startswith((".", "_"))
+            )
+            if not found:
+                raise SourceError(path, "is a folder without Parquet files (*.parquet).")
+            return found
+    except (OSError, pa.ArrowException) as error:
+        raise SourceError(path, f"cannot be listed ({one_line(error)}).") from error
+    if info.type != pafs.FileType.File:
+        raise SourceError(path, "no such file or folder.")
+    return [path]
+
+
+def read_footer(filesystem: pafs.FileSystem, path: str) -> tuple[SourceFile, pq.FileMetaData]:
+    """What a file's footer says."""
+    try:
+        info = filesystem.get_file_info(path)
+        if info.size < 12:
+            raise SourceError(path, "is empty or too short: not a Parquet file.")
+        with filesystem.open_input_file(path) as stream:
+            stream.seek(info.size - 8)
+            length, magic = struct.unpack("<I4s", stream.read(8))
+            if magic != _MAGIC or length > info.size - 12:
+                raise SourceError(path, "is not a Parquet file, or its end is cut off.")
+            stream.seek(info.size - 8 - length)
+            footer = stream.read(length)
+        metadata = pq.read_metadata(pa.BufferReader(_MAGIC + footer + struct.pack("<I4s", length, _MAGIC)))
+        metadata.schema.to_arrow_schema()
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # names of columns may not be UTF-8
+        raise SourceError(path, f"cannot be read as Parquet ({one_line(error)}).") from error
+    rows = tuple(metadata.row_group(g).num_rows for g in range(metadata.num_row_groups))
+    digest = hashlib.sha256(footer).hexdigest()
+    return SourceFile(path, info.size, info.mtime_ns, metadata.num_rows, rows, digest), metadata
+
+
+def common_schema(schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
+    """The columns of all files, which must agree in names and type families."""
+    _, first = schemas[0]
+    if len(set(first.names)) < len(first.names):
+        name = next(name for name in first.names if first.names.count(name) > 1)
+        raise SourceError(schemas[0][0], f"has two columns named {name!r}. Rename one.")
+    fields: dict[str, Any] = {field.name: field for field in first}
+    origin = dict.fromkeys(first.names, schemas[0][0])
+    for path, schema in schemas[1:]:
+        if set(schema.names) != set(first.names):
+            name = sorted(set(schema.names) ^ set(first.names))[0]
+            absent = path if name not in schema.names else schemas[0][0]
+            raise SourceError(absent, f"has no column {name!r}, which other files of the data set have.")
+        for field in schema:
+            known, new = type_family(fields[field.name].type), type_family(field.type)
+            if known == "null":
+                fields[field.name], origin[field.name] = field, path
+            elif new not in ("null", known):
+                raise SourceError(
+                    path,
+                    f"column {field.name!r} is {field.type} here but {fields[field.name].type} in {origin[field.name]}. "
+                    "Make the types agree.",
+                )
+    return pa.schema([fields[name] for name in first.names])

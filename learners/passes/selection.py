@@ -1,0 +1,254 @@
+"""Some rows of the files: a window in time, rows that were not forgotten, a share that is not kept back."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from learners.errors import EmptyData, InvalidParameter, SourceError, UnknownColumn
+from learners.passes.source import Condition, Fragment, Mask, Source, SourceFile, file_identity
+
+_UNITS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+@dataclass(frozen=True)
+class Since:
+    """Rows after a moment; rows without a time are not among them.
+
+    Parameters
+    ----------
+    column : str
+        Of timestamps or dates.
+    cut : datetime
+    """
+
+    column: str
+    cut: datetime.datetime
+
+    @property
+    def text(self) -> str:
+        """The condition in words; with the file it identifies the rows."""
+        return f"{self.column} > {self.cut.isoformat()}"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that the condition reads."""
+        return (self.column,)
+
+    def mask(self, rows: pa.RecordBatch, file: SourceFile, fragment: Fragment, offset: int) -> Mask:
+        """(n_rows,) bool."""
+        del file, fragment, offset
+        column = rows.column(rows.schema.names.index(self.column))
+        return _mask(pc.greater(column, _scalar(self.cut, column.type)))
+
+    def implies(self, text: str) -> Condition | None:
+        """The condition with that text, if it is an earlier moment of the same column."""
+        start = f"{self.column} > "
+        if not text.startswith(start):
+            return None
+        cut = datetime.datetime.fromisoformat(text[len(start) :])
+        return Since(self.column, cut) if cut <= self.cut else None
+
+
+@dataclass(frozen=True)
+class Excess:
+    """Rows that fulfil the first conditions but not all of the second."""
+
+    held: tuple[Condition, ...]
+    wanted: tuple[Condition, ...]
+
+    @property
+    def text(self) -> str:
+        """The condition in words."""
+        return f"({_texts(self.held)}) but not ({_texts(self.wanted)})"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that the condition reads."""
+        return tuple(name for condition in (*self.held, *self.wanted) for name in condition.columns)
+
+    def mask(self, rows: pa.RecordBatch, file: SourceFile, fragment: Fragment, offset: int) -> Mask:
+        """(n_rows,) bool."""
+        held, wanted = np.ones(rows.num_rows, bool), np.ones(rows.num_rows, bool)
+        for condition in self.held:
+            held &= condition.mask(rows, file, fragment, offset)
+        for condition in self.wanted:
+            wanted &= condition.mask(rows, file, fragment, offset)
+        return held & ~wanted
+
+    def implies(self, text: str) -> Condition | None:
+        """No other condition follows from it."""
+        return self if text == self.text else None
+
+
+class Selection:
+    """Which rows of which files to learn from.
+
+    Parameters
+    ----------
+    raw : Source
+        All files, with all their rows.
+    wanted : mapping
+        Position of each file to learn from -> the conditions that its rows must fulfil.
+
+    Attributes
+    ----------
+    source : Source
+        The rows to learn from.
+    """
+
+    def __init__(self, raw: Source, wanted: Mapping[int, Sequence[Condition]]) -> None:
+        self.raw = raw
+        self.wanted = {index: tuple(conditions) for index, conditions in wanted.items()}
+        if not self.wanted:
+            raise EmptyData("No file has rows in the window.")
+        self.source = raw.restricted(self.wanted)
+        self._place = {file_identity(file): index for index, file in enumerate(raw.files)}
+
+    def and_all(self, conditions: Sequence[Condition]) -> Selection:
+        """The same files, with more conditions on the rows of all of them."""
+        return Selection(self.raw, {index: (*own, *conditions) for index, own in self.wanted.items()})
+
+    def divide(self, identity: str) -> tuple[list[str], Source | None] | None:
+        """What is wanted of the rows with an identity, and a source of those that are not.
+
+        Returns
+        -------
+        identities : list of str
+            Of wanted files that these rows contain.
+        source : Source or None
+            Of the one file with the rows that are not wanted; None if all are.
+        None
+            If the rows are unknown: of no file here, or not known to contain what is wanted of it.
+        """
+        whole, _, part = identity.partition("|")
+        index = self._place.get(whole)
+        if index is None:
+            return None
+        texts = part.split(" & ") if part else []
+        conditions = self.wanted.get(index)
+        if conditions is None:  # the whole file has left; what it was restricted to can be told if it was a window
+            others = [condition for own in self.wanted.values() for condition in own]
+            held = [_condition_of(text, others) for text in texts]
+            if any(condition is None for condition in held):
+                return None
+            return [], self.raw.restricted({index: [condition for condition in held if condition is not None]})
+        held = [_condition_of(text, conditions) for text in texts]
+        if any(condition is None for condition in held):
+            return None
+        known = tuple(condition for condition in held if condition is not None)
+        kept = file_identity(self.source.files[index])
+        return [kept], self.raw.restricted({index: [Excess(known, conditions)]})
+
+
+def _condition_of(text: str, conditions: Sequence[Condition]) -> Condition | None:
+    """The condition with that text if it follows from the given ones."""
+    for condition in conditions:
+        implied = condition if condition.text == text else condition.implies(text)
+        if implied is not None:
+            return implied
+    return None
+
+
+def window(source: Source, length: str, timestamp: str | None) -> Selection:
+    """The newest rows.
+
+    Parameters
+    ----------
+    source : Source
+    length : str
+        "30d" (also w, h, m): rows whose time is less than that before the newest row's; without a time column, files
+        that changed less than that before the newest file. "12f": the last 12 files in the order of their names.
+    timestamp : str or None
+        The column of times.
+
+    Raises
+    ------
+    InvalidParameter, UnknownColumn, SourceError
+    """
+    match = re.fullmatch(r"([1-9]\d{0,8})([mhdwf])", length)
+    if match is None:
+        raise InvalidParameter("window", length, "a number and a unit: m, h, d, w for time, f for files; such as 30d")
+    size, unit = int(match[1]), match[2]
+    if unit == "f":
+        by_name = sorted(range(len(source.files)), key=lambda index: source.files[index].path)
+        return Selection(source, dict.fromkeys(sorted(by_name[-size:]), ()))
+    span = datetime.timedelta(seconds=size * _UNITS[unit])
+    if timestamp is None:
+        changed = [file.mtime_ns for file in source.files]
+        if any(moment is None for moment in changed):
+            raise InvalidParameter("window", length, "these files have no time of change; name a column with timestamp")
+        newest = max(int(moment or 0) for moment in changed)
+        first = newest - int(span.total_seconds()) * 1_000_000_000
+        return Selection(source, {i: () for i, moment in enumerate(changed) if int(moment or 0) > first})
+    bounds = [time_bounds(source, index, timestamp) for index in range(len(source.files))]
+    moments = [latest for _, latest, _ in bounds if latest is not None]
+    if not moments:
+        raise SourceError(source.files[0].path, f"column {timestamp!r} holds no time in any file.")
+    since = Since(timestamp, max(moments) - span)
+    wanted: dict[int, tuple[Condition, ...]] = {}
+    for index, (earliest, latest, has_null) in enumerate(bounds):
+        if latest is not None and latest > since.cut:
+            is_whole = earliest is not None and earliest > since.cut and not has_null
+            wanted[index] = () if is_whole else (since,)
+    return Selection(source, wanted)
+
+
+def time_bounds(
+    source: Source, index: int, column: str
+) -> tuple[datetime.datetime | None, datetime.datetime | None, bool]:
+    """The earliest and the last time in a file and whether some row has none: from its footer, or by reading.
+
+    Raises
+    ------
+    UnknownColumn
+    SourceError
+        If the column does not hold times.
+    """
+    if column not in source.arrow_schema.names:
+        raise UnknownColumn(column, source.arrow_schema.names)
+    if not pa.types.is_temporal(source.arrow_schema.field(column).type):
+        kind = source.arrow_schema.field(column).type
+        raise SourceError(source.files[index].path, f"column {column!r} holds {kind}, not timestamps or dates.")
+    from_footer = source.footer_bounds(index, column)
+    if from_footer is not None:
+        low, high, n_null = from_footer
+        return _moment(low), _moment(high), n_null > 0
+    lows, highs, has_null = [], [], False
+    for fragment in source.only({index}).fragments:
+        for batch in source.read(fragment, [column]):
+            found = pc.min_max(batch.column(0)).as_py()
+            has_null |= batch.column(0).null_count > 0
+            if found["min"] is not None:
+                lows.append(_moment(found["min"]))
+                highs.append(_moment(found["max"]))
+    known = [low for low in lows if low is not None], [high for high in highs if high is not None]
+    return (min(known[0]), max(known[1]), has_null) if known[0] else (None, None, has_null)
+
+
+def _moment(value: Any) -> datetime.datetime | None:
+    if value is None or isinstance(value, datetime.datetime):
+        return value
+    return datetime.datetime(value.year, value.month, value.day)
+
+
+def _scalar(moment: datetime.datetime, kind: pa.DataType) -> pa.Scalar[Any]:
+    if pa.types.is_date(kind):
+        # A date stands for its first moment: it is after the cut if the next date begins after it.
+        return pa.scalar(moment.date(), kind)
+    return pa.scalar(moment, kind)
+
+
+def _mask(found: pa.Array) -> Mask:
+    return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), bool)
+
+
+def _texts(conditions: Sequence[Condition]) -> str:
+    return " & ".join(condition.text for condition in conditions) or "all rows"

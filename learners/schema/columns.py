@@ -1,0 +1,134 @@
+"""What the schema pass sees of one column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from learners.errors import SchemaError
+from learners.schema.discretise import Histogram
+from learners.schema.schema import ColumnOverride, Schema, Value
+
+MAX_DISTINCT = 1_048_576
+
+
+@dataclass
+class Column:
+    """What was seen of one column."""
+
+    arrow_type: str = "null"
+    kind: str = "empty"
+    n_missing: int = 0
+    counts: dict[Value, int] = field(default_factory=dict)
+    is_overfull: bool = False
+    histogram: Histogram = field(default_factory=Histogram.empty)
+
+    @property
+    def too_many(self) -> str:
+        """Why the column cannot be used, if it is overfull."""
+        return f"more than {MAX_DISTINCT:,} different values"
+
+    def add_values(self, counts: Iterable[tuple[Value, int]]) -> None:
+        """Count nominal values; above `MAX_DISTINCT` of them only the fact remains."""
+        if self.is_overfull:
+            return
+        for value, count in counts:
+            if count:
+                self.counts[value] = self.counts.get(value, 0) + count
+        if len(self.counts) > MAX_DISTINCT:
+            self.is_overfull = True
+            self.counts = {}
+
+    def take_values(self, counts: Mapping[Value, int]) -> None:
+        """Take away values that were counted before."""
+        for value, count in counts.items():
+            self.counts[value] -= count
+        self.counts = {value: count for value, count in self.counts.items() if count}
+
+    def most_frequent(self, max_values: int) -> tuple[tuple[Value, ...], int]:
+        """The values that get a code of their own, in code order, and how many others there are."""
+        values = sorted(self.counts, key=lambda value: (-self.counts[value], value))
+        return tuple(sorted(values[:max_values])), max(0, len(values) - max_values)
+
+    def has_type(self, arrow_type: str, kind: str) -> None:
+        """Note the type; of several that files may have (int32, double) one that does not depend on their order."""
+        self.arrow_type = arrow_type if self.kind == "empty" else min(self.arrow_type, arrow_type)
+        self.kind = kind
+
+
+def kind_of(arrow_type: pa.DataType, override: ColumnOverride | None) -> str:
+    """nominal, numeric or unsupported, by type: so that it does not depend on which values a file happens to hold."""
+    value_type = arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type
+    textual = (
+        pa.types.is_string(value_type) or pa.types.is_large_string(value_type) or pa.types.is_string_view(value_type)
+    )
+    numeric = (
+        pa.types.is_integer(value_type)
+        or pa.types.is_floating(value_type)
+        or pa.types.is_decimal(value_type)
+        or pa.types.is_temporal(value_type)
+    )
+    if not (textual or numeric or pa.types.is_boolean(value_type)):
+        return "unsupported"
+    if override is not None and override.kind is not None:
+        return "text as numeric" if override.kind == "numeric" and textual else override.kind
+    if pa.types.is_dictionary(arrow_type) or textual or pa.types.is_boolean(value_type):
+        return "nominal"
+    return "nominal" if value_type in (pa.int8(), pa.uint8()) else "numeric"
+
+
+def refreshed(
+    kept: Schema,
+    found: Mapping[str, Column],
+    overrides: Mapping[str, ColumnOverride],
+    max_values: int,
+    classes: Sequence[Value],
+) -> Schema:
+    """The kept attributes with the domains that their columns have now.
+
+    Raises
+    ------
+    SchemaError
+        If a column has too many values to count them.
+    """
+    attributes = []
+    for attribute in kept.attributes:
+        column = found.get(attribute.name, Column())
+        if column.is_overfull:
+            raise SchemaError(
+                f"Column {attribute.name!r} has {column.too_many} now. "
+                "Train once without the earlier schema, or drop the column.",
+                attribute.name,
+            )
+        values, n_folded = attribute.values, 0
+        is_given = attribute.name in overrides and overrides[attribute.name].order is not None
+        if attribute.kind == "nominal" and (attribute.n_folded or is_given):
+            # What is folded cannot be told apart any more, so the values that have a code keep it.
+            n_others = sum(value not in set(values) for value in column.counts)
+            n_folded = max(n_others, int(attribute.n_folded > 0))
+        elif attribute.kind == "nominal":
+            values, n_folded = column.most_frequent(max_values)
+        has_missing = column.n_missing > 0
+        attributes.append(replace(attribute, values=values, has_missing=has_missing, n_folded=n_folded))
+    return replace(kept, attributes=tuple(attributes), classes=tuple(str(name) for name in classes))
+
+
+def plain(values: pa.Array, name: str) -> list[Value]:
+    """Distinct values as Python has them."""
+    try:
+        return list(values.to_pylist())
+    except UnicodeDecodeError as error:
+        reason = f"Column {name!r} holds text that is not UTF-8 ({error}). Restore the file, or drop the column."
+        raise SchemaError(reason, name) from error
+
+
+def pairs(counts: Mapping[Value, int], order: Any) -> list[dict[str, Any]]:
+    """Counts as a column of Arrow's structs can hold them."""
+
+    def slot(value: Value) -> str:
+        return "text" if isinstance(value, str) else "bool" if isinstance(value, bool) else "number"
+
+    return [{slot(value): value, "count": counts[value]} for value in order]

@@ -1,0 +1,91 @@
+"""What a workspace keeps of data between trainings: statistics, the schema of the last one, rules of forgotten rows."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from learners.schema import Kept, Schema
+from service.jobs.checkpoints import ForgivingStore, JobCheckpoints
+from service.jobs.steps import Run
+from service.requests import TrainRequest
+from storage.errors import CorruptFile
+from storage.files import publish
+from storage.forgotten import Forgotten
+from storage.statistics import StatisticStore
+
+if TYPE_CHECKING:
+    from service.workspace import Workspace
+
+LOCAL = "local-"
+
+
+class Ledger:
+    """The statistics of one data set and what belongs to them.
+
+    Parameters
+    ----------
+    directory : Path
+        Where rules and schemas are, whether or not statistics are kept.
+    store : ForgivingStore or None
+    checkpoints : JobCheckpoints or None
+        Of the job that trains.
+    """
+
+    def __init__(
+        self, directory: Path, store: ForgivingStore | None, checkpoints: JobCheckpoints | None = None
+    ) -> None:
+        self.directory, self.store, self.checkpoints = directory, store, checkpoints
+
+    @property
+    def forgotten(self) -> Forgotten:
+        """The rules of rows that must not be learned from."""
+        return Forgotten(self.directory / "forgotten.json")
+
+    def schema(self, target: str, overrides: Mapping[str, Any]) -> Kept | None:
+        """That of the last training for this target and these columns.
+
+        Raises
+        ------
+        CorruptFile
+        """
+        path = self._schema_path(target, overrides)
+        if not path.exists():
+            return None
+        try:
+            return Kept(Schema.from_json(path.read_text()))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            reason = f"the schema of the last training cannot be read ({error}). Train once without update."
+            raise CorruptFile(path, reason) from error
+
+    def keep_schema(self, target: str, overrides: Mapping[str, Any], schema: Schema) -> None:
+        """Remember the schema for the next update."""
+        path = self._schema_path(target, overrides)
+        if self.store is not None and (not path.exists() or path.read_text() != schema.to_json()):
+            with publish(path, replace=True) as draft:
+                draft.write_text(schema.to_json())
+
+    def _schema_path(self, target: str, overrides: Mapping[str, Any]) -> Path:
+        asked = json.dumps([target, overrides], sort_keys=True, default=str)
+        name = hashlib.sha256(asked.encode()).hexdigest()[:16]
+        return self.directory / "schemas" / f"{name}.json"
+
+
+def ledger_of(workspace: "Workspace", request: TrainRequest, run: Run) -> Ledger:
+    """Beside a registered data set, so that models share passes; beside the model if it is trained on files to be
+    updated; else in the scratch folder of a job, or nowhere.
+    """
+    settings = workspace.settings
+    is_local = run.job_id.startswith(LOCAL)
+    scratch = workspace.layout.scratch_directory(run.job_id)
+    checkpoints = None if is_local else JobCheckpoints(scratch / "passes", settings.checkpoint_s)
+    if request.dataset is not None:
+        directory = workspace.layout.dataset_directory(request.dataset)
+    else:
+        directory = workspace.layout.model_directory(request.model) / "data"
+    place: Path | None = directory
+    if request.dataset is None and not request.update:
+        place = None if is_local else scratch
+    store = None if place is None else ForgivingStore(StatisticStore(place / "statistics"), settings.statistics_bytes)
+    return Ledger(directory, store, checkpoints)

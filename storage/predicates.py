@@ -1,0 +1,114 @@
+"""Conditions on rows in SQL, such as ``user_id = 7``: parsed, confined to the row itself, and evaluated by DuckDB."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from storage import duckdb_files
+from storage.errors import InvalidPredicate
+
+# What depends on the row alone and gives the same answer every time; LIKE and arithmetic are functions to DuckDB.
+_CLASSES = {"COLUMN_REF", "CONSTANT", "COMPARISON", "CONJUNCTION", "OPERATOR", "BETWEEN", "CAST", "FUNCTION"}
+_FUNCTIONS = {
+    "~~", "!~~", "~~*", "!~~*", "like_escape", "+", "-", "*", "/", "//", "%", "abs", "lower", "upper", "length",
+    "starts_with", "ends_with", "contains", "substring", "trim", "year", "month", "day", "date_trunc", "coalesce",
+}  # fmt: skip
+
+
+class RowPredicate:
+    """A condition that a row fulfils or not; NULL means not.
+
+    Parameters
+    ----------
+    text : str
+        An SQL condition on columns: comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, IS NULL, arithmetic, casts.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        The columns that it names.
+
+    Raises
+    ------
+    InvalidPredicate
+        Saying what is not understood or not allowed.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text.strip()
+        self._own = threading.local()
+        names: dict[str, None] = {}
+        for node in _expressions(_parsed(self.text)):
+            kind = node["class"]
+            if kind not in _CLASSES:
+                raise InvalidPredicate(text, f"{kind.lower()} is not allowed: use conditions on columns of the row")
+            if kind == "FUNCTION" and node["function_name"] not in _FUNCTIONS:
+                raise InvalidPredicate(text, f"function {node['function_name']!r} is not allowed")
+            if kind == "COLUMN_REF":
+                if len(node["column_names"]) > 1:
+                    raise InvalidPredicate(
+                        text, f"{'.'.join(node['column_names'])} is not a column; quote names with dots"
+                    )
+                names[node["column_names"][0]] = None
+        self.columns = tuple(names)
+        if not self.columns:
+            raise InvalidPredicate(text, "it names no column")
+
+    def mask(self, rows: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """(n_rows,) bool: which rows fulfil the condition.
+
+        Raises
+        ------
+        InvalidPredicate
+            If a column is missing, or types do not allow the comparison.
+        """
+        connection = self._connection()
+        table = pa.Table.from_batches([rows])
+        try:
+            relation = connection.from_arrow(table).project(f"({self.text}) AS is_true")
+            if str(relation.types[0]) != "BOOLEAN":
+                raise InvalidPredicate(self.text, f"it gives {relation.types[0]}, not true or false")
+            found = relation.to_arrow_table().column(0)
+        except duckdb.Error as error:
+            raise InvalidPredicate(self.text, " ".join(str(error).split())[:300]) from error
+        return found.fill_null(False).to_numpy().astype(bool)
+
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        # A connection serves one thread at a time; passes have several.
+        if not hasattr(self._own, "connection"):
+            self._own.connection = duckdb_files.in_memory()
+        connection: duckdb.DuckDBPyConnection = self._own.connection
+        return connection
+
+
+def _parsed(text: str) -> Any:
+    with duckdb_files.in_memory() as connection:
+        ((document,),) = connection.execute("SELECT json_serialize_sql(?)", [f"SELECT ({text}) FROM rows"]).fetchall()
+    parsed = json.loads(document)
+    if parsed["error"]:
+        raise InvalidPredicate(text, parsed.get("error_message", "it is not an SQL condition"))
+    node = parsed["statements"][0]["node"] if len(parsed["statements"]) == 1 else {}
+    plain = node.get("type") == "SELECT_NODE" and len(node.get("select_list", ())) == 1
+    from_rows = plain and node["from_table"].get("table_name") == "rows" and node["where_clause"] is None
+    if not from_rows or node["modifiers"] or node["group_expressions"] or node["having"] or node["qualify"]:
+        raise InvalidPredicate(text, "it is more than one condition")
+    return node["select_list"][0]
+
+
+def _expressions(node: Any) -> Iterator[dict[str, Any]]:
+    """All expressions in a parsed one."""
+    if isinstance(node, dict):
+        if "class" in node:
+            yield node
+        for child in node.values():
+            yield from _expressions(child)
+    elif isinstance(node, list):
+        for child in node:
+            yield from _expressions(child)
