@@ -78,3 +78,27 @@ def posteriors(circuit, row):
         edges[list(chosen)] += value / total
         nodes[list(inside)] += value / total
     return edges, nodes
+
+
+def one_step_moments(circuit, alpha, row):
+    """E[w], E[w²] and E[log w] under the mixture, over all induced trees, of the Dirichlets with the tree counted."""
+    from scipy.special import psi
+
+    edges_of = [range(circuit.child_starts[k], circuit.child_starts[k + 1]) for k in range(circuit.n_nodes)]
+    sums = [k for k in range(circuit.n_nodes) if circuit.kind[k] == SUM]
+    total = {k: math.fsum(alpha[e] for e in edges_of[k]) for k in sums}
+    log_weight = np.zeros(circuit.n_edges)
+    for k in sums:
+        for e in edges_of[k]:
+            log_weight[e] = math.log(alpha[e] / total[k])
+    prior = circuit.with_parameters(log_weight)
+    trees = induced_trees(prior, row)
+    evidence = math.fsum(value for value, _, _ in trees)
+    moments = np.full((3, circuit.n_edges), np.nan)
+    for k in sums:
+        for e in edges_of[k]:
+            moments[:, e] = 0.0
+            for value, chosen, nodes in trees:
+                a, s = alpha[e] + (e in chosen), total[k] + (k in nodes)
+                moments[:, e] += value / evidence * np.array([a / s, a * (a + 1) / (s * (s + 1)), psi(a) - psi(s)])
+    return moments

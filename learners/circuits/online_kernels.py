@@ -1,0 +1,177 @@
+"""Learning from one row after another: posterior of the induced tree, moments, projection onto Dirichlets."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from learners.circuits.evaluate_kernels import LOOKUP, NUMERIC, PRODUCT_OF, SMALLEST, upward_one
+from learners.circuits.projection_kernels import project, project_one
+from learners.circuits.wide_kernels import INVERSE_RADIX, LEAST, RADIX
+from learners.jit import kernel
+
+Array = np.ndarray[Any, np.dtype[Any]]
+GAUSSIAN, POISSON = 4, 5
+# A node that is in the row's induced tree with less probability is left as it is: ten billion rows would move a
+# pseudo-count by one. Most nodes of a learned circuit are such, so most of the way down is spared.
+NEGLIGIBLE = 1e-10
+
+
+class Posterior(NamedTuple):
+    """Pseudo-counts, in the order of a plan.
+
+    Attributes
+    ----------
+    count : (n_entries,) float64
+        0 where an entry is no parameter.
+    total : (n_operations,) float64
+        Sum over the entries; 0 where nothing is learned.
+    weight : (n_entries,) float64
+        The posterior mean, by which rows are evaluated.
+    leaf : (n_operations, 3) float64
+        Numeric leaves: pseudo-count, and sums of x and x² less the centre (Gaussian), of x (Poisson, exponential).
+    centre : (n_operations,) float64
+    """
+
+    count: Array
+    total: Array
+    weight: Array
+    leaf: Array
+    centre: Array
+
+
+class Scratch(NamedTuple):
+    """Memory for one row: values, exponents and flows (n_slots,), codes (n_variables,) int64, four of the most children."""
+
+    value: Array
+    exponent: Array
+    flow: Array
+    codes: Array
+    shares: Array
+
+
+@kernel
+def upward_wide(plan, weight, codes, value, exponent):
+    """Evaluate sums and products again, as value · 2^(500 · exponent), from the values of leaves."""
+    n_planes = plan.plane_starts[-1]
+    first_inner = n_planes
+    for s in range(plan.segment_kind.size):
+        if plan.segment_kind[s] <= NUMERIC:
+            first_inner = n_planes + plan.segments[s + 1]
+    for slot in range(first_inner):
+        exponent[slot] = 0.0 if value[slot] > 0.0 else LEAST
+        if 0.0 < value[slot] < INVERSE_RADIX:
+            value[slot] *= RADIX
+            exponent[slot] = -1.0
+    for i in range(first_inner - n_planes, plan.starts.size - 1):
+        begin, end = plan.starts[i], plan.starts[i + 1]
+        total, power = 0.0, LEAST
+        if _is_product(plan, i):
+            total, power = 1.0, 0.0
+            for e in range(begin, end):
+                total *= value[plan.child[e]]
+                power += exponent[plan.child[e]]
+                if total < INVERSE_RADIX:
+                    total *= RADIX
+                    power -= 1.0
+        else:
+            for e in range(begin, end):
+                if weight[e] > 0.0 and exponent[plan.child[e]] > power:
+                    power = exponent[plan.child[e]]
+            for e in range(begin, end):
+                total += weight[e] * _scaled(value[plan.child[e]], exponent[plan.child[e]] - power)
+            if total < INVERSE_RADIX:
+                total *= RADIX
+                power -= 1.0
+        value[n_planes + i] = total
+        exponent[n_planes + i] = power if total > 0.0 else LEAST
+
+
+@kernel
+def _is_product(plan, i):
+    """Whether an operation is a product."""
+    s = np.searchsorted(plan.segments, i, side="right") - 1
+    return plan.segment_kind[s] >= PRODUCT_OF
+
+
+@kernel
+def _scaled(value, powers):
+    """Value · 2^(500 · powers) where powers is at most one."""
+    if powers == 0.0:
+        return value
+    if powers == -1.0:
+        return value * INVERSE_RADIX
+    if powers == 1.0:
+        return value * RADIX
+    return 0.0
+
+
+@kernel
+def _learn_leaf(numeric, leaf, centre, r, x):
+    """Add a row's share to the pseudo-counts of a numeric leaf; its parameters become their posterior means."""
+    leaf[0] += r
+    if numeric[0] == GAUSSIAN:
+        z = x - centre
+        leaf[1] += r * z
+        leaf[2] += r * z * z
+        mean = leaf[1] / leaf[0]
+        numeric[1] = centre + mean
+        # The centre is the mean of the prior: far from it the difference would lose digits, but never the sign.
+        numeric[2] = np.sqrt(max(leaf[2] / leaf[0] - mean * mean, 1e-12 * leaf[2] / leaf[0]))
+    else:
+        leaf[1] += r * x
+        numeric[1] = leaf[1] / leaf[0] if numeric[0] == POISSON else leaf[0] / leaf[1]
+
+
+@kernel
+def learn_rows(plan, posterior, x, rule, scratch, is_learning_leaves):
+    """Update the posterior by every row of x in turn; returns the number of rows that the circuit says cannot be."""
+    value, exponent, flow, codes, shares = scratch
+    n_planes = plan.plane_starts[-1]
+    starts, child, variable, n_values = plan.starts, plan.child, plan.variable, plan.n_values
+    count, weight, total = posterior.count, posterior.weight, posterior.total
+    n_impossible = 0
+    for row in range(x.shape[1]):
+        upward_one(plan, weight, codes, x, row, value)
+        is_wide = not value[plan.root] > SMALLEST
+        if is_wide:
+            upward_wide(plan, weight, codes, value, exponent)
+            if value[plan.root] == 0.0:
+                n_impossible += 1
+                continue
+        flow[:] = 0.0
+        flow[plan.root] = 1.0
+        for s in range(plan.segment_kind.size - 1, -1, -1):
+            kind = plan.segment_kind[s]
+            for i in range(plan.segments[s + 1] - 1, plan.segments[s] - 1, -1):
+                r = flow[n_planes + i]
+                if r < NEGLIGIBLE:
+                    continue
+                begin, end = starts[i], starts[i + 1]
+                if kind >= PRODUCT_OF:
+                    for e in range(begin, end):
+                        flow[child[e]] += r
+                elif kind > NUMERIC:
+                    inverse = r / value[n_planes + i]
+                    for e in range(begin, end):
+                        c = child[e]
+                        below = value[c]
+                        if is_wide:
+                            below = _scaled(below, exponent[c] - exponent[n_planes + i])
+                        share = inverse * weight[e] * below
+                        shares[0, e - begin] = share
+                        flow[c] += share
+                    if total[i] > 0.0:
+                        project(count, weight, total, i, begin, end, r, rule, shares)
+                elif kind <= LOOKUP:
+                    v = variable[i]
+                    # A missing value says nothing about its distribution.
+                    if codes[v] < n_values[v] and total[i] > 0.0:
+                        last = begin + n_values[v]
+                        project_one(count, weight, total, i, begin, last, begin + codes[v], r, rule, shares)
+                elif is_learning_leaves and not np.isnan(x[variable[i], row]):
+                    _learn_leaf(
+                        plan.numeric[i], posterior.leaf[i], posterior.centre[i], r, np.float64(x[variable[i], row])
+                    )
+    return n_impossible
