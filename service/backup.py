@@ -1,0 +1,203 @@
+"""Backup and restore of a workspace: one moment of the control database, then the files that it names.
+
+The order makes a copy whole while servers and jobs go on: a file is published before its row and removed after it, so
+whatever the copied database names was there when it was copied.
+"""
+
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from service.problems import Conflict, InvalidRequest
+from service.version import VERSION
+from service.workspace import Workspace
+from storage import models
+from storage.control import Control, open_control
+from storage.control_copy import copy_control, damages_of_control
+from storage.errors import CorruptFile, Unwritable
+from storage.files import Layout, publish, read_manifest, sha256_of_file, verify_file
+from storage.models import ModelVersion
+
+MANIFEST = "MANIFEST.sha256"
+ABOUT = "backup.json"
+FOLDERS = ("models", "datasets")
+ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class Backup:
+    """What a backup holds, or what was restored of one."""
+
+    path: str
+    n_files: int
+    n_bytes: int
+    n_versions: int
+    has_control: bool
+    created_at: str
+
+
+def back_up(workspace: Workspace, target: Path) -> Backup:
+    """Copy a workspace to a new folder, or to a file ending in .tar; every byte of it is checked.
+
+    Raises
+    ------
+    Conflict
+        If the target exists.
+    CorruptFile
+        If a model's file is damaged: `fewpass doctor` says more.
+    """
+    target = target.absolute()
+    if target.exists():
+        raise Conflict(f"{target} exists already. Name a new folder, or a new file ending in .tar.", path=str(target))
+    if target.is_relative_to(workspace.layout.root):
+        raise InvalidRequest(f"{target} lies in the workspace itself. Name a folder outside of it.", path=str(target))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.suffix == ".tar":
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".backup-") as folder, publish(target) as file:
+            done = _collect(workspace, Path(folder) / "backup", target)
+            with tarfile.open(file, "w") as archive:
+                archive.add(Path(folder) / "backup", arcname=".")
+        return done
+    draft = Path(tempfile.mkdtemp(dir=target.parent, prefix=".backup-"))
+    try:
+        done = _collect(workspace, draft / "backup", target)
+        (draft / "backup").rename(target)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return done
+
+
+def _collect(workspace: Workspace, folder: Path, target: Path) -> Backup:
+    has_control = workspace.settings.control_url is None
+    for attempt in range(1, ATTEMPTS + 1):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700)
+        created_at = datetime.now(UTC).isoformat(timespec="seconds")
+        if has_control:
+            copy_control(workspace.layout.control_path, folder / "control.sqlite")
+        named = _versions(folder) if has_control else list(all_versions(workspace.control))
+        files = _copy_files(workspace.layout, folder)
+        missing = [v for v in named if not (folder / _relative(workspace.layout, folder, v.duckdb_path)).exists()]
+        if not missing:
+            break
+        if attempt == ATTEMPTS:  # deleted while we copied, three times: rather a file that is gone for good
+            raise CorruptFile(missing[0].duckdb_path, "it is missing. Delete the version, or restore it from a backup.")
+    for version in named:
+        copied = folder / _relative(workspace.layout, folder, version.duckdb_path)
+        verify_file(copied, version.sha256)
+        manifest = read_manifest(copied.with_suffix(".sha256"))
+        verify_file(copied.with_suffix(".arrow"), manifest.get(copied.with_suffix(".arrow").name, ""))
+    if has_control:
+        files.append(folder / "control.sqlite")
+    n_bytes = sum(file.stat().st_size for file in files)
+    done = Backup(str(target), len(files), n_bytes, len(named), has_control, created_at)
+    about = msgspec.json.encode({"fewpass": VERSION, **vars(done)})
+    (folder / ABOUT).write_bytes(about)
+    hashes = {str(file.relative_to(folder)): sha256_of_file(file) for file in [*files, folder / ABOUT]}
+    (folder / MANIFEST).write_text("".join(f"{sha256}  {name}\n" for name, sha256 in sorted(hashes.items())))
+    return done
+
+
+def _copy_files(layout: Layout, folder: Path) -> list[Path]:
+    """Copy all published files; a draft in a hidden folder is none, and what vanishes meanwhile was deleted."""
+    copied = []
+    for name in FOLDERS:
+        for source in sorted((layout.root / name).rglob("*")):
+            inside = source.relative_to(layout.root)
+            if any(part.startswith(".") for part in inside.parts) or not source.is_file():
+                continue
+            target = folder / inside
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                shutil.copy2(source, target)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise Unwritable(target, f"{error.strerror}. Free the disk, then try again.") from error
+            copied.append(target)
+    return copied
+
+
+def _relative(layout: Layout, folder: Path, path: Path) -> Path:
+    return path.relative_to(folder if path.is_relative_to(folder) else layout.root)
+
+
+def _versions(root: Path) -> list[ModelVersion]:
+    with open_control(f"sqlite:///{root / 'control.sqlite'}", root) as control:
+        return list(all_versions(control))
+
+
+def all_versions(control: Control) -> Iterator[ModelVersion]:
+    """Every version of every model."""
+    cursor = None
+    while True:
+        page = models.list_models(control, limit=500, cursor=cursor)
+        for model in page.items:
+            older = None
+            while True:
+                versions = models.list_versions(control, model.name, limit=500, cursor=older)
+                yield from versions.items
+                if (older := versions.next_cursor) is None:
+                    break
+        if (cursor := page.next_cursor) is None:
+            return
+
+
+def restore(source: Path, root: Path) -> Backup:
+    """Make a workspace from a backup, after checking every byte of it; an existing workspace is never touched.
+
+    Raises
+    ------
+    Conflict
+        If the workspace exists and is not empty.
+    CorruptFile
+        If the backup is not whole.
+    """
+    root = root.absolute()
+    if root.exists() and any(root.iterdir()):
+        raise Conflict(f"{root} is not empty. Move it away, or restore to a new folder.", path=str(root))
+    root.parent.mkdir(parents=True, exist_ok=True)
+    with _unpacked(source, root.parent) as folder:
+        manifest = read_manifest(folder / MANIFEST)
+        for name, sha256 in manifest.items():
+            if Path(name).is_absolute() or ".." in Path(name).parts:
+                raise CorruptFile(folder / MANIFEST, f"it names {name!r}. Use another backup.")
+            verify_file(folder / name, sha256)
+        about = msgspec.json.decode((folder / ABOUT).read_bytes())
+        if about["has_control"]:
+            damages = damages_of_control(folder / "control.sqlite")
+            if damages:
+                raise CorruptFile(folder / "control.sqlite", f"{damages[0]}. Use another backup.")
+        for name in (MANIFEST, ABOUT):
+            (folder / name).unlink()
+        if root.exists():
+            root.rmdir()
+        folder.rename(root)
+    Layout(root).create()
+    return Backup(**{name: about[name] for name in Backup.__dataclass_fields__} | {"path": str(root)})
+
+
+@contextmanager
+def _unpacked(source: Path, beside: Path) -> Iterator[Path]:
+    """A private copy of a backup on the file system of the workspace, so that one rename publishes it."""
+    if not source.exists():
+        raise InvalidRequest(f"There is no backup at {source}.", path=str(source))
+    with tempfile.TemporaryDirectory(dir=beside, prefix=".restore-") as draft:
+        folder = Path(draft) / "workspace"
+        if source.is_dir():
+            shutil.copytree(source, folder)
+        else:
+            folder.mkdir()
+            try:
+                with tarfile.open(source) as archive:
+                    archive.extractall(folder, filter="data")
+            except tarfile.TarError as error:
+                raise CorruptFile(source, f"{error}. Use another backup.") from error
+        yield folder
