@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -88,6 +89,21 @@ def _merged(a: tuple[Integers, Integers], b: tuple[Integers, Integers]) -> tuple
     return cells[starts][kept], counts[kept]
 
 
+def holder_of(family: Family, families: Sequence[Family]) -> Family:
+    """The smallest of the families that has all members of another.
+
+    Raises
+    ------
+    KeyError
+        If there is none.
+    """
+    members = {family.attribute, *family.parents}
+    holders = [other for other in families if members <= {other.attribute, *other.parents}]
+    if not holders:
+        raise KeyError(family)
+    return min(holders, key=lambda other: len(other.parents))
+
+
 def _summed(cells: Integers, counts: Integers) -> tuple[Integers, Integers]:
     """Distinct cells, ascending, and the sums of their counts."""
     distinct, row = np.unique(cells, return_inverse=True)
@@ -159,18 +175,39 @@ class FamilyCounts:
         return FamilyCounts(schema, self.families)
 
     def only(self, families: Sequence[Family]) -> FamilyCounts:
-        """The counts of some of the families; the tables are shared, not copied.
+        """The counts of other families, each of which has its members among those of one here.
+
+        The rows with each combination of values do not depend on which member is called the child, nor on the order of
+        the parents. The tables of families that are here are shared, not copied.
 
         Raises
         ------
         KeyError
-            If one is not here.
+            If a family has no such family here.
         """
         place = {family: index for index, family in enumerate(self.families)}
         fewer = FamilyCounts(self.schema, families)
         fewer.n_rows, fewer.class_counts = self.n_rows, self.class_counts
-        fewer._cells = [self._cells[place[family]] for family in fewer.families]
+        for index, family in enumerate(fewer.families):
+            if family in place:
+                fewer._cells[index] = self._cells[place[family]]
+            else:
+                fewer._cells[index] = self._summed_out(holder_of(family, self.families), family)
         return fewer
+
+    def _summed_out(self, holder: Family, family: Family) -> _Cells:
+        """The cells of a family from one that has all its members."""
+        y, parents, x, counts = self.cells(self.families.index(holder))
+        codes = dict(zip(holder.parents, parents.T, strict=True)) | {holder.attribute: x}
+        cells = y
+        for member in (*family.parents, family.attribute):
+            cells = cells * self.schema.domain_sizes[member] + codes[member]
+        n_cells = self.schema.n_classes * math.prod(
+            self.schema.domain_sizes[[*family.parents, family.attribute]].tolist()
+        )
+        summed = _Cells(n_cells)
+        summed.add(*_summed(cells, counts))
+        return summed
 
     def joined(self, parts: Sequence[FamilyCounts]) -> FamilyCounts:
         """These families, each from the part that has it, where all parts counted the same rows.
@@ -267,20 +304,11 @@ class FamilyCounts:
         families : sequence of Family
             The same attributes as the first ones here, in the same order, each with the first of its parents.
         """
-        fewer = FamilyCounts(self.schema, families)
-        fewer.n_rows, fewer.class_counts = self.n_rows, self.class_counts.copy()
-        sizes = self.schema.domain_sizes
-        for index, family in enumerate(fewer.families):
-            whole = self.families[index]
+        for family, whole in zip(families, self.families, strict=False):
             depth = len(family.parents)
             if family.attribute != whole.attribute or family.parents != whole.parents[:depth]:
                 raise StatisticMismatch("Family counts can only be reduced to the first parents of each family.")
-            y, parents, x, counts = self.cells(index)
-            cell = y
-            for parent, codes in zip(family.parents, parents.T, strict=False):
-                cell = cell * sizes[parent] + codes
-            fewer._cells[index].add(*_summed(cell * sizes[family.attribute] + x, counts))
-        return fewer
+        return self.only(families)
 
     def cells(self, index: int) -> tuple[Integers, Integers, Integers, Integers]:
         """The distinct cells of a family that have been counted.
@@ -329,8 +357,14 @@ class FamilyCounts:
             cells.add(cell[first:last], count[first:last])
         return read
 
+    @staticmethod
+    def can_derive(family: Family, spec: Mapping[str, Any]) -> bool:
+        """Whether `from_stored` finds a family in what has this specification."""
+        members = {family.attribute, *family.parents}
+        return any(members <= {attribute, *parents} for attribute, parents in spec["families"])
+
     def from_stored(self, table: pa.Table, spec: Mapping[str, Any]) -> FamilyCounts:
-        """These families from what `to_arrow` of more families wrote, whose specification this is."""
+        """These families from what `to_arrow` of families that have their members wrote, whose specification this is."""
         families = [Family(attribute, tuple(parents)) for attribute, parents in spec["families"]]
         return FamilyCounts(self.schema, families).from_arrow(table).only(self.families)
 

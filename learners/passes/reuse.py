@@ -94,8 +94,7 @@ class Recall:
             return [_Group(leaf, leaf.empty(), best_plan(self.supply, entries, can_subtract=can_subtract))]
         plans: dict[Any, tuple[Plan, list[Any]]] = {}
         for family in leaf.families:
-            name = [family.attribute, list(family.parents)]
-            holding = [entry for entry in entries if name in entry.spec["families"]]
+            holding = [entry for entry in entries if leaf.can_derive(family, entry.spec)]
             plan = best_plan(self.supply, holding, can_subtract=can_subtract)
             keys = (tuple(entry.key for entry in plan.entries), plan.read, plan.gone_read)
             plans.setdefault(keys, (plan, []))[1].append(family)
