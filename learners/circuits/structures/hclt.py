@@ -17,7 +17,8 @@ from learners.errors import InvalidParameter
 
 Initial = Literal["chow-liu", "random"]
 # Leaves of the states of a variable begin as this share of its own distribution and the rest of the state's values.
-OWN_SHARE = 0.1
+OWN_SHARE = 0.3
+LEAST_SHARE = 1e-3
 
 
 def hclt(
@@ -27,7 +28,7 @@ def hclt(
     *,
     initial: Initial = "chow-liu",
     pseudo_count: float = 1.0,
-    concentration: float = 4.0,
+    concentration: float = 0.1,
     numeric: Mapping[int, Variable] | None = None,
     as_sums: bool = False,
     with_class: bool | None = None,
@@ -42,12 +43,13 @@ def hclt(
         Values of each latent variable.
     seed : int
     initial : 'chow-liu' or 'random'
-        The weights to start from. With `chow-liu` each state stands for some of the values of its variable, so that the
-        circuit begins near the Chow-Liu tree; states that stand for the same values differ by random factors.
+        The weights to start from. With `chow-liu` each state stands for some of the values of its variable and weights
+        are those of the Chow-Liu tree times random factors; with `random` they are random factors alone.
     pseudo_count : float
         As in `chow_liu`.
     concentration : float
-        Of the gamma-distributed random factors: the larger, the nearer to one.
+        Of the gamma-distributed random factors. The larger, the nearer the circuit begins to the Chow-Liu tree; the
+        smaller, the more states differ, and the more EM makes of them (benchmarks/density.py).
     numeric : mapping of variable to Variable, optional
         Variables that get numeric leaves.
     as_sums : bool
@@ -100,14 +102,12 @@ def hclt(
         else:
             leaves = blocks.distributions(v, _leaves_of_states(own, states, rng, concentration), as_sums)
         nodes = blocks.products(np.stack([leaves, *messages[v]], axis=1))
-        weights = rng.gamma(
-            concentration if initial == "chow-liu" else 1.0, size=(states if parent >= 0 else 1, states)
-        )
+        weights = rng.gamma(concentration, size=(states if parent >= 0 else 1, states))
         if initial == "chow-liu" and not is_numeric and parent not in numeric:
             p = own[np.newaxis] if parent < 0 else conditional(tables.table(parent, v), own, pseudo_count)
             margin = smoothed_margin(tables, parent, pseudo_count) if parent >= 0 else np.ones(1)
             weights *= _between_states(p, margin, states)
-        weights += 1e-4 * weights.mean(axis=1, keepdims=True)
+        weights += LEAST_SHARE * weights.mean(axis=1, keepdims=True)
         sums = blocks.sums(np.broadcast_to(nodes, weights.shape), log_shares(weights))
         if parent >= 0:
             messages[parent].append(sums)
@@ -127,7 +127,9 @@ def _leaves_of_states(own: Floats, states: int, rng: np.random.Generator, concen
     factors = rng.gamma(concentration, 1.0 / concentration, (states, own.size))
     of_state = _values_of_states(own.size, states) * own
     of_state = of_state / np.maximum(of_state.sum(axis=1, keepdims=True), 1e-300)
-    return log_shares(((1 - OWN_SHARE) * of_state + OWN_SHARE * own + 1e-6) * factors)
+    p = ((1 - OWN_SHARE) * of_state + OWN_SHARE * own) * factors
+    # No value so improbable that learning would take long to find it again.
+    return log_shares(p / p.sum(axis=1, keepdims=True) + LEAST_SHARE * (own + 1.0 / own.size))
 
 
 def _between_states(p: Floats, margin: Floats, states: int) -> Floats:
