@@ -1,0 +1,209 @@
+"""What is reused, added and subtracted gives the model that reading everything gives, bit for bit."""
+
+from __future__ import annotations
+
+import datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from learners import recipes
+from learners.errors import EmptyData, InvalidParameter, SourceError, UnknownColumn
+from learners.passes.learner import Part, drive
+from learners.passes.ledger import MemoryStore
+from learners.passes.selection import Selection, window
+from learners.passes.source import Source
+from learners.schema import Kept
+from tests.passes.test_engine import same
+
+LEARNERS = [
+    ("nb", {}),
+    ("tan", {}),
+    ("kdb", {"k": 2}),
+    ("kdb", {"k": 3, "estimator": "hdp-map"}),
+    ("skdb", {"k": 2}),
+]
+DAY = datetime.timedelta(days=1)
+START = datetime.datetime(2026, 1, 1)
+
+
+class User:
+    """Rows of one user are not wanted."""
+
+    text = "not (user = 3)"
+    columns = ("user",)
+
+    def mask(self, rows, file, fragment, offset):
+        return pc.not_equal(rows.column("user"), 3).to_numpy(zero_copy_only=False)
+
+    def implies(self, text):
+        return self if text == self.text else None
+
+
+def write(folder, day, values=("a", "b", "c"), n=600, nulls=False, classes=("no", "yes"), seed=None):
+    rng = np.random.default_rng(day if seed is None else seed)
+    y = rng.integers(0, len(classes), n)
+    columns = {}
+    for j in range(5):
+        codes = (y * (rng.random(n) < 0.5) + rng.integers(0, len(values), n)) % len(values)
+        mask = rng.random(n) < 0.1 if nulls and j % 2 else np.zeros(n, bool)
+        columns[f"x{j}"] = pa.array(np.array(values)[codes], mask=mask)
+    columns["number"] = pa.array(rng.normal(size=n) + y)
+    columns["user"] = pa.array(rng.integers(0, 9, n))
+    columns["time"] = pa.array(
+        [START + day * DAY + datetime.timedelta(seconds=int(s)) for s in rng.integers(0, 86_400, n)]
+    )
+    columns["class"] = pa.array(np.array(classes)[y])
+    pq.write_table(pa.table(columns), folder / f"{day:02d}.parquet", row_group_size=250)
+
+
+OVERRIDES = {"user": "drop", "time": "drop"}
+
+
+def learned(name, parameters, source, kept=None, store=None, selection=None, accounts=None):
+    learner = recipes.learner(name, parameters, "class", kept, OVERRIDES)
+    return drive(learner, [Part(source, store, selection)], accounts=accounts)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for day in range(6):
+        write(tmp_path, day)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("name", "parameters"), LEARNERS)
+def test_a_refresh_equals_training_from_scratch(folder, name, parameters):
+    """New files bring a new category, the first nulls, and a new class; all of it in sorted domains as from scratch."""
+    store = MemoryStore()
+    first = learned(name, parameters, Source.open(folder), store=store)
+    kept = Kept(first.schema)
+    for day, change in enumerate(({}, {"values": ("b", "aa", "zz")}, {"nulls": True}, {"classes": ("maybe", "no")}), 6):
+        write(folder, day, **change)
+        source, accounts = Source.open(folder), []
+        refreshed = learned(name, parameters, source, kept, store, accounts=accounts)
+        assert same(refreshed, learned(name, parameters, source, kept))
+        read = {account.stage: account.n_files_read for account in accounts}
+        assert read["reading the domains"] == 1
+        assert read["counting pairs" if name != "nb" else "counting families"] == 1
+        kept = Kept(refreshed.schema)
+    assert refreshed.schema.classes == ("maybe", "no", "yes")
+    assert refreshed.schema.attributes[0].values == ("a", "aa", "b", "c", "zz")
+    assert refreshed.schema.attributes[1].has_missing
+
+
+def test_where_all_columns_are_nominal_a_refresh_equals_a_fresh_training(folder):
+    """Without cut points to keep, nothing distinguishes the two, not even the schema."""
+    overrides = OVERRIDES | {"number": "drop"}
+    store = MemoryStore()
+
+    def fit(source, kept, store):
+        return drive(recipes.learner("kdb", {"k": 2}, "class", kept, overrides), [Part(source, store)])
+
+    first = fit(Source.open(folder), None, store)
+    write(folder, 6, values=("b", "aa", "zz"))
+    assert same(fit(Source.open(folder), Kept(first.schema), store), fit(Source.open(folder), None, None))
+
+
+@pytest.mark.parametrize(("name", "parameters"), LEARNERS)
+def test_a_window_subtracts_what_leaves(folder, name, parameters):
+    store, kept = MemoryStore(), None
+    write(folder, 0, values=("b", "gone"))  # a category that leaves with its file
+    for n_days in range(6, 10):
+        source, accounts = Source.open(folder), []
+        chosen = window(source, "3d", "time")
+        model = learned(name, parameters, chosen.source, kept, store, chosen, accounts)
+        assert same(model, learned(name, parameters, chosen.source, kept))
+        if kept is not None and name in ("kdb", "tan"):
+            pairs = next(account for account in accounts if account.stage == "counting pairs")
+            assert pairs.n_rows_read <= 5 * 600, "the new file, the one at the edge, and what leaves"
+        kept = kept or Kept(learned(name, parameters, source).schema)
+        write(folder, n_days)
+
+
+def test_a_window_of_days_holds_the_newest_rows(folder):
+    table = pq.read_table(folder)
+    times = np.array(table["time"].to_numpy())
+    chosen = window(Source.open(folder), "36h", "time")
+    rows = pa.Table.from_batches(chosen.source.batches())
+    expected = times[times > times.max() - np.timedelta64(36, "h")]
+    assert sorted(rows["time"].to_numpy()) == sorted(expected)
+    assert window(Source.open(folder), "2f", None).wanted == {4: (), 5: ()}
+    assert window(Source.open(folder), "100w", "time").wanted == dict.fromkeys(range(6), ())
+
+
+def test_a_window_reads_times_that_the_footer_does_not_tell(folder):
+    for path in folder.glob("*.parquet"):
+        pq.write_table(pq.read_table(path), path, row_group_size=250, write_statistics=False)
+    assert list(window(Source.open(folder), "2d", "time").wanted) == [3, 4, 5]
+
+
+def test_rows_without_a_time_are_in_no_window(tmp_path):
+    write(tmp_path, 0)
+    table = pq.read_table(tmp_path / "00.parquet")
+    times = table["time"].to_pylist()
+    times[::2] = [None] * len(times[::2])
+    pq.write_table(table.set_column(7, "time", pa.array(times)), tmp_path / "00.parquet")
+    chosen = window(Source.open(tmp_path), "9d", "time")
+    assert sum(batch.num_rows for batch in chosen.source.batches()) == 300
+
+
+def test_windows_that_make_no_sense_are_refused(folder):
+    source = Source.open(folder)
+    with pytest.raises(InvalidParameter, match="a number and a unit"):
+        window(source, "3 days", None)
+    with pytest.raises(UnknownColumn, match="'tim' is not in the table"):
+        window(source, "3d", "tim")
+    with pytest.raises(SourceError, match="column 'number' holds double, not timestamps"):
+        window(source, "3d", "number")
+    with pytest.raises(EmptyData, match="No file has rows in the window"):
+        Selection(source, {})
+
+
+@pytest.mark.parametrize(("name", "parameters"), LEARNERS)
+def test_rows_are_forgotten_by_subtracting_them(folder, name, parameters):
+    store, source = MemoryStore(), Source.open(folder)
+    kept = Kept(learned(name, parameters, source, store=store).schema)
+    chosen = Selection(source, {0: (User(),), 1: (User(),), **dict.fromkeys(range(2, 6), ())})
+    accounts = []
+    model = learned(name, parameters, chosen.source, kept, store, chosen, accounts)
+    rest = [pq.read_table(folder / f"{day:02d}.parquet") for day in range(6)]
+    rest[:2] = [table.filter(pc.not_equal(table["user"], 3)) for table in rest[:2]]
+    fresh = recipes.learner(name, parameters, "class", Kept(model.schema), OVERRIDES)
+    assert same(model, drive(fresh, Source.of_table(pa.concat_tables(rest))))
+    domains = accounts[0]
+    assert domains.n_files_read == 2, "only the files that hold such rows"
+
+
+def test_a_lost_statistic_is_counted_again(folder):
+    class Leaky(MemoryStore):
+        def get(self, key):
+            return None
+
+    store, source = Leaky(), Source.open(folder)
+    first = learned("kdb", {"k": 2}, source, store=store)
+    assert same(first, learned("kdb", {"k": 2}, source, store=store))
+
+
+def test_families_are_derived_from_larger_ones(folder):
+    store, source = MemoryStore(), Source.open(folder)
+    learned("kdb", {"k": 3}, source, store=store)
+    accounts = []
+    model = learned("kdb", {"k": 2}, source, store=store, accounts=accounts)
+    assert all(account.n_rows_read == 0 for account in accounts)
+    assert same(model, learned("kdb", {"k": 2}, source))
+
+
+def test_values_that_no_longer_fit_share_a_code(folder):
+    """At max_values, the rarest lose their own code; counts that were apart are added up."""
+    store, source = MemoryStore(), Source.open(folder)
+    parameters = {"k": 2, "max_values": 4}
+    kept = Kept(learned("kdb", parameters, source, store=store).schema)
+    write(folder, 6, values=("d", "e", "f"))
+    source = Source.open(folder)
+    model = learned("kdb", parameters, source, kept, store)
+    assert model.schema.attributes[0].n_folded == 2
+    assert same(model, learned("kdb", parameters, source, kept))
