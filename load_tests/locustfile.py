@@ -1,6 +1,6 @@
 """Locust users of a running server: single rows, batches, and glances at the control plane.
 
-Run by load_tests/run.py, which starts a server on loopback; the profile comes from FEWPASS_LOAD_PROFILE.
+Run by `python -m load_tests`, which starts a server on loopback; the profile comes from FEWPASS_LOAD_PROFILE.
 """
 
 from __future__ import annotations
@@ -8,22 +8,30 @@ from __future__ import annotations
 import json
 import os
 import random
+import time
+from collections import defaultdict
 from pathlib import Path
 
-from locust import FastHttpUser, LoadTestShape, constant, task
+from locust import FastHttpUser, LoadTestShape, constant, events, task
 
-# (until second, users, spawned per second)
-PROFILES: dict[str, list[tuple[int, int, int]]] = {
-    "smoke": [(5, 2, 2)],
-    "steady": [(60, 16, 8)],
-    "burst": [(10, 4, 4), (20, 64, 64), (30, 4, 64), (40, 64, 64), (50, 4, 64)],
-}
+from load_tests.profiles import PROFILES
 
 STAGES = PROFILES[os.environ.get("FEWPASS_LOAD_PROFILE", "smoke")]
 RECORDS = (
     json.loads(Path(os.environ["FEWPASS_LOAD_RECORDS"]).read_text()) if "FEWPASS_LOAD_RECORDS" in os.environ else []
 )
 PREDICT = "/v1/models/load/predict"
+
+
+# In milliseconds: locust itself keeps whole ones only.
+TIMES: dict[str, list[float]] = defaultdict(list)
+
+
+@events.quitting.add_listener
+def write_times(**_: object) -> None:
+    """Leave the times for the report."""
+    if "FEWPASS_LOAD_TIMES" in os.environ:
+        Path(os.environ["FEWPASS_LOAD_TIMES"]).write_text(json.dumps(TIMES))
 
 
 class Stages(LoadTestShape):
@@ -39,17 +47,23 @@ class Client(FastHttpUser):
 
     wait_time = constant(0)
 
+    def timed(self, name: str, method: str, path: str, **arguments: object) -> None:
+        """Ask, and keep the time."""
+        started = time.perf_counter()
+        self.client.request(method, path, name=name, **arguments)
+        TIMES[name].append((time.perf_counter() - started) * 1000)
+
     @task(50)
     def one_row(self) -> None:
         """One record."""
-        self.client.post(PREDICT, json={"records": [random.choice(RECORDS)]}, name="predict 1 row")
+        self.timed("predict 1 row", "POST", PREDICT, json={"records": [random.choice(RECORDS)]})
 
     @task(5)
     def hundred_rows(self) -> None:
         """A hundred records."""
-        self.client.post(PREDICT, json={"records": random.choices(RECORDS, k=100)}, name="predict 100 rows")
+        self.timed("predict 100 rows", "POST", PREDICT, json={"records": random.choices(RECORDS, k=100)})
 
     @task(1)
     def registry(self) -> None:
         """The list of models."""
-        self.client.get("/v1/models", name="list models")
+        self.timed("list models", "GET", "/v1/models")

@@ -1,0 +1,23 @@
+"""The smoke profile of the load tests runs, fails no request, and leaves its reports."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from load_tests.__main__ import main, percentile
+
+
+def test_the_smoke_profile_leaves_reports_and_fails_nothing(tmp_path: Path) -> None:
+    assert main(["smoke", "--reports", str(tmp_path), "--rows", "2000"]) == 0
+    report = json.loads((tmp_path / "smoke.json").read_text())
+    one_row = next(entry for entry in report["requests"] if entry["name"] == "predict 1 row")
+    assert one_row["requests"] > 100 and one_row["failures"] == 0
+    assert 0 < one_row["p50_ms"] <= one_row["p95_ms"] <= one_row["p99_ms"]
+    assert "<html" in (tmp_path / "smoke.html").read_text()[:500].lower()
+
+
+def test_percentiles_are_nearest_ranks() -> None:
+    times = [float(number) for number in range(100, 0, -1)]
+    assert [percentile(times, share) for share in (0.5, 0.95, 0.99, 1.0)] == [50, 95, 99, 100]
+    assert percentile([3.0], 0.99) == 3
