@@ -71,8 +71,10 @@ def edge_posteriors(circuit: Circuit, x: Array) -> EdgePosteriors:
     if impossible.size:
         raise ImpossibleEvidence(int(impossible[0]))
     parent = np.repeat(np.arange(circuit.n_nodes), np.diff(circuit.child_starts))
-    edge = np.exp(circuit.log_weight[:, None] + values[circuit.children] + derivatives[parent] - values[-1])
-    edge[circuit.kind[parent] != SUM] = 0.0
+    of_sum = np.flatnonzero(circuit.kind[parent] == SUM)
+    edge = np.zeros((circuit.n_edges, values.shape[1]))
+    below = circuit.log_weight[of_sum, None] + values[circuit.children[of_sum]]
+    edge[of_sum] = np.exp(below + derivatives[parent[of_sum]] - values[-1])
     return EdgePosteriors(edge, np.exp(values + derivatives - values[-1]))
 
 
