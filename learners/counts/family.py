@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from learners.counts.kernels import add_family, add_value_counts, family_cells
+from learners.counts.spill import Run, SparseCells
 from learners.errors import FamilyTooLarge, StatisticMismatch
+from learners.memory import MemoryLimit, memory_limit
 from learners.schema import Chunk, Schema
 from learners.schema.extension import CodeMaps
 
@@ -21,7 +23,6 @@ DENSE_CELLS = 1 << 20
 # Comparing 64 rows at a time with every value beats scattered increments up to this many values times classes.
 MAX_MATCHED_CELLS = 64
 SCRATCH_CELLS = 1 << 12
-MAX_RUNS_RATIO = 2
 
 
 @dataclass(frozen=True)
@@ -39,54 +40,39 @@ class Family:
     parents: tuple[int, ...] = ()
 
 
-@dataclass(eq=False)
 class _Cells:
-    """Counts of the cells of one family: a dense table, or sorted runs of distinct cells.
+    """Counts of the cells of one family: a dense table, or sorted runs of distinct cells."""
 
-    A run is (cells, counts). Two runs merge when the younger has grown to half of the older, so there are few of
-    them and each cell is moved a logarithmic number of times.
-    """
-
-    n_cells: int
-    dense: Integers | None = None
-    runs: list[tuple[Integers, Integers]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        if self.dense is None and self.n_cells <= DENSE_CELLS:
-            self.dense = np.zeros(self.n_cells, np.int64)
-
-    def add_run(self, cells: Integers, counts: Integers) -> None:
-        self.runs.append((cells, counts))
-        while len(self.runs) > 1 and self.runs[-2][0].size <= MAX_RUNS_RATIO * self.runs[-1][0].size:
-            b, a = self.runs.pop(), self.runs.pop()
-            self.runs.append(_merged(a, b))
+    def __init__(self, n_cells: int, limit: MemoryLimit) -> None:
+        self.n_cells = n_cells
+        is_dense = n_cells <= min(DENSE_CELLS, limit.n_bytes // 8)
+        self.dense: Integers | None = np.zeros(n_cells, np.int64) if is_dense else None
+        self.sparse: SparseCells | None = None if is_dense else SparseCells(n_cells, limit)
 
     def distinct(self) -> tuple[Integers, Integers]:
         """Cells with a count other than zero, ascending, and their counts."""
-        if self.dense is not None:
-            cells = np.flatnonzero(self.dense)
-            return cells, self.dense[cells]
-        while len(self.runs) > 1:
-            b, a = self.runs.pop(), self.runs.pop()
-            self.runs.append(_merged(a, b))
-        return self.runs[0] if self.runs else (np.empty(0, np.int64), np.empty(0, np.int64))
+        if self.sparse is not None:
+            return self.sparse.distinct()
+        assert self.dense is not None
+        cells = np.flatnonzero(self.dense)
+        return cells, self.dense[cells]
 
     def add(self, cells: Integers, counts: Integers) -> None:
         """Add counts of distinct ascending cells."""
         if self.dense is not None:
             self.dense[cells] += counts
-        elif cells.size:
-            self.add_run(cells, counts)
+        elif self.sparse is not None:
+            self.sparse.add_run(Run(cells, counts))
 
-
-def _merged(a: tuple[Integers, Integers], b: tuple[Integers, Integers]) -> tuple[Integers, Integers]:
-    cells = np.concatenate([a[0], b[0]])
-    order = np.argsort(cells, kind="stable")
-    cells, counts = cells[order], np.concatenate([a[1], b[1]])[order]
-    starts = np.flatnonzero(np.concatenate([[True], cells[1:] != cells[:-1]]))
-    counts = np.add.reduceat(counts, starts)
-    kept = counts != 0  # what was subtracted to nothing leaves no trace
-    return cells[starts][kept], counts[kept]
+    def combine(self, other: _Cells, sign: int) -> None:
+        """Add the counts of other rows, or take them away."""
+        if self.dense is not None and other.dense is not None:
+            self.dense += sign * other.dense
+        elif self.sparse is not None and other.sparse is not None:
+            self.sparse.add_counts(other.sparse, sign)
+        else:  # the limit was another when the other was made
+            cells, counts = other.distinct()
+            self.add(cells, sign * counts)
 
 
 def holder_of(family: Family, families: Sequence[Family]) -> Family:
@@ -136,7 +122,7 @@ class FamilyCounts:
         self.n_rows = 0
         self.class_counts = np.zeros(schema.n_classes, np.int64)
         self.members = [np.array([*f.parents, f.attribute], dtype=np.int64) for f in self.families]
-        self._cells = []
+        sizes = []
         for family, members in zip(self.families, self.members, strict=True):
             n_cells = schema.n_classes
             for size in schema.domain_sizes[members].tolist():
@@ -144,7 +130,11 @@ class FamilyCounts:
             if n_cells >= 1 << 63:
                 names = [attribute.name for attribute in schema.attributes]
                 raise FamilyTooLarge(names[family.attribute], [names[parent] for parent in family.parents])
-            self._cells.append(_Cells(n_cells))
+            sizes.append(n_cells)
+        whole = memory_limit()
+        # A quarter for the families of each of a few threads.
+        self._limit = MemoryLimit(whole.n_bytes // (4 * max(1, len(sizes))), whole.directory)
+        self._cells = [_Cells(n_cells, self._limit) for n_cells in sizes]
         is_marginal = [
             not family.parents and cells.n_cells <= MAX_MATCHED_CELLS
             for family, cells in zip(self.families, self._cells, strict=True)
@@ -205,7 +195,7 @@ class FamilyCounts:
         n_cells = self.schema.n_classes * math.prod(
             self.schema.domain_sizes[[*family.parents, family.attribute]].tolist()
         )
-        summed = _Cells(n_cells)
+        summed = _Cells(n_cells, self._limit)
         summed.add(*_summed(cells, counts))
         return summed
 
@@ -259,10 +249,10 @@ class FamilyCounts:
             sizes = self.schema.domain_sizes[members]
             if counts.dense is not None:
                 add_family(rows.x, rows.y, members, sizes, self._scratch, counts.dense)
-            elif rows.n_rows:
+            elif counts.sparse is not None and rows.n_rows:
                 cells = np.empty(rows.n_rows, np.int64)
                 family_cells(rows.x, rows.y, members, sizes, 0, rows.n_rows, cells)
-                counts.add_run(*np.unique(cells, return_counts=True))
+                counts.sparse.add_keys(cells)
 
     def _add_marginal(self, rows: Chunk) -> None:
         """Count the families of few values and without parents all at once."""
@@ -290,11 +280,7 @@ class FamilyCounts:
         self.n_rows += sign * other.n_rows
         self.class_counts += sign * other.class_counts
         for ours, theirs in zip(self._cells, other._cells, strict=True):
-            if ours.dense is not None and theirs.dense is not None:
-                ours.dense += sign * theirs.dense
-            else:
-                for cells, counts in theirs.runs:
-                    ours.add_run(cells, sign * counts)
+            ours.combine(theirs, sign)
 
     def reduced(self, families: Sequence[Family]) -> FamilyCounts:
         """The counts of the first of these families, each with its first parents only: the others are summed out.

@@ -1,0 +1,223 @@
+"""Counts of more cells than memory holds: sorted runs, in memory while they fit and in files beyond."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from learners.counts.sort_kernels import count_sorted, merge_runs, sort_keys
+from learners.memory import MemoryLimit
+
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+
+MAX_RUNS_RATIO = 2
+BLOCK_CELLS = 1 << 20
+CELL_BYTES = 16
+
+
+class Run(NamedTuple):
+    """Distinct ascending cells and their counts."""
+
+    cells: Integers
+    counts: Integers
+
+
+EMPTY = Run(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+class FileRun:
+    """A run in a file: all cells, then all counts.
+
+    Parameters
+    ----------
+    path : Path
+    n_cells : int
+    """
+
+    def __init__(self, path: Path, n_cells: int) -> None:
+        self.path, self.n_cells = path, n_cells
+
+    @property
+    def cells(self) -> Integers:
+        """The cells, mapped."""
+        return np.asarray(np.memmap(self.path, np.int64, "r", 0, (self.n_cells,)))
+
+    def block(self, first: int, last: int) -> Run:
+        """A part of the run, read into memory."""
+        cells = np.fromfile(self.path, np.int64, last - first, offset=8 * first)
+        return Run(cells, np.fromfile(self.path, np.int64, last - first, offset=8 * (self.n_cells + first)))
+
+    def mapped(self) -> Run:
+        """The whole run without reading it."""
+        return Run(self.cells, np.asarray(np.memmap(self.path, np.int64, "r", 8 * self.n_cells, (self.n_cells,))))
+
+
+class Folder:
+    """A temporary folder, removed with the last counts that lie in it."""
+
+    def __init__(self, parent: Path) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="fewpass-cells-", dir=parent))
+        self._n_files = 0
+        weakref.finalize(self, shutil.rmtree, str(self.path), ignore_errors=True)
+
+    def next_path(self) -> Path:
+        """A name that is not taken."""
+        self._n_files += 1
+        return self.path / f"{self._n_files}.run"
+
+
+def merged(a: Run, b: Run) -> Run:
+    """The sum of two runs; what adds up to nothing leaves no trace."""
+    cells, counts = (np.empty(a.cells.size + b.cells.size, np.int64) for _ in range(2))
+    n = merge_runs(a.cells, a.counts, b.cells, b.counts, cells, counts)
+    return Run(cells[:n].copy(), counts[:n].copy()) if 2 * n < cells.size else Run(cells[:n], counts[:n])
+
+
+def counted(keys: Integers, n_bits: int) -> Run:
+    """The distinct keys (n,) int64 below 2**n_bits and how often each occurs; sorts the keys in place."""
+    sort_keys(keys, np.empty_like(keys), n_bits)
+    cells, counts = np.empty_like(keys), np.empty_like(keys)
+    n = count_sorted(keys, cells, counts)
+    return Run(cells[:n].copy(), counts[:n].copy())
+
+
+class SparseCells:
+    """Counts of cells of which few occur.
+
+    Keys gather in a buffer; a full one becomes a run. Two runs merge when the younger has grown to half of the older,
+    so there are few of them and each cell is moved a logarithmic number of times. Runs beyond the limit go to files.
+
+    Parameters
+    ----------
+    n_cells : int
+        Cells there could be.
+    limit : MemoryLimit
+        Of these counts.
+    """
+
+    def __init__(self, n_cells: int, limit: MemoryLimit) -> None:
+        self.n_bits = max(1, int(n_cells - 1).bit_length())
+        self.limit = limit
+        self.runs: list[Run] = []
+        self.files: list[FileRun] = []
+        self._folders: list[Folder] = []
+        # Sorting needs the buffer four times over: a quarter of the limit, as merging the runs needs another half.
+        self._capacity = int(np.clip(limit.n_bytes // (4 * 4 * 8), 1 << 14, 1 << 22))
+        self._buffer: Integers = np.empty(0, np.int64)
+        self._n_buffered = 0
+
+    def add_keys(self, keys: Integers) -> None:
+        """Count a row for each key (n,) int64."""
+        if self._n_buffered + keys.size > self._buffer.size:
+            if self._n_buffered + keys.size > self._capacity:
+                self._settle()
+            size = max(keys.size, min(self._capacity, 2 * (self._n_buffered + keys.size)))
+            grown = np.empty(max(size, self._buffer.size), np.int64)
+            grown[: self._n_buffered] = self._buffer[: self._n_buffered]
+            self._buffer = grown
+        self._buffer[self._n_buffered : self._n_buffered + keys.size] = keys
+        self._n_buffered += keys.size
+
+    def add_run(self, run: Run) -> None:
+        """Add counts, which may be negative, of distinct ascending cells."""
+        if not run.cells.size:
+            return
+        self.runs.append(run)
+        while len(self.runs) > 1 and self.runs[-2].cells.size <= MAX_RUNS_RATIO * self.runs[-1].cells.size:
+            b, a = self.runs.pop(), self.runs.pop()
+            self.runs.append(merged(a, b))
+        if sum(kept.cells.size for kept in self.runs) * 4 * CELL_BYTES > self.limit.n_bytes:
+            self._write()
+
+    def add_counts(self, other: SparseCells, sign: int) -> None:
+        """Add the counts of another, or take them away."""
+        other._settle()
+        for run in other.runs:
+            self.add_run(run if sign > 0 else Run(run.cells, -run.counts))
+        for file in other.files:
+            if sign > 0:
+                self.files.append(file)
+            else:
+                for first in range(0, file.n_cells, BLOCK_CELLS):
+                    block = file.block(first, min(first + BLOCK_CELLS, file.n_cells))
+                    self.add_run(Run(block.cells, -block.counts))
+        self._folders += other._folders
+
+    def _settle(self) -> None:
+        if self._n_buffered:
+            keys, self._n_buffered = self._buffer[: self._n_buffered], 0
+            self.add_run(counted(keys, self.n_bits))
+
+    def _write(self) -> None:
+        """Move all runs to one file."""
+        run = self._in_memory()
+        self.runs = []
+        path = self._folder().next_path()
+        with path.open("wb") as file:
+            run.cells.tofile(file)
+            run.counts.tofile(file)
+        self.files.append(FileRun(path, run.cells.size))
+
+    def _folder(self) -> Folder:
+        if not self._folders:
+            self._folders.append(Folder(self.limit.directory))
+        return self._folders[0]
+
+    def _in_memory(self) -> Run:
+        while len(self.runs) > 1:
+            b, a = self.runs.pop(), self.runs.pop()
+            self.runs.append(merged(a, b))
+        return self.runs[0] if self.runs else EMPTY
+
+    def distinct(self) -> Run:
+        """All cells with a count other than zero; mapped from a file if they did not fit."""
+        self._settle()
+        if not self.files:
+            return self._in_memory()
+        if self.runs:
+            self._write()
+        if len(self.files) > 1:
+            self.files = [merge_files(self.files, self._folder())]
+        return self.files[0].mapped() if self.files[0].n_cells else EMPTY
+
+
+def merge_files(files: list[FileRun], folder: Folder) -> FileRun:
+    """Merge runs in files into one, a range of cells at a time.
+
+    Parameters
+    ----------
+    files : list of FileRun
+    folder : Folder
+        Where the result goes.
+    """
+    path, tail = folder.next_path(), folder.next_path()
+    mapped = [file.cells for file in files]
+    # Every so many cells of the longest run a range ends; the other runs have about as many there, or fewer.
+    longest = max(mapped, key=len)
+    step = max(1, BLOCK_CELLS // len(files))
+    bounds = [int(cell) for cell in longest[step::step]]
+    starts = [0] * len(files)
+    n_cells = 0
+    with path.open("wb") as cells, tail.open("wb") as counts:
+        for bound in [*bounds, None]:
+            ends = [run.size if bound is None else int(np.searchsorted(run, bound)) for run in mapped]
+            blocks = [file.block(a, b) for file, a, b in zip(files, starts, ends, strict=True) if b > a]
+            starts = ends
+            while len(blocks) > 1:
+                blocks = [
+                    merged(blocks[i], blocks[i + 1]) if i + 1 < len(blocks) else blocks[i]
+                    for i in range(0, len(blocks), 2)
+                ]
+            if blocks:
+                blocks[0].cells.tofile(cells)
+                blocks[0].counts.tofile(counts)
+                n_cells += blocks[0].cells.size
+    with path.open("ab") as cells, tail.open("rb") as counts:
+        shutil.copyfileobj(counts, cells, 1 << 20)
+    tail.unlink()
+    return FileRun(path, n_cells)
