@@ -1,6 +1,6 @@
 """POST /v1/models/{name}/predict: a plain ASGI endpoint with msgspec in and out, because it is the hot path."""
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import parse_qsl
 
 import anyio.to_thread
@@ -43,7 +43,7 @@ class PredictResponse(msgspec.Struct):
     classes: list[str | int | bool]
     predictions: list[str | int | bool]
     probabilities: list[list[float]]
-    intervals: list[list[tuple[float, float]]] | None = None
+    intervals: list[list[Annotated[list[float], msgspec.Meta(min_length=2, max_length=2)]]] | None = None
 
 
 class Options(NamedTuple):
