@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service import openapi, problems
-from service.api import datasets, health, inference, invocations, jobs, keys, models
+from service.api import datasets, health, inference, invocations, jobs, keys, models, schedules
 from service.api.bodies import BodyLimit
 from service.api.explain import Explain
 from service.api.predict import HotPath, Predict
@@ -87,7 +87,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     for resource in (health, inference, invocations):
         app.include_router(resource.router)
     if not settings.predict_only:
-        for resource in (datasets, jobs, keys, models):
+        for resource in (datasets, jobs, keys, models, schedules):
             app.include_router(resource.router)
     app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(HTTPException, _http_error)

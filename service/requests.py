@@ -121,4 +121,77 @@ class ForgetRequest(Request):
         return self
 
 
-JobRequest = Annotated[TrainRequest | EvaluateRequest | SchemaRequest | ForgetRequest, Field(discriminator="kind")]
+class PromotionRule(Request):
+    """When a new version takes the place of the champion; both are measured on the same rows, kept back from training.
+
+    It does if `metric` is at least `margin` less than the champion's and the calibration error is at most
+    `max_ece_increase` greater; and if there is no champion yet.
+    """
+
+    alias: Name = Field(default="champion", description="The alias that is at stake.", examples=["champion"])
+    metric: Literal["log_loss", "rmse", "zero_one_loss"] = "log_loss"
+    margin: float = Field(
+        default=0.0,
+        ge=-100,
+        le=100,
+        description="How much better it must be; below 0: how much worse it may be.",
+        examples=[0.001],
+    )
+    max_ece_increase: float | None = Field(
+        default=0.02, ge=0, le=1, description="Guardrail on the expected calibration error; null for none."
+    )
+    dataset: str | None = Field(
+        default=None, description="A registered data set to measure on, instead of the newest rows that were kept back."
+    )
+    newest_files: int = Field(default=1, ge=1, le=10_000, description="Of how many files the rows kept back count.")
+    min_rows: int = Field(
+        default=100, ge=1, description="Fewer rows decide nothing; older files are added until there are so many."
+    )
+
+
+class RefreshRequest(Request):
+    """Train a version, measure it and the champion on the newest rows, and move the alias if the rule says so."""
+
+    kind: Literal["refresh"] = "refresh"
+    train: TrainRequest
+    promotion: PromotionRule = PromotionRule()
+
+    @model_validator(mode="after")
+    def _is_fair(self) -> Self:
+        train, rule = self.train, self.promotion
+        if rule.alias in train.aliases:
+            raise ValueError(f"the alias {rule.alias!r} is moved by the promotion rule: leave it out of 'aliases'")
+        if not (train.keeps_back or rule.dataset or train.test_dataset or train.test_uris):
+            raise ValueError("nothing is left to compare on: give 'holdout', or 'dataset' in the promotion rule")
+        return self
+
+
+AnyRequest = TrainRequest | EvaluateRequest | SchemaRequest | ForgetRequest | RefreshRequest
+JobRequest = Annotated[AnyRequest, Field(discriminator="kind")]
+ScheduledRequest = Annotated[TrainRequest | EvaluateRequest | RefreshRequest, Field(discriminator="kind")]
+Missed = Literal["catch_up", "skip"]
+
+
+class ScheduleRequest(Request):
+    """Submit a job again and again."""
+
+    name: Name = Field(examples=["nightly"])
+    cron: str = Field(
+        max_length=255, description="Minute, hour, day, month, weekday; or @daily, …", examples=["30 2 * * *"]
+    )
+    timezone: str = Field(default="UTC", max_length=64, examples=["Europe/Berlin"])
+    missed: Missed = Field(
+        default="catch_up",
+        description="What becomes of times that passed while no worker ran or the run before was not over: one run as "
+        "soon as possible, however many they were; or none.",
+    )
+    job: ScheduledRequest
+
+
+class ScheduleChange(Request):
+    """What to change of a schedule; the rest stays."""
+
+    cron: str | None = Field(default=None, max_length=255, examples=["0 4 * * mon-fri"])
+    timezone: str | None = Field(default=None, max_length=64)
+    missed: Missed | None = None
+    job: ScheduledRequest | None = None

@@ -38,12 +38,14 @@ def run_server(settings: Settings) -> None:
 
 def run_worker(settings: Settings, parent: int | None = None) -> None:
     """Run jobs until SIGTERM, SIGINT, or the end of the parent process."""
+    from service.jobs.schedules import Scheduler
     from service.jobs.worker import run
     from service.workspace import Workspace
 
     configure_logs(settings, "worker")
     workspace = Workspace(settings)
     assert workspace.control is not None  # its WAL mode holds for the job tables in the same file
+    Scheduler(workspace).start()
     run(settings, workspace.control_url, workspace.layout.root / "workers", workspace.kinds, workspace.clean, parent)
 
 

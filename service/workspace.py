@@ -12,12 +12,22 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from learners.errors import UnknownColumn
 from learners.passes.source import Source
-from service import roots, scoring, steps
+from service import promotion, roots, scoring, steps
 from service.jobs.steps import Kinds, run_now
 from service.ledger import LOCAL
 from service.predictor import Served, find_version, map_version
 from service.problems import InvalidRequest
-from service.requests import DatasetRequest, EvaluateRequest, ForgetRequest, SchemaRequest, TrainRequest
+from service.registry import Registry
+from service.requests import (
+    AnyRequest,
+    DatasetRequest,
+    EvaluateRequest,
+    ForgetRequest,
+    RefreshRequest,
+    SchemaRequest,
+    TrainRequest,
+)
+from service.schedules import Schedules
 from service.settings import Settings
 from storage import datasets, keys, models
 from storage.control import Control, open_control
@@ -103,7 +113,8 @@ class Workspace:
     @cached_property
     def kinds(self) -> Kinds:
         """The steps of each kind of job."""
-        return steps.kinds(self)
+        kinds = steps.kinds(self)
+        return {**kinds, **promotion.kinds(self, kinds["train"])}
 
     def clean(self, job_id: str) -> None:
         """Remove what a job that has ended left in its scratch folder."""
@@ -299,16 +310,31 @@ class Workspace:
 
     def submit(
         self,
-        request: TrainRequest | EvaluateRequest | SchemaRequest | ForgetRequest,
+        request: AnyRequest,
         idempotency_key: str | None = None,
         *,
         is_remote: bool,
     ) -> Any:
         """Queue a job after checking what can be checked without reading data; see JobQueue.submit."""
-        if is_remote:
-            self.check_roots([*(getattr(request, "uris", None) or ()), *(getattr(request, "test_uris", None) or ())])
-        steps.check_request(self, request)
+        self.check_request(request, is_remote=is_remote)
         return self.queue.submit(request.kind, request.model_dump(exclude={"kind"}), idempotency_key=idempotency_key)
+
+    def check_request(self, request: AnyRequest, *, is_remote: bool) -> None:
+        """Refuse a job that could only fail, as far as it can be known without reading data."""
+        named = promotion.checked_train(self, request) if isinstance(request, RefreshRequest) else request
+        if is_remote:
+            self.check_roots([*(getattr(named, "uris", None) or ()), *(getattr(named, "test_uris", None) or ())])
+        steps.check_request(self, named)
+
+    @cached_property
+    def schedules(self) -> Schedules:
+        """Jobs that are submitted again and again."""
+        return Schedules(self)
+
+    @cached_property
+    def registry(self) -> Registry:
+        """What goes beyond looking at models: tags, lineage, rollback, retention, export and import."""
+        return Registry(self)
 
     # Scoring files
 

@@ -46,13 +46,24 @@ def set_alias(control: Control, name: str, alias: str, version: int, reason: str
     NotFound
         If there is no such version.
     """
-    checked_alias(alias)
     with control.writing() as connection:
-        if not _exists(connection, name, version):
-            raise NotFound("model version", f"{name}@{version}")
-        here = _pointer(connection, name, alias)
-        if here is None or here.version != version:
-            _move(connection, name, alias, version, None if here is None else here.move, reason)
+        point_alias(connection, name, alias, version, reason)
+
+
+def point_alias(connection: Connection, name: str, alias: str, version: int, reason: str) -> None:
+    """`set_alias` inside a transaction that does more than that."""
+    checked_alias(alias)
+    if not _exists(connection, name, version):
+        raise NotFound("model version", f"{name}@{version}")
+    here = _pointer(connection, name, alias)
+    if here is None or here.version != version:
+        _move(connection, name, alias, version, None if here is None else here.move, reason)
+
+
+def aliased_version(connection: Connection, name: str, alias: str) -> int | None:
+    """The version that an alias points at, if there is such an alias."""
+    here = _pointer(connection, name, alias)
+    return None if here is None else int(here.version)
 
 
 def delete_alias(control: Control, name: str, alias: str) -> None:

@@ -60,6 +60,7 @@ models = sa.Table(
     sa.Column("name", sa.String(64), primary_key=True),
     sa.Column("last_version", sa.Integer, nullable=False),
     sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("keep_versions", sa.Integer),
 )
 
 versions = sa.Table(
@@ -105,6 +106,57 @@ aliases = sa.Table(
     sa.Column("version", sa.Integer, nullable=False),
     sa.Column("move", sa.Integer, nullable=False),
     sa.ForeignKeyConstraint(["name", "version"], ["model_versions.name", "model_versions.version"]),
+)
+
+# A decision outlives the versions that it was about, so there are no foreign keys here either.
+promotions = sa.Table(
+    "promotions",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("name", sa.String(64), nullable=False),
+    sa.Column("alias", sa.String(64), nullable=False),
+    sa.Column("challenger", sa.Integer, nullable=False),
+    sa.Column("champion", sa.Integer),
+    sa.Column("is_promoted", sa.Boolean, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("rule", sa.JSON, nullable=False),
+    sa.Column("challenger_metrics", sa.JSON(none_as_null=True)),
+    sa.Column("champion_metrics", sa.JSON(none_as_null=True)),
+    sa.Column("measured_on", sa.JSON, nullable=False),
+    sa.Column("job_id", sa.String(128), nullable=False),
+    sa.Column("decided_at", UtcDateTime, nullable=False),
+    sa.UniqueConstraint("name", "job_id"),
+)
+
+# `id` and not `name` is in the idempotency keys of the jobs: a schedule that is deleted and made again is another one.
+schedules = sa.Table(
+    "schedules",
+    metadata,
+    sa.Column("name", sa.String(64), primary_key=True),
+    sa.Column("id", sa.String(32), nullable=False, unique=True),
+    sa.Column("cron", sa.String(255), nullable=False),
+    sa.Column("timezone", sa.String(64), nullable=False),
+    sa.Column("missed", sa.String(16), nullable=False),
+    sa.Column("request", sa.JSON, nullable=False),
+    sa.Column("is_paused", sa.Boolean, nullable=False),
+    sa.Column("next_due_at", UtcDateTime),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("changed_at", UtcDateTime, nullable=False),
+    sa.Index(None, "next_due_at"),
+)
+
+runs = sa.Table(
+    "schedule_runs",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("schedule", sa.String(32), nullable=False),
+    sa.Column("due_at", UtcDateTime, nullable=False),
+    sa.Column("outcome", sa.String(16), nullable=False),
+    sa.Column("job_id", sa.String(128)),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("decided_at", UtcDateTime, nullable=False),
+    sa.UniqueConstraint("schedule", "due_at"),
+    sa.Index(None, "schedule", "id"),
 )
 
 keys = sa.Table(

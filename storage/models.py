@@ -38,6 +38,7 @@ __all__ = [
     "retain_versions",
     "roll_back",
     "set_alias",
+    "set_tag",
     "set_tags",
 ]
 
@@ -255,6 +256,24 @@ def set_tags(control: Control, name: str, version: int, tags: Mapping[str, str])
     with control.writing() as connection:
         chosen = (_VERSIONS.c.name == name) & (_VERSIONS.c.version == version)
         connection.execute(sa.update(_VERSIONS).where(chosen).values(tags=dict(tags)))
+        return _version(control, _resolved(connection, name, version))
+
+
+def set_tag(control: Control, name: str, version: int, tag: str, value: str | None) -> ModelVersion:
+    """Set one tag of a version, or remove it with None; the others stay, also those that others set meanwhile.
+
+    Raises
+    ------
+    NotFound
+        If there is no such version, or no such tag to remove.
+    """
+    with control.writing() as connection:
+        tags = dict(_resolved(connection, name, version).tags)
+        if value is None and tag not in tags:
+            raise NotFound("tag", tag)
+        tags = {key: text for key, text in (tags | {tag: value}).items() if text is not None}
+        chosen = (_VERSIONS.c.name == name) & (_VERSIONS.c.version == version)
+        connection.execute(sa.update(_VERSIONS).where(chosen).values(tags=tags))
         return _version(control, _resolved(connection, name, version))
 
 

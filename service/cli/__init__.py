@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from service.cli import evaluation, jobs, keys, learning, models, operations, serving
+from service.cli import evaluation, jobs, keys, learning, models, operations, schedules, serving
 from service.cli.output import show_error
 from service.version import VERSION
 
@@ -50,6 +50,7 @@ app.command()(operations.restore)
 app.command()(operations.doctor)
 app.add_typer(models.app, name="models")
 app.add_typer(jobs.app, name="jobs")
+app.add_typer(schedules.app, name="schedules")
 app.add_typer(keys.app, name="keys")
 
 

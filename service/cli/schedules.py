@@ -1,0 +1,182 @@
+"""`fewpass schedules`: jobs of a workspace that are submitted again and again."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from service.cli.output import JsonOption, WorkspaceOption, escape, out, settings_of, show_json, show_table
+from service.requests import ScheduleChange, ScheduleRequest
+
+app = typer.Typer(help="Create, list, change, pause and run schedules.", invoke_without_command=True)
+Name = Annotated[str, typer.Argument(help="Name of the schedule.")]
+CronOption = typer.Option("--cron", help="Minute, hour, day, month, weekday, such as '30 2 * * mon-fri'; or @daily.")
+ZoneOption = typer.Option("--timezone", help="Such as Europe/Berlin.", show_default="UTC")
+MissedOption = typer.Option("--missed", help="catch_up or skip.", show_default="catch_up")
+JobOption = typer.Option("--job", help="JSON of a job, or a file of it; as in POST /v1/jobs.")
+
+
+@app.callback(invoke_without_command=True)
+def schedules(context: typer.Context, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+    """List the schedules, unless a subcommand is given."""
+    if context.invoked_subcommand is None:
+        list_all(workspace, json_output)
+
+
+@app.command("list")
+def list_all(workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+    """List the schedules, each with its next time and its newest run."""
+    from service.workspace import Workspace
+
+    with Workspace(settings_of(workspace)) as here:
+        items = here.schedules.list(1000).items
+    if json_output:
+        show_json(items)
+        return
+    show_table(
+        None,
+        ["schedule", "cron", "zone", "job", "next (UTC)", "last run", "its job"],
+        [
+            [
+                item.name,
+                item.cron,
+                item.timezone,
+                item.request["kind"],
+                "paused" if item.next_due_at is None else f"{item.next_due_at:%Y-%m-%d %H:%M}",
+                None if item.last_run is None else f"{item.last_run.due_at:%Y-%m-%d %H:%M} {item.last_run.outcome}",
+                None if item.last_run is None else item.last_run.job_id,
+            ]
+            for item in items
+        ],
+        empty="no schedules yet: fewpass schedules create",
+    )
+
+
+@app.command()
+def create(
+    name: Name,
+    cron: Annotated[str, CronOption],
+    job: Annotated[str, JobOption],
+    timezone: Annotated[str, ZoneOption] = "UTC",
+    missed: Annotated[str, MissedOption] = "catch_up",
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Create a schedule; a worker must run for it to do something."""
+    from service.workspace import Workspace
+
+    given = {"name": name, "cron": cron, "timezone": timezone, "missed": missed, "job": _read_job(job)}
+    with Workspace(settings_of(workspace)) as here:
+        _show(here.schedules.create(_checked(ScheduleRequest, given)), json_output)
+
+
+@app.command()
+def change(
+    name: Name,
+    cron: Annotated[str | None, CronOption] = None,
+    job: Annotated[str | None, JobOption] = None,
+    timezone: Annotated[str | None, ZoneOption] = None,
+    missed: Annotated[str | None, MissedOption] = None,
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Change a schedule; what is not given stays."""
+    from service.workspace import Workspace
+
+    given: dict[str, Any] = {"cron": cron, "timezone": timezone, "missed": missed}
+    given["job"] = None if job is None else _read_job(job)
+    with Workspace(settings_of(workspace)) as here:
+        _show(here.schedules.change(name, _checked(ScheduleChange, given)), json_output)
+
+
+@app.command()
+def show(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+    """Show a schedule and its newest runs."""
+    from service.workspace import Workspace
+
+    with Workspace(settings_of(workspace)) as here:
+        schedule, runs = here.schedules.get(name), here.schedules.runs(name, 20).items
+    if json_output:
+        show_json(vars(schedule) | {"runs": runs})
+        return
+    _show(schedule, False)
+    out.print(escape(json.dumps(dict(schedule.request))), soft_wrap=True)
+    show_table(
+        "newest runs",
+        ["due (UTC)", "outcome", "job", "reason"],
+        [[f"{run.due_at:%Y-%m-%d %H:%M}", run.outcome, run.job_id, run.reason] for run in runs],
+        empty="it was not due yet",
+    )
+
+
+@app.command()
+def pause(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+    """Stop a schedule from being due; a job that is running goes on."""
+    from service.workspace import Workspace
+
+    with Workspace(settings_of(workspace)) as here:
+        _show(here.schedules.pause(name), json_output)
+
+
+@app.command()
+def resume(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+    """Let a schedule be due again from now on."""
+    from service.workspace import Workspace
+
+    with Workspace(settings_of(workspace)) as here:
+        _show(here.schedules.resume(name), json_output)
+
+
+@app.command()
+def run(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+    """Submit the job of a schedule now."""
+    from service.workspace import Workspace
+
+    with Workspace(settings_of(workspace)) as here:
+        job = here.schedules.run_now(name)
+    if json_output:
+        show_json(job)
+    else:
+        out.print(f"{job.id}: {job.state}; follow it with `fewpass jobs watch {job.id}`")
+
+
+@app.command()
+def delete(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+    """Delete a schedule; its jobs and models stay."""
+    from service.workspace import Workspace
+
+    with Workspace(settings_of(workspace)) as here:
+        here.schedules.delete(name)
+    if json_output:
+        show_json({"name": name, "deleted": True})
+    else:
+        out.print(f"deleted {name}")
+
+
+def _show(schedule: Any, json_output: bool) -> None:
+    if json_output:
+        show_json(schedule)
+        return
+    due = "paused" if schedule.next_due_at is None else f"next {schedule.next_due_at:%Y-%m-%d %H:%M} UTC"
+    out.print(f"[bold]{schedule.name}[/]: {escape(schedule.cron)} {schedule.timezone}, {schedule.missed}, {due}")
+
+
+def _read_job(text: str) -> Any:
+    """A job as JSON, or the file that holds it."""
+    try:
+        return json.loads(text if text.lstrip().startswith("{") else Path(text).read_text())
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(
+            f"{text[:80]!r} is neither JSON nor a file of it: {error}", param_hint="--job"
+        ) from error
+
+
+def _checked(shape: Any, given: dict[str, Any]) -> Any:
+    from pydantic import ValidationError
+
+    try:
+        return shape(**given)
+    except ValidationError as error:
+        places = [f"{'.'.join(map(str, found['loc']))}: {found['msg']}" for found in error.errors()]
+        raise typer.BadParameter("; ".join(places)) from error

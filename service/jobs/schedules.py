@@ -1,0 +1,133 @@
+"""The scheduler: a thread of every worker that submits the jobs that are due.
+
+Any number of workers may do so at once, be killed at any point, or see their clocks jump: a job's idempotency key is
+its schedule and the time it was due, so that the same run never starts twice, and a schedule moves on only after its
+run is kept, so that none is forgotten.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import structlog
+
+from service.jobs.cron import Cron
+from service.problems import Conflict, is_expected
+from storage import schedules
+from storage.errors import ControlUnavailable, NotFound, Unwritable
+from storage.schedules import Outcome, Run, Schedule
+
+if TYPE_CHECKING:
+    from service.workspace import Workspace
+
+TICK_S = 1.0
+ON_TIME = timedelta(minutes=1)  # a run that is submitted later than this was missed
+CLOCK_STEP = timedelta(seconds=2)
+TRANSIENT = (ControlUnavailable, Unwritable)
+
+Clock = Callable[[], datetime]
+
+
+def wall_clock() -> datetime:
+    """The present moment, aware, in UTC."""
+    return datetime.now(UTC)
+
+
+class Scheduler:
+    """Submits what is due.
+
+    Parameters
+    ----------
+    workspace : Workspace
+    clock : callable
+        The present moment, aware; another one in tests.
+    """
+
+    def __init__(self, workspace: "Workspace", clock: Clock = wall_clock) -> None:
+        self.workspace = workspace
+        self.clock = clock
+        self.log = structlog.get_logger("schedules")
+        self._last: datetime | None = None
+
+    def start(self) -> threading.Thread:
+        """Tick on a thread of its own, as long as the process lives."""
+        thread = threading.Thread(target=self._run, name="schedules", daemon=True)
+        thread.start()
+        return thread
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self.tick()
+            except Exception:  # the database is away or the disk full; the next tick finds everything still due
+                self.log.exception("schedules cannot be read")
+            time.sleep(TICK_S)
+
+    def tick(self) -> None:
+        """Submit what is due now."""
+        now = self.clock()
+        if self._clock_was_set_back(now):
+            self._realign(now)
+        for schedule in schedules.due_schedules(self.workspace.control, now):
+            try:
+                self._fire(schedule, now)
+            except Exception:
+                self.log.exception("a schedule could not be run and stays due", schedule=schedule.name)
+
+    def _clock_was_set_back(self, now: datetime) -> bool:
+        """At the first tick this is not known, so it counts as set back."""
+        last, self._last = self._last, now
+        return last is None or last - now > CLOCK_STEP
+
+    def _realign(self, now: datetime) -> None:
+        """Let no schedule wait for a time that only a wrong clock, or old rules of a time zone, made the next one."""
+        for schedule in schedules.active_schedules(self.workspace.control):
+            after = Cron(schedule.cron, schedule.timezone).after(now)
+            if schedule.next_due_at is not None and schedule.next_due_at > after:
+                self.log.warning("the clock was set back, or a time zone changed", schedule=schedule.name)
+                schedules.set_next_due(self.workspace.control, schedule, after)
+
+    def _fire(self, schedule: Schedule, now: datetime) -> None:
+        assert schedule.next_due_at is not None
+        cron = Cron(schedule.cron, schedule.timezone)
+        due = max(cron.latest(now), schedule.next_due_at)
+        if not schedules.has_run(self.workspace.control, schedule, due):
+            run = self._run_of(schedule, due, now)
+            if run is None:
+                return
+            schedules.record_run(self.workspace.control, schedule, run)
+            self.log.info("schedule was due", schedule=schedule.name, due=str(due), outcome=run.outcome, job=run.job_id)
+        schedules.set_next_due(self.workspace.control, schedule, cron.after(now))
+
+    def _run_of(self, schedule: Schedule, due: datetime, now: datetime) -> Run | None:
+        """Submit or skip; None if it must wait for the run before."""
+        late = now - due
+        if self._is_busy(schedule):
+            if schedule.missed == "catch_up":
+                return None
+            return Run(due, "skipped", None, "the run before was not over")
+        outcome: Outcome = "on_time" if late <= ON_TIME else "caught_up"
+        if outcome == "caught_up" and schedule.missed == "skip":
+            return Run(due, "skipped", None, f"missed by {timedelta(seconds=int(late.total_seconds()))}")
+        try:
+            job, _ = self.workspace.schedules.submit(schedule, f"schedule {schedule.id} due {due.isoformat()}")
+        except Conflict as error:  # submitted by a worker that died before it could say so, and changed since
+            return Run(due, outcome, str(error.fields["job"]), "")
+        except TRANSIENT:
+            raise
+        except Exception as error:
+            if not is_expected(error):
+                raise
+            return Run(due, "refused", None, str(error))
+        reason = "" if outcome == "on_time" else f"late by {timedelta(seconds=int(late.total_seconds()))}"
+        return Run(due, outcome, job.id, reason)
+
+    def _is_busy(self, schedule: Schedule) -> bool:
+        """Whether the newest job of the schedule has not ended."""
+        job_id = schedules.last_job(self.workspace.control, schedule)
+        try:
+            return job_id is not None and not self.workspace.queue.get(job_id).is_finished
+        except NotFound:
+            return False

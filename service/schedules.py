@@ -1,0 +1,115 @@
+"""The verbs of schedules: REST and the command line call them, and the scheduler of a worker submits what is due."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter
+
+from service.jobs.cron import Cron
+from service.requests import ScheduleChange, ScheduledRequest, ScheduleRequest
+from storage import schedules
+from storage.paging import Page
+from storage.schedules import Run, Schedule
+
+if TYPE_CHECKING:
+    from service.jobs.queue import Job
+    from service.workspace import Workspace
+
+REQUESTS: TypeAdapter[Any] = TypeAdapter(ScheduledRequest)
+
+
+class Schedules:
+    """The schedules of a workspace.
+
+    Parameters
+    ----------
+    workspace : Workspace
+    """
+
+    def __init__(self, workspace: "Workspace") -> None:
+        self.workspace = workspace
+
+    def create(self, request: ScheduleRequest, *, is_remote: bool = False) -> Schedule:
+        """Store a schedule after checking everything that its jobs could be refused for.
+
+        Raises
+        ------
+        InvalidRequest, NotFound, InvalidParameter, OutsideRoots, storage.errors.Conflict
+        """
+        cron = Cron(request.cron, request.timezone)
+        self.workspace.check_request(request.job, is_remote=is_remote)
+        schedule = Schedule(
+            name=request.name,
+            cron=request.cron,
+            timezone=request.timezone,
+            missed=request.missed,
+            request=request.job.model_dump(mode="json"),
+            next_due_at=cron.after(now()),
+        )
+        return schedules.create_schedule(self.workspace.control, schedule)
+
+    def get(self, name: str) -> Schedule:
+        """One schedule with its newest run."""
+        return schedules.get_schedule(self.workspace.control, name)
+
+    def list(self, limit: int = 100, cursor: str | None = None) -> Page[Schedule]:
+        """All schedules by name."""
+        return schedules.list_schedules(self.workspace.control, limit, cursor)
+
+    def runs(self, name: str, limit: int = 100, cursor: str | None = None) -> Page[Run]:
+        """What came of the times that a schedule was due, newest first."""
+        return schedules.list_runs(self.workspace.control, name, limit, cursor)
+
+    def change(self, name: str, change: ScheduleChange, *, is_remote: bool = False) -> Schedule:
+        """Replace parts of a schedule; it is next due by its new times, and nothing counts as missed."""
+        before = self.get(name)
+        given = {field: value for field, value in change.model_dump(mode="json").items() if value is not None}
+        if change.job is not None:
+            self.workspace.check_request(change.job, is_remote=is_remote)
+            given["request"] = given.pop("job")
+        after = replace(before, **given)
+        cron = Cron(after.cron, after.timezone)
+        after = replace(after, next_due_at=None if after.is_paused else cron.after(now()))
+        return schedules.change_schedule(self.workspace.control, before, after)
+
+    def pause(self, name: str) -> Schedule:
+        """Stop being due; pausing twice is no error."""
+        return self._set_paused(name, True)
+
+    def resume(self, name: str) -> Schedule:
+        """Be due again from now on; what passed in the pause was not missed."""
+        return self._set_paused(name, False)
+
+    def _set_paused(self, name: str, is_paused: bool) -> Schedule:
+        before = self.get(name)
+        if before.is_paused == is_paused:
+            return before
+        due = None if is_paused else Cron(before.cron, before.timezone).after(now())
+        after = replace(before, is_paused=is_paused, next_due_at=due)
+        return schedules.change_schedule(self.workspace.control, before, after)
+
+    def delete(self, name: str) -> None:
+        """Forget a schedule; its jobs and models stay."""
+        schedules.delete_schedule(self.workspace.control, name)
+
+    def run_now(self, name: str, idempotency_key: str | None = None) -> "Job":
+        """Submit the job of a schedule at once, also of a paused one; its times stay as they are."""
+        schedule, asked_at = self.get(name), now()
+        key = f"schedule {schedule.id} asked {idempotency_key or asked_at.isoformat()}"
+        job, is_new = self.submit(schedule, key)
+        if is_new:
+            run = Run(asked_at, "asked", job.id, "somebody asked for it")
+            schedules.record_run(self.workspace.control, schedule, run)
+        return job
+
+    def submit(self, schedule: Schedule, idempotency_key: str) -> "tuple[Job, bool]":
+        """Queue the job of a schedule; within the data roots, as it may have come over REST."""
+        request = REQUESTS.validate_python(dict(schedule.request))
+        job, is_new = self.workspace.submit(request, idempotency_key, is_remote=True)
+        return job, is_new
+
+
+def now() -> datetime:
+    """The present moment, aware, in UTC."""
+    return datetime.now(UTC)

@@ -1,0 +1,119 @@
+"""When cron expressions are due, above all on the days when the clocks are changed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.jobs.cron import Cron
+from service.problems import InvalidRequest
+
+MINUTES = timedelta(minutes=1)
+
+
+def times(expression: str, zone: str, start: str, n: int) -> list[str]:
+    cron, moment, found = Cron(expression, zone), datetime.fromisoformat(start).astimezone(UTC), []
+    for _ in range(n):
+        moment = cron.after(moment)
+        found.append(f"{moment.astimezone(cron.zone):%d. %H:%M%z}")
+    return found
+
+
+def test_a_fixed_hour_runs_once_on_the_day_that_lacks_it() -> None:
+    found = times("30 2 * * *", "Europe/Berlin", "2026-03-28T00:00+01:00", 3)
+    assert found == ["28. 02:30+0100", "29. 03:30+0200", "30. 02:30+0200"]
+
+
+def test_a_fixed_hour_runs_once_on_the_day_that_has_it_twice() -> None:
+    found = times("30 2 * * *", "Europe/Berlin", "2026-10-24T00:00+02:00", 3)
+    assert found == ["24. 02:30+0200", "25. 02:30+0200", "26. 02:30+0100"]
+
+
+def test_a_star_hour_goes_by_elapsed_time() -> None:
+    found = times("*/30 * * * *", "Europe/Berlin", "2026-10-25T01:30+02:00", 6)
+    assert found == [f"25. {text}" for text in
+                     ("02:00+0200", "02:30+0200", "02:00+0100", "02:30+0100", "03:00+0100", "03:30+0100")]  # fmt: skip
+    found = times("0 * * * *", "Europe/Berlin", "2026-03-29T01:00+01:00", 2)
+    assert found == ["29. 03:00+0200", "29. 04:00+0200"]
+
+
+def test_the_zone_decides_which_day_it_is() -> None:
+    assert times("0 0 * * mon", "Pacific/Auckland", "2026-06-07T11:59+00:00", 1) == ["08. 00:00+1200"]
+    assert times("@monthly", "Asia/Kathmandu", "2026-01-31T18:00+00:00", 1) == ["01. 00:00+0545"]
+
+
+ZONES = st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu"])
+EXPRESSIONS = st.sampled_from(
+    [
+        "30 2 * * *",
+        "*/15 * * * *",
+        "0 */6 * * *",
+        "15 1-3 * * *",
+        "0 0 L * *",
+        "0 3 * * mon#1",
+        "7 * * * *",
+        "0 0 29 2 *",
+    ]
+)
+MOMENTS = st.datetimes(datetime(2026, 1, 1), datetime(2027, 12, 31), timezones=st.just(UTC)) | st.builds(
+    lambda day, minutes: day + timedelta(minutes=minutes),
+    st.sampled_from([datetime(2026, month, day, tzinfo=UTC) for month, day in ((3, 8), (3, 29), (4, 4), (10, 3), (10, 25), (11, 1))]),
+    st.integers(-300, 1500),
+)  # fmt: skip
+
+
+@given(EXPRESSIONS, ZONES, MOMENTS, st.integers(1, 100_000))
+def test_looking_back_finds_what_looking_ahead_has_found(
+    expression: str, zone: str, moment: datetime, step: int
+) -> None:
+    cron = Cron(expression, zone)
+    due = cron.after(moment)
+    assert due > moment and cron.latest(due) == due
+    between = due + timedelta(seconds=step) * 0.5
+    latest = cron.latest(between)
+    assert due <= latest <= between < cron.after(latest)
+    assert cron.latest(due - timedelta(seconds=1)) <= moment
+
+
+@given(EXPRESSIONS, ZONES, MOMENTS)
+def test_the_next_time_is_what_the_clock_on_the_wall_says(expression: str, zone: str, moment: datetime) -> None:
+    """A naive twin: walk minute by minute, and look whether the clock shows a time of the expression."""
+    from croniter import croniter
+
+    cron = Cron(expression, zone)
+    due = cron.after(moment)
+    walking, shown = moment.replace(second=0, microsecond=0), set()
+    for _ in range(min(int((due - moment) / MINUTES), 400)):
+        walking += MINUTES
+        reading = walking.astimezone(cron.zone).replace(tzinfo=None)
+        if moment < walking < due and croniter.match(cron.fields, reading):
+            shown.add((reading, walking))
+    repeated = {reading for reading, walking in shown if walking.astimezone(cron.zone).fold}
+    if expression.split()[1].startswith("*"):
+        assert not shown
+    else:
+        assert {reading for reading, _ in shown} <= repeated  # the second of two equal hours does not count
+
+
+@pytest.mark.parametrize(
+    ("expression", "zone", "words"),
+    [
+        ("* * * *", "UTC", "has 4 fields and not five"),
+        ("* * * * * *", "UTC", "has 6 fields"),
+        ("0 0 30 2 *", "UTC", "not a cron expression that is ever due"),
+        ("99 * * * *", "UTC", "out of range"),
+        ("0 3 * * H", "UTC", "'H' is not a day of the week"),
+        ("R * * * *", "UTC", "'R' is not a minute"),
+        ("; * * * *", "UTC", "';' is not a minute"),
+        ("@reboot", "UTC", "Use five fields"),
+        ("0 3 * * *", "Berlin", "no time zone 'Berlin' .similar: Europe/Berlin"),
+        ("0 3 * * *", "../etc/passwd", "no time zone"),
+        ("0 3 * * *", "", "no time zone ''"),
+    ],
+)
+def test_what_is_wrong_is_named(expression: str, zone: str, words: str) -> None:
+    with pytest.raises(InvalidRequest, match=words):
+        Cron(expression, zone)
