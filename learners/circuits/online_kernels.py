@@ -6,8 +6,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from learners.circuits.evaluate_kernels import LOOKUP, NUMERIC, PRODUCT_OF, SMALLEST, upward_one
-from learners.circuits.projection_kernels import project, project_one
+from learners.circuits.evaluate_kernels import LOOKUP, NUMERIC, PRODUCT_OF, SMALLEST, TABLE_OF_TWO, upward_one
+from learners.circuits.projection_kernels import (
+    ADF,
+    BMM,
+    CERTAIN,
+    MOST_MOVED,
+    TINY_SHARE,
+    project,
+    project_one,
+    two_matched,
+)
 from learners.circuits.wide_kernels import INVERSE_RADIX, LEAST, RADIX
 from learners.jit import kernel
 
@@ -32,6 +41,12 @@ class Posterior(NamedTuple):
     leaf : (n_operations, 3) float64
         Numeric leaves: pseudo-count, and sums of x and x² less the centre (Gaussian), of x (Poisson, exponential).
     centre : (n_operations,) float64
+    slope : (n_entries,) float64
+        1/ψ' of the pseudo-counts at the last Newton step; zero where there is no parameter.
+    pull : (n_operations,) float64
+        1 / (1/ψ'(total) - sum of the slopes).
+    moved : (n_operations,) float64
+        What has been added since; one if slopes are not known.
     """
 
     count: Array
@@ -39,6 +54,9 @@ class Posterior(NamedTuple):
     weight: Array
     leaf: Array
     centre: Array
+    slope: Array
+    pull: Array
+    moved: Array
 
 
 class Scratch(NamedTuple):
@@ -131,6 +149,7 @@ def learn_rows(plan, posterior, x, rule, scratch, is_learning_leaves):
     n_planes = plan.plane_starts[-1]
     starts, child, variable, n_values = plan.starts, plan.child, plan.variable, plan.n_values
     count, weight, total = posterior.count, posterior.weight, posterior.total
+    slope, pull, moved = posterior.slope, posterior.pull, posterior.moved
     n_impossible = 0
     for row in range(x.shape[1]):
         upward_one(plan, weight, codes, x, row, value)
@@ -163,13 +182,35 @@ def learn_rows(plan, posterior, x, rule, scratch, is_learning_leaves):
                         shares[0, e - begin] = share
                         flow[c] += share
                     if total[i] > 0.0:
-                        project(count, weight, total, i, begin, end, r, rule, shares)
+                        project(posterior, i, begin, end, r, rule, shares)
                 elif kind <= LOOKUP:
                     v = variable[i]
+                    code = codes[v]
                     # A missing value says nothing about its distribution.
-                    if codes[v] < n_values[v] and total[i] > 0.0:
-                        last = begin + n_values[v]
-                        project_one(count, weight, total, i, begin, last, begin + codes[v], r, rule, shares)
+                    if code == n_values[v] or total[i] == 0.0:
+                        continue
+                    if kind == TABLE_OF_TWO and rule == BMM and r < CERTAIN:
+                        # Most operations of a learned circuit are this one: 3 times as fast as through `project_one`.
+                        observed, other = begin + code, end - 1 - code
+                        matched, mean, rest = two_matched(count[observed], count[other], total[i], r)
+                        total[i] = matched
+                        weight[observed], weight[other] = mean, rest
+                        count[observed], count[other] = mean * matched, rest * matched
+                    elif kind == TABLE_OF_TWO and rule == ADF and r < TINY_SHARE and moved[i] < MOST_MOVED:
+                        observed, other = begin + code, end - 1 - code
+                        inverse = 1.0 / count[observed]
+                        # λ/α - r/Σα of both.
+                        down = -r * weight[observed] * inverse
+                        up = down + r * inverse
+                        b = (up * slope[observed] + down * slope[other]) * pull[i]
+                        count[observed] += (up + b) * slope[observed]
+                        count[other] += (down + b) * slope[other]
+                        total[i] = count[observed] + count[other]
+                        inverse = 1.0 / total[i]
+                        weight[observed], weight[other] = count[observed] * inverse, count[other] * inverse
+                        moved[i] += r
+                    else:
+                        project_one(posterior, i, begin, begin + n_values[v], begin + code, r, rule, shares)
                 elif is_learning_leaves and not np.isnan(x[variable[i], row]):
                     _learn_leaf(
                         plan.numeric[i], posterior.leaf[i], posterior.centre[i], r, np.float64(x[variable[i], row])

@@ -76,7 +76,8 @@ def test_independent_leaves_are_recovered(projection):
     x = biased_rows(20_000)
     posterior = StreamingPosterior(two_leaves(), random_pseudo_counts(two_leaves(), 1), projection)
     posterior.update(x)
-    expected = [*posterior.prior.edge[:4], (x[0] == 0).sum(), x[0].sum(), (x[1] == 0).sum(), x[1].sum()]
+    n = np.array([(x[0] == 0).sum(), x[0].sum(), (x[1] == 0).sum(), x[1].sum()])
+    expected = posterior.prior.edge[:4] + n
     assert posterior.pseudo_counts().edge[:4] == pytest.approx(expected, rel=1e-9)
     p = np.exp(posterior.circuit().log_weight)
     # Four standard deviations of 20,000 draws.
