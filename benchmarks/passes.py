@@ -20,10 +20,10 @@ from learners.classifiers.structure import naive_structure
 from learners.counts.family import FamilyCounts
 from learners.counts.holdout import HoldOut
 from learners.counts.pairwise import PairwiseCounts
-from learners.passes.together import Together
 from learners.passes.engine import collect
 from learners.passes.inference import infer_schema
 from learners.passes.source import BATCH_ROWS, Source
+from learners.passes.together import Together
 
 SAMPLED_PAIRS = 20
 

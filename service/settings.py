@@ -50,6 +50,10 @@ class Settings(BaseSettings):
     job_attempts: int = Field(
         default=5, ge=1, le=100, description="Starts of one job before a crashing worker gives it up."
     )
+    memory: str | None = Field(
+        default=None,
+        description="Counts of a training beyond this go to files, such as 4GiB; a quarter of the machine unless given.",
+    )
     checkpoint_s: float = Field(default=15.0, gt=0, description="Longest work of a pass that a killed job does again.")
     evaluation_rows: int = Field(
         default=1_000_000,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from learners import recipes
 from learners.kinds import load_model
+from learners.memory import limit_memory, machine_bytes, parse_bytes
 from learners.passes.engine import Progress, collect
 from learners.passes.learner import Account, Part, drive
 from learners.passes.source import Source
@@ -100,6 +101,8 @@ def fit(
     workspace: "Workspace", request: TrainRequest, rows: TrainingRows, ledger: Ledger, run: Run
 ) -> tuple[Any, list[Account]]:
     """The model of the rows, with what is stored as far as it serves, and what that saved."""
+    memory = workspace.settings.memory
+    limit_memory(machine_bytes() // 4 if memory is None else parse_bytes(memory), workspace.layout.scratch)
     overrides, target = _overrides(workspace, request), _target(workspace, request)
     kept = ledger.schema(target, overrides) if request.update else None
     learner = recipes.learner(request.learner, request.parameters, target, kept, overrides)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -295,6 +295,14 @@ class FamilyCounts:
             if family.attribute != whole.attribute or family.parents != whole.parents[:depth]:
                 raise StatisticMismatch("Family counts can only be reduced to the first parents of each family.")
         return self.only(families)
+
+    def blocks(self, index: int) -> Iterator[tuple[Integers, Integers]]:
+        """The distinct cells of a family in mixed radix, ascending, and their counts: in blocks that fit in memory."""
+        cells = self._cells[index]
+        if cells.sparse is None:
+            yield cells.distinct()
+        else:
+            yield from cells.sparse.blocks()
 
     def cells(self, index: int) -> tuple[Integers, Integers, Integers, Integers]:
         """The distinct cells of a family that have been counted.

@@ -5,6 +5,9 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +20,7 @@ Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 MAX_RUNS_RATIO = 2
 BLOCK_CELLS = 1 << 20
+N_MERGERS = 2
 CELL_BYTES = 16
 
 
@@ -148,6 +152,15 @@ class SparseCells:
                     self.add_run(Run(block.cells, -block.counts))
         self._folders += other._folders
 
+    def blocks(self) -> Iterator[Run]:
+        """What `distinct` gives, a block of cells at a time, read and not mapped."""
+        whole = self.distinct()
+        if not self.files:
+            yield whole
+            return
+        for first in range(0, self.files[0].n_cells, BLOCK_CELLS):
+            yield self.files[0].block(first, min(first + BLOCK_CELLS, self.files[0].n_cells))
+
     def _settle(self) -> None:
         if self._n_buffered:
             keys, self._n_buffered = self._buffer[: self._n_buffered], 0
@@ -200,23 +213,27 @@ def merge_files(files: list[FileRun], folder: Folder) -> FileRun:
     # Every so many cells of the longest run a range ends; the other runs have about as many there, or fewer.
     longest = max(mapped, key=len)
     step = max(1, BLOCK_CELLS // len(files))
-    bounds = [int(cell) for cell in longest[step::step]]
-    starts = [0] * len(files)
+    bounds = [0, *longest[step::step].tolist(), 1 << 63]
+    edges = [[int(np.searchsorted(run, min(bound, 2**63 - 1))) for run in mapped] for bound in bounds]
+    edges[-1] = [run.size for run in mapped]
+    del mapped, longest
+
+    def merged_range(ends: tuple[list[int], list[int]]) -> Run:
+        blocks = [file.block(a, b) for file, a, b in zip(files, *ends, strict=True) if b > a]
+        while len(blocks) > 1:
+            blocks = [
+                merged(blocks[i], blocks[i + 1]) if i + 1 < len(blocks) else blocks[i] for i in range(0, len(blocks), 2)
+            ]
+        return blocks[0] if blocks else EMPTY
+
     n_cells = 0
-    with path.open("wb") as cells, tail.open("wb") as counts:
-        for bound in [*bounds, None]:
-            ends = [run.size if bound is None else int(np.searchsorted(run, bound)) for run in mapped]
-            blocks = [file.block(a, b) for file, a, b in zip(files, starts, ends, strict=True) if b > a]
-            starts = ends
-            while len(blocks) > 1:
-                blocks = [
-                    merged(blocks[i], blocks[i + 1]) if i + 1 < len(blocks) else blocks[i]
-                    for i in range(0, len(blocks), 2)
-                ]
-            if blocks:
-                blocks[0].cells.tofile(cells)
-                blocks[0].counts.tofile(counts)
-                n_cells += blocks[0].cells.size
+    with path.open("wb") as cells, tail.open("wb") as counts, ThreadPoolExecutor(N_MERGERS) as pool:
+        ranges = list(pairwise(edges))
+        for first in range(0, len(ranges), N_MERGERS):
+            for run in pool.map(merged_range, ranges[first : first + N_MERGERS]):
+                run.cells.tofile(cells)
+                run.counts.tofile(counts)
+                n_cells += run.cells.size
     with path.open("ab") as cells, tail.open("rb") as counts:
         shutil.copyfileobj(counts, cells, 1 << 20)
     tail.unlink()

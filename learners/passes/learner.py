@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -138,17 +139,21 @@ def drive(
         parts = list(source)
     for part in parts:
         require_rows(part.source)
-    driver = _Driver(parts, threads, on_progress, checkpoints, learner.n_passes)
-    answer: Any = None
-    while True:
-        try:
-            wanted = learner.passes.send(answer)
-        except StopIteration as stop:
-            model: Model = stop.value
-            if accounts is not None:
-                accounts += [account for recall in driver.recalls for account in recall.accounts]
-            return model
-        answer = driver.answer(wanted)
+    with ThreadPoolExecutor(1, thread_name_prefix="store") as writer:
+        driver = _Driver(parts, threads, on_progress, checkpoints, learner.n_passes, writer)
+        answer: Any = None
+        while True:
+            try:
+                wanted = learner.passes.send(answer)
+            except StopIteration as stop:
+                model: Model = stop.value
+                break
+            answer = driver.answer(wanted)
+        for stored in driver.storing:
+            stored.result()
+    if accounts is not None:
+        accounts += [account for recall in driver.recalls for account in recall.accounts]
+    return model
 
 
 class _Driver:
@@ -161,12 +166,16 @@ class _Driver:
         on_progress: OnProgress | None,
         checkpoints: Checkpoints | None,
         n_passes: int | None,
+        writer: ThreadPoolExecutor,
     ) -> None:
+        self.writer, self.storing = writer, list[Future[Any]]()
         self.sources = [part.source for part in parts]
         self.threads, self.on_progress, self.n_passes = threads, on_progress, n_passes
         self.checkpoints = checkpoints
         self.pass_number = 0
-        self.recalls = [Recall(Supply(part.source, part.selection), part.store, self._collected) for part in parts]
+        self.recalls = [
+            Recall(Supply(part.source, part.selection), part.store, self._collected, self._later) for part in parts
+        ]
 
     def answer(self, wanted: Any) -> Any:
         if isinstance(wanted, RowWork):
@@ -180,6 +189,9 @@ class _Driver:
         for other in others:
             whole.merge(other)
         return whole
+
+    def _later(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> None:
+        self.storing.append(self.writer.submit(function, *arguments, **named))
 
     def _collected(self, statistic: Any, source: Source, key: str) -> Any:
         return collect(

@@ -60,11 +60,14 @@ class Recall:
         Without one everything is collected.
     collect : callable
         `collect(empty statistic, source, key)` makes a pass; the key names what it collects, for checkpoints.
+    later : callable
+        `later(function, *arguments)` calls a function while the next pass runs; storing is slow and nobody waits for it.
     """
 
     supply: Supply
     store: Store | None
     collect: Collect
+    later: Callable[..., Any]
     accounts: list[Account] = field(default_factory=list)
 
     def statistic(self, wanted: Any) -> Any:
@@ -180,7 +183,8 @@ class Recall:
         key = statistic_key(statistic.spec, None if schema is None else schema.fingerprint, files)
         if all(entry.key != key for entry in self.store.entries()):
             text = None if schema is None else schema.to_json()
-            self.store.put(key, statistic.to_arrow(), spec=statistic.spec, schema=text, files=sorted(files))
+            table, spec = statistic.to_arrow(), statistic.spec
+            self.later(self.store.put, key, table, spec=spec, schema=text, files=sorted(files))
 
     def _account(self, leaf: Any, plans: Sequence[Plan]) -> None:
         """The dearest atom decides: all others need no more than it."""

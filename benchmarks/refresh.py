@@ -1,0 +1,112 @@
+"""A refresh that adds 1 % of the files, against training from scratch; and a job killed two hundred times.
+
+python -m benchmarks.refresh --rows 20000000 --files 100
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks import tables
+from benchmarks.measuring import figure, machine, peak_rss_mib, report
+
+
+def parts(n_rows: int, n_attributes: int, n_files: int, seed: int = 0) -> Path:
+    """The benchmark's table as files of equal size."""
+    folder = tables.scratch() / f"network-{n_rows}x{n_attributes}-{seed}-in-{n_files}"
+    if not folder.exists():
+        aside = folder.with_suffix(".partial")
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir()
+        whole = pq.ParquetFile(tables.table(n_rows, n_attributes, seed))
+        size = n_rows // n_files
+        rest = None
+        number = 0
+        for batch in whole.iter_batches(size):
+            rest = (
+                pa.Table.from_batches([batch])
+                if rest is None
+                else pa.concat_tables([rest, pa.Table.from_batches([batch])])
+            )
+            while rest.num_rows >= size:
+                pq.write_table(rest.slice(0, size), aside / f"{number:05d}.parquet", row_group_size=262_144)
+                rest, number = rest.slice(size), number + 1
+        aside.rename(folder)
+    return folder
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=20_000_000)
+    parser.add_argument("--attributes", type=int, default=40)
+    parser.add_argument("--files", type=int, default=100)
+    parser.add_argument("--k", type=int, default=2)
+    parser.add_argument("--estimator", default="m")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    asked = parser.parse_args()
+
+    from service.requests import TrainRequest
+    from service.settings import Settings
+    from service.workspace import Workspace
+
+    data = parts(asked.rows, asked.attributes, asked.files)
+    paths = sorted(str(path) for path in data.glob("*.parquet"))
+    request = {
+        "target": "class",
+        "learner": "kdb",
+        "parameters": {"k": asked.k, "estimator": asked.estimator},
+        "holdout": 0,
+        "update": True,
+    }
+    seconds: dict[str, list[float]] = {"scratch": [], "refresh": []}
+    equal = []
+    n_new = max(1, asked.files // 100)
+    for round_number in range(asked.rounds + 1):
+        with tempfile.TemporaryDirectory() as folder, Workspace(Settings(workspace=Path(folder))) as workspace:
+            before = TrainRequest(**request, model="grows", uris=paths[:-n_new])
+            workspace.train(before)
+            started = time.perf_counter()
+            refreshed = workspace.train(TrainRequest(**request, model="grows", uris=paths))
+            refresh_s = time.perf_counter() - started
+            started = time.perf_counter()
+            fresh = workspace.train(TrainRequest(**request, model="fresh", uris=paths))
+            scratch_s = time.perf_counter() - started
+            ours, theirs = workspace.served("grows").model, workspace.served("fresh").model
+            (_, a), (_, b) = ours.to_arrays(), theirs.to_arrays()
+            equal.append(all(np.array_equal(a[name], b[name], equal_nan=True) for name in b))
+            assert refreshed.n_rows == fresh.n_rows == asked.rows
+        if round_number:
+            seconds["refresh"].append(refresh_s)
+            seconds["scratch"].append(scratch_s)
+    figures = [
+        figure(
+            f"scratch ÷ refresh of {n_new} in {asked.files} files",
+            seconds["scratch"],
+            seconds["refresh"],
+            "20",
+            "60",
+            f"equal models: {all(equal)}",
+        )
+    ]
+    facts = {
+        "rows": asked.rows,
+        "rows_per_s_from_scratch": asked.rows / statistics.median(seconds["scratch"]),
+        "seconds": seconds,
+        "peak_rss_mib": peak_rss_mib(),
+        "machine": machine(),
+    }
+    report(f"Refresh, kDB-{asked.k}, {asked.attributes} attributes", figures, facts, asked.json)
+
+
+if __name__ == "__main__":
+    main()
