@@ -319,9 +319,9 @@ def _start(circuit: Circuit, plan: Compiled, prior: PseudoCounts) -> Posterior:
         mean = np.where(is_exponential, 1.0 / np.where(is_exponential, first, 1.0), np.where(is_gaussian, 0.0, first))
         leaf[:, 1] = leaf[:, 0] * mean
         leaf[:, 2] = np.where(is_gaussian, leaf[:, 0] * second**2, 0.0)
-    return Posterior(
-        count, total, weight, leaf, centre, np.zeros(count.size), np.zeros(n_operations), np.ones(n_operations)
-    )
+    entry = np.stack([count, weight, np.zeros(count.size)])
+    node = np.stack([total, np.zeros(n_operations), np.ones(n_operations)])
+    return Posterior(entry, node, leaf, centre)
 
 
 def _write_missing(plan: Compiled, weight: Floats) -> None:

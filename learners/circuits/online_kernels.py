@@ -11,8 +11,14 @@ from learners.circuits.projection_kernels import (
     ADF,
     BMM,
     CERTAIN,
+    COUNT,
     MOST_MOVED,
+    MOVED,
+    PULL,
+    SLOPE,
     TINY_SHARE,
+    TOTAL,
+    WEIGHT,
     project,
     project_one,
     two_matched,
@@ -32,31 +38,36 @@ class Posterior(NamedTuple):
 
     Attributes
     ----------
-    count : (n_entries,) float64
-        0 where an entry is no parameter.
-    total : (n_operations,) float64
-        Sum over the entries; 0 where nothing is learned.
-    weight : (n_entries,) float64
-        The posterior mean, by which rows are evaluated.
+    entry : (3, n_entries) float64
+        Pseudo-count, 0 where an entry is no parameter; weight, the posterior mean, by which rows are evaluated; slope, 1/ψ' of
+        the pseudo-count at the last Newton step.
+    node : (3, n_operations) float64
+        Sum of the pseudo-counts, 0 where nothing is learned; pull, 1 / (1/ψ'(sum) - sum of the slopes); what has been
+        added since the slopes were computed, one if they are not known.
     leaf : (n_operations, 3) float64
         Numeric leaves: pseudo-count, and sums of x and x² less the centre (Gaussian), of x (Poisson, exponential).
     centre : (n_operations,) float64
-    slope : (n_entries,) float64
-        1/ψ' of the pseudo-counts at the last Newton step; zero where there is no parameter.
-    pull : (n_operations,) float64
-        1 / (1/ψ'(total) - sum of the slopes).
-    moved : (n_operations,) float64
-        What has been added since; one if slopes are not known.
     """
 
-    count: Array
-    total: Array
-    weight: Array
+    entry: Array
+    node: Array
     leaf: Array
     centre: Array
-    slope: Array
-    pull: Array
-    moved: Array
+
+    @property
+    def count(self) -> Array:
+        """(n_entries,) pseudo-counts."""
+        return self.entry[COUNT]
+
+    @property
+    def weight(self) -> Array:
+        """(n_entries,) posterior means."""
+        return self.entry[WEIGHT]
+
+    @property
+    def total(self) -> Array:
+        """(n_operations,) sums of pseudo-counts."""
+        return self.node[TOTAL]
 
 
 class Scratch(NamedTuple):
@@ -148,8 +159,9 @@ def learn_rows(plan, posterior, x, rule, scratch, is_learning_leaves):
     value, exponent, flow, codes, shares = scratch
     n_planes = plan.plane_starts[-1]
     starts, child, variable, n_values = plan.starts, plan.child, plan.variable, plan.n_values
-    count, weight, total = posterior.count, posterior.weight, posterior.total
-    slope, pull, moved = posterior.slope, posterior.pull, posterior.moved
+    entry, node = posterior.entry, posterior.node
+    count, weight, slope = entry[COUNT], entry[WEIGHT], entry[SLOPE]
+    total, pull, moved = node[TOTAL], node[PULL], node[MOVED]
     n_impossible = 0
     for row in range(x.shape[1]):
         upward_one(plan, weight, codes, x, row, value)
@@ -182,7 +194,7 @@ def learn_rows(plan, posterior, x, rule, scratch, is_learning_leaves):
                         shares[0, e - begin] = share
                         flow[c] += share
                     if total[i] > 0.0:
-                        project(posterior, i, begin, end, r, rule, shares)
+                        project(entry, node, i, begin, end, r, rule, shares)
                 elif kind <= LOOKUP:
                     v = variable[i]
                     code = codes[v]
@@ -210,7 +222,7 @@ def learn_rows(plan, posterior, x, rule, scratch, is_learning_leaves):
                         weight[observed], weight[other] = count[observed] * inverse, count[other] * inverse
                         moved[i] += r
                     else:
-                        project_one(posterior, i, begin, begin + n_values[v], begin + code, r, rule, shares)
+                        project_one(entry, node, i, begin, begin + n_values[v], begin + code, r, rule, shares)
                 elif is_learning_leaves and not np.isnan(x[variable[i], row]):
                     _learn_leaf(
                         plan.numeric[i], posterior.leaf[i], posterior.centre[i], r, np.float64(x[variable[i], row])

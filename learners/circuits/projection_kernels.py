@@ -7,6 +7,10 @@ import numpy as np
 from learners.jit import kernel
 
 BMM, ADF, ADF_CLOSED, BMM_2017, ADF_2017 = range(5)
+# Rows of what is known of entries and of nodes. One array each: arrays taken from a tuple are counted, which costs more than
+# an update does.
+COUNT, WEIGHT, SLOPE = range(3)
+TOTAL, PULL, MOVED = range(3)
 MOST_STEPS = 30
 # Newton's last step, relative to the pseudo-count: the error that remains is of its square.
 LAST_STEP = 1e-4
@@ -86,12 +90,12 @@ def two_matched(alpha, other, total, r):
 
 
 @kernel
-def _matched(posterior, i, begin, end, r, shares):
+def _matched(entry, node, i, begin, end, r, shares):
     """Total that matches the second moments."""
-    total = posterior.total[i]
+    total = node[TOTAL, i]
     counts_apart, shares_apart, both_apart = 0.0, 0.0, 0.0
     for e in range(begin, end):
-        alpha, share = posterior.count[e], shares[0, e - begin]
+        alpha, share = entry[COUNT, e], shares[0, e - begin]
         counts_apart += alpha * (total - alpha)
         shares_apart += share * (total - alpha)
         both_apart += share * (r - share)
@@ -99,107 +103,107 @@ def _matched(posterior, i, begin, end, r, shares):
 
 
 @kernel
-def _match_moments(posterior, i, begin, end, r, shares):
+def _match_moments(entry, node, i, begin, end, r, shares):
     """Bayesian moment matching: the means, and the sum of the second moments."""
-    a = posterior.total[i]
-    matched = _matched(posterior, i, begin, end, r, shares)
+    a = node[TOTAL, i]
+    matched = _matched(entry, node, i, begin, end, r, shares)
     scale = 1.0 / (a * (a + 1.0))
     p, q = (a + 1.0 - r) * scale, a * scale
     for e in range(begin, end):
-        mean = p * posterior.count[e] + q * shares[0, e - begin]
-        posterior.weight[e] = mean
-        posterior.count[e] = mean * matched
-    posterior.total[i] = matched
+        mean = p * entry[COUNT, e] + q * shares[0, e - begin]
+        entry[WEIGHT, e] = mean
+        entry[COUNT, e] = mean * matched
+    node[TOTAL, i] = matched
 
 
 @kernel
-def _start_linear(posterior, i, begin, end, shares):
+def _start_linear(entry, node, i, begin, end, shares):
     """Newton's first step from α itself, where both sides' digammas cancel, with curvatures kept from before."""
     numerator = 0.0
     for j in range(end - begin):
-        numerator += shares[1, j] * posterior.slope[begin + j]
-    b = numerator * posterior.pull[i]
+        numerator += shares[1, j] * entry[SLOPE, begin + j]
+    b = numerator * node[PULL, i]
     grown = 0.0
     for j in range(end - begin):
-        shares[2, j] = (shares[1, j] + b) * posterior.slope[begin + j]
+        shares[2, j] = (shares[1, j] + b) * entry[SLOPE, begin + j]
         grown += shares[2, j]
     return grown
 
 
 @kernel
-def _start_matched(posterior, i, begin, end, r, shares):
+def _start_matched(entry, node, i, begin, end, r, shares):
     """The matched moments less α, without subtracting what is nearly equal."""
-    a = posterior.total[i]
+    a = node[TOTAL, i]
     b = a + 1.0
-    matched = _matched(posterior, i, begin, end, r, shares)
+    matched = _matched(entry, node, i, begin, end, r, shares)
     inverse = 1.0 / (a * b)
     p, q = ((matched - a) * b - r * matched) * inverse, a * matched * inverse
     grown = 0.0
     for j in range(end - begin):
-        shares[2, j] = p * posterior.count[begin + j] + q * shares[0, j]
+        shares[2, j] = p * entry[COUNT, begin + j] + q * shares[0, j]
         grown += shares[2, j]
     return grown
 
 
 @kernel
-def _by_newton(posterior, i, begin, end, r, shares):
+def _by_newton(entry, node, i, begin, end, r, shares):
     """Assumed density filtering: solve ψ(α_j + δ_j) - ψ(α_j) = ψ(Σ(α + δ)) - ψ(Σα) + λ_j/α_j - r/Σα for δ.
 
     shares[0] holds λ; shares[1] gets the constants, shares[2] δ, shares[3] the gradient. Newton's step is that of Minka
     (2000), equations 15 to 18.
     """
-    count, n = posterior.count, end - begin
-    a = posterior.total[i]
+    n = end - begin
+    a = node[TOTAL, i]
     inverse = 1.0 / a
     for j in range(n):
-        alpha = count[begin + j]
+        alpha = entry[COUNT, begin + j]
         shares[1, j] = shares[0, j] / alpha - r * inverse if alpha > 0.0 else 0.0
-    has_slopes = posterior.moved[i] < MOST_MOVED
+    has_slopes = node[MOVED, i] < MOST_MOVED
     if has_slopes and r < SMALL_SHARE:
-        grown = _start_linear(posterior, i, begin, end, shares)
+        grown = _start_linear(entry, node, i, begin, end, shares)
     else:
-        grown = _start_matched(posterior, i, begin, end, r, shares)
+        grown = _start_matched(entry, node, i, begin, end, r, shares)
     if not (has_slopes and r < TINY_SHARE):
-        grown = _newton_steps(posterior, i, begin, end, grown, shares)
-        posterior.moved[i] = 0.0
+        grown = _newton_steps(entry, node, i, begin, end, grown, shares)
+        node[MOVED, i] = 0.0
     else:
-        posterior.moved[i] += r
+        node[MOVED, i] += r
     a += grown
     inverse = 1.0 / a
-    posterior.total[i] = a
+    node[TOTAL, i] = a
     for j in range(n):
-        if count[begin + j] > 0.0:
-            count[begin + j] += shares[2, j]
-            posterior.weight[begin + j] = count[begin + j] * inverse
+        if entry[COUNT, begin + j] > 0.0:
+            entry[COUNT, begin + j] += shares[2, j]
+            entry[WEIGHT, begin + j] = entry[COUNT, begin + j] * inverse
 
 
 @kernel
-def _newton_steps(posterior, i, begin, end, grown, shares):
+def _newton_steps(entry, node, i, begin, end, grown, shares):
     """Steps until they are small; keeps the curvatures; returns Σ δ."""
-    count, slope, n = posterior.count, posterior.slope, end - begin
-    a = posterior.total[i]
+    n = end - begin
+    a = node[TOTAL, i]
     for _ in range(MOST_STEPS):
         move, curvature = digamma_step(a, grown)
         numerator, denominator = 0.0, 1.0 / curvature
         for j in range(n):
-            alpha = count[begin + j]
+            alpha = entry[COUNT, begin + j]
             if alpha > 0.0:
                 own, bend = digamma_step(alpha, shares[2, j])
                 bend = 1.0 / bend
                 shares[3, j] = (move - own + shares[1, j]) * bend
-                slope[begin + j] = bend
+                entry[SLOPE, begin + j] = bend
                 numerator += shares[3, j]
                 denominator -= bend
         pull = 1.0 / denominator
-        posterior.pull[i] = pull
+        node[PULL, i] = pull
         b = numerator * pull
         farthest, grown = 0.0, 0.0
         for j in range(n):
-            alpha = count[begin + j]
+            alpha = entry[COUNT, begin + j]
             if alpha > 0.0:
                 before = alpha + shares[2, j]
                 # A pseudo-count stays positive.
-                step = max(shares[3, j] + b * slope[begin + j], -0.9 * before)
+                step = max(shares[3, j] + b * entry[SLOPE, begin + j], -0.9 * before)
                 shares[2, j] += step
                 grown += shares[2, j]
                 farthest = max(farthest, abs(step) - LAST_STEP * before)
@@ -209,39 +213,38 @@ def _newton_steps(posterior, i, begin, end, grown, shares):
 
 
 @kernel
-def _in_closed_form(posterior, i, begin, end, r, shares):
+def _in_closed_form(entry, node, i, begin, end, r, shares):
     """Assumed density filtering with exp ψ(β) ≈ β - 1/2; by Newton where a pseudo-count is too small for that."""
-    count, n = posterior.count, end - begin
-    a = posterior.total[i]
+    n = end - begin
+    a = node[TOTAL, i]
     least, n_parameters, sum_of_means = 2.0, 0, 0.0
     for j in range(n):
-        alpha = count[begin + j]
+        alpha = entry[COUNT, begin + j]
         if alpha > 0.0:
             least = min(least, alpha)
             n_parameters += 1
             shares[2, j] = (alpha - 0.5) / (a - 0.5) * np.exp(shares[0, j] / alpha - r / a)
             sum_of_means += shares[2, j]
     if least <= 1.0 or not sum_of_means < 1.0:
-        _by_newton(posterior, i, begin, end, r, shares)
+        _by_newton(entry, node, i, begin, end, r, shares)
         return
     # Σ(β - 1/2) = (Σβ - 1/2) · sum_of_means
     matched = 0.5 * (n_parameters - sum_of_means) / (1.0 - sum_of_means)
-    posterior.total[i] = matched
-    posterior.moved[i] = UNKNOWN
+    node[TOTAL, i] = matched
+    node[MOVED, i] = UNKNOWN
     for j in range(n):
-        if count[begin + j] > 0.0:
-            count[begin + j] = 0.5 + (matched - 0.5) * shares[2, j]
-            posterior.weight[begin + j] = count[begin + j] / matched
+        if entry[COUNT, begin + j] > 0.0:
+            entry[COUNT, begin + j] = 0.5 + (matched - 0.5) * shares[2, j]
+            entry[WEIGHT, begin + j] = entry[COUNT, begin + j] / matched
 
 
 @kernel
-def _as_in_2017(posterior, i, begin, end, rule, shares):
+def _as_in_2017(entry, node, i, begin, end, rule, shares):
     """The published rules, which lack the sibling's term: equations 14 (ADF) and 15 (BMM), the total kept."""
-    count, weight = posterior.count, posterior.weight
-    a = posterior.total[i]
+    a = node[TOTAL, i]
     together = 0.0
     for e in range(begin, end):
-        alpha, share = count[e], shares[0, e - begin]
+        alpha, share = entry[COUNT, e], shares[0, e - begin]
         mean = 0.0
         if rule == BMM_2017:
             mean = (1.0 - share) * alpha / a + share * (alpha + 1.0) / (a + 1.0)
@@ -249,39 +252,39 @@ def _as_in_2017(posterior, i, begin, end, rule, shares):
             low = max(alpha - 0.5, 1e-3 * alpha) / (a - 0.5 if a > 1.0 else 0.5 * a)
             mean = low ** (1.0 - share) * ((alpha + 0.5) / (a + 0.5)) ** share
             mean = (0.5 + max(a - 0.5, 0.0) * mean) / a
-        weight[e] = mean
+        entry[WEIGHT, e] = mean
         together += mean
     for e in range(begin, end):
-        weight[e] /= together
-        count[e] = weight[e] * a
+        entry[WEIGHT, e] /= together
+        entry[COUNT, e] = entry[WEIGHT, e] * a
 
 
 @kernel
-def project(posterior, i, begin, end, r, rule, shares):
+def project(entry, node, i, begin, end, r, rule, shares):
     """Update a node's pseudo-counts and weights from its posterior r and those of its edges, shares[0]."""
     if rule == BMM:
-        _match_moments(posterior, i, begin, end, r, shares)
+        _match_moments(entry, node, i, begin, end, r, shares)
     elif rule == ADF:
-        _by_newton(posterior, i, begin, end, r, shares)
+        _by_newton(entry, node, i, begin, end, r, shares)
     elif rule == ADF_CLOSED:
-        _in_closed_form(posterior, i, begin, end, r, shares)
+        _in_closed_form(entry, node, i, begin, end, r, shares)
     else:
-        _as_in_2017(posterior, i, begin, end, rule, shares)
+        _as_in_2017(entry, node, i, begin, end, rule, shares)
 
 
 @kernel
-def project_one(posterior, i, begin, end, observed, r, rule, shares):
+def project_one(entry, node, i, begin, end, observed, r, rule, shares):
     """As `project` where all of r is on one entry."""
     if rule <= ADF_CLOSED and r >= CERTAIN:
         # A certain observation is a count.
-        posterior.count[observed] += 1.0
-        posterior.total[i] += 1.0
-        posterior.moved[i] = UNKNOWN
-        inverse = 1.0 / posterior.total[i]
+        entry[COUNT, observed] += 1.0
+        node[TOTAL, i] += 1.0
+        node[MOVED, i] = UNKNOWN
+        inverse = 1.0 / node[TOTAL, i]
         for e in range(begin, end):
-            posterior.weight[e] = posterior.count[e] * inverse
+            entry[WEIGHT, e] = entry[COUNT, e] * inverse
         return
     for e in range(begin, end):
         shares[0, e - begin] = 0.0
     shares[0, observed - begin] = r
-    project(posterior, i, begin, end, r, rule, shares)
+    project(entry, node, i, begin, end, r, rule, shares)
