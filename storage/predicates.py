@@ -15,7 +15,7 @@ from storage import duckdb_files
 from storage.errors import InvalidPredicate
 
 # What depends on the row alone and gives the same answer every time; LIKE and arithmetic are functions to DuckDB.
-_CLASSES = {"COLUMN_REF", "CONSTANT", "COMPARISON", "CONJUNCTION", "OPERATOR", "BETWEEN", "CAST", "FUNCTION"}
+_CLASSES = {"COLUMN_REF", "CONSTANT", "COMPARISON", "CONJUNCTION", "OPERATOR", "BETWEEN", "CAST", "TYPE", "FUNCTION"}
 _FUNCTIONS = {
     "~~", "!~~", "~~*", "!~~*", "like_escape", "+", "-", "*", "/", "//", "%", "abs", "lower", "upper", "length",
     "starts_with", "ends_with", "contains", "substring", "trim", "year", "month", "day", "date_trunc", "coalesce",
@@ -93,7 +93,8 @@ def _parsed(text: str) -> Any:
         ((document,),) = connection.execute("SELECT json_serialize_sql(?)", [f"SELECT ({text}) FROM rows"]).fetchall()
     parsed = json.loads(document)
     if parsed["error"]:
-        raise InvalidPredicate(text, parsed.get("error_message", "it is not an SQL condition"))
+        reason = str(parsed.get("error_message", "it is not an SQL condition"))
+        raise InvalidPredicate(text, "it is more than one condition" if "Only SELECT" in reason else reason)
     node = parsed["statements"][0]["node"] if len(parsed["statements"]) == 1 else {}
     plain = node.get("type") == "SELECT_NODE" and len(node.get("select_list", ())) == 1
     from_rows = plain and node["from_table"].get("table_name") == "rows" and node["where_clause"] is None

@@ -1,0 +1,75 @@
+"""Conditions on rows: what they match, and what they may not be."""
+
+from __future__ import annotations
+
+import datetime
+
+import pyarrow as pa
+import pytest
+
+from storage.errors import InvalidPredicate
+from storage.predicates import RowPredicate
+
+ROWS = pa.record_batch(
+    {
+        "user_id": pa.array([7, 8, None, 7]),
+        "name": pa.array(["a", "b", "c", "Älter"]).dictionary_encode(),
+        "odd name": pa.array([True, False, None, True]),
+        "day": pa.array([datetime.date(2026, 1, d) for d in (1, 2, 3, 4)]),
+        "price": pa.array([1.5, float("nan"), 2.5, None]),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "matching"),
+    [
+        ("user_id = 7", [0, 3]),
+        ("user_id <> 7", [1]),
+        ("user_id IS NULL", [2]),
+        ("user_id IN (7, 9) AND name = 'a'", [0]),
+        ('"odd name"', [0, 3]),
+        ('NOT "odd name"', [1]),
+        ("day < '2026-01-03'", [0, 1]),
+        ("day BETWEEN DATE '2026-01-02' AND DATE '2026-01-03'", [1, 2]),
+        ("name LIKE 'Ä%' OR lower(name) = 'b'", [1, 3]),
+        ("price * 2 > 3 AND price < 100", [2]),
+        ("user_id % 2 = 1", [0, 3]),
+    ],
+)
+def test_rows_that_match(text, matching):
+    predicate = RowPredicate(text)
+    assert [row for row, is_true in enumerate(predicate.mask(ROWS)) if is_true] == matching
+
+
+def test_it_tells_which_columns_it_needs():
+    assert RowPredicate('user_id = 7 AND "odd name" OR user_id > 3').columns == ("user_id", "odd name")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("user_id =", "syntax error"),
+        ("1 = 1", "names no column"),
+        ("random() < user_id", "'random' is not allowed"),
+        ("user_id IN (SELECT 7)", "subquery is not allowed"),
+        ("EXISTS (SELECT 1 FROM read_csv('/etc/passwd'))", "subquery is not allowed"),
+        ("user_id = 7) FROM rows; DROP TABLE rows; SELECT (1", "more than one condition"),
+        ("user_id = 7) FROM rows WHERE (user_id = 8", "syntax error|more than one condition"),
+        ("count(user_id) > 1", "'count' is not allowed"),
+        ("sum(user_id) OVER () > 1", "is not allowed"),
+        ("rows.user_id = 7", "is not a column"),
+        ("user_id = getenv('HOME')", "'getenv' is not allowed"),
+    ],
+)
+def test_what_is_not_a_condition_on_the_row_is_refused(text, reason):
+    with pytest.raises(InvalidPredicate, match=reason):
+        RowPredicate(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"), [("nobody = 7", "nobody"), ("user_id", "not true or false"), ("day > 'yesterday'", "yesterday")]
+)
+def test_what_the_data_does_not_allow_is_refused(text, reason):
+    with pytest.raises(InvalidPredicate, match=reason):
+        RowPredicate(text).mask(ROWS)
