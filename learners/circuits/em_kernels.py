@@ -67,54 +67,57 @@ class Counts(NamedTuple):
     totals: Array
 
 
+# These take whole arrays and slots: rows taken from an array would be counted references, which cost as much as the work.
+
+
 @kernel
-def _pass_on(flow, target, slot, reached):
+def _pass_on(flows, slot, target, reached):
     """Add a block's flow to a child's."""
-    if reached[slot]:
+    if reached[target]:
         for r in range(BLOCK):
-            target[r] += flow[r]
+            flows[target, r] += flows[slot, r]
     else:
         for r in range(BLOCK):
-            target[r] = flow[r]
-        reached[slot] = 1
+            flows[target, r] = flows[slot, r]
+        reached[target] = 1
 
 
 @kernel
-def _share_out(weight, ratio, values, target, is_first):
-    """Pass on weight · ratio · values, without what is negligible; returns the whole count."""
+def _share_out(weight, ratio, values, flows, target, is_first):
+    """Pass on weight · ratio · value, without what is negligible; returns the whole count."""
     n = np.int64(0)
     if is_first:
         for r in range(BLOCK):
-            t = weight * ratio[r] * values[r]
+            t = weight * ratio[r] * values[target, r]
             t = t if t >= NEGLIGIBLE else 0.0
-            target[r] = t
+            flows[target, r] = t
             n += np.int64(t * PER_COUNT + 0.5)
     else:
         for r in range(BLOCK):
-            t = weight * ratio[r] * values[r]
+            t = weight * ratio[r] * values[target, r]
             t = t if t >= NEGLIGIBLE else 0.0
-            target[r] += t
+            flows[target, r] += t
             n += np.int64(t * PER_COUNT + 0.5)
     return n
 
 
 @kernel
-def _count_two(flow, second):
+def _count_two(flows, slot, values, second):
     """Whole counts of a distribution over two values, all observed: of both, and of the second."""
     both, n = np.int64(0), np.int64(0)
     for r in range(BLOCK):
-        q = np.int64(flow[r] * PER_COUNT + 0.5)
+        q = np.int64(flows[slot, r] * PER_COUNT + 0.5)
         both += q
-        n += q if second[r] > 0.5 else np.int64(0)
+        n += q if values[second, r] > 0.5 else np.int64(0)
     return both, n
 
 
 @kernel
-def _count_value(flow, plane, code, n_values, weight):
+def _count_value(flows, slot, values, plane, code, n_values, weight):
     """Whole count of one value; a row that misses it counts by the weight."""
     n = np.int64(0)
     for r in range(BLOCK):
-        t = flow[r] * (weight if code[r] == n_values else plane[r])
+        t = flows[slot, r] * (weight if code[r] == n_values else values[plane, r])
         n += np.int64(t * PER_COUNT + 0.5)
     return n
 
@@ -145,37 +148,36 @@ def _downward(plan, weight, x, rows, first, n_rows, work, counts):
             if not reached[slot]:
                 continue
             begin, end = starts[i], starts[i + 1]
-            flow, value = flows[slot], values[slot]
             if kind >= PRODUCT_OF:
                 for e in range(begin, end):
-                    _pass_on(flow, flows[child[e]], child[e], reached)
+                    _pass_on(flows, slot, child[e], reached)
             elif kind > NUMERIC:
                 for r in range(BLOCK):
-                    ratio[r] = flow[r] / value[r] if flow[r] > 0.0 else 0.0
+                    ratio[r] = flows[slot, r] / values[slot, r] if flows[slot, r] > 0.0 else 0.0
                 for e in range(begin, end):
                     c = child[e]
-                    n = _share_out(weight[e], ratio, values[c], flows[c], reached[c] == 0)
+                    n = _share_out(weight[e], ratio, values, flows, c, reached[c] == 0)
                     if n > 0:
                         reached[c] = 1
                         entry[e] += n
             elif kind == TABLE_OF_TWO and misses[variable[i]] == 0:
-                both, n = _count_two(flow, values[child[begin + 1]])
+                both, n = _count_two(flows, slot, values, child[begin + 1])
                 entry[begin] += both - n
                 entry[begin + 1] += n
             elif kind < LOOKUP:
                 v = variable[i]
                 for e in range(begin, end):
-                    entry[e] += _count_value(flow, values[child[e]], codes[v], plan.n_values[v], weight[e])
+                    entry[e] += _count_value(flows, slot, values, child[e], codes[v], plan.n_values[v], weight[e])
             elif kind == LOOKUP:
                 code = codes[variable[i]]
                 for r in range(n_rows):
-                    entry[begin + code[r]] += np.int64(flow[r] * PER_COUNT + 0.5)
+                    entry[begin + code[r]] += np.int64(flows[slot, r] * PER_COUNT + 0.5)
             else:
                 for r in range(n_rows):
                     value_at = np.float64(x[variable[i], rows[first + r]])
-                    if flow[r] > 0.0 and not np.isnan(value_at):
+                    if flows[slot, r] > 0.0 and not np.isnan(value_at):
                         leaf = plan.numeric[i]
-                        count_numeric(leaf[0], leaf[1], leaf[2], flow[r], value_at, counts.leaf[i])
+                        count_numeric(leaf[0], leaf[1], leaf[2], flows[slot, r], value_at, counts.leaf[i])
 
 
 @kernel
