@@ -19,6 +19,7 @@ from learners.circuits.projection_kernels import (
     TINY_SHARE,
     TOTAL,
     WEIGHT,
+    newton_of_two,
     project,
     project_one,
     two_matched,
@@ -208,19 +209,33 @@ def learn_rows(plan, posterior, x, rule, scratch, is_learning_leaves):
                         total[i] = matched
                         weight[observed], weight[other] = mean, rest
                         count[observed], count[other] = mean * matched, rest * matched
-                    elif kind == TABLE_OF_TWO and rule == ADF and r < TINY_SHARE and moved[i] < MOST_MOVED:
+                    elif kind == TABLE_OF_TWO and rule == ADF and r < CERTAIN:
                         observed, other = begin + code, end - 1 - code
-                        inverse = 1.0 / count[observed]
-                        # λ/α - r/Σα of both.
-                        down = -r * weight[observed] * inverse
-                        up = down + r * inverse
-                        b = (up * slope[observed] + down * slope[other]) * pull[i]
-                        count[observed] += (up + b) * slope[observed]
-                        count[other] += (down + b) * slope[other]
-                        total[i] = count[observed] + count[other]
+                        has_slopes = moved[i] < MOST_MOVED
+                        if has_slopes and r < TINY_SHARE:
+                            inverse = 1.0 / count[observed]
+                            # λ/α - r/Σα of both.
+                            down = -r * weight[observed] * inverse
+                            up = down + r * inverse
+                            b = (up * slope[observed] + down * slope[other]) * pull[i]
+                            d, d_other = (up + b) * slope[observed], (down + b) * slope[other]
+                            moved[i] += r
+                        else:
+                            d, d_other, slope[observed], slope[other], pull[i] = newton_of_two(
+                                count[observed],
+                                count[other],
+                                total[i],
+                                r,
+                                slope[observed],
+                                slope[other],
+                                pull[i] if has_slopes else 0.0,
+                            )
+                            moved[i] = 0.0
+                        count[observed] += d
+                        count[other] += d_other
+                        total[i] += d + d_other
                         inverse = 1.0 / total[i]
                         weight[observed], weight[other] = count[observed] * inverse, count[other] * inverse
-                        moved[i] += r
                     else:
                         project_one(entry, node, i, begin, begin + n_values[v], begin + code, r, rule, shares)
                 elif is_learning_leaves and not np.isnan(x[variable[i], row]):

@@ -213,6 +213,41 @@ def _newton_steps(entry, node, i, begin, end, grown, shares):
 
 
 @kernel
+def newton_of_two(alpha, other, total, r, slope, slope_other, pull):
+    """As `_by_newton` for two pseudo-counts where all of r is on the first: both δ, both slopes and the pull.
+
+    A pull of zero says that slopes are not known.
+    """
+    inverse = 1.0 / total
+    down = -r * inverse
+    up = r / alpha + down
+    if pull != 0.0 and r < SMALL_SHARE:
+        b = (up * slope + down * slope_other) * pull
+        d, d_other = (up + b) * slope, (down + b) * slope_other
+    else:
+        matched, mean, rest = two_matched(alpha, other, total, r)
+        d, d_other = mean * matched - alpha, rest * matched - other
+    for _ in range(MOST_STEPS):
+        move, curvature = digamma_step(total, d + d_other)
+        own, bend = digamma_step(alpha, d)
+        own_other, bend_other = digamma_step(other, d_other)
+        # One division for the three reciprocals that are needed.
+        inverse = 1.0 / (bend * bend_other)
+        slope, slope_other = bend_other * inverse, bend * inverse
+        pull = curvature / (1.0 - curvature * (slope + slope_other))
+        g, g_other = (move - own + up) * slope, (move - own_other + down) * slope_other
+        b = (g + g_other) * pull
+        before, before_other = alpha + d, other + d_other
+        step = max(g + b * slope, -0.9 * before)
+        step_other = max(g_other + b * slope_other, -0.9 * before_other)
+        d += step
+        d_other += step_other
+        if abs(step) <= LAST_STEP * before and abs(step_other) <= LAST_STEP * before_other:
+            break
+    return d, d_other, slope, slope_other, pull
+
+
+@kernel
 def _in_closed_form(entry, node, i, begin, end, r, shares):
     """Assumed density filtering with exp ψ(β) ≈ β - 1/2; by Newton where a pseudo-count is too small for that."""
     n = end - begin
