@@ -10,6 +10,7 @@ import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from sqlalchemy.exc import DBAPIError
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -27,6 +28,7 @@ from service.telemetry import Telemetry, configure_logs
 from service.version import VERSION
 from service.warm_up import warm_up
 from service.workspace import Workspace
+from storage.control import as_storage_error
 
 
 class Application(FastAPI):
@@ -93,6 +95,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_exception_handler(HTTPException, _http_error)
     for kind, _, _ in problems.TABLE:
         app.add_exception_handler(kind, _expected)
+    app.add_exception_handler(DBAPIError, _of_database)
     app.add_exception_handler(Exception, _unexpected)
     return app
 
@@ -160,6 +163,12 @@ def _response(problem: Problem, request: Request, headers: dict[str, str] | None
 
 def _expected(request: Request, error: Exception) -> JSONResponse:
     return _response(problems.problem_of(error), request)
+
+
+def _of_database(request: Request, error: Any) -> JSONResponse:
+    """The job queue's own connections do not go through `storage`, which would have translated this."""
+    structlog.get_logger("serve").warning("the job queue cannot be used", reason=str(error.orig))
+    return _response(problems.problem_of(as_storage_error(error)), request)
 
 
 def _unexpected(request: Request, error: Exception) -> JSONResponse:

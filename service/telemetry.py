@@ -16,6 +16,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.settings import Settings
 
+# Without the values of local variables, which may be an API key or somebody's row.
+TRACEBACKS = structlog.tracebacks.ExceptionDictTransformer(show_locals=False, max_frames=30)
+
 REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 
@@ -39,7 +42,7 @@ def configure_logs(settings: Settings, process: str) -> None:
         structlog.processors.StackInfoRenderer(),
     ]
     finish: list[Any] = (
-        [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        [structlog.processors.ExceptionRenderer(TRACEBACKS), structlog.processors.JSONRenderer()]
         if settings.log_format == "json"
         else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
     )

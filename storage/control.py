@@ -173,6 +173,11 @@ def _our_errors(url: URL) -> Iterator[None]:
         raise
 
 
+def as_storage_error(error: DBAPIError) -> StorageError:
+    """An error of the database that came by another way than `Control`, as ours: the job queue has its own connections."""
+    return _translated(make_url("sqlite:///the control database"), error)
+
+
 def _translated(url: URL, error: DBAPIError) -> StorageError:
     text = str(error.orig)
     shown = url.render_as_string(hide_password=True)
