@@ -10,8 +10,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from service.api.bodies import send_problem
 from service.problems import TooSlow
 
-# These answer for as long as there is something to tell.
-STREAMS = ("/events", "/download", "/export")
+# These take or tell something for as long as there is any.
+STREAMS = ("/events", "/download", "/export", "/import")
 
 
 class Deadlines:

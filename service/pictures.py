@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -10,7 +10,7 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 N_BINS = 10
 
 
-def draw_structure(structure: Mapping[str, Any], path: Path, title: str) -> None:
+def draw_structure(structure: Mapping[str, Any], path: Path | BinaryIO, title: str) -> None:
     """Draw the attributes on a circle around the class, with an arrow from each parent.
 
     The arrows from the class to every attribute are left out: they are always there.
@@ -19,8 +19,8 @@ def draw_structure(structure: Mapping[str, Any], path: Path, title: str) -> None
     ----------
     structure : mapping
         `nodes` and `edges`, as a model's structure() gives them.
-    path : Path
-        Its suffix chooses SVG or PNG.
+    path : Path or binary file
+        A path's suffix chooses SVG or PNG; a file gets SVG.
     title : str
         Written above.
     """
@@ -54,7 +54,8 @@ def draw_structure(structure: Mapping[str, Any], path: Path, title: str) -> None
     axes.set(xlim=(-1.7, 1.7), ylim=(-1.7, 1.7), aspect="equal")
     axes.set_title(title, pad=24)
     axes.axis("off")
-    figure.savefig(path, bbox_inches="tight", dpi=150)
+    kind = None if isinstance(path, Path) else "svg"
+    figure.savefig(path, format=kind, bbox_inches="tight", dpi=150)
 
 
 def draw_reliability(curves: Sequence[tuple[str, Floats, Floats]], path: Path, title: str) -> None:

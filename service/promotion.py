@@ -95,7 +95,7 @@ def decide(workspace: "Workspace", run: Run) -> dict[str, Any]:
             break
     structlog.get_logger("jobs").info("promotion decided", model=name, promoted=decision.is_promoted, reason=reason)
     told = vars(decision) | {"decided_at": str(decision.decided_at)}
-    return {**published, "promotion": told, "pruned": workspace.registry.prune_by_rule(name)}
+    return {**published, "promotion": told, "pruned": workspace.registry.prune(name)}
 
 
 def verdict(rule: PromotionRule, challenger: Measured, champion: Measured | None) -> Verdict:

@@ -1,13 +1,44 @@
-"""The verbs of the registry beyond listing: tags, lineage, rollback, retention, export and import."""
+"""The verbs of the registry beyond listing: tags, lineage, rollback, retention, decisions, export and import."""
 
-from typing import TYPE_CHECKING
+import json
+import math
+from collections.abc import Iterator, Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from storage import models, retention
-from storage.model_file import remove_model
+from pydantic import BaseModel, Field, ValidationError
+
+from learners.errors import LearnerError
+from learners.kinds import load_model
+from learners.schema.records import record_classifier
+from service.predictor import map_version
+from service.problems import InvalidRequest
+from service.requests import NAME
+from storage import aliases, bundle, model_file, models, promotions, retention
+from storage.aliases import AliasMove
+from storage.errors import CorruptFile
+from storage.files import drafting, publish, verify_file
 from storage.models import ModelVersion
+from storage.paging import Page
+from storage.promotions import Promotion
 
 if TYPE_CHECKING:
     from service.workspace import Workspace
+
+
+class Manifest(BaseModel):
+    """What the registry keeps of an imported version."""
+
+    name: str = Field(pattern=NAME)
+    version: int = Field(ge=1, lt=2**31)
+    learner: str = Field(max_length=64)
+    parameters: dict[str, Any]
+    dataset: str | None = Field(max_length=64)
+    metrics: dict[str, Any]
+    files: list[dict[str, Any]]
+    n_rows: int = Field(ge=0, lt=2**63)
+    tags: dict[str, str]
 
 
 class Registry:
@@ -21,10 +52,55 @@ class Registry:
     def __init__(self, workspace: "Workspace") -> None:
         self.workspace = workspace
 
+    # Tags and where a version comes from
+
     def set_tag(self, reference: str, tag: str, value: str | None) -> ModelVersion:
         """Set a tag of a version; None removes it."""
         version = self.workspace.model(reference)
         return models.set_tag(self.workspace.control, version.name, version.version, tag, value)
+
+    def lineage(self, reference: str) -> dict[str, Any]:
+        """Which files, job, schema, request and libraries a version was made of."""
+        version = self.workspace.model(reference)
+        told = model_file.read_provenance(version.duckdb_path)
+        return {
+            "name": version.name,
+            "version": version.version,
+            "sha256": version.sha256,
+            "created_at": version.created_at,
+            "job_id": version.job_id,
+            "dataset": version.dataset,
+            "n_rows": version.n_rows,
+            "files": version.files,
+            "schema": json.loads(map_version(version).schema.to_json()),
+            "provenance": {name: json.loads(text) for name, text in told.items()},
+            "libraries": model_file.read_libraries(version.duckdb_path),
+        }
+
+    def draw(self, reference: str) -> bytes:
+        """The structure of a version as an SVG picture."""
+        from service.pictures import draw_structure  # matplotlib takes a second to import
+
+        version = self.workspace.model(reference)
+        picture = BytesIO()
+        draw_structure(map_version(version).model.structure(), picture, f"{version.name}@{version.version}")
+        return picture.getvalue()
+
+    # Aliases and decisions
+
+    def roll_back(self, name: str, alias: str) -> int:
+        """Let an alias mean what it meant before, once more each time; returns the version."""
+        return aliases.roll_back(self.workspace.control, name, alias)
+
+    def history(self, name: str, limit: int = 100, cursor: str | None = None) -> Page[AliasMove]:
+        """Where the aliases of a model have pointed, newest first."""
+        return aliases.alias_history(self.workspace.control, name, limit, cursor)
+
+    def promotions(self, name: str, limit: int = 100, cursor: str | None = None) -> Page[Promotion]:
+        """The decisions between champions and challengers of a model, newest first."""
+        return promotions.list_promotions(self.workspace.control, name, limit, cursor)
+
+    # Retention
 
     def retention(self, name: str) -> int | None:
         """How many versions of a model are kept; None for all."""
@@ -34,14 +110,107 @@ class Registry:
         """Say how many versions of a model are kept when it is pruned and after each refresh; None for all."""
         retention.set_retention(self.workspace.control, name, keep)
 
-    def prune(self, name: str, keep: int) -> list[int]:
-        """Remove all but the newest versions and their files, never one that an alias points at; returns which."""
-        gone = models.retain_versions(self.workspace.control, name, keep)
+    def prune(self, name: str, keep: int | None = None) -> list[int]:
+        """Remove all but the newest versions and their files, never one that an alias points at; returns which.
+
+        Parameters
+        ----------
+        name : str
+        keep : int, optional
+            By default what the model's retention says; a model without one is left as it is.
+        """
+        if keep is None:
+            keep = self.retention(name)
+        gone = () if keep is None else models.retain_versions(self.workspace.control, name, keep)
         for version in gone:
-            remove_model(version.duckdb_path)
+            model_file.remove_model(version.duckdb_path)
         return [version.version for version in gone]
 
-    def prune_by_rule(self, name: str) -> list[int]:
-        """Prune as the model's retention says; a model without one is left as it is."""
-        keep = self.retention(name)
-        return [] if keep is None else self.prune(name, keep)
+    # One file to carry elsewhere
+
+    def export_version(self, reference: str) -> tuple[ModelVersion, int, Iterator[bytes]]:
+        """A version as one file: what it is, the number of bytes, and the bytes piece by piece."""
+        version = self.workspace.model(reference)
+        verify_file(version.duckdb_path, version.sha256)  # before the first byte is sent, so that it can still be said
+        return version, bundle.bundle_size(version), bundle.bundle_chunks(version)
+
+    def export_to(self, reference: str, output: Path, *, replace: bool = False) -> tuple[ModelVersion, int]:
+        """Write a version to one file, which appears when it is whole.
+
+        Raises
+        ------
+        InvalidRequest
+            If the file exists and is not to be replaced.
+        """
+        if output.exists() and not replace:
+            raise InvalidRequest(f"{output} exists already. Choose another name, or replace it with --force.")
+        version, n_bytes, chunks = self.export_version(reference)
+        with publish(output, replace=replace) as draft, draft.open("wb") as file:
+            file.writelines(chunks)
+        return version, n_bytes
+
+    def import_version(self, path: Path, name: str | None = None) -> ModelVersion:
+        """Add an exported version to the registry, as the next version of its name, after checking all of it.
+
+        Parameters
+        ----------
+        path : Path
+            Of the exported file.
+        name : str, optional
+            Of the model here; by default the name that it was exported under.
+
+        Raises
+        ------
+        InvalidRequest
+            If a byte differs from what was exported, or it is not a model that this release can answer with.
+        """
+        layout, control = self.workspace.layout, self.workspace.control
+        with drafting(layout.models, bundle.MODEL) as draft:
+            try:
+                manifest = _checked(path, bundle.unpack_bundle(path, draft))
+                header, arrays = model_file.read_model(draft)
+                _check_answers(path, header, arrays)
+            except CorruptFile as error:
+                raise InvalidRequest(f"Nothing was imported: {error.reason}") from error
+            name = name or manifest.name
+            number = models.reserve_version(control, name)
+            files = model_file.adopt_model(layout.models, name, number, draft, header, arrays)
+        version = ModelVersion(
+            name=name,
+            version=number,
+            learner=manifest.learner,
+            parameters=manifest.parameters,
+            dataset=manifest.dataset,
+            metrics=manifest.metrics,
+            job_id=None,
+            files=tuple(manifest.files),
+            n_rows=manifest.n_rows,
+            sha256=files.sha256,
+            duckdb_path=files.duckdb_path,
+            arrow_path=files.arrow_path,
+            tags=manifest.tags | {"imported_from": f"{manifest.name}@{manifest.version}"},
+        )
+        try:
+            return models.add_version(control, version)
+        except BaseException:
+            model_file.remove_model(files.duckdb_path)
+            raise
+
+
+def _checked(path: Path, manifest: Mapping[str, Any]) -> Manifest:
+    try:
+        return Manifest(**manifest)
+    except ValidationError as error:
+        raise CorruptFile(path, f"its manifest is not one that `export` writes: {error.errors()[0]['msg']}.") from error
+
+
+def _check_answers(path: Path, header: Any, arrays: Any) -> None:
+    """Let the model answer for a row of which nothing is known, before anyone relies on it."""
+    try:
+        model = load_model(header, arrays)
+        probabilities = record_classifier(model)({})
+        is_sound = len(probabilities) == model.schema.n_classes and math.isclose(sum(probabilities), 1, abs_tol=1e-6)
+    except (LearnerError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise CorruptFile(path, f"its model cannot be used ({type(error).__name__}: {error}).") from error
+    if not is_sound:
+        raise CorruptFile(path, "its model gives no probabilities that sum to one.")

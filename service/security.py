@@ -26,6 +26,7 @@ OPEN = frozenset(
     | {"/docs", "/docs/oauth2-redirect", "/redoc"}
 )
 PREDICTING = ("/predict", "/explain", "/query", "/infer", "/invocations")
+ADMINISTERING = ("/retention", "/prune", "/import")  # remove versions, or bring in what others have made
 ADMINISTRATOR = "FEWPASS_ADMIN_KEY"
 
 
@@ -65,6 +66,8 @@ def needed_role(method: str, path: str) -> Role | None:
         return Role.ADMIN
     if method in {"GET", "HEAD", "OPTIONS"}:
         return Role.READ
+    if path.endswith(ADMINISTERING):
+        return Role.ADMIN
     if method == "DELETE" and ("/versions/" in path or path.startswith("/v1/datasets/")):
         return Role.ADMIN
     return Role.TRAIN

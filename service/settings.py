@@ -50,6 +50,10 @@ class Settings(BaseSettings):
     job_attempts: int = Field(
         default=5, ge=1, le=100, description="Starts of one job before a crashing worker gives it up."
     )
+    cluster: str | None = Field(
+        default=None,
+        description="Dask scheduler whose workers make the passes of training jobs, such as tcp://host:8786; or local:4.",
+    )
     memory: str | None = Field(
         default=None,
         description="Counts of a training beyond this go to files, such as 4GiB; a quarter of the machine unless given.",
@@ -73,6 +77,7 @@ class Settings(BaseSettings):
     )
     max_body_bytes: int = Field(default=32 * 2**20, ge=1024, description="Largest request body.")
     max_rows: int = Field(default=100_000, ge=1, description="Most rows in one prediction request.")
+    max_import_bytes: int = Field(default=8 * 2**30, ge=1024, description="Largest exported model that is imported.")
     request_timeout_s: float = Field(
         default=60.0, gt=0, description="Longest wait for the start of an answer; then the request is a 503."
     )

@@ -28,6 +28,9 @@ _COMMON: _Config = {
     "autoload_known_extensions": False,
 }
 
+# A file that was made elsewhere may hold views, and they would read whatever file they name.
+_CONFINED: _Config = {"enable_external_access": False}
+
 
 @contextmanager
 def writing(draft: Path) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -74,7 +77,7 @@ def reading(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     if path.with_name(path.name + ".wal").exists():
         raise CorruptFile(path, "a write-ahead log stands beside it, and published files have none. Remove the log.")
     try:
-        with duckdb.connect(str(path), read_only=True, config=_COMMON) as connection:
+        with duckdb.connect(str(path), read_only=True, config=_COMMON | _CONFINED) as connection:
             yield connection
     # All that goes wrong in here is the file's fault: also what DuckDB calls a bug of its own, or a missing row.
     except (duckdb.Error, pa.ArrowException, ValueError, TypeError, KeyError) as error:

@@ -26,6 +26,7 @@ from storage.names import checked_name
 
 __all__ = [
     "ModelFiles",
+    "adopt_model",
     "map_compiled",
     "read_model",
     "rebuild_compiled",
@@ -87,6 +88,10 @@ def write_model(
         sha256 = sha256_of_file(draft)
         duckdb_path = folder / f"{int(version)}-{sha256[:8]}.duckdb"
         settle(draft, duckdb_path)
+    return _compile(duckdb_path, sha256, header, arrays)
+
+
+def _compile(duckdb_path: Path, sha256: str, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> ModelFiles:
     arrow_path = duckdb_path.with_suffix(".arrow")
     write_compiled(arrow_path, header, arrays, replace=True)
     manifest = {duckdb_path.name: sha256, arrow_path.name: sha256_of_file(arrow_path)}
@@ -141,11 +146,20 @@ def read_model(duckdb_path: Path | str) -> tuple[Header, Arrays]:
     if not path.exists():
         raise NotFound("model file", str(path))
     with duckdb_files.reading(path) as connection:
+        _refuse_views(path, connection)
         ((text, sha256),) = connection.sql("SELECT json, sha256 FROM header").fetchall()
         if _sha256(text) != sha256:
             raise CorruptFile(path, "its header is not what was written. Restore it from a backup.")
         arrays = {blob.name: array_of_blob(path, blob) for blob in read_blobs(connection, path)}
     return json.loads(text), arrays
+
+
+def _refuse_views(path: Path, connection: Any) -> None:
+    """What we read must be rows that were written, and not SQL that somebody else wants run."""
+    query = "SELECT table_name FROM information_schema.tables WHERE table_type <> 'BASE TABLE' ORDER BY table_name"
+    views = [name for (name,) in connection.sql(query).fetchall()]
+    if views:
+        raise CorruptFile(path, f"{', '.join(views)} is a view, and model files have none. Do not use it.")
 
 
 def read_provenance(duckdb_path: Path | str) -> dict[str, str]:
@@ -155,14 +169,48 @@ def read_provenance(duckdb_path: Path | str) -> dict[str, str]:
     ------
     NotFound, CorruptFile
     """
-    path = Path(duckdb_path)
+    return _pairs(Path(duckdb_path), "provenance")
+
+
+def read_libraries(duckdb_path: Path | str) -> dict[str, str]:
+    """The table ``libraries`` of a model file: name -> version of what it was made with; empty if the file has none.
+
+    Raises
+    ------
+    NotFound, CorruptFile
+    """
+    return _pairs(Path(duckdb_path), "libraries")
+
+
+def _pairs(path: Path, table: str) -> dict[str, str]:
     if not path.exists():
         raise NotFound("model file", str(path))
     with duckdb_files.reading(path) as connection:
         names = {name for (name,) in connection.sql("SELECT table_name FROM duckdb_tables()").fetchall()}
-        if "provenance" not in names:
-            return {}
-        return dict(connection.sql("SELECT name, value FROM provenance").fetchall())
+        return dict(connection.sql(f"SELECT * FROM {table}").fetchall()) if table in names else {}
+
+
+def adopt_model(
+    directory: Path | str, name: str, version: int, draft: Path, header: Mapping[str, Any], arrays: Arrays
+) -> ModelFiles:
+    """Publish a DuckDB file that was made elsewhere, byte by byte as it is, with a compiled form made here.
+
+    Parameters
+    ----------
+    directory, name, version : as for `write_model`
+    draft : on the same file system; it is moved
+    header, arrays : what `read_model` gave for it
+
+    Raises
+    ------
+    InvalidName
+    Unwritable
+    """
+    sha256 = sha256_of_file(draft)
+    duckdb_path = Path(directory) / checked_name("model", name) / f"{int(version)}-{sha256[:8]}.duckdb"
+    duckdb_path.parent.mkdir(parents=True, exist_ok=True)
+    settle(draft, duckdb_path)
+    return _compile(duckdb_path, sha256, header, arrays)
 
 
 def verify(duckdb_path: Path | str) -> None:

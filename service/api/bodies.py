@@ -9,6 +9,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service import problems
 from service.problems import BodyTooLarge
 
+STREAMED = ("/import",)  # goes to the disk piece by piece, and has a limit of its own
+
 
 class BodyLimit:
     """ASGI middleware that reads the whole body, refuses what is too long, and passes the rest on in one piece.
@@ -22,7 +24,8 @@ class BodyLimit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on with its body, or answer 413."""
-        if scope["type"] != "http" or scope["method"] not in {"POST", "PUT", "PATCH"}:
+        has_body = scope["type"] == "http" and scope["method"] in {"POST", "PUT", "PATCH"}
+        if not has_body or scope["path"].endswith(STREAMED):
             await self.app(scope, receive, send)
             return
         try:

@@ -3,17 +3,19 @@
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
-from fastapi.responses import FileResponse
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi.responses import FileResponse, StreamingResponse
 from pydantic import BaseModel, Field
 
 from service.api.shapes import ModelVersionShape, PageShape, Shape, workspace_of
+from service.api.uploads import TAR, TAR_BODY, Upload
 from service.predictor import Predictor
 from service.workspace import Workspace
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
 Ours = Annotated[Workspace, Depends(workspace_of)]
 Limit = Annotated[int, Query(ge=1, le=1000)]
+Tag = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$", examples=["checked-by"])]
 
 
 class ModelShape(Shape):
@@ -36,6 +38,67 @@ class AliasesShape(Shape):
     """What each alias of a model means."""
 
     aliases: dict[str, int] = Field(examples=[{"champion": 3}])
+
+
+class MoveShape(Shape):
+    """One move of an alias."""
+
+    alias: str
+    version: int
+    reason: str
+    moved_at: datetime
+
+
+class PromotionShape(Shape):
+    """A decision between a champion and a challenger, measured on the same rows."""
+
+    alias: str
+    challenger: int
+    champion: int | None
+    is_promoted: bool
+    reason: str = Field(
+        examples=["version 4 replaces 3 as champion: log_loss 0.301 against 0.312 less 0.001, on 812 rows"]
+    )
+    rule: dict[str, Any]
+    challenger_metrics: dict[str, Any] | None
+    champion_metrics: dict[str, Any] | None
+    measured_on: dict[str, Any]
+    job_id: str
+    decided_at: datetime
+
+
+class TagRequest(BaseModel):
+    """The value of a tag."""
+
+    value: str = Field(max_length=10_000, examples=["checked by Ana"])
+
+
+class Retention(BaseModel):
+    """How many versions of a model are kept, besides those that an alias points at; null for all."""
+
+    keep: int | None = Field(ge=1, le=1_000_000, examples=[10])
+
+
+class Pruned(BaseModel):
+    """The versions that were removed."""
+
+    removed: list[int]
+
+
+class LineageShape(Shape):
+    """Where a version comes from: files, job, schema, request and libraries."""
+
+    name: str
+    version: int
+    sha256: str
+    created_at: datetime
+    job_id: str | None
+    dataset: str | None
+    n_rows: int
+    files: list[dict[str, Any]]
+    model_schema: dict[str, Any] = Field(alias="schema")
+    provenance: dict[str, Any]
+    libraries: dict[str, str]
 
 
 def follow(request: Request) -> Predictor:
@@ -112,3 +175,95 @@ def delete_version(name: str, version: int, workspace: Ours, predictor: Ahead) -
     """Refused while an alias points at it."""
     workspace.delete_version(name, version)
     predictor.refresh()
+
+
+@router.get("/{reference}/structure.svg", summary="Draw the graph of a version", response_class=Response)
+def picture(reference: str, workspace: Ours) -> Response:
+    """The attributes around the class, with an arrow from each parent; as SVG."""
+    return Response(workspace.registry.draw(reference), media_type="image/svg+xml")
+
+
+@router.get("/{reference}/lineage", summary="Show where a version comes from")
+def lineage(reference: str, workspace: Ours) -> LineageShape:
+    """Files, job, schema, what was asked for, and with which libraries it was made."""
+    return LineageShape.model_validate(workspace.registry.lineage(reference))
+
+
+@router.put("/{reference}/tags/{tag}", summary="Set a tag of a version")
+def set_tag(reference: str, tag: Tag, request: TagRequest, workspace: Ours) -> ModelVersionShape:
+    """The other tags stay."""
+    return ModelVersionShape.model_validate(workspace.registry.set_tag(reference, tag, request.value))
+
+
+@router.delete("/{reference}/tags/{tag}", summary="Remove a tag of a version")
+def delete_tag(reference: str, tag: Tag, workspace: Ours) -> ModelVersionShape:
+    """The other tags stay."""
+    return ModelVersionShape.model_validate(workspace.registry.set_tag(reference, tag, None))
+
+
+@router.post("/{name}/aliases/{alias}/rollback", summary="Let an alias mean what it meant before")
+def roll_back(name: str, alias: str, workspace: Ours, predictor: Ahead) -> AliasesShape:
+    """Once more goes back further; versions that were deleted are passed over."""
+    workspace.registry.roll_back(name, alias)
+    predictor.refresh()
+    return AliasesShape(aliases=workspace.aliases(name))
+
+
+@router.get("/{name}/history", summary="List the moves of a model's aliases")
+def history(name: str, workspace: Ours, limit: Limit = 100, cursor: str | None = None) -> PageShape[MoveShape]:
+    """Newest first, with the reason of each."""
+    return PageShape[MoveShape].model_validate(workspace.registry.history(name, limit, cursor))
+
+
+@router.get("/{name}/promotions", summary="List the decisions about a model")
+def promotions(name: str, workspace: Ours, limit: Limit = 100, cursor: str | None = None) -> PageShape[PromotionShape]:
+    """Champion against challenger, newest first: the numbers, the rule, and the reason."""
+    return PageShape[PromotionShape].model_validate(workspace.registry.promotions(name, limit, cursor))
+
+
+@router.get("/{name}/retention", summary="Show how many versions of a model are kept")
+def retention(name: str, workspace: Ours) -> Retention:
+    """Null for all."""
+    return Retention(keep=workspace.registry.retention(name))
+
+
+@router.put("/{name}/retention", summary="Say how many versions of a model are kept")
+def set_retention(name: str, request: Retention, workspace: Ours) -> Retention:
+    """Nothing is removed before the model is pruned, by request or after its next refresh."""
+    workspace.registry.set_retention(name, request.keep)
+    return request
+
+
+@router.post("/{name}/prune", summary="Remove old versions of a model")
+def prune(
+    name: str, workspace: Ours, predictor: Ahead, keep: Annotated[int | None, Query(ge=1, le=1_000_000)] = None
+) -> Pruned:
+    """All but the newest `keep`, by default as its retention says; never one that an alias points at."""
+    removed = workspace.registry.prune(name, keep)
+    predictor.refresh()
+    return Pruned(removed=removed)
+
+
+@router.get("/{reference}/export", summary="Export a version as one file", response_class=StreamingResponse)
+def export(reference: str, workspace: Ours) -> StreamingResponse:
+    """A tar of its DuckDB file and a manifest with the SHA-256; `import` takes it."""
+    version, n_bytes, chunks = workspace.registry.export_version(reference)
+    name = f"{version.name}-{version.version}.fewpass.tar"
+    headers = {"content-length": str(n_bytes), "content-disposition": f'attachment; filename="{name}"'}
+    return StreamingResponse(chunks, media_type=TAR, headers=headers)
+
+
+@router.post(
+    "/{name}/import",
+    status_code=201,
+    summary="Import an exported version",
+    openapi_extra=TAR_BODY,
+)
+def import_version(
+    name: str, workspace: Ours, upload: Upload, response: Response, predictor: Ahead
+) -> ModelVersionShape:
+    """The next version of the name; refused unless every byte is as it was exported and the model answers."""
+    version = workspace.registry.import_version(upload, name)
+    predictor.refresh()
+    response.headers["location"] = f"/v1/models/{name}@{version.version}"
+    return ModelVersionShape.model_validate(version)

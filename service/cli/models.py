@@ -1,5 +1,6 @@
 """`fewpass models`: the registry of a workspace."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -7,7 +8,7 @@ import typer
 from service.cli.learning import show_metrics
 from service.cli.output import JsonOption, WorkspaceOption, escape, out, settings_of, show_json, show_table, text_of
 
-app = typer.Typer(help="List, show, alias and delete models.", invoke_without_command=True)
+app = typer.Typer(help="List, show, alias, tag, prune, export and import models.", invoke_without_command=True)
 Reference = Annotated[str, typer.Argument(help="name, name@version or name@alias.")]
 Name = Annotated[str, typer.Argument(help="Name of the model.")]
 
@@ -54,6 +55,8 @@ def show(reference: Reference, workspace: WorkspaceOption = None, json_output: J
     out.print(f"[bold]{version.name}@{version.version}[/]: {version.learner} {dict(version.parameters)}")
     out.print(f"{version.n_rows:,} rows, {len(version.files)} files, {version.created_at:%Y-%m-%d %H:%M}")
     out.print(escape(str(version.duckdb_path)), soft_wrap=True)
+    for tag, value in version.tags.items():
+        out.print(f"{escape(tag)}: {escape(value)}", highlight=False)
     show_metrics(dict(version.metrics))
 
 
@@ -148,3 +151,172 @@ def delete(reference: Reference, workspace: WorkspaceOption = None, json_output:
         show_json({"name": version.name, "version": version.version, "deleted": True})
     else:
         out.print(f"deleted {version.name}@{version.version}")
+
+
+@app.command()
+def tag(
+    reference: Reference,
+    tag_name: Annotated[str, typer.Argument(metavar="TAG", help="Such as checked-by.")],
+    value: Annotated[str | None, typer.Argument(help="Its value; without one the tag is removed.")] = None,
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Set a tag of a version, or remove it."""
+    from service.workspace import Workspace
+
+    with Workspace(settings_of(workspace)) as here:
+        version = here.registry.set_tag(reference, tag_name, value)
+    if json_output:
+        show_json(version.tags)
+    else:
+        out.print(f"{version.name}@{version.version}: {escape(str(dict(version.tags)))}")
+
+
+@app.command()
+def lineage(reference: Reference, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+    """Show where a version comes from: files, job, what was asked for, libraries."""
+    from service.workspace import Workspace
+
+    with Workspace(settings_of(workspace)) as here:
+        found = here.registry.lineage(reference)
+    if json_output:
+        show_json(found)
+        return
+    out.print(f"[bold]{found['name']}@{found['version']}[/], sha256 {found['sha256']}", soft_wrap=True)
+    told = {"job": found["job_id"], "data set": found["dataset"], "rows": found["n_rows"], **found["provenance"]}
+    show_table(None, ["what", "value"], [[name, text_of(value)] for name, value in told.items()])
+    show_table(
+        "files",
+        ["path", "rows", "bytes", "footer"],
+        [[file["path"], file["n_rows"], file["size"], file["footer_sha256"][:12]] for file in found["files"]],
+    )
+    show_table("libraries", ["library", "version"], list(found["libraries"].items()))
+
+
+@app.command()
+def rollback(
+    name: Name,
+    alias_name: Annotated[str, typer.Argument(metavar="ALIAS")] = "champion",
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Let an alias mean what it meant before; once more goes back further."""
+    from service.workspace import Workspace
+
+    with Workspace(settings_of(workspace)) as here:
+        version = here.registry.roll_back(name, alias_name)
+    if json_output:
+        show_json({"name": name, "alias": alias_name, "version": version})
+    else:
+        out.print(f"{name}@{alias_name} is version {version} again")
+
+
+@app.command()
+def history(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+    """List where the aliases of a model have pointed, newest first."""
+    from service.workspace import Workspace
+
+    with Workspace(settings_of(workspace)) as here:
+        items = here.registry.history(name, 1000).items
+    if json_output:
+        show_json(items)
+        return
+    rows = [[f"{move.moved_at:%Y-%m-%d %H:%M}", move.alias, move.version, move.reason] for move in items]
+    show_table(None, ["moved (UTC)", "alias", "version", "reason"], rows, empty="no alias has been set yet")
+
+
+@app.command()
+def promotions(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+    """List the decisions between champion and challenger, newest first."""
+    from service.workspace import Workspace
+
+    with Workspace(settings_of(workspace)) as here:
+        items = here.registry.promotions(name, 1000).items
+    if json_output:
+        show_json(items)
+        return
+    rows = [
+        [f"{item.decided_at:%Y-%m-%d %H:%M}", item.challenger, item.champion, item.is_promoted, item.reason]
+        for item in items
+    ]
+    show_table(None, ["decided (UTC)", "challenger", "champion", "promoted", "reason"], rows, empty="none yet")
+
+
+@app.command()
+def retention(
+    name: Name,
+    keep: Annotated[int | None, typer.Option("--keep", min=1, help="Newest versions to keep.")] = None,
+    keep_all: Annotated[bool, typer.Option("--all", help="Keep all versions.")] = False,
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Show or say how many versions of a model are kept; aliased ones always are."""
+    from service.workspace import Workspace
+
+    if keep is not None and keep_all:
+        raise typer.BadParameter("Give --keep or --all.", param_hint="--keep")
+    with Workspace(settings_of(workspace)) as here:
+        if keep is not None or keep_all:
+            here.registry.set_retention(name, keep)
+        kept = here.registry.retention(name)
+    if json_output:
+        show_json({"keep": kept})
+    else:
+        out.print("all versions are kept" if kept is None else f"the newest {kept} versions and aliased ones are kept")
+
+
+@app.command()
+def prune(
+    name: Name,
+    keep: Annotated[
+        int | None, typer.Option("--keep", min=1, help="Newest versions to keep.", show_default="its retention")
+    ] = None,
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Remove old versions and their files, never one that an alias points at."""
+    from service.workspace import Workspace
+
+    with Workspace(settings_of(workspace)) as here:
+        removed = here.registry.prune(name, keep)
+    if json_output:
+        show_json({"removed": removed})
+    else:
+        out.print(f"removed {', '.join(map(str, removed))}" if removed else "nothing to remove")
+
+
+@app.command()
+def export(
+    reference: Reference,
+    output: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Write a version as one file, which `import` takes."""
+    from service.workspace import Workspace
+
+    with Workspace(settings_of(workspace)) as here:
+        version, n_bytes = here.registry.export_to(reference, output, replace=force)
+    if json_output:
+        show_json({"model": version.name, "version": version.version, "out": output, "bytes": n_bytes})
+    else:
+        out.print(f"{version.name}@{version.version} -> {escape(str(output))}, {n_bytes:,} bytes")
+
+
+@app.command("import")
+def import_file(
+    path: Annotated[Path, typer.Argument(help="A file that `export` has written.", exists=True, dir_okay=False)],
+    name: Annotated[str | None, typer.Option("--name", help="Of the model.", show_default="as exported")] = None,
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Add an exported version as the next of its model, after checking every byte of it."""
+    from service.workspace import Workspace
+
+    with Workspace(settings_of(workspace)) as here:
+        version = here.registry.import_version(path, name)
+    if json_output:
+        show_json(version)
+    else:
+        out.print(f"imported as {version.name}@{version.version}")
