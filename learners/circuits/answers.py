@@ -260,6 +260,13 @@ def prepared(circuit: Circuit) -> _Prepared:
     return ready
 
 
+def _keep(kept: dict[tuple[int, ...], Any], asked: tuple[int, ...], entry: Any) -> None:
+    """Keep an entry, and the last ones before it; a copy of the keys, as other threads may ask at the same time."""
+    for key in list(kept)[: max(0, len(kept) - MOST_KEPT + 1)]:
+        kept.pop(key, None)
+    kept[asked] = entry
+
+
 def _peaks(circuit: Circuit) -> Floats:
     """(n_variables,) float64: the largest log density of any leaf of each numeric variable; 0 for others."""
     peaks = np.full(circuit.n_variables, -np.inf)
@@ -287,9 +294,7 @@ def wanted_nodes(circuit: Circuit, ready: _Prepared, asked: tuple[int, ...], siz
         wanted = Wanted(is_wanted, np.ascontiguousarray(nodes[is_inner][::-1]), nodes[~is_inner], first)
         for array in wanted:
             array.setflags(write=False)
-        while len(ready.wanted) >= MOST_KEPT:
-            ready.wanted.pop(next(iter(ready.wanted)), None)
-        ready.wanted[asked] = wanted
+        _keep(ready.wanted, asked, wanted)
         return wanted
     return ready.wanted[asked]
 
@@ -309,9 +314,7 @@ def wanted_slots(circuit: Circuit, ready: _Prepared, asked: tuple[int, ...], siz
         wanted = WantedSlots(is_wanted, leaves, np.array(asked, np.int64), nodes.first)
         for array in wanted:
             array.setflags(write=False)
-        while len(ready.slots) >= MOST_KEPT:
-            ready.slots.pop(next(iter(ready.slots)), None)
-        ready.slots[asked] = wanted
+        _keep(ready.slots, asked, wanted)
         return wanted
     return ready.slots[asked]
 

@@ -53,10 +53,11 @@ def sample(circuit: Circuit, x: Any, n: int = 1, seed: int = 0) -> Floats:
     out = np.repeat(known.T[:, np.newaxis], n, axis=1)
     if not out.size:
         return out
-    share, stack = np.zeros(circuit.n_edges), np.empty(circuit.n_nodes, np.int64)
-    draws(arrays, x, np.uint64(seed), np.empty(circuit.n_nodes), share, stack, out)
+    stack = np.empty(circuit.n_nodes, np.int64)
+    draws(arrays, x, np.uint64(seed), np.empty(circuit.n_nodes), stack, out)
     for row in np.flatnonzero(out[:, 0, 0] == -np.inf):
         out[row] = known[:, row]
         share = edge_shares_in_log_space(circuit, x, int(row))
-        draws_of_row(arrays, share, np.uint64(seed), row, stack, out[row])
+        share.setflags(write=False)
+        draws_of_row(arrays, share, np.ones(circuit.n_nodes), np.uint64(seed), row, stack, out[row])
     return out

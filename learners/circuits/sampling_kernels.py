@@ -94,20 +94,11 @@ def leaf_draw(kind, n, parameters, first, state):
 
 
 @kernel
-def edge_shares(arrays, values, share):
-    """Probability of each child of a sum given what is below; OUT share (n_edges,), untouched under products."""
-    child_starts, children, weight, kinds = arrays.child_starts, arrays.children, arrays.weight, arrays.kind
-    for node in range(values.size):
-        if kinds[node] == SUM and values[node] > 0.0:
-            for e in range(child_starts[node], child_starts[node + 1]):
-                share[e] = weight[e] * values[children[e]] / values[node]
-
-
-@kernel
-def draw(arrays, share, state, stack, out):
+def draw(arrays, weight, values, state, stack, out):
     """Fill what is NaN in OUT out (n_variables,) by following one induced tree from the root.
 
-    stack (n_nodes,) int64 is scratch.
+    A child of a sum is taken in proportion to its weight (n_edges,) times its value (n_nodes,). stack (n_nodes,) int64 is
+    scratch.
     """
     child_starts, children, kinds = arrays.child_starts, arrays.children, arrays.kind
     variable, leaf_starts, parameters, n_values = (
@@ -124,12 +115,13 @@ def draw(arrays, share, state, stack, out):
         kind = kinds[node]
         first, last = child_starts[node], child_starts[node + 1]
         if kind == SUM:
-            u = uniform(state)
+            u = uniform(state) * values[node]
             chosen = first
             for e in range(first, last):
-                if share[e] > 0.0:
+                share = weight[e] * values[children[e]]
+                if share > 0.0:
                     chosen = e
-                    u -= share[e]
+                    u -= share
                     if u < 0.0:
                         break
             stack[depth] = children[chosen]
@@ -145,24 +137,23 @@ def draw(arrays, share, state, stack, out):
 
 
 @kernel
-def draws_of_row(arrays, share, seed, row, stack, out):
+def draws_of_row(arrays, weight, values, seed, row, stack, out):
     """Draw OUT out (n_draws, n_variables) of a row, NaN where something is to be drawn; a draw depends on its seed, row and number."""
     state = np.empty(1, np.uint64)
     for i in range(out.shape[0]):
         state[0] = mixed(mixed(mixed(seed + GOLDEN) + np.uint64(row)) + np.uint64(i))
-        draw(arrays, share, state, stack, out[i])
+        draw(arrays, weight, values, state, stack, out[i])
 
 
 @kernel
-def draws(arrays, x, seed, scratch, share, stack, out):
+def draws(arrays, x, seed, values, stack, out):
     """Draw for every row of x; OUT out (n_rows, n_draws, n_variables), whose first entry is -inf if the root is too small.
 
-    scratch (n_nodes,) and share (n_edges,) float64, stack (n_nodes,) int64 are scratch.
+    values (n_nodes,) float64 and stack (n_nodes,) int64 are scratch.
     """
     for row in range(x.shape[1]):
-        upward(arrays, x, row, scratch)
-        if not scratch[scratch.size - 1] > SMALLEST:
+        upward(arrays, x, row, values)
+        if not values[values.size - 1] > SMALLEST:
             out[row, 0, 0] = -np.inf
             continue
-        edge_shares(arrays, scratch, share)
-        draws_of_row(arrays, share, seed, row, stack, out[row])
+        draws_of_row(arrays, arrays.weight, values, seed, row, stack, out[row])

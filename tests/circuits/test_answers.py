@@ -214,3 +214,11 @@ def test_no_rows_have_no_answers():
     assert conditional(circuit, x, [0, 1]).shape == (0, 2, 2)
     assert moments(circuit, x, [2])[0].shape == (0, 1)
     assert class_posterior(circuit, x, 0).shape == (0, 2)
+
+
+def test_only_the_queries_asked_last_are_kept():
+    circuit = independent([Variable("categorical", (0.5, 0.5))] * 50)
+    for v in range(50):
+        marginals(circuit, np.full((50, 5), np.nan), [v])
+    ready = answers.prepared(circuit)
+    assert list(ready.wanted) == list(ready.slots) == [(v,) for v in range(50 - answers.MOST_KEPT, 50)]
