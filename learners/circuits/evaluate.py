@@ -32,8 +32,7 @@ def log_values(circuit: Circuit, x: Array, log_leaf: Floats | None = None) -> Fl
     ----------
     circuit : Circuit
     x : (n_variables, n_rows) float64 or integers
-        Missing is NaN, a negative number, or for a discrete variable n_values and more. Numeric variables that may be
-        negative have only NaN.
+        Missing is NaN; for a discrete variable also a negative number, and n_values (UNSEEN) and more.
     log_leaf : (n_nodes, n_rows) float64, optional
         Log values of the leaves, in place of those at x; the rows of sums and products are not read.
 

@@ -14,11 +14,14 @@ TOTAL, PULL, MOVED = range(3)
 MOST_STEPS = 30
 # Newton's last step, relative to the pseudo-count: the error that remains is of its square.
 LAST_STEP = 1e-4
-# Below this r Newton starts with the step from the old pseudo-counts, above it at the matched moments, which are exact at 1.
+# Below this r, in units of the least pseudo-count or one, Newton starts with the step from the old pseudo-counts; above it
+# at the matched moments, which are exact at 1.
 SMALL_SHARE = 0.25
 # Below this r that first step is enough: its error is of r². Its curvatures are kept until r adds up to MOST_MOVED.
 TINY_SHARE, MOST_MOVED, UNKNOWN = 1e-4, 1e-3, 1.0
 CERTAIN = 1.0 - 1e-15
+# Where one weight is all but one, Newton's system is singular to the digits that digammas have: the moments are matched instead.
+WELL_CONDITIONED = 1e-6
 
 
 @kernel
@@ -153,33 +156,37 @@ def _by_newton(entry, node, i, begin, end, r, shares):
     (2000), equations 15 to 18.
     """
     n = end - begin
-    a = node[TOTAL, i]
-    inverse = 1.0 / a
+    inverse = 1.0 / node[TOTAL, i]
+    least = 1.0
     for j in range(n):
         alpha = entry[COUNT, begin + j]
-        shares[1, j] = shares[0, j] / alpha - r * inverse if alpha > 0.0 else 0.0
-    has_slopes = node[MOVED, i] < MOST_MOVED
-    if has_slopes and r < SMALL_SHARE:
+        shares[1, j] = 0.0
+        if alpha > 0.0:
+            shares[1, j] = shares[0, j] / alpha - r * inverse
+            least = min(least, alpha)
+    if node[MOVED, i] < MOST_MOVED * least and r < SMALL_SHARE * least:
         grown = _start_linear(entry, node, i, begin, end, shares)
     else:
         grown = _start_matched(entry, node, i, begin, end, r, shares)
-    if not (has_slopes and r < TINY_SHARE):
-        grown = _newton_steps(entry, node, i, begin, end, grown, shares)
-        node[MOVED, i] = 0.0
-    else:
+    if node[MOVED, i] < MOST_MOVED * least and r < TINY_SHARE * least:
         node[MOVED, i] += r
-    a += grown
-    inverse = 1.0 / a
-    node[TOTAL, i] = a
+    else:
+        node[MOVED, i] = 0.0
+        _newton_steps(entry, node, i, begin, end, r, grown, shares)
+    a = 0.0
     for j in range(n):
         if entry[COUNT, begin + j] > 0.0:
             entry[COUNT, begin + j] += shares[2, j]
-            entry[WEIGHT, begin + j] = entry[COUNT, begin + j] * inverse
+            a += entry[COUNT, begin + j]
+    inverse = 1.0 / a
+    node[TOTAL, i] = a
+    for e in range(begin, end):
+        entry[WEIGHT, e] = entry[COUNT, e] * inverse
 
 
 @kernel
-def _newton_steps(entry, node, i, begin, end, grown, shares):
-    """Steps until they are small; keeps the curvatures; returns Σ δ."""
+def _newton_steps(entry, node, i, begin, end, r, grown, shares):
+    """Steps from shares[2], whose sum is grown, until they are small; keeps the curvatures."""
     n = end - begin
     a = node[TOTAL, i]
     for _ in range(MOST_STEPS):
@@ -194,6 +201,10 @@ def _newton_steps(entry, node, i, begin, end, grown, shares):
                 entry[SLOPE, begin + j] = bend
                 numerator += shares[3, j]
                 denominator -= bend
+        if not denominator * curvature > WELL_CONDITIONED:
+            node[MOVED, i] = UNKNOWN
+            _start_matched(entry, node, i, begin, end, r, shares)
+            return
         pull = 1.0 / denominator
         node[PULL, i] = pull
         b = numerator * pull
@@ -208,20 +219,19 @@ def _newton_steps(entry, node, i, begin, end, grown, shares):
                 grown += shares[2, j]
                 farthest = max(farthest, abs(step) - LAST_STEP * before)
         if farthest <= 0.0:
-            break
-    return grown
+            return
 
 
 @kernel
 def newton_of_two(alpha, other, total, r, slope, slope_other, pull):
     """As `_by_newton` for two pseudo-counts where all of r is on the first: both δ, both slopes and the pull.
 
-    A pull of zero says that slopes are not known.
+    A pull of zero says that slopes are not known, given or returned.
     """
     inverse = 1.0 / total
     down = -r * inverse
     up = r / alpha + down
-    if pull != 0.0 and r < SMALL_SHARE:
+    if pull != 0.0 and r < SMALL_SHARE * min(1.0, alpha, other):
         b = (up * slope + down * slope_other) * pull
         d, d_other = (up + b) * slope, (down + b) * slope_other
     else:
@@ -234,7 +244,11 @@ def newton_of_two(alpha, other, total, r, slope, slope_other, pull):
         # One division for the three reciprocals that are needed.
         inverse = 1.0 / (bend * bend_other)
         slope, slope_other = bend_other * inverse, bend * inverse
-        pull = curvature / (1.0 - curvature * (slope + slope_other))
+        left = 1.0 - curvature * (slope + slope_other)
+        if not left > WELL_CONDITIONED:
+            matched, mean, rest = two_matched(alpha, other, total, r)
+            return mean * matched - alpha, rest * matched - other, 0.0, 0.0, 0.0
+        pull = curvature / left
         g, g_other = (move - own + up) * slope, (move - own_other + down) * slope_other
         b = (g + g_other) * pull
         before, before_other = alpha + d, other + d_other
@@ -308,18 +322,11 @@ def project(entry, node, i, begin, end, r, rule, shares):
 
 
 @kernel
-def project_one(entry, node, i, begin, end, observed, r, rule, shares):
-    """As `project` where all of r is on one entry."""
-    if rule <= ADF_CLOSED and r >= CERTAIN:
-        # A certain observation is a count.
-        entry[COUNT, observed] += 1.0
-        node[TOTAL, i] += 1.0
-        node[MOVED, i] = UNKNOWN
-        inverse = 1.0 / node[TOTAL, i]
-        for e in range(begin, end):
-            entry[WEIGHT, e] = entry[COUNT, e] * inverse
-        return
+def count_one(entry, node, i, begin, end, observed):
+    """Update by a certain observation: a count."""
+    entry[COUNT, observed] += 1.0
+    node[TOTAL, i] += 1.0
+    node[MOVED, i] = UNKNOWN
+    inverse = 1.0 / node[TOTAL, i]
     for e in range(begin, end):
-        shares[0, e - begin] = 0.0
-    shares[0, observed - begin] = r
-    project(entry, node, i, begin, end, r, rule, shares)
+        entry[WEIGHT, e] = entry[COUNT, e] * inverse

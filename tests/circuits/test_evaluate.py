@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from learners.circuits.circuit import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, POISSON
 from learners.circuits.errors import InvalidEvidence
 from learners.circuits.evaluate import log_values, node_log_derivatives, node_log_values
+from learners.circuits.evaluate_kernels import few_root_logs, root_logs
 from learners.circuits.text import CircuitBuilder, read_text
 from tests.circuits.map_circuits import random_circuit
 from tests.conftest import PUBLIC_SETS
@@ -177,3 +178,19 @@ def test_public_circuits_agree_with_wide_numbers(name):
     circuit = read_text(PUBLIC_SETS.parent / "circuits" / f"{name}.spn.txt")
     x = np.random.default_rng(1).integers(0, 3, (circuit.n_variables, 50))
     assert log_values(circuit, x) == pytest.approx(node_log_values(circuit, x)[-1], rel=1e-12)
+
+
+def test_kernels_are_compiled_for_two_types_of_rows():
+    for dtype in (np.uint8, np.int8, np.int64, np.float32, np.float64):
+        for n_rows in (1, 20):
+            log_values(chain(3, 0.5), np.zeros((3, n_rows), dtype))
+    assert len(root_logs.signatures) <= 2
+    assert len(few_root_logs.signatures) <= 2
+
+
+def test_codes_may_count():
+    """Rows of whole numbers as codes, also of a numeric variable."""
+    build = CircuitBuilder([0, 2])
+    build.product([build.leaf(POISSON, 0, [3.0]), build.leaf(CATEGORICAL, 1, np.log([0.5, 0.5]))])
+    x = np.array([[0, 3, 9, 7, 200], [0, 1, 2, 0, 1]], np.uint8)
+    assert np.array_equal(log_values(build.circuit(), x), log_values(build.circuit(), x.astype(float)))

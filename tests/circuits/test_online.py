@@ -208,3 +208,18 @@ def test_one_pass_over_nltcs_beats_the_published_rule(projection):
     # Batch EM from the same start reaches about -6.1.
     assert found["exact"] > -6.3
     assert found["exact"] > found["zhao2017"] + 0.5
+
+
+@pytest.mark.parametrize("projection", ["adf", "bmm", "adf-closed-form"])
+@pytest.mark.parametrize("scale", [1e-6, 1e-3, 1e6])
+def test_tiny_and_huge_pseudo_counts_give_numbers(projection, scale):
+    rng = np.random.default_rng(8)
+    for _ in range(5):
+        circuit = random_circuit(rng, 5, zeros=0)
+        x = random_rows(rng, circuit, 400)
+        posterior = StreamingPosterior(circuit, random_pseudo_counts(circuit, 1, scale, 1.5 * scale), projection)
+        posterior.update(x)
+        counts = posterior.pseudo_counts()
+        assert np.isfinite(counts.edge).all()
+        assert (counts.edge >= 0).all()
+        assert not np.isnan(log_values(posterior.circuit(), x)).any()
