@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+import pyarrow as pa
 
 from learners.circuits.circuit import EXPONENTIAL, GAUSSIAN, POISSON, Circuit
 from learners.circuits.em import ExpectedCounts, maximised
 from learners.circuits.evaluate import as_rows
-from learners.errors import InvalidParameter
+from learners.errors import InvalidParameter, StatisticMismatch
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -76,6 +77,42 @@ class StepwiseEM:
         if rows.shape[1]:
             last._step(rows)
         return last._circuit
+
+    def to_arrow(self) -> pa.Table:
+        """The state: one row of lists, from which `from_arrow` goes on as if there had been no break."""
+        means = self._means or (np.empty(0), np.empty(0), np.empty((0, 3)))
+        waiting = np.concatenate(self._waiting, axis=1) if self._waiting else np.empty((0, 0))
+        columns = {
+            "log_weight": self._circuit.log_weight,
+            "leaf_parameters": self._circuit.leaf_parameters,
+            "edge": means[0],
+            "parameter": means[1],
+            "leaf": means[2].ravel(),
+            "waiting": waiting.astype(np.float64).ravel(),
+            "steps": np.array([self.n_steps, waiting.dtype == np.uint8], np.float64),
+        }
+        return pa.table({name: pa.array([array], pa.list_(pa.float64())) for name, array in columns.items()})
+
+    def from_arrow(self, table: pa.Table) -> Self:
+        """The learner whose state `to_arrow` wrote, of the same structure and settings.
+
+        Raises
+        ------
+        StatisticMismatch
+            If it is the state of another circuit.
+        """
+        state = {name: table.column(name).combine_chunks().flatten().to_numpy() for name in table.column_names}
+        circuit = self._circuit
+        if (state["log_weight"].size, state["leaf_parameters"].size) != (circuit.n_edges, circuit.leaf_parameters.size):
+            raise StatisticMismatch("The table holds the state of another circuit.")
+        circuit = circuit.with_parameters(state["log_weight"], state["leaf_parameters"])
+        read = type(self)(circuit, self.batch_rows, self.decay, self.laplace, self.rows_hint)
+        read.n_steps = int(state["steps"][0])
+        if read.n_steps:
+            read._means = state["edge"], state["parameter"], state["leaf"].reshape(-1, 3)
+        waiting = state["waiting"].reshape(circuit.n_variables, -1)
+        read._waiting = [waiting.astype(np.uint8) if state["steps"][1] else waiting]
+        return read
 
     def _step(self, rows: Array) -> None:
         counts = ExpectedCounts(self._circuit)

@@ -160,9 +160,13 @@ def test_stepwise_em_does_not_depend_on_the_division_of_the_rows():
     whole.update(x)
     for first in range(0, 330, 37):
         parts.update(x[:, first : first + 37])
+        # A break changes nothing.
+        parts = StepwiseEM(circuit, batch_rows=64).from_arrow(parts.to_arrow())
     assert whole.circuit() == parts.circuit()
     assert whole.n_steps == 5
     assert log_values(whole.circuit(), x).mean() > log_values(circuit, x).mean()
+    with pytest.raises(StatisticMismatch, match="another circuit"):
+        StepwiseEM(chain(3, 0.5)).from_arrow(parts.to_arrow())
     with pytest.raises(InvalidParameter, match=r"above 0\.5"):
         StepwiseEM(circuit, decay=0.3)
 
