@@ -72,3 +72,11 @@ class InvalidParameter(LearnerError, ValueError):
 
 class Cancelled(LearnerError):
     """Raised by a progress callback to stop a pass between two chunks."""
+
+
+class ClusterError(LearnerError, ConnectionError):
+    """A Dask cluster cannot be used."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"The cluster {address} cannot be used: {reason}.")
+        self.address = address

@@ -100,6 +100,7 @@ TABLE: tuple[tuple[type[Exception], int, str], ...] = (
     (learner_errors.SchemaError, 422, "Schema error"),
     (learner_errors.EmptyData, 422, "No rows"),
     (learner_errors.FamilyTooLarge, 422, "Family too large"),
+    (learner_errors.ClusterError, 503, "Cluster unavailable"),
     (learner_errors.Cancelled, 409, "Cancelled"),
     (learner_errors.LearnerError, 422, "Learner error"),
     (PermissionError, 403, "Permission denied"),

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from learners import recipes
 from learners.kinds import load_model
 from learners.memory import limit_memory, machine_bytes, parse_bytes
+from learners.passes.cluster import connected
 from learners.passes.engine import Progress, collect
 from learners.passes.learner import Account, Part, drive
 from learners.passes.source import Source
@@ -107,14 +109,17 @@ def fit(
     kept = ledger.schema(target, overrides) if request.update else None
     learner = recipes.learner(request.learner, request.parameters, target, kept, overrides)
     accounts: list[Account] = []
-    model = drive(
-        learner,
-        [Part(rows.learned.source, ledger.store, rows.learned)],
-        threads=available_threads(workspace.settings),
-        on_progress=_reporting(run.report),
-        checkpoints=ledger.checkpoints,
-        accounts=accounts,
-    )
+    address = workspace.settings.cluster
+    with nullcontext() if address is None else connected(address) as cluster:
+        model = drive(
+            learner,
+            [Part(rows.learned.source, ledger.store, rows.learned)],
+            threads=available_threads(workspace.settings),
+            on_progress=_reporting(run.report),
+            checkpoints=ledger.checkpoints,
+            accounts=accounts,
+            cluster=cluster,
+        )
     if recipes.keeps_schema(request.learner):
         ledger.keep_schema(target, overrides, model.schema)
     return model, accounts

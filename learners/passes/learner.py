@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from learners.model import Model
+from learners.passes.cluster import Cluster
 from learners.passes.engine import Checkpoints, OnProgress, Progress, available_cores, collect, require_rows
 from learners.passes.ledger import Store, Supply
 from learners.passes.reuse import Account, Recall
@@ -103,6 +104,7 @@ def drive(
     store: Store | None = None,
     checkpoints: Checkpoints | None = None,
     accounts: list[Account] | None = None,
+    cluster: Cluster | None = None,
 ) -> Model:
     """Run a learner over a source.
 
@@ -121,6 +123,8 @@ def drive(
         Where a pass leaves what it has so far, so that a run that is killed goes on from there.
     accounts : list, optional
         Gets an `Account` of what was read and what was reused for each statistic.
+    cluster : Cluster, optional
+        Whose workers make the passes; the model is the same. Checkpoints within passes are Dask's business then.
 
     Returns
     -------
@@ -140,7 +144,7 @@ def drive(
     for part in parts:
         require_rows(part.source)
     with ThreadPoolExecutor(1, thread_name_prefix="store") as writer:
-        driver = _Driver(parts, threads, on_progress, checkpoints, learner.n_passes, writer)
+        driver = _Driver(parts, threads, on_progress, checkpoints, learner.n_passes, writer, cluster)
         answer: Any = None
         while True:
             try:
@@ -167,7 +171,9 @@ class _Driver:
         checkpoints: Checkpoints | None,
         n_passes: int | None,
         writer: ThreadPoolExecutor,
+        cluster: Cluster | None,
     ) -> None:
+        self.cluster = cluster
         self.writer, self.storing = writer, list[Future[Any]]()
         self.sources = [part.source for part in parts]
         self.threads, self.on_progress, self.n_passes = threads, on_progress, n_passes
@@ -194,6 +200,14 @@ class _Driver:
         self.storing.append(self.writer.submit(function, *arguments, **named))
 
     def _collected(self, statistic: Any, source: Source, key: str) -> Any:
+        if self.cluster is not None and source.is_identified:
+            return self.cluster.collect(
+                statistic,
+                source,
+                on_progress=self.on_progress,
+                pass_number=self.pass_number,
+                n_passes=self.n_passes,
+            )
         return collect(
             statistic,
             source,

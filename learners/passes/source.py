@@ -149,6 +149,19 @@ class Source:
             [SourceFile("(table)", table.nbytes, None, table.num_rows, sizes, identity)], table.schema, None, table
         )
 
+    def carved(self, fragments: Sequence[int]) -> Source:
+        """Some fragments, by their positions, with nothing but their files: a source small enough to be sent away."""
+        chosen = [self.fragments[index] for index in fragments]
+        places = {file: place for place, file in enumerate(dict.fromkeys(fragment.file for fragment in chosen))}
+        source = copy(self)
+        source.files = tuple(self.files[file] for file in places)
+        source._metadata = tuple(self._metadata[file] for file in places) if self._metadata else ()
+        source._conditions = {places[file]: own for file, own in self._conditions.items() if file in places}
+        source._text = {}
+        source.fragments = tuple(replace(fragment, file=places[fragment.file]) for fragment in chosen)
+        source.n_rows = sum(fragment.n_rows for fragment in chosen)
+        return source
+
     def thinned(self, max_rows: int) -> Source:
         """Evenly spaced fragments of at most about this many rows together, at least one."""
         step = -(-self.n_rows // max(1, max_rows))

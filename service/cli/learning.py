@@ -42,13 +42,17 @@ def train(
     alias: Annotated[list[str] | None, typer.Option("--alias", help="Alias to point at the new version.")] = None,
     columns: Annotated[Path | None, typer.Option("--columns", help="JSON file: what you know of columns.")] = None,
     update: Annotated[
-        bool, typer.Option("--update", help="Count new files only; keep attributes and cut points of the last --update.")
+        bool,
+        typer.Option("--update", help="Count new files only; keep attributes and cut points of the last --update."),
     ] = False,
     window: Annotated[
         str | None, typer.Option("--window", help="Newest rows only: 30d (w, d, h, m), or the last files: 12f.")
     ] = None,
     timestamp: Annotated[
         str | None, typer.Option("--timestamp", help="Column of times for --window; else when files changed.")
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", help="Dask workers make the passes: tcp://host:8786, or local:4.")
     ] = None,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
@@ -73,7 +77,10 @@ def train(
         timestamp=timestamp,
     )
     started = time.perf_counter()
-    with Workspace(settings_of(workspace)) as here, progress_bar(not json_output) as report:
+    settings = settings_of(workspace)
+    if cluster is not None:
+        settings = settings.model_copy(update={"cluster": cluster})
+    with Workspace(settings) as here, progress_bar(not json_output) as report:
         version, passes = here.train_with_report(request, report)
     if json_output:
         show_json(version)

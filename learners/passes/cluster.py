@@ -1,0 +1,162 @@
+"""Passes on a Dask cluster: the same statistics over groups of fragments, merged as a tree."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+
+from learners.errors import ClusterError
+from learners.passes.engine import OnProgress, Progress, collect
+from learners.passes.source import Source
+
+GROUP_ROWS = 2_000_000
+FAN_IN = 8
+CONNECT_S = 10.0
+
+
+class Cluster:
+    """A connection to the workers; made by `connected`.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    """
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    def collect(
+        self,
+        statistic: Any,
+        source: Source,
+        *,
+        on_progress: OnProgress | None = None,
+        pass_number: int = 1,
+        n_passes: int | None = None,
+    ) -> Any:
+        """One pass: the statistic of all rows of the source, bit for bit as `engine.collect` gives it.
+
+        Workers read the files themselves, so paths must mean the same to them. A group whose worker dies is counted
+        again by another; statistics are sums, so it counts once.
+
+        Raises
+        ------
+        ClusterError
+            If the cluster is lost, or keeps losing its workers.
+        SourceError, SchemaError, UnknownColumn
+            As the data gives reason.
+        """
+        from distributed import as_completed
+
+        groups = list(grouped(source))
+        empty = self.client.scatter(statistic.empty(), broadcast=True)
+        futures = [self.client.submit(counted, empty, group, pure=False) for group in groups]
+        rows = dict(zip([future.key for future in futures], [group.n_rows for group in groups], strict=True))
+        started, done = time.perf_counter(), 0
+        try:
+            for future in as_completed(futures):
+                if future.status == "error":
+                    raise _told(future.exception())
+                done += rows[future.key]
+                if on_progress is not None:
+                    seconds = time.perf_counter() - started
+                    on_progress(Progress(statistic.stage, pass_number, n_passes, done, source.n_rows, seconds))
+            return self._reduced(statistic, empty, futures)
+        finally:
+            self.client.cancel(futures)
+
+    def _reduced(self, statistic: Any, empty: Any, futures: Sequence[Any]) -> Any:
+        while len(futures) > FAN_IN:
+            futures = [
+                self.client.submit(summed, empty, list(futures[first : first + FAN_IN]), pure=False)
+                for first in range(0, len(futures), FAN_IN)
+            ]
+        try:
+            tables = self.client.gather(list(futures))
+        except Exception as error:
+            raise _told(error) from error
+        whole = statistic.empty()
+        for table in tables:
+            whole.merge(statistic.empty().from_arrow(table))
+        return whole
+
+
+@contextmanager
+def connected(address: str) -> Iterator[Cluster]:
+    """A cluster that runs already, or one of this machine's processes that ends with the context.
+
+    Parameters
+    ----------
+    address : str
+        "tcp://host:8786" of a Dask scheduler, or "local:4" for four processes here.
+
+    Raises
+    ------
+    ClusterError
+        If Dask is not installed, or nothing answers there.
+    """
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError:
+        raise ClusterError(address, "Dask is not installed: pip install 'fewpass[dask]'") from None
+    kind, _, count = address.partition(":")
+    if kind == "local":
+        if not (count or "2").isdigit() or not 1 <= int(count or "2") <= 256:
+            raise ClusterError(address, "write local:N with N processes from 1 to 256")
+        made = LocalCluster(n_workers=int(count or "2"), threads_per_worker=1, dashboard_address=None, host="127.0.0.1")
+        with made, Client(made) as client:
+            yield Cluster(client)
+        return
+    try:
+        client = Client(address, timeout=CONNECT_S)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise ClusterError(address, f"no Dask scheduler answers there ({error})") from error
+    with client:
+        yield Cluster(client)
+
+
+def grouped(source: Source) -> Iterator[Source]:
+    """Neighbouring fragments of about two million rows, each group as a source of its own, fit to be sent away."""
+    group: list[int] = []
+    n_rows = 0
+    for index, fragment in enumerate(source.fragments):
+        group.append(index)
+        n_rows += fragment.n_rows
+        if n_rows >= GROUP_ROWS:
+            yield source.carved(group)
+            group, n_rows = [], 0
+    if group:
+        yield source.carved(group)
+
+
+def counted(empty: Any, group: Source) -> pa.Table:
+    """On a worker: the statistic of a group."""
+    table: pa.Table = collect(empty, group, threads=1).to_arrow()
+    return table
+
+
+def summed(empty: Any, tables: Sequence[pa.Table]) -> pa.Table:
+    """On a worker: the sum of statistics."""
+    whole = empty.empty()
+    for table in tables:
+        whole.merge(empty.empty().from_arrow(table))
+    answer: pa.Table = whole.to_arrow()
+    return answer
+
+
+def _told(error: BaseException) -> BaseException:
+    """Errors of the data as they are; those of the cluster in words."""
+    from distributed.comm.core import CommClosedError
+    from distributed.scheduler import KilledWorker
+
+    if isinstance(error, KilledWorker):
+        return ClusterError(
+            "(workers)", "workers keep dying on the same rows; their logs tell why, most often it is memory"
+        )
+    if isinstance(error, CommClosedError):
+        return ClusterError("(scheduler)", f"the connection was lost ({error})")
+    return error

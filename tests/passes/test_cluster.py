@@ -1,0 +1,113 @@
+"""Passes on a Dask cluster of this machine's processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from learners import recipes
+from learners.errors import Cancelled, ClusterError, SourceError
+from learners.passes import cluster as clusters
+from learners.passes.engine import collect
+from learners.passes.learner import drive
+from learners.passes.selection import window
+from learners.passes.source import Source
+from learners.schema.summaries import ColumnSummaries
+from tests.passes.test_engine import same
+from tests.passes.test_reuse import OVERRIDES, write
+
+pytest.importorskip("distributed")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    data = tmp_path_factory.mktemp("data")
+    for day in range(5):
+        write(data, day)
+    return data
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with clusters.connected("local:2") as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def small_groups(monkeypatch):
+    monkeypatch.setattr(clusters, "GROUP_ROWS", 400)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [("nb", {}), ("kdb", {"k": 2}), ("kdb", {"k": 2, "estimator": "hdp-map"}), ("skdb", {"k": 2})],
+)
+def test_a_cluster_learns_the_same_model(folder, cluster, name, parameters):
+    def learner():
+        return recipes.learner(name, parameters, "class", None, OVERRIDES)
+
+    reports = []
+    model = drive(learner(), Source.open(folder), cluster=cluster, on_progress=reports.append)
+    assert same(model, drive(learner(), Source.open(folder)))
+    assert reports[-1].rows_done <= reports[-1].rows_total
+    assert max(report.rows_done for report in reports) == 3000
+
+
+def test_conditions_travel_with_the_rows(folder, cluster):
+    source = window(Source.open(folder), "36h", "time").source
+    assert cluster.collect(ColumnSummaries("class"), source) == collect(ColumnSummaries("class"), source)
+
+
+def test_groups_are_all_rows_once(folder):
+    source = Source.open(folder)
+    groups = list(clusters.grouped(source))
+    assert len(groups) > 3 and sum(group.n_rows for group in groups) == source.n_rows
+    assert [b for group in groups for b in group.batches(["user"])] == list(source.batches(["user"]))
+
+
+def test_a_worker_killed_in_mid_pass_changes_nothing(folder):
+    source = Source.open(folder)
+    whole = collect(ColumnSummaries("class"), source)
+    with clusters.connected("local:2") as own:
+        own.client.wait_for_workers(2)
+        pids = own.client.run(os.getpid)
+        killer = threading.Timer(0.05, os.kill, (next(iter(pids.values())), signal.SIGKILL))
+        killer.start()
+        for _ in range(3):
+            assert own.collect(ColumnSummaries("class"), source) == whole
+        killer.join()
+        with pytest.raises(ProcessLookupError):
+            os.kill(next(iter(pids.values())), 0)
+
+
+def test_errors_of_the_data_come_back_as_they_are(tmp_path, cluster):
+    write(tmp_path, 0)
+    source = Source.open(tmp_path)
+    (tmp_path / "00.parquet").unlink()
+    with pytest.raises(SourceError, match="has vanished since the pass began"):
+        cluster.collect(ColumnSummaries("class"), source)
+
+
+def test_a_pass_is_cancelled_between_groups(folder, cluster):
+    def cancel(progress):
+        raise Cancelled("enough")
+
+    with pytest.raises(Cancelled, match="enough"):
+        cluster.collect(ColumnSummaries("class"), Source.open(folder), on_progress=cancel)
+
+
+def test_what_is_no_cluster_is_refused(monkeypatch):
+    monkeypatch.setattr(clusters, "CONNECT_S", 0.2)
+    for address, reason in (
+        ("local:0", "with N processes"),
+        ("local:x", "with N processes"),
+        ("tcp://127.0.0.1:9", "no Dask scheduler"),
+    ):
+        started = time.monotonic()
+        with pytest.raises(ClusterError, match=reason), clusters.connected(address):
+            pass
+        assert time.monotonic() - started < 30
