@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_limits
 
 from learners.circuits.circuit import EXPONENTIAL, GAUSSIAN, POISSON, SUM
 from learners.circuits.structures import Variable, chow_liu, describe_variables, hclt, independent, random_regions
@@ -215,6 +216,16 @@ def test_learnspn_separates_what_is_independent_and_joins_what_is_not():
     for world, p in joint.items():
         assert p == pytest.approx(np.all(world == x.T, axis=1).mean(), abs=0.02)
     assert circuit == learnspn(x, [2] * 4)
+
+
+def test_learnspn_does_not_depend_on_the_number_of_threads():
+    rng = np.random.default_rng(0)
+    hidden = rng.integers(0, 2, (3, 6000))
+    x = np.stack([hidden[i % 3] ^ (rng.random(6000) < 0.2) for i in range(12)])
+    with threadpool_limits(1):
+        one = learnspn(x, [2] * 12, min_rows=20)
+    with threadpool_limits(4):
+        assert learnspn(x, [2] * 12, min_rows=20) == one
 
 
 def test_learnspn_takes_missing_values_and_numbers():

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.sparse.csgraph import connected_components
 from scipy.special import chdtrc
 from sklearn.cluster import KMeans
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from learners.circuits.circuit import Circuit, Floats, Integers
 from learners.circuits.structures.blocks import Blocks, log_shares
@@ -97,7 +98,9 @@ def learnspn(
         x = x[:, np.sort(rng.choice(x.shape[1], max_rows, replace=False))]
     settings = _Settings(significance, bonferroni, clusters, min_rows, pseudo_count)
     grower = _Grower(x, describe_variables(x, sizes.tolist(), numeric), settings, rng)
-    grower.node(np.arange(x.shape[1]), np.arange(sizes.size), may_split=True)
+    # k-means adds up in another order on another number of threads, which would make another circuit of the same seed.
+    with threadpool_limits(1):
+        grower.node(np.arange(x.shape[1]), np.arange(sizes.size), may_split=True)
     return grower.blocks.circuit()
 
 
