@@ -86,8 +86,7 @@ def node_log_values(circuit: Circuit, x: Array) -> Floats:
     """
     x = as_rows(circuit, x)
     logs = np.empty((circuit.n_nodes, x.shape[1]))
-    scratch = np.empty((4, circuit.n_nodes, BLOCK))
-    node_logs(circuit.arrays, x, np.arange(x.shape[1]), scratch, _products(circuit), logs, NO_LOGS)
+    node_logs(circuit.arrays, x, np.arange(x.shape[1]), *_scratch(circuit, x.shape[1]), logs, NO_LOGS)
     return logs
 
 
@@ -114,8 +113,7 @@ def node_log_derivatives(circuit: Circuit, x: Array) -> Floats:
     """
     x = as_rows(circuit, x)
     logs = np.empty((circuit.n_nodes, x.shape[1]))
-    scratch = np.empty((4, circuit.n_nodes, BLOCK))
-    node_logs(circuit.arrays, x, np.arange(x.shape[1]), scratch, _products(circuit), NO_LOGS, logs)
+    node_logs(circuit.arrays, x, np.arange(x.shape[1]), *_scratch(circuit, x.shape[1]), NO_LOGS, logs)
     return logs
 
 
@@ -185,5 +183,8 @@ def _add_offsets(circuit: Circuit, plan: Compiled, x: Array, logs: Floats) -> No
             logs += np.where(np.isnan(x[v]), 0.0, plan.log_offset[v])
 
 
-def _products(circuit: Circuit) -> Floats:
-    return np.empty((2, int(np.diff(circuit.child_starts).max()) + 1, BLOCK))
+def _scratch(circuit: Circuit, n_rows: int) -> tuple[Floats, Floats]:
+    """Memory for `node_logs`, no wider than the rows need: a single row should touch little of it."""
+    width = max(1, min(BLOCK, n_rows))
+    most = int(np.diff(circuit.child_starts).max())
+    return np.empty((4, circuit.n_nodes, width)), np.empty((2, most + 1, width))
