@@ -38,6 +38,7 @@ def run_server(settings: Settings) -> None:
 
 def run_worker(settings: Settings, parent: int | None = None) -> None:
     """Run jobs until SIGTERM, SIGINT, or the end of the parent process."""
+    from service.jobs.logs import keep_job_logs
     from service.jobs.schedules import Scheduler
     from service.jobs.worker import run
     from service.workspace import Workspace
@@ -45,6 +46,7 @@ def run_worker(settings: Settings, parent: int | None = None) -> None:
     configure_logs(settings, "worker")
     workspace = Workspace(settings)
     assert workspace.control is not None  # its WAL mode holds for the job tables in the same file
+    keep_job_logs(workspace.layout.root / "logs")
     Scheduler(workspace).start()
     run(settings, workspace.control_url, workspace.layout.root / "workers", workspace.kinds, workspace.clean, parent)
 

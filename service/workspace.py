@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from learners.errors import UnknownColumn
 from learners.passes.source import Source
 from service import promotion, roots, scoring, steps
+from service.jobs.logs import log_path
 from service.jobs.steps import Kinds, run_now
 from service.ledger import LOCAL
 from service.predictor import Served, find_version, map_version
@@ -40,7 +41,7 @@ from storage.models import ModelVersion, RegisteredModel
 from storage.paging import Page
 
 if TYPE_CHECKING:
-    from service.jobs.queue import JobQueue
+    from service.jobs.queue import JobQueue, Priority
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -314,10 +315,17 @@ class Workspace:
         idempotency_key: str | None = None,
         *,
         is_remote: bool,
+        priority: "Priority" = "normal",
     ) -> Any:
         """Queue a job after checking what can be checked without reading data; see JobQueue.submit."""
         self.check_request(request, is_remote=is_remote)
-        return self.queue.submit(request.kind, request.model_dump(exclude={"kind"}), idempotency_key=idempotency_key)
+        asked = request.model_dump(exclude={"kind"})
+        return self.queue.submit(request.kind, asked, idempotency_key=idempotency_key, priority=priority)
+
+    def job_log(self, job_id: str) -> str:
+        """What a job has logged so far, a JSON object a line."""
+        path = log_path(self.layout.root / "logs", self.queue.get(job_id).id)
+        return path.read_text(encoding="utf-8") if path.exists() else ""
 
     def check_request(self, request: AnyRequest, *, is_remote: bool) -> None:
         """Refuse a job that could only fail, as far as it can be known without reading data."""

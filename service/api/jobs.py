@@ -1,6 +1,7 @@
 """/v1/jobs: durable training and evaluation, with live progress."""
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Annotated, Any
@@ -11,7 +12,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
 
 from service.api.shapes import PageShape, Shape, workspace_of
-from service.jobs.queue import Job, State
+from service.jobs.queue import Job, Priority, State
 from service.requests import JobRequest
 from service.workspace import Workspace
 
@@ -39,6 +40,7 @@ class JobShape(Shape):
     started_at: datetime | None
     finished_at: datetime | None
     retry_of: str | None
+    priority: Priority
 
 
 @router.post("", status_code=202, summary="Submit a job")
@@ -46,10 +48,11 @@ def submit(
     request: JobRequest,
     workspace: Ours,
     response: Response,
+    priority: Priority = "normal",
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=255)] = None,
 ) -> JobShape:
-    """Train, evaluate, or infer a schema; the same Idempotency-Key with the same body starts nothing new."""
-    job, _ = workspace.submit(request, idempotency_key, is_remote=True)
+    """Train, evaluate, refresh, or infer a schema; the same Idempotency-Key with the same body starts nothing new."""
+    job, _ = workspace.submit(request, idempotency_key, is_remote=True, priority=priority)
     return _accepted(job, response)
 
 
@@ -89,21 +92,35 @@ async def first_look(job_id: str, request: Request) -> Job:
 
 @router.get("/{job_id}/events", summary="Follow a job", response_class=EventSourceResponse)
 async def events(
-    job_id: str, request: Request, job: Annotated[Job, Depends(first_look)]
+    job_id: str,
+    request: Request,
+    job: Annotated[Job, Depends(first_look)],
+    last_event_id: Annotated[str | None, Header(max_length=64)] = None,
 ) -> AsyncIterator[ServerSentEvent]:
-    """Server-sent events: `job` on every change, and `end` with the final job."""
+    """Server-sent events: `job` on every change, and `end` with the final job. An id says what the job was like then, so
+    that a client that comes back with Last-Event-ID hears nothing twice and misses nothing that still holds.
+    """
     queue = workspace_of(request).queue
-    number, previous = 0, None
+    previous = last_event_id
     while True:
-        event = "end" if job.is_finished else "job"
-        if (event, job) != previous:
-            number += 1
-            yield ServerSentEvent(data=JobShape.model_validate(job), event=event, id=str(number))
-        if job.is_finished or request.app.state.not_ready is not None:
+        shape = JobShape.model_validate(job)
+        known = hashlib.sha256(shape.model_dump_json().encode()).hexdigest()[:16]
+        if job.is_finished:
+            yield ServerSentEvent(data=shape, event="end", id=known)
             return
-        previous = (event, job)
+        if known != previous:
+            yield ServerSentEvent(data=shape, event="job", id=known)
+        if request.app.state.not_ready is not None:
+            return
+        previous = known
         await asyncio.sleep(EVENT_POLL_S)
         job = await anyio.to_thread.run_sync(queue.get, job_id)
+
+
+@router.get("/{job_id}/log", summary="Read a job's log", response_class=Response)
+def log(job_id: str, workspace: Ours) -> Response:
+    """What its worker has logged so far: steps, passes, warnings, the traceback of a failure; a JSON object a line."""
+    return Response(workspace.job_log(job_id), media_type="application/x-ndjson")
 
 
 def _accepted(job: Job, response: Response) -> JobShape:

@@ -89,6 +89,20 @@ def retry(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOpt
         _show(here.queue.retry(job_id), json_output)
 
 
+@app.command()
+def log(
+    job_id: JobId,
+    workspace: WorkspaceOption = None,
+    json_output: Annotated[bool, typer.Option("--json", help="Accepted for symmetry: logs are JSON lines.")] = False,
+) -> None:
+    """Print what the worker has logged of a job, a JSON object a line."""
+    from service.workspace import Workspace
+
+    del json_output
+    with Workspace(settings_of(workspace)) as here:
+        typer.echo(here.job_log(job_id), nl=False)
+
+
 def _show(job: Any, json_output: bool) -> None:
     if json_output:
         show_json(job)

@@ -40,6 +40,9 @@ STATES: dict[str, State] = {
     "MAX_RECOVERY_ATTEMPTS_EXCEEDED": "failed",
     "CANCELLED": "cancelled",
 }
+Priority = Literal["high", "normal", "low"]
+# Those of before there were priorities have 0, and so come first.
+PRIORITIES: dict[Priority, int] = {"high": 1, "normal": 2, "low": 3}
 FINISHED: frozenset[State] = frozenset({"succeeded", "failed", "cancelled"})
 
 
@@ -59,6 +62,7 @@ class Job:
     started_at: datetime | None
     finished_at: datetime | None
     retry_of: str | None
+    priority: Priority = "normal"
 
     @property
     def is_finished(self) -> bool:
@@ -102,7 +106,13 @@ class JobQueue:
         self.client.destroy()
 
     def submit(
-        self, kind: str, request: dict[str, Any], *, idempotency_key: str | None = None, retry_of: str | None = None
+        self,
+        kind: str,
+        request: dict[str, Any],
+        *,
+        idempotency_key: str | None = None,
+        retry_of: str | None = None,
+        priority: Priority = "normal",
     ) -> tuple[Job, bool]:
         """Put one job into the queue.
 
@@ -116,6 +126,8 @@ class JobQueue:
             A second call with the same key and request starts nothing.
         retry_of : str, optional
             The job that this one runs again.
+        priority : "high", "normal" or "low"
+            Of the jobs that wait, those of higher priority start first; a running one is not interrupted.
 
         Returns
         -------
@@ -134,12 +146,14 @@ class JobQueue:
             "nonce": nonce,
             "submitted_at": time.time(),
             "retry_of": retry_of,
+            "priority": priority,
         }
         options: EnqueueOptions = {
             "workflow_name": WORKFLOW,
             "queue_name": QUEUE,
             "workflow_id": _job_id(idempotency_key),
             "app_version": APPLICATION_VERSION,
+            "priority": PRIORITIES[priority],
             "serialization_type": WorkflowSerializationFormat.PORTABLE,
         }
         handle: Any = self.client.enqueue(options, document)
@@ -206,7 +220,7 @@ class JobQueue:
         job = self.get(job_id)
         if job.state not in {"failed", "cancelled"}:
             raise Conflict(f"Job {job_id} is {job.state}; only a failed or cancelled job is retried.", state=job.state)
-        return self.submit(job.kind, job.request, retry_of=job_id)[0]
+        return self.submit(job.kind, job.request, retry_of=job_id, priority=job.priority)[0]
 
     def delete(self, job_ids: Sequence[str]) -> None:
         """Forget finished jobs."""
@@ -235,6 +249,7 @@ class JobQueue:
             started_at=_time(status.dequeued_at),
             finished_at=_time(status.completed_at) if state in FINISHED else None,
             retry_of=document["retry_of"],
+            priority=document.get("priority", "normal"),
         )
 
 

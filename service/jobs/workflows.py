@@ -3,6 +3,7 @@
 import contextvars
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -65,12 +66,21 @@ def _run_step(
     step: Step, request: dict[str, Any], receipts: dict[str, dict[str, Any]], progress_s: float
 ) -> dict[str, Any]:
     job_id = str(DBOS.workflow_id)
-    log = structlog.get_logger("jobs").bind(job=job_id, step=step.name)
+    with structlog.contextvars.bound_contextvars(job=job_id, step=step.name):
+        return _run_logged(step, Run(job_id, request, receipts, _silent), progress_s)
+
+
+def _silent(_progress: dict[str, Any]) -> None:
+    """The report of a step before its reporter is there."""
+
+
+def _run_logged(step: Step, run: Run, progress_s: float) -> dict[str, Any]:
+    log = structlog.get_logger("jobs")
     log.info("step started")
     started = time.perf_counter()
     with _Reporter(step.name, progress_s) as reporter:
         try:
-            receipt = step.run(Run(job_id, request, receipts, reporter))
+            receipt = step.run(replace(run, report=reporter))
         except Exception as error:
             if reporter.stopped is not None:
                 # DBOS parks the workflow on its own error, and the state stays what the canceller wrote.
@@ -122,6 +132,11 @@ class _Reporter:
     def __call__(self, progress: dict[str, Any]) -> None:
         if self.stopped is not None:
             raise Cancelled("The job was cancelled.") from self.stopped
+        number = progress.get("pass_number")
+        if number is not None and number != self._latest.get("pass_number"):
+            structlog.get_logger("jobs").info(
+                "pass started", number=number, of=progress.get("n_passes"), stage=progress.get("stage")
+            )
         self._latest = progress
 
     def _record_often(self) -> None:

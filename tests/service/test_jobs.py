@@ -185,6 +185,18 @@ def test_lists_are_newest_first_filtered_and_keep_their_place(queue: JobQueue) -
         queue.get("job-x")
 
 
+def test_jobs_of_higher_priority_start_first(queue: JobQueue, workers: Workers, tmp_path: Path) -> None:
+    ids = {
+        name: queue.submit("count", {"n": 1, "log": str(tmp_path / name)}, priority=name)[0].id
+        for name in ("low", "normal", "high")
+    }
+    workers.start()
+    jobs = {name: wait_for(queue, job_id, finished) for name, job_id in ids.items()}
+    wrote = {name: (tmp_path / name).stat().st_mtime_ns for name in ids}
+    assert wrote["high"] < wrote["normal"] < wrote["low"]
+    assert {job.priority for job in jobs.values()} == {"high", "normal", "low"}
+
+
 def test_worker_slots_are_stable_and_exclusive(tmp_path: Path) -> None:
     zero, lock = take_slot(tmp_path)
     one, other = take_slot(tmp_path)

@@ -1,0 +1,67 @@
+"""What a job has logged, in a file of its own beside the worker's standard error."""
+
+import logging
+import re
+import threading
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from service.telemetry import TRACEBACKS
+
+ID = re.compile(r"[a-z0-9-]{1,64}")
+
+
+class JobLogs(logging.Handler):
+    """Appends each line that belongs to a job to `<directory>/<job>.jsonl`, as JSON.
+
+    A line belongs to the job that is bound as `job`, in the line itself or in the context that it was made in.
+
+    Parameters
+    ----------
+    directory : Path
+    """
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__()
+        self.directory = directory
+        self.setFormatter(
+            structlog.stdlib.ProcessorFormatter(
+                foreign_pre_chain=[
+                    structlog.contextvars.merge_contextvars,
+                    structlog.processors.add_log_level,
+                    structlog.processors.TimeStamper(fmt="iso", utc=True),
+                ],
+                processors=[
+                    structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                    structlog.processors.ExceptionRenderer(TRACEBACKS),
+                    structlog.processors.JSONRenderer(),
+                ],
+            )
+        )
+        self._writing = threading.Lock()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the line, if it belongs to a job; a full disk loses the line and not the job."""
+        said: Any = record.msg if isinstance(record.msg, dict) else structlog.contextvars.get_contextvars()
+        job_id = said.get("job")
+        if not isinstance(job_id, str) or not ID.fullmatch(job_id):
+            return
+        try:
+            line = self.format(record)
+            with self._writing, log_path(self.directory, job_id).open("a", encoding="utf-8") as file:
+                file.write(line + "\n")
+        except Exception:
+            self.handleError(record)
+
+
+def keep_job_logs(directory: Path) -> None:
+    """Let this process write a log per job, besides its own."""
+    directory.mkdir(exist_ok=True)
+    logging.getLogger().addHandler(JobLogs(directory))
+
+
+def log_path(directory: Path, job_id: str) -> Path:
+    """The log of a job, whether or not there is one."""
+    return directory / f"{job_id}.jsonl"
