@@ -53,7 +53,8 @@ class Cluster:
         from distributed import as_completed
 
         groups = list(grouped(source))
-        empty = self.client.scatter(statistic.empty(), broadcast=True)
+        # Sent with every task: what is scattered dies with the worker that has it.
+        empty = statistic.empty()
         futures = [self.client.submit(counted, empty, group, pure=False) for group in groups]
         rows = dict(zip([future.key for future in futures], [group.n_rows for group in groups], strict=True))
         started, done = time.perf_counter(), 0
