@@ -20,20 +20,18 @@ LEAST = -1e300
 
 
 @kernel
-def of_log(log, value, exponent, r):
-    """Write exp(log) as a wide number."""
+def of_log(log):
+    """Exp(log) as a wide number."""
     if log == -np.inf:
-        value[r], exponent[r] = 0.0, LEAST
-    else:
-        whole = np.rint(log / LOG_RADIX)
-        value[r], exponent[r] = np.exp(log - whole * LOG_RADIX), whole
+        return 0.0, LEAST
+    whole = np.rint(log / LOG_RADIX)
+    return np.exp(log - whole * LOG_RADIX), whole
 
 
 @kernel
-def multiply(value, exponent, r, v, e):
-    """Multiply a wide number by another."""
-    product = value[r] * v
-    power = exponent[r] + e
+def times(a, a_power, b, b_power):
+    """Product of two wide numbers."""
+    product, power = a * b, a_power + b_power
     if product < INVERSE_RADIX:
         product *= RADIX
         power -= 1.0
@@ -42,38 +40,35 @@ def multiply(value, exponent, r, v, e):
         power += 1.0
     if product == 0.0:
         power = LEAST
-    value[r], exponent[r] = product, power
+    return product, power
 
 
 @kernel
-def add(value, exponent, r, v, e):
-    """Add a wide number to another; what is 2^-500 of it does not matter."""
-    if e > exponent[r]:
-        low = value[r] if exponent[r] == e - 1.0 else 0.0
-        total, power = v + low * INVERSE_RADIX, e
-    else:
-        low = v if e == exponent[r] - 1.0 else 0.0
-        total, power = value[r] + (v if e == exponent[r] else low * INVERSE_RADIX), exponent[r]
+def plus(a, a_power, b, b_power):
+    """Sum of two wide numbers; what is 2^-500 of the other does not matter much, and less than that not at all."""
+    if b_power > a_power:
+        a, a_power, b, b_power = b, b_power, a, a_power
+    total = a
+    if b_power == a_power:
+        total += b
+    elif b_power == a_power - 1.0:
+        total += b * INVERSE_RADIX
     if total > RADIX:
-        total *= INVERSE_RADIX
-        power += 1.0
-    value[r], exponent[r] = total, power
+        return total * INVERSE_RADIX, a_power + 1.0
+    return total, a_power
 
 
 @kernel
-def log_leaf_at(circuit, node, x):
-    """Logarithm of a leaf's value at x; 0 if x is missing."""
-    first = circuit.leaf_starts[node]
-    kind = circuit.kind[node]
+def log_leaf_at(kind, parameters, first, last, n_values, x):
+    """Logarithm of a leaf's value at x; 0 if x is missing. Its parameters are the first to the last, inclusive."""
     if kind > CATEGORICAL:
-        last = circuit.leaf_starts[node + 1] - 1
-        return log_density(kind, circuit.leaf_parameters[first], circuit.leaf_parameters[last], x)
+        return log_density(kind, parameters[first], parameters[last], x)
     # NaN fails both comparisons.
-    if not (x >= 0 and x < circuit.n_values[circuit.variable[node]]):
+    if not (x >= 0 and x < n_values):
         return 0.0
     if kind == INDICATOR:
-        return 0.0 if x == circuit.leaf_parameters[first] else -np.inf
-    return circuit.leaf_parameters[first + np.int64(x)]
+        return 0.0 if x == parameters[first] else -np.inf
+    return parameters[first + np.int64(x)]
 
 
 @kernel
@@ -84,50 +79,50 @@ def wide_upward(circuit, log_leaf, x, rows, first, values, exponents):
     (n_nodes, BLOCK).
     """
     n_rows = min(BLOCK, rows.size - first)
-    child_starts, children = circuit.child_starts, circuit.children
-    for node in range(circuit.kind.size):
-        value, exponent = values[node], exponents[node]
-        kind = circuit.kind[node]
+    kinds, child_starts, children, log_weight = circuit.kind, circuit.child_starts, circuit.children, circuit.log_weight
+    variable, leaf_starts, parameters, n_values = (
+        circuit.variable,
+        circuit.leaf_starts,
+        circuit.leaf_parameters,
+        circuit.n_values,
+    )
+    is_given = log_leaf.shape[1] > 0
+    for node in range(kinds.size):
+        kind = kinds[node]
         begin, end = child_starts[node], child_starts[node + 1]
         if kind >= INDICATOR:
+            v, low, high = variable[node], leaf_starts[node], leaf_starts[node + 1] - 1
             for r in range(n_rows):
-                if log_leaf.shape[1] > 0:
-                    of_log(log_leaf[node, rows[first + r]], value, exponent, r)
-                else:
-                    of_log(log_leaf_at(circuit, node, x[circuit.variable[node], rows[first + r]]), value, exponent, r)
+                row = rows[first + r]
+                log = (
+                    log_leaf[node, row]
+                    if is_given
+                    else log_leaf_at(kind, parameters, low, high, n_values[v], x[v, row])
+                )
+                values[node, r], exponents[node, r] = of_log(log)
         elif kind == PRODUCT:
-            value[:n_rows] = values[children[begin], :n_rows]
-            exponent[:n_rows] = exponents[children[begin], :n_rows]
-            for k in range(begin + 1, end):
-                v, e = values[children[k]], exponents[children[k]]
-                for r in range(n_rows):
-                    multiply(value, exponent, r, v[r], e[r])
+            for r in range(n_rows):
+                value, power = 1.0, 0.0
+                for k in range(begin, end):
+                    c = children[k]
+                    value, power = times(value, power, values[c, r], exponents[c, r])
+                values[node, r], exponents[node, r] = value, power
         else:
-            value[:n_rows] = 0.0
-            exponent[:n_rows] = LEAST
+            for r in range(n_rows):
+                values[node, r], exponents[node, r] = 0.0, LEAST
             for k in range(begin, end):
-                weigh_and_add(circuit.log_weight[k], children[k], values, exponents, node, n_rows)
+                weigh_and_add(log_weight[k], children[k], values, exponents, node, n_rows)
 
 
 @kernel
 def weigh_and_add(log_weight, source, values, exponents, target, n_rows):
     """Add exp(log_weight) times the wide numbers of one node to those of another."""
-    if log_weight == -np.inf:
+    weight, whole = of_log(log_weight)
+    if weight == 0.0:
         return
-    whole = np.rint(log_weight / LOG_RADIX)
-    weight = np.exp(log_weight - whole * LOG_RADIX)
-    value, exponent = values[target], exponents[target]
-    v, e = values[source], exponents[source]
     for r in range(n_rows):
-        term, power = v[r] * weight, e[r] + whole
-        if term < INVERSE_RADIX:
-            term *= RADIX
-            power -= 1.0
-        elif term > RADIX:
-            term *= INVERSE_RADIX
-            power += 1.0
-        if term > 0.0:
-            add(value, exponent, r, term, power)
+        term, power = times(values[source, r], exponents[source, r], weight, whole)
+        values[target, r], exponents[target, r] = plus(values[target, r], exponents[target, r], term, power)
 
 
 @kernel
@@ -137,36 +132,31 @@ def wide_downward(circuit, n_rows, values, exponents, derivatives, powers, scrat
     Products multiply what is left and right of a child, so that children of value zero need no division. scratch
     (2, most children + 1, BLOCK) float64; OUT derivatives, powers (n_nodes, BLOCK).
     """
-    derivatives[:, :n_rows] = 0.0
-    powers[:, :n_rows] = LEAST
-    n_nodes = circuit.kind.size
-    derivatives[n_nodes - 1, :n_rows] = 1.0
-    powers[n_nodes - 1, :n_rows] = 0.0
+    kinds, child_starts, children, log_weight = circuit.kind, circuit.child_starts, circuit.children, circuit.log_weight
+    n_nodes = kinds.size
+    for node in range(n_nodes):
+        for r in range(n_rows):
+            derivatives[node, r] = 1.0 if node == n_nodes - 1 else 0.0
+            powers[node, r] = 0.0 if node == n_nodes - 1 else LEAST
     for node in range(n_nodes - 1, -1, -1):
-        begin, end = circuit.child_starts[node], circuit.child_starts[node + 1]
-        if circuit.kind[node] == SUM:
+        begin, end = child_starts[node], child_starts[node + 1]
+        if kinds[node] == SUM:
             for k in range(begin, end):
-                weigh_and_add(circuit.log_weight[k], node, derivatives, powers, circuit.children[k], n_rows)
-        elif circuit.kind[node] == PRODUCT:
-            # scratch[:, k] is the product of the children from the k-th on, times the derivative by the node.
-            scratch[0, end - begin, :n_rows] = derivatives[node, :n_rows]
-            scratch[1, end - begin, :n_rows] = powers[node, :n_rows]
-            for k in range(end - begin - 1, 0, -1):
-                child = circuit.children[begin + k]
-                for r in range(n_rows):
-                    scratch[0, k, r] = scratch[0, k + 1, r]
-                    scratch[1, k, r] = scratch[1, k + 1, r]
-                    multiply(scratch[0, k], scratch[1, k], r, values[child, r], exponents[child, r])
-            # scratch[:, 0] is the product of the children before the k-th.
-            scratch[0, 0, :n_rows] = 1.0
-            scratch[1, 0, :n_rows] = 0.0
-            for k in range(end - begin):
-                child = circuit.children[begin + k]
-                for r in range(n_rows):
-                    multiply(scratch[0, k + 1], scratch[1, k + 1], r, scratch[0, 0, r], scratch[1, 0, r])
-                    if scratch[0, k + 1, r] > 0.0:
-                        add(derivatives[child], powers[child], r, scratch[0, k + 1, r], scratch[1, k + 1, r])
-                    multiply(scratch[0, 0], scratch[1, 0], r, values[child, r], exponents[child, r])
+                weigh_and_add(log_weight[k], node, derivatives, powers, children[k], n_rows)
+        elif kinds[node] == PRODUCT:
+            for r in range(n_rows):
+                # scratch[:, k] is the product of the children from the k-th on, times the derivative by the node.
+                right, right_power = derivatives[node, r], powers[node, r]
+                for k in range(end - begin - 1, -1, -1):
+                    scratch[0, k + 1, r], scratch[1, k + 1, r] = right, right_power
+                    c = children[begin + k]
+                    right, right_power = times(right, right_power, values[c, r], exponents[c, r])
+                left, left_power = 1.0, 0.0
+                for k in range(end - begin):
+                    c = children[begin + k]
+                    term, power = times(scratch[0, k + 1, r], scratch[1, k + 1, r], left, left_power)
+                    derivatives[c, r], powers[c, r] = plus(derivatives[c, r], powers[c, r], term, power)
+                    left, left_power = times(left, left_power, values[c, r], exponents[c, r])
 
 
 @kernel
