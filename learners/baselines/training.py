@@ -10,21 +10,18 @@ import numpy as np
 import xgboost
 
 from learners.baselines.boosted import CodeTable
+from learners.baselines.cluster import ClusterMatrix
+from learners.baselines.settings import Advance, booster_settings
 from learners.passes.rows import Rows
 from learners.schema import Chunk
 
 if TYPE_CHECKING:
     from learners.baselines.recipes import XGBoostParameters
 
-Advance = Callable[[int, int], None]
-
 # "auto" keeps up to this many binned values, of one or two bytes each, in memory.
 EXTERNAL_VALUES = 2**28
 # float32 values handed over at once: larger pages make fewer files, 2^24 values take 64 MiB.
 PAGE_VALUES = 2**24
-# Since version 3.1 XGBoost starts from the shares of the classes. Where some of more than two are rare, its second
-# derivatives vanish there and boosting diverges (a log loss of 10 on 51 classes: docs/evaluation.md); so all start equal.
-EQUAL_START = 0.5
 
 
 class Matrix:
@@ -66,24 +63,15 @@ class Matrix:
 
     def boost(self, threads: int, advance: Advance, parameters: XGBoostParameters) -> xgboost.Booster:
         """Grow the trees; `advance` gets the rounds."""
-        settings = {
-            "tree_method": "hist",
-            "max_depth": parameters.depth,
-            "learning_rate": parameters.learning_rate,
-            "max_bin": parameters.max_bin,
-            "seed": parameters.seed,
-            "nthread": threads,
-        }
-        if self.n_classes == 2:
-            settings["objective"] = "binary:logistic"
-        else:
-            settings |= {"objective": "multi:softprob", "num_class": self.n_classes, "base_score": EQUAL_START}
+        settings = booster_settings(parameters, self.n_classes) | {"nthread": threads}
         callbacks = [_Rounds(parameters.rounds, advance)]
         return xgboost.train(settings, self._matrix, num_boost_round=parameters.rounds, callbacks=callbacks)
 
 
-def build_matrix(rows: Rows, threads: int, advance: Advance, parameters: XGBoostParameters) -> Matrix:
+def build_matrix(rows: Rows, threads: int, advance: Advance, parameters: XGBoostParameters) -> Matrix | ClusterMatrix:
     """Bin the rows; each of XGBoost's readings of them starts the progress anew."""
+    if rows.cluster is not None:
+        return ClusterMatrix(rows, parameters.max_bin)
     is_external = parameters.external_memory
     if is_external == "auto":
         is_external = rows.n_rows * rows.schema.n_attributes > EXTERNAL_VALUES

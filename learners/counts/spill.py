@@ -234,7 +234,7 @@ def merge_files(files: list[FileRun], folder: Folder) -> FileRun:
                 run.cells.tofile(cells)
                 run.counts.tofile(counts)
                 n_cells += run.cells.size
-    with path.open("ab") as cells, tail.open("rb") as counts:
-        shutil.copyfileobj(counts, cells, 1 << 20)
+    with path.open("ab") as whole, tail.open("rb") as second_half:
+        shutil.copyfileobj(second_half, whole, 1 << 20)
     tail.unlink()
     return FileRun(path, n_cells)

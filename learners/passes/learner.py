@@ -186,7 +186,7 @@ class _Driver:
     def answer(self, wanted: Any) -> Any:
         if isinstance(wanted, RowWork):
             self.pass_number += 1
-            wanted = Work(wanted.stage, partial(wanted.run, Rows(wanted.schema, self.sources)))
+            wanted = Work(wanted.stage, partial(wanted.run, Rows(wanted.schema, self.sources, self.cluster)))
         if isinstance(wanted, Work):
             threads = self.threads or available_cores()
             return _run(wanted, threads, self.on_progress, self.pass_number, self.n_passes)

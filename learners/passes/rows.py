@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from learners.passes.cluster import Cluster
 from learners.passes.source import Source
 from learners.schema import Chunk, Schema
 from learners.schema.encode import Encoder
@@ -16,6 +17,8 @@ class Rows:
     ----------
     schema : Schema
     sources : sequence of Source
+    cluster : Cluster, optional
+        Whose workers may read the rows instead.
 
     Attributes
     ----------
@@ -23,8 +26,8 @@ class Rows:
         At most; a filtered source has fewer.
     """
 
-    def __init__(self, schema: Schema, sources: Sequence[Source]) -> None:
-        self.schema, self.sources = schema, tuple(sources)
+    def __init__(self, schema: Schema, sources: Sequence[Source], cluster: Cluster | None = None) -> None:
+        self.schema, self.sources, self.cluster = schema, tuple(sources), cluster
         self.n_rows = sum(source.n_rows for source in sources)
 
     def __iter__(self) -> Iterator[Chunk]:

@@ -7,6 +7,8 @@ import signal
 import threading
 import time
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from learners import recipes
@@ -16,6 +18,7 @@ from learners.passes.engine import collect
 from learners.passes.learner import drive
 from learners.passes.selection import window
 from learners.passes.source import Source
+from learners.schema.encode import encode
 from learners.schema.summaries import ColumnSummaries
 from tests.passes.test_engine import same
 from tests.passes.test_reuse import OVERRIDES, write
@@ -55,6 +58,17 @@ def test_a_cluster_learns_the_same_model(folder, cluster, name, parameters):
     assert same(model, drive(learner(), Source.open(folder)))
     assert reports[-1].rows_done <= reports[-1].rows_total
     assert max(report.rows_done for report in reports) == 3000
+
+
+def test_xgboost_boosts_on_the_workers(folder, cluster):
+    """The sums of gradients come in another order there, so probabilities agree to a few digits only."""
+    parameters = {"rounds": 5, "depth": 3}
+    source = Source.open(folder)
+    one = drive(recipes.learner("xgboost", parameters, "class", None, OVERRIDES), source)
+    many = drive(recipes.learner("xgboost", parameters, "class", None, OVERRIDES), source, cluster=cluster)
+    assert many.facts["n_rows"] == 3000 and many.facts["class_counts"] == one.facts["class_counts"]
+    rows = encode(pq.read_table(folder), one.schema)
+    assert np.abs(many.predict_proba(rows) - one.predict_proba(rows)).max() < 0.05
 
 
 def test_conditions_travel_with_the_rows(folder, cluster):
