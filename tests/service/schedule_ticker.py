@@ -1,0 +1,18 @@
+"""A process that does nothing but tick the schedules of a workspace. Run, and killed, by test_schedule_faults.py."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from service.jobs.schedules import Scheduler
+from service.settings import Settings
+from service.workspace import Workspace
+
+if __name__ == "__main__":
+    workspace = Workspace(Settings(workspace=Path(sys.argv[1])))
+    assert workspace.queue is not None
+    scheduler = Scheduler(workspace)
+    print("ready", flush=True)
+    while True:
+        scheduler.tick()

@@ -1,0 +1,102 @@
+"""Schedules under kill -9, with two servers on one workspace, and through a shutdown."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from service.requests import ScheduleRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from storage import schedules
+
+N = 60
+
+
+def yearly(name: str, train: Path) -> ScheduleRequest:
+    job = {"kind": "train", "uris": [str(train)], "target": "class", "learner": "nb", "model": name}
+    return ScheduleRequest.model_validate({"name": name, "cron": "0 0 1 1 *", "job": job})
+
+
+def make_due(workspace: Workspace, name: str) -> datetime:
+    """Let a schedule have been due on New Year's Day, as if no worker had run since; returns when."""
+    schedule = schedules.get_schedule(workspace.control, name)
+    due = datetime(datetime.now(UTC).year, 1, 1, tzinfo=UTC)
+    schedules.change_schedule(workspace.control, schedule, replace(schedule, next_due_at=due))
+    return due
+
+
+def ticker(workspace: Path) -> subprocess.Popen:
+    command = [sys.executable, "-m", "tests.service.schedule_ticker", str(workspace)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert process.stdout is not None
+    return process
+
+
+def test_kill_9_at_any_moment_of_two_schedulers_loses_and_repeats_nothing(
+    tmp_path: Path, weather_files: tuple[Path, Path]
+) -> None:
+    rng = random.Random(7)
+    with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
+        names = [f"s{number:02d}" for number in range(N)]
+        for name in names:
+            workspace.schedules.create(yearly(name, weather_files[0]))
+        for name in names:
+            due = make_due(workspace, name)
+        kills = 0
+        while any(schedule.next_due_at == due for schedule in workspace.schedules.list(1000).items):
+            processes = [ticker(workspace.layout.root) for _ in range(2)]
+            for process in processes:
+                process.stdout.readline()  # ready
+            for process in processes:
+                time.sleep(rng.uniform(0.01, 0.25))
+                process.kill()
+                process.wait()
+                kills += 1
+            assert kills < 60
+        jobs = [job for job in workspace.queue.list(limit=500).items if job.kind == "train"]
+        assert len(jobs) == N and {job.request["model"] for job in jobs} == set(names)
+        by_model = {job.request["model"]: job.id for job in jobs}
+        for name in names:
+            (run,) = workspace.schedules.runs(name).items
+            assert (run.outcome, run.due_at, run.job_id) == ("caught_up", due, by_model[name])
+            assert workspace.schedules.get(name).next_due_at > datetime.now(UTC)
+        assert kills > 2  # so that some of them hit
+
+
+def test_what_is_due_while_a_worker_stops_is_submitted_by_it_or_the_next(
+    tmp_path: Path, weather_files: tuple[Path, Path]
+) -> None:
+    environment = os.environ | {"FEWPASS_WORKSPACE": str(tmp_path / "workspace")}
+    command = [sys.executable, "-m", "service.cli", "worker"]
+    with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
+        workspace.schedules.create(yearly("yearly", weather_files[0]))
+
+        def run_until(is_over) -> None:
+            with (tmp_path / "log").open("ab") as log:
+                worker = subprocess.Popen(command, env=environment, stderr=log)
+            try:
+                deadline = time.monotonic() + 60
+                while not is_over():
+                    assert time.monotonic() < deadline, (tmp_path / "log").read_text()
+                    time.sleep(0.02)
+            finally:
+                worker.send_signal(signal.SIGTERM)
+                assert worker.wait(20) == 0
+
+        run_until(lambda: "worker started" in (tmp_path / "log").read_text())
+        due = make_due(workspace, "yearly")  # a moment after the worker was told to stop, or before it has
+        run_until(lambda: workspace.schedules.runs("yearly").items)
+        (run,) = workspace.schedules.runs("yearly").items
+        assert run.due_at == due
+        run_until(lambda: workspace.queue.get(run.job_id).is_finished)
+        assert workspace.queue.get(run.job_id).state == "succeeded"
+        assert workspace.model("yearly").job_id == run.job_id
+        assert workspace.schedules.get("yearly").next_due_at - due > timedelta(days=364)
