@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check bench serve clean setup container-test
+.PHONY: demo test check bench serve clean setup container-test audit load
 
 setup: $(READY)
 
@@ -31,6 +31,15 @@ bench: $(READY)
 # Builds and runs the image without a Docker engine; needs root, buildah and debootstrap.
 container-test:
 	tests/container/run.sh
+
+# Needs a network: it asks PyPI's advisory database about every pinned version.
+audit: $(READY)
+	$(PYTHON) -m venv build/audit
+	build/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
+	build/audit/bin/pip-audit --disable-pip --no-deps -r constraints.txt
+
+load: $(READY)
+	$(BIN)/python -m load_tests smoke
 
 serve: $(READY)
 	$(BIN)/fewpass serve

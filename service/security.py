@@ -182,9 +182,10 @@ class Guard:
 def token_of(headers: dict[bytes, bytes]) -> bytes | None:
     """The token that a request brings; an empty one if it brings something that is none."""
     value = headers.get(b"authorization")
-    if value is not None:
-        return value[7:].strip() if value[:7].lower() == b"bearer " else b""
-    return headers.get(b"x-api-key")
+    if value is not None and value[:7].lower() == b"bearer ":
+        return value[7:].strip()
+    # A proxy may want an Authorization of its own; the key is then in the other header.
+    return headers.get(b"x-api-key", None if value is None else b"")
 
 
 def without_port(host: bytes) -> bytes:

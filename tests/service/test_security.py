@@ -100,6 +100,11 @@ def test_a_wrong_key_is_refused(fortress: Fortress, headers: dict[str, str]) -> 
     assert "wrong" not in json.dumps(body)  # a token is never repeated
 
 
+def test_a_key_may_stand_beside_the_password_of_a_proxy(fortress: Fortress) -> None:
+    headers = {"authorization": "Basic YTpi", "x-api-key": fortress.tokens["read"]}
+    assert fortress.client.get("/v1/models", headers=headers).status_code == 200
+
+
 def test_an_expired_key_is_refused(fortress: Fortress) -> None:
     problem(fortress.ask("expired", "GET", "/v1/models"), 401)
 
