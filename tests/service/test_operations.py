@@ -242,3 +242,21 @@ def test_doctor_works_beside_a_server(small: Settings) -> None:
         while "worker started" not in server.log.read_text() and time.monotonic() < deadline:
             time.sleep(0.05)
         assert "1 run here" in finding(examined(small), "workers", "ok")["detail"]
+
+
+def test_with_the_control_database_elsewhere_a_backup_holds_the_files_it_names(tmp_path: Path, weather_files) -> None:
+    elsewhere = f"sqlite:///{tmp_path / 'elsewhere.sqlite'}"  # as PostgreSQL would be
+    settings = Settings(workspace=tmp_path / "workspace", control_url=elsewhere)
+    request = TrainRequest(
+        uris=[str(weather_files[0])], target="class", learner="nb", parameters={"m": 1.0}, model="m", holdout=0
+    )
+    with Workspace(settings) as workspace:
+        workspace.train(request)
+        done = backup.back_up(workspace, tmp_path / "copy")
+    assert (done.n_versions, done.has_control) == (1, False)
+    restored = settings.model_copy(update={"workspace": tmp_path / "restored"})
+    assert backup.restore(tmp_path / "copy", restored.workspace).n_versions == 1
+    assert not (restored.workspace / "control.sqlite").exists()
+    with Workspace(restored) as workspace:
+        assert workspace.served("m").version == 1
+    assert all(item["state"] != "failed" for item in examined(restored))
