@@ -24,7 +24,7 @@ from service.settings import Settings
 from service.workspace import Workspace
 
 # What is known on the server, so that half of the requests get past "not found".
-KNOWN = {"name": "income", "reference": "income@1", "version": "1", "alias": "other"}
+KNOWN = {"name": "income", "reference": "income@1", "version": "1", "alias": "other", "tag": "team"}
 CHECKS = [
     not_a_server_error,
     status_code_conformance,
@@ -47,13 +47,16 @@ def url(tmp_path_factory: pytest.TempPathFactory, weather_files: tuple[Path, Pat
     with local_server(options) as server:
         made = httpx.post(f"{server.url}/v1/datasets", json={"name": "income", "uris": [train], "target": "class"})
         assert made.status_code == 201
+        job = {"kind": "train", "dataset": "income", "learner": "nb", "model": "income"}
+        schedule = {"name": "income", "cron": "@yearly", "job": {"kind": "refresh", "train": job}}
+        assert httpx.post(f"{server.url}/v1/schedules", json=schedule).status_code == 201
         job = {"kind": "schema", "dataset": "income"}
         KNOWN["job_id"] = httpx.post(f"{server.url}/v1/jobs", json=job).json()["id"]
         httpx.post(f"{server.url}/v1/jobs/{KNOWN['job_id']}/cancel")  # or its events would never end
         yield server.url
 
 
-@schemathesis.serializer("application/vnd.apache.arrow.stream")
+@schemathesis.serializer("application/vnd.apache.arrow.stream", "application/x-tar")
 def as_bytes(context: object, value: object) -> bytes:
     """Whatever was made up, as a body."""
     return value if isinstance(value, bytes) else str(value).encode()
