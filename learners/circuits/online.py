@@ -180,7 +180,7 @@ class StreamingPosterior:
 
     def pseudo_counts(self) -> PseudoCounts:
         """Pseudo-counts of the posterior."""
-        edge, parameter = _in_circuit(self.structure, self._compiled, self._state.count)
+        edge, parameter = _in_circuit(self.structure, self._compiled, self._state.pseudo_count)
         return PseudoCounts(edge, parameter, self.prior.numeric)
 
     def circuit(self) -> Circuit:
@@ -263,7 +263,7 @@ def merge_shards(parts: Sequence[StreamingPosterior], prior: PseudoCounts) -> St
         raise StatisticMismatch("The shards are of different circuits or learned by different rules.")
     whole = StreamingPosterior(first.structure, prior, first.projection, first.moments, first.rows_of)
     state, start = whole._state, _start(first.structure, whole._compiled, prior)
-    for name in ("count", "leaf"):
+    for name in ("pseudo_count", "leaf"):
         own, base = getattr(state, name), getattr(start, name)
         added = base + sum(getattr(part._state, name) - base for part in parts)
         own[...] = np.where(base > 0, np.maximum(added, LEAST_OF_PRIOR * base), added)
@@ -278,9 +278,9 @@ def _renew(posterior: StreamingPosterior) -> None:
     state, plan = posterior._state, posterior._plan
     operation = np.repeat(np.arange(state.total.size), np.diff(plan.starts))
     learned = state.total > 0
-    state.total[learned] = np.bincount(operation, state.count, state.total.size)[learned]
+    state.total[learned] = np.bincount(operation, state.pseudo_count, state.total.size)[learned]
     of_learned = learned[operation]
-    state.weight[of_learned] = state.count[of_learned] / state.total[operation][of_learned]
+    state.weight[of_learned] = state.pseudo_count[of_learned] / state.total[operation][of_learned]
     _write_missing(posterior._compiled, state.weight)
     if not np.isfinite(posterior.prior.numeric):
         return

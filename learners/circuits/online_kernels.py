@@ -58,7 +58,7 @@ class Posterior(NamedTuple):
     centre: Array
 
     @property
-    def count(self) -> Array:
+    def pseudo_count(self) -> Array:
         """(n_entries,) pseudo-counts."""
         return self.entry[COUNT]
 
