@@ -58,6 +58,9 @@ class Settings(BaseSettings):
         default=None,
         description="Counts of a training beyond this go to files, such as 4GiB; a quarter of the machine unless given.",
     )
+    job_days: float = Field(
+        default=90, gt=0, le=36_500, description="How long jobs that have ended are kept, with their logs and results."
+    )
     checkpoint_s: float = Field(default=15.0, gt=0, description="Longest work of a pass that a killed job does again.")
     evaluation_rows: int = Field(
         default=1_000_000,

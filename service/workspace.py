@@ -327,6 +327,16 @@ class Workspace:
         path = log_path(self.layout.root / "logs", self.queue.get(job_id).id)
         return path.read_text(encoding="utf-8") if path.exists() else ""
 
+    def forget_old_jobs(self) -> int:
+        """Remove jobs that ended long ago, and their logs; returns how many."""
+        before, n_forgotten = datetime.now(UTC) - timedelta(days=self.settings.job_days), 0
+        while job_ids := self.queue.finished_before(before):
+            self.queue.delete(job_ids)
+            for job_id in job_ids:
+                log_path(self.layout.root / "logs", job_id).unlink(missing_ok=True)
+            n_forgotten += len(job_ids)
+        return n_forgotten
+
     def check_request(self, request: AnyRequest, *, is_remote: bool) -> None:
         """Refuse a job that could only fail, as far as it can be known without reading data."""
         named = promotion.checked_train(self, request) if isinstance(request, RefreshRequest) else request

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 TICK_S = 1.0
 ON_TIME = timedelta(minutes=1)  # a run that is submitted later than this was missed
+FORGET_S = 3600.0
 CLOCK_STEP = timedelta(seconds=2)
 TRANSIENT = (ControlUnavailable, Unwritable)
 
@@ -50,6 +51,7 @@ class Scheduler:
         self.clock = clock
         self.log = structlog.get_logger("schedules")
         self._last: datetime | None = None
+        self._forgot_at = float("-inf")
 
     def start(self) -> threading.Thread:
         """Tick on a thread of its own, as long as the process lives."""
@@ -61,6 +63,7 @@ class Scheduler:
         while True:
             try:
                 self.tick()
+                self.forget_old_jobs()
             except Exception:  # the database is away or the disk full; the next tick finds everything still due
                 self.log.exception("schedules cannot be read")
             time.sleep(TICK_S)
@@ -75,6 +78,14 @@ class Scheduler:
                 self._fire(schedule, now)
             except Exception:
                 self.log.exception("a schedule could not be run and stays due", schedule=schedule.name)
+
+    def forget_old_jobs(self) -> None:
+        """Once an hour, remove what ended long ago."""
+        if time.monotonic() - self._forgot_at < FORGET_S:
+            return
+        self._forgot_at = time.monotonic()
+        if n_forgotten := self.workspace.forget_old_jobs():
+            self.log.info("old jobs forgotten", jobs=n_forgotten)
 
     def _clock_was_set_back(self, now: datetime) -> bool:
         """At the first tick this is not known, so it counts as set back."""

@@ -232,6 +232,27 @@ def test_three_hundred_schedules_are_listed_and_ticked_fast(workspace: Workspace
     assert len(first.items) == 200 and len(workspace.schedules.list(200, first.next_cursor).items) == 100
 
 
+def test_jobs_that_ended_long_ago_are_forgotten_with_their_logs(workspace: Workspace, clock: Clock) -> None:
+    workspace.schedules.create(nightly())
+    old, waiting = (workspace.schedules.run_now("nightly", key) for key in "ab")
+    workspace.queue.cancel(old.id)
+    logs = workspace.layout.root / "logs"
+    logs.mkdir()
+    (logs / f"{old.id}.jsonl").write_text("{}\n")
+    Scheduler(workspace, clock).forget_old_jobs()
+    assert workspace.queue.get(old.id).state == "cancelled" and workspace.job_log(old.id) == "{}\n"
+    with Workspace(workspace.settings.model_copy(update={"job_days": 1e-9})) as later:
+        time.sleep(1.1)  # DBOS counts whole seconds
+        Scheduler(later, clock).forget_old_jobs()
+    with pytest.raises(NotFound):
+        workspace.queue.get(old.id)
+    assert list(logs.iterdir()) == [] and workspace.queue.get(waiting.id).state == "queued"
+    clock.now = NIGHT
+    workspace.queue.cancel(waiting.id)
+    Scheduler(workspace, clock).tick()
+    assert outcomes(workspace)[0][0] == "on_time"  # a run whose job is forgotten blocks nothing
+
+
 # Over REST and the command line, with a real server and its worker
 
 
