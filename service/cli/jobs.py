@@ -1,7 +1,9 @@
 """`fewpass jobs`: the queue of a workspace."""
 
+import json
 import time
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -17,8 +19,18 @@ from service.cli.output import (
     show_json,
     show_table,
 )
+from service.requests import JobRequest, Request
 
-app = typer.Typer(help="List, show, follow, cancel and retry jobs.", invoke_without_command=True)
+app = typer.Typer(help="Submit, list, show, follow, cancel and retry jobs.", invoke_without_command=True)
+
+
+class Submission(Request):
+    """What `submit` was given."""
+
+    job: JobRequest
+    priority: Literal["high", "normal", "low"]
+
+
 JobId = Annotated[str, typer.Argument(help="Id of the job.")]
 
 
@@ -45,6 +57,25 @@ def list_all(
         [[job.id, job.kind, job.state, _words(job), f"{job.created_at:%Y-%m-%d %H:%M:%S}"] for job in items],
         empty="no jobs yet",
     )
+
+
+@app.command()
+def submit(
+    job: Annotated[str, typer.Argument(help="JSON of a job, or a file of it; as in POST /v1/jobs.")],
+    priority: Annotated[str, typer.Option("--priority", help="high, normal or low.")] = "normal",
+    key: Annotated[
+        str | None, typer.Option("--key", help="Idempotency key: the same job again starts nothing new.")
+    ] = None,
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Queue a job: train, evaluate, schema or refresh; a worker runs it."""
+    from service.workspace import Workspace
+
+    asked = checked(Submission, {"job": read_request(job), "priority": priority})
+    with Workspace(settings_of(workspace)) as here:
+        submitted, _ = here.submit(asked.job, key, is_remote=False, priority=asked.priority)
+    _show(submitted, json_output)
 
 
 @app.command()
@@ -118,3 +149,24 @@ def _words(job: Any) -> str:
     if job.result is not None:
         return ", ".join(f"{name} {value}" for name, value in job.result.items() if isinstance(value, str | int))
     return describe(job.progress) if job.progress else ""
+
+
+def read_request(text: str) -> Any:
+    """A job as JSON, or the file that holds it."""
+    try:
+        return json.loads(text if text.lstrip().startswith("{") else Path(text).read_text())
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(
+            f"{text[:80]!r} is neither JSON nor a file of it: {error}", param_hint="--job"
+        ) from error
+
+
+def checked(shape: Any, given: dict[str, Any]) -> Any:
+    """A shape of what was given, or a usage error that names what does not fit."""
+    from pydantic import ValidationError
+
+    try:
+        return shape(**given)
+    except ValidationError as error:
+        places = [f"{'.'.join(map(str, found['loc']))}: {found['msg']}" for found in error.errors()]
+        raise typer.BadParameter("; ".join(places)) from error

@@ -1,11 +1,11 @@
 """`fewpass schedules`: jobs of a workspace that are submitted again and again."""
 
 import json
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from service.cli.jobs import checked, read_request
 from service.cli.output import JsonOption, WorkspaceOption, escape, out, settings_of, show_json, show_table
 from service.requests import ScheduleChange, ScheduleRequest
 
@@ -66,9 +66,9 @@ def create(
     """Create a schedule; a worker must run for it to do something."""
     from service.workspace import Workspace
 
-    given = {"name": name, "cron": cron, "timezone": timezone, "missed": missed, "job": _read_job(job)}
+    given = {"name": name, "cron": cron, "timezone": timezone, "missed": missed, "job": read_request(job)}
     with Workspace(settings_of(workspace)) as here:
-        _show(here.schedules.create(_checked(ScheduleRequest, given)), json_output)
+        _show(here.schedules.create(checked(ScheduleRequest, given)), json_output)
 
 
 @app.command()
@@ -85,9 +85,9 @@ def change(
     from service.workspace import Workspace
 
     given: dict[str, Any] = {"cron": cron, "timezone": timezone, "missed": missed}
-    given["job"] = None if job is None else _read_job(job)
+    given["job"] = None if job is None else read_request(job)
     with Workspace(settings_of(workspace)) as here:
-        _show(here.schedules.change(name, _checked(ScheduleChange, given)), json_output)
+        _show(here.schedules.change(name, checked(ScheduleChange, given)), json_output)
 
 
 @app.command()
@@ -160,23 +160,3 @@ def _show(schedule: Any, json_output: bool) -> None:
         return
     due = "paused" if schedule.next_due_at is None else f"next {schedule.next_due_at:%Y-%m-%d %H:%M} UTC"
     out.print(f"[bold]{schedule.name}[/]: {escape(schedule.cron)} {schedule.timezone}, {schedule.missed}, {due}")
-
-
-def _read_job(text: str) -> Any:
-    """A job as JSON, or the file that holds it."""
-    try:
-        return json.loads(text if text.lstrip().startswith("{") else Path(text).read_text())
-    except (OSError, ValueError) as error:
-        raise typer.BadParameter(
-            f"{text[:80]!r} is neither JSON nor a file of it: {error}", param_hint="--job"
-        ) from error
-
-
-def _checked(shape: Any, given: dict[str, Any]) -> Any:
-    from pydantic import ValidationError
-
-    try:
-        return shape(**given)
-    except ValidationError as error:
-        places = [f"{'.'.join(map(str, found['loc']))}: {found['msg']}" for found in error.errors()]
-        raise typer.BadParameter("; ".join(places)) from error

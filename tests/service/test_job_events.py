@@ -58,6 +58,14 @@ def test_a_job_s_log_tells_its_steps_and_the_traceback_of_its_failure(site: Site
     assert events_of(site, job_id)[-1][2]["state"] == "failed"
     log = fewpass("jobs", "log", job_id, workspace=site.workspace).stdout
     assert "step failed" in log and "'clas' is not in the table" in log
+    body = {"kind": "train", "uris": [str(site.train)], "target": "class", "learner": "nb", "model": "followed"}
+    options = ("--priority", "high", "--key", "monday", "--json")
+    first, again = (
+        json.loads(fewpass("jobs", "submit", json.dumps(body), *options, workspace=site.workspace).stdout)
+        for _ in range(2)
+    )
+    assert first["id"] == again["id"] and first["priority"] == "high"
+    fewpass("jobs", "submit", '{"kind": "train"}', workspace=site.workspace, code=2)
     watched = fewpass("jobs", "watch", job_id, workspace=site.workspace, code=EXIT_FAILED)
     assert "'clas'" in " ".join(watched.stdout.split())
     assert site.client.post("/v1/jobs?priority=urgent", json={}).status_code == 422

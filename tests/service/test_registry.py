@@ -121,6 +121,19 @@ def test_the_newest_file_decides_and_a_class_that_is_new_is_left_to_a_person(
     assert [Path(file).name for file in more["measured_on"]["files"]] == ["3.parquet", "2.parquet"]
 
 
+def test_a_refresh_that_updates_reads_new_files_only(workspace: Workspace, tmp_path: Path) -> None:
+    folder = tmp_path / "days"
+    folder.mkdir()
+    pq.write_table(weather(3000, 5), folder / "1.parquet")
+    workspace.register_dataset(DatasetRequest(name="days", uris=[str(folder)], target="class"))
+    refresh(workspace, "a", dataset="days", model="days", update=True)
+    time.sleep(0.02)
+    pq.write_table(weather(1000, 6), folder / "2.parquet")
+    result = refresh(workspace, "b", dataset="days", model="days", update=True)
+    assert {account["n_rows_read"] for account in result["passes"]} == {1000}
+    assert [Path(file).name for file in result["promotion"]["measured_on"]["files"]] == ["2.parquet"]
+
+
 def test_a_champion_that_is_moved_meanwhile_is_measured_anew(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
