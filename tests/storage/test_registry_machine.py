@@ -1,0 +1,147 @@
+"""The registry against a model of it that is a dict and a few lists: any order of calls, the same answers."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from storage.aliases import alias_history, aliases, delete_alias, roll_back, set_alias
+from storage.control import open_control
+from storage.errors import Conflict, NotFound
+from storage.models import delete_version, generation, get_version, list_versions, retain_versions
+from storage.promotions import Promotion, list_promotions, record_promotion
+from tests.storage.conftest import new_version
+
+NAME = "adult"
+ALIASES = st.sampled_from(["champion", "shadow"])
+NUMBERS = st.integers(1, 6)
+
+
+class Registry(RuleBasedStateMachine):
+    """One model with two aliases; `paths` holds where each alias may roll back to, the present version last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.control = open_control(f"sqlite:///{Path(self.folder.name)}/control.sqlite")
+        self.versions: set[int] = set()
+        self.n_made = 0
+        self.paths: dict[str, list[int]] = {}
+        self.n_moves = self.n_decisions = 0
+        self.generation = generation(self.control)
+
+    def teardown(self) -> None:
+        self.control.close()
+        self.folder.cleanup()
+
+    @initialize()
+    def first(self) -> None:
+        self.add()
+
+    @precondition(lambda self: self.n_made < 6)
+    @rule()
+    def add(self) -> None:
+        self.n_made += 1
+        assert new_version(self.control, NAME).version == self.n_made  # a number is never used again
+        self.versions.add(self.n_made)
+
+    def _point(self, alias: str, version: int) -> None:
+        path = self.paths.setdefault(alias, [])
+        if not path or path[-1] != version:
+            path.append(version)
+            self.n_moves += 1
+
+    @rule(alias=ALIASES, version=NUMBERS)
+    def move(self, alias: str, version: int) -> None:
+        if version not in self.versions:
+            with pytest.raises(NotFound):
+                set_alias(self.control, NAME, alias, version)
+            return
+        set_alias(self.control, NAME, alias, version)
+        self._point(alias, version)
+
+    @rule(alias=ALIASES)
+    def back(self, alias: str) -> None:
+        path = self.paths.get(alias)
+        if path is None:
+            with pytest.raises(NotFound):
+                roll_back(self.control, NAME, alias)
+            return
+        before = [version for version in path[:-1] if version in self.versions]
+        if not before:
+            with pytest.raises(Conflict):
+                roll_back(self.control, NAME, alias)
+            return
+        while path.pop() is not None and path[-1] not in self.versions:
+            pass
+        assert roll_back(self.control, NAME, alias) == path[-1]
+        self.n_moves += 1
+
+    @rule(alias=ALIASES)
+    def forget_alias(self, alias: str) -> None:
+        if alias not in self.paths:
+            with pytest.raises(NotFound):
+                delete_alias(self.control, NAME, alias)
+            return
+        delete_alias(self.control, NAME, alias)
+        del self.paths[alias]
+
+    @rule(alias=ALIASES, challenger=NUMBERS, champion=NUMBERS | st.none(), is_promoted=st.booleans())
+    def decide(self, alias: str, challenger: int, champion: int | None, is_promoted: bool) -> None:
+        path = self.paths.get(alias)
+        decision = Promotion(
+            NAME, alias, challenger, champion, is_promoted, "", {}, None, None, {}, f"job-{self.n_decisions}"
+        )
+        if champion != (path[-1] if path else None):
+            with pytest.raises(Conflict):
+                record_promotion(self.control, decision)
+        elif is_promoted and challenger not in self.versions:
+            with pytest.raises(NotFound):
+                record_promotion(self.control, decision)
+        else:
+            record_promotion(self.control, decision)
+            self.n_decisions += 1
+            if is_promoted:
+                self._point(alias, challenger)
+
+    @rule(version=NUMBERS)
+    def delete(self, version: int) -> None:
+        if version not in self.versions:
+            with pytest.raises(NotFound):
+                delete_version(self.control, NAME, version)
+        elif any(path[-1] == version for path in self.paths.values()):
+            with pytest.raises(Conflict):
+                delete_version(self.control, NAME, version)
+        else:
+            delete_version(self.control, NAME, version)
+            self.versions.discard(version)
+
+    @precondition(lambda self: self.versions)
+    @rule(keep=st.integers(1, 4))
+    def prune(self, keep: int) -> None:
+        aliased = {path[-1] for path in self.paths.values()}
+        gone = set(sorted(self.versions, reverse=True)[keep:]) - aliased
+        assert {version.version for version in retain_versions(self.control, NAME, keep)} == gone
+        self.versions -= gone
+
+    @invariant()
+    def is_as_expected(self) -> None:
+        assert dict(aliases(self.control, NAME)) == {alias: path[-1] for alias, path in sorted(self.paths.items())}
+        if self.versions:
+            listed = {version.version for version in list_versions(self.control, NAME).items}
+            assert listed == self.versions
+            champion = self.paths.get("champion", [max(self.versions)])[-1]
+            assert get_version(self.control, NAME).version == champion
+        assert len(alias_history(self.control, NAME, 1000).items) == self.n_moves
+        assert len(list_promotions(self.control, NAME, 1000).items) == self.n_decisions
+        before, self.generation = self.generation, generation(self.control)
+        assert self.generation >= before
+
+
+Registry.TestCase.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
+TestRegistry = Registry.TestCase
