@@ -58,6 +58,9 @@ class Settings(BaseSettings):
         default=None,
         description="Counts of a training beyond this go to files, such as 4GiB; a quarter of the machine unless given.",
     )
+    job_timeout_s: float | None = Field(
+        default=None, gt=0, description="Longest run of one job, from its last start; none unless given."
+    )
     job_days: float = Field(
         default=90, gt=0, le=36_500, description="How long jobs that have ended are kept, with their logs and results."
     )

@@ -66,6 +66,7 @@ def run(settings: Settings, url: str, locks: Path, kinds: Kinds, clean: Clean, p
         attempts=settings.job_attempts,
         concurrency=settings.job_concurrency,
         progress_s=settings.progress_s,
+        timeout_s=settings.job_timeout_s,
     )
     DBOS.listen_queues([QUEUE])
     DBOS.launch()

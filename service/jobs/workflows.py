@@ -4,7 +4,7 @@ import contextvars
 import threading
 import time
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 from dbos import DBOS, PortableWorkflowError
@@ -13,11 +13,18 @@ from dbos import error as dbos_errors
 from learners.errors import Cancelled
 from service.jobs.queue import PROGRESS, WORKFLOW, JobQueue
 from service.jobs.steps import Clean, Kinds, Run, Step
-from service.problems import is_expected, problem_of
+from service.problems import JobFailed, is_expected, problem_of
 
 
 def register(
-    queue: JobQueue, kinds: Kinds, clean: Clean, *, attempts: int, concurrency: int, progress_s: float
+    queue: JobQueue,
+    kinds: Kinds,
+    clean: Clean,
+    *,
+    attempts: int,
+    concurrency: int,
+    progress_s: float,
+    timeout_s: float | None = None,
 ) -> None:
     """Tell DBOS how to run jobs, before it is launched.
 
@@ -35,6 +42,8 @@ def register(
         Jobs that run at the same time in this process.
     progress_s : float
         How often progress is recorded and a cancel is noticed.
+    timeout_s : float, optional
+        A job that runs longer fails; it counts anew when a job is resumed.
     """
     # DBOS hands a recovered job to its internal queue, which knows no limit, so the limit is kept here once more.
     slots = threading.BoundedSemaphore(concurrency)
@@ -45,10 +54,11 @@ def register(
         with slots:
             receipts: dict[str, dict[str, Any]] = {}
             job_id = str(DBOS.workflow_id)
+            pace = Pace(progress_s, timeout_s, time.monotonic())
             try:
                 for step in kinds[document["kind"]]:
                     receipts[step.name] = DBOS.run_step(
-                        {"name": step.name}, _run_step, step, document["request"], receipts, progress_s
+                        {"name": step.name}, _run_step, step, document["request"], receipts, pace
                     )
             except dbos_errors.DBOSBaseException:
                 # Cancelled, or handed to another worker, which still needs what is there.
@@ -62,23 +72,21 @@ def register(
             return receipts[step.name]
 
 
-def _run_step(
-    step: Step, request: dict[str, Any], receipts: dict[str, dict[str, Any]], progress_s: float
-) -> dict[str, Any]:
+def _run_step(step: Step, request: dict[str, Any], receipts: dict[str, dict[str, Any]], pace: "Pace") -> dict[str, Any]:
     job_id = str(DBOS.workflow_id)
     with structlog.contextvars.bound_contextvars(job=job_id, step=step.name):
-        return _run_logged(step, Run(job_id, request, receipts, _silent), progress_s)
+        return _run_logged(step, Run(job_id, request, receipts, _silent), pace)
 
 
 def _silent(_progress: dict[str, Any]) -> None:
     """The report of a step before its reporter is there."""
 
 
-def _run_logged(step: Step, run: Run, progress_s: float) -> dict[str, Any]:
+def _run_logged(step: Step, run: Run, pace: "Pace") -> dict[str, Any]:
     log = structlog.get_logger("jobs")
     log.info("step started")
     started = time.perf_counter()
-    with _Reporter(step.name, progress_s) as reporter:
+    with _Reporter(step.name, pace) as reporter:
         try:
             receipt = step.run(replace(run, report=reporter))
         except Exception as error:
@@ -104,15 +112,37 @@ def _recorded(error: Exception) -> PortableWorkflowError:
     return PortableWorkflowError(body["detail"], problem.slug, problem.status, body)
 
 
+class Pace(NamedTuple):
+    """How often a job tells of itself, and how long it may take since `started` (monotonic)."""
+
+    progress_s: float
+    timeout_s: float | None
+    started: float
+
+    def check(self) -> None:
+        """Give up a job that takes too long.
+
+        Raises
+        ------
+        JobFailed
+        """
+        if self.timeout_s is not None and time.monotonic() - self.started > self.timeout_s:
+            raise JobFailed(
+                f"The job ran longer than {self.timeout_s:g} s (FEWPASS_JOB_TIMEOUT_S) and was given up; a retry goes on "
+                "after the passes that were finished.",
+                timeout_s=self.timeout_s,
+            )
+
+
 class _Reporter:
     """Records the latest progress every `progress_s` on a thread of its own; DBOS refuses the write of a cancelled job.
 
     So neither a slow database delays a pass, nor a slow chunk hides that the job was cancelled.
     """
 
-    def __init__(self, step: str, progress_s: float) -> None:
+    def __init__(self, step: str, pace: Pace) -> None:
         self.step = step
-        self.progress_s = progress_s
+        self.pace = pace
         self.stopped: BaseException | None = None
         self._latest: dict[str, Any] = {}
         self._done = threading.Event()
@@ -132,6 +162,7 @@ class _Reporter:
     def __call__(self, progress: dict[str, Any]) -> None:
         if self.stopped is not None:
             raise Cancelled("The job was cancelled.") from self.stopped
+        self.pace.check()
         number = progress.get("pass_number")
         if number is not None and number != self._latest.get("pass_number"):
             structlog.get_logger("jobs").info(
@@ -142,7 +173,7 @@ class _Reporter:
     def _record_often(self) -> None:
         while self.stopped is None:
             self._record()
-            if self._done.wait(self.progress_s):
+            if self._done.wait(self.pace.progress_s):
                 return
 
     def _record(self) -> None:

@@ -197,6 +197,19 @@ def test_jobs_of_higher_priority_start_first(queue: JobQueue, workers: Workers, 
     assert {job.priority for job in jobs.values()} == {"high", "normal", "low"}
 
 
+def test_a_job_that_takes_too_long_fails_and_frees_its_slot(
+    queue: JobQueue, workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEWPASS_JOB_TIMEOUT_S", "0.5")
+    long, _ = queue.submit("count", {"n": 2000, "log": str(tmp_path / "log")})
+    short, _ = queue.submit("count", {"n": 1, "log": str(tmp_path / "log2")})
+    workers.start()
+    job = wait_for(queue, long.id, finished)
+    assert job.state == "failed" and "ran longer than 0.5 s" in job.error["detail"]
+    assert wait_for(queue, short.id, finished).state == "succeeded"
+    assert (tmp_path / f"{long.id}.cleaned").exists()
+
+
 def test_worker_slots_are_stable_and_exclusive(tmp_path: Path) -> None:
     zero, lock = take_slot(tmp_path)
     one, other = take_slot(tmp_path)
