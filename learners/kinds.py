@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from learners.baselines.boosted import BoostedModel
+from learners.circuits.model import CircuitModel
 from learners.classifiers.lookup import LookupModel
 from learners.errors import LearnerError
 from learners.model import Arrays, Model
 
-KINDS: dict[str, type[Any]] = {LookupModel.kind: LookupModel, BoostedModel.kind: BoostedModel}
+KINDS: dict[str, type[Any]] = {model.kind: model for model in (LookupModel, BoostedModel, CircuitModel)}
 
 
 def load_model(header: Mapping[str, Any], arrays: Arrays) -> Model:

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from learners.baselines import recipes as baselines
+from learners.circuits import recipes as circuits
 from learners.classifiers import recipes as classifiers
 from learners.errors import InvalidParameter
 from learners.passes.learner import Learner
@@ -28,17 +29,20 @@ class Recipe:
         A frozen dataclass.
     passes : callable
         `passes(target, parameters, schema, overrides)` gives the generator.
-    n_passes : int
-        Passes over the data after the schema.
+    n_passes : int or None
+        Passes over the data after the schema, where that is known beforehand.
     keeps_schema : bool
         Whether the next training may keep its attributes and cut points.
+    needs_target : bool
+        Whether there must be a class column.
     """
 
     title: str
     parameters: type[Any]
     passes: Callable[..., Any]
-    n_passes: int
+    n_passes: int | None
     keeps_schema: bool = True
+    needs_target: bool = True
 
 
 LEARNERS: dict[str, Recipe] = {
@@ -46,7 +50,10 @@ LEARNERS: dict[str, Recipe] = {
     "tan": Recipe("tree-augmented naive Bayes", classifiers.NetworkParameters, classifiers.tan, 2),
     "kdb": Recipe("k-dependence Bayes", classifiers.KDBParameters, classifiers.kdb, 2),
     "skdb": Recipe("selective k-dependence Bayes", classifiers.SKDBParameters, classifiers.skdb, 3),
-    "xgboost": Recipe("XGBoost, gradient boosted trees", baselines.XGBoostParameters, baselines.xgboost, 1, keeps_schema=False),
+    "xgboost": Recipe(
+        "XGBoost, gradient boosted trees", baselines.XGBoostParameters, baselines.xgboost, 1, keeps_schema=False
+    ),
+    "spn": Recipe("sum-product network", circuits.CircuitParameters, circuits.spn, None, needs_target=False),
 }
 
 
@@ -92,7 +99,7 @@ def parse_parameters(name: str, parameters: Mapping[str, Any]) -> Any:
 def learner(
     name: str,
     parameters: Mapping[str, Any],
-    target: str,
+    target: str | None,
     schema: Schema | Kept | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> Learner:
@@ -104,8 +111,8 @@ def learner(
         A key of `LEARNERS`.
     parameters : mapping
         Its parameters by name.
-    target : str
-        The class column.
+    target : str or None
+        The class column; without one only for learners that need none.
     schema : Schema or Kept, optional
         A schema skips the schema pass; one that is `Kept` lets it find the domains only.
     overrides : mapping, optional
@@ -116,5 +123,8 @@ def learner(
     InvalidParameter
     """
     made = recipe(name)
+    if target is None and made.needs_target:
+        raise InvalidParameter("target", None, f"learner {name!r} predicts a class: name its column")
     passes = made.passes(target, parse_parameters(name, parameters), schema, overrides)
-    return Learner(name, passes, made.n_passes + (0 if isinstance(schema, Schema) else 1))
+    n_passes = None if made.n_passes is None else made.n_passes + (0 if isinstance(schema, Schema) else 1)
+    return Learner(name, passes, n_passes)

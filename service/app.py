@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service import openapi, problems
-from service.api import datasets, health, inference, invocations, jobs, keys, models, schedules
+from service.api import datasets, health, inference, invocations, jobs, keys, models, query, schedules
 from service.api.bodies import BodyLimit
 from service.api.explain import Explain
 from service.api.predict import HotPath, Predict
@@ -86,7 +86,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.settings = settings
     app.state.workspace = Workspace(settings)
     app.state.not_ready = "The server is starting."
-    for resource in (health, inference, invocations):
+    for resource in (health, inference, invocations, query):
         app.include_router(resource.router)
     if not settings.predict_only:
         for resource in (datasets, jobs, keys, models, schedules):

@@ -140,7 +140,7 @@ def _proof(workspace: "Workspace", version: ModelVersion, run: Run) -> dict[str,
     source = Source.open(list(request.uris or workspace.dataset(str(request.dataset)).uris))
     rows = training_rows(source, request, ledger_of(workspace, request, run).forgotten)
     trained = load_model(*map_compiled(version.arrow_path))
-    target = str(trained.schema.target)
+    target = trained.schema.target
     learner = recipes.learner(request.learner, request.parameters, target, Kept(trained.schema))
     again = drive(learner, [Part(rows.learned.source)], threads=available_threads(workspace.settings))
     (header, arrays), (fresh_header, fresh) = trained.to_arrays(), again.to_arrays()

@@ -43,7 +43,7 @@ class Ledger:
         """The rules of rows that must not be learned from."""
         return Forgotten(self.directory / "forgotten.json")
 
-    def schema(self, target: str, overrides: Mapping[str, Any]) -> Kept | None:
+    def schema(self, target: str | None, overrides: Mapping[str, Any]) -> Kept | None:
         """That of the last training for this target and these columns.
 
         Raises
@@ -59,14 +59,14 @@ class Ledger:
             reason = f"the schema of the last training cannot be read ({error}). Train once without update."
             raise CorruptFile(path, reason) from error
 
-    def keep_schema(self, target: str, overrides: Mapping[str, Any], schema: Schema) -> None:
+    def keep_schema(self, target: str | None, overrides: Mapping[str, Any], schema: Schema) -> None:
         """Remember the schema for the next update."""
         path = self._schema_path(target, overrides)
         if self.store is not None and (not path.exists() or path.read_text() != schema.to_json()):
             with publish(path, replace=True) as draft:
                 draft.write_text(schema.to_json())
 
-    def _schema_path(self, target: str, overrides: Mapping[str, Any]) -> Path:
+    def _schema_path(self, target: str | None, overrides: Mapping[str, Any]) -> Path:
         asked = json.dumps([target, overrides], sort_keys=True, default=str)
         name = hashlib.sha256(asked.encode()).hexdigest()[:16]
         return self.directory / "schemas" / f"{name}.json"

@@ -4,6 +4,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from learners.query import Query
+
 NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
 Name = Annotated[str, Field(pattern=NAME, examples=["income"])]
 # What is known of a column, or in one word: "drop", "nominal", "numeric".
@@ -98,6 +100,14 @@ class SchemaRequest(Request):
 
     kind: Literal["schema"] = "schema"
     dataset: str
+
+
+class QueryJobRequest(Request):
+    """Answer queries that take longer than a request may."""
+
+    kind: Literal["query"] = "query"
+    model: str = Field(examples=["weather@champion"])
+    queries: list[Annotated[Query, Field(discriminator="kind")]] = Field(min_length=1, max_length=10_000)
 
 
 class ForgetRequest(Request):

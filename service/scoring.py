@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from learners.circuits.model import CircuitModel
 from learners.errors import EmptyData, UnknownColumn
 from learners.evaluation.metrics import evaluate
 from learners.explanation import explain
@@ -50,8 +51,33 @@ def probabilities_of(model: Model, source: Source, report: Report | None = None)
     return np.concatenate(probabilities), np.concatenate(labels)
 
 
+def log_likelihood_of(model: Model, source: Source, report: Report | None = None) -> dict[str, Any]:
+    """Mean log likelihood of the rows in nats, by a model without classes.
+
+    Raises
+    ------
+    EmptyData
+    """
+    assert isinstance(model, CircuitModel)
+    total, n_rows, n_impossible = 0.0, 0, 0
+    for batch in source.batches():
+        logs = model.log_likelihood(encode(batch, model.schema))
+        possible = np.isfinite(logs)
+        total += float(logs[possible].sum())
+        n_rows += batch.num_rows
+        n_impossible += int(np.count_nonzero(~possible))
+        if report is not None:
+            report({"rows_done": n_rows, "rows_total": source.n_rows})
+    if not n_rows:
+        raise EmptyData("There are no rows to evaluate on.")
+    mean = total / max(1, n_rows - n_impossible)
+    return {"log_likelihood": mean, "n_impossible": n_impossible, "n_test_rows": n_rows}
+
+
 def measure(model: Model, source: Source, report: Report | None = None) -> dict[str, Any]:
     """The metrics of a model on rows whose class is known, and how many there were."""
+    if model.schema.target is None:
+        return log_likelihood_of(model, source, report)
     probabilities, labels = probabilities_of(model, source, report)
     return asdict(evaluate(probabilities, labels)) | {"n_test_rows": len(labels)}
 

@@ -87,6 +87,9 @@ class Settings(BaseSettings):
     request_timeout_s: float = Field(
         default=60.0, gt=0, description="Longest wait for the start of an answer; then the request is a 503."
     )
+    query_s: float = Field(
+        default=10.0, gt=0, description="Longest search for MAP assignments in one request; longer ones run as jobs."
+    )
     default_model: str | None = Field(default=None, description="The model that /invocations asks: name or name@alias.")
     inline_bytes: int = Field(
         default=32 * 1024,

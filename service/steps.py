@@ -16,13 +16,13 @@ from learners.passes.learner import Account, Part, drive
 from learners.passes.source import Source
 from learners.schema import Schema
 from learners.schema.summaries import ColumnSummaries
-from service import provenance, scoring
+from service import provenance, queries, scoring
 from service.forgetting import affected_models, forget_steps
 from service.jobs.steps import Kinds, Run, Step
 from service.ledger import LOCAL, Ledger, ledger_of
 from service.predictor import map_version
 from service.problems import InvalidRequest
-from service.requests import EvaluateRequest, ForgetRequest, SchemaRequest, TrainRequest
+from service.requests import EvaluateRequest, ForgetRequest, QueryJobRequest, SchemaRequest, TrainRequest
 from service.rows import TrainingRows, training_rows
 from service.settings import available_threads
 from storage import datasets, models
@@ -49,6 +49,7 @@ def kinds(workspace: "Workspace") -> Kinds:
     return {
         "train": train,
         "forget": forget_steps(workspace, train),
+        "query": (Step("answer", partial(answer_queries, workspace)),),
         "evaluate": (Step("evaluate", partial(evaluate, workspace)),),
         "schema": (Step("summarise", partial(summarise, workspace)),),
     }
@@ -66,9 +67,9 @@ def check_request(
     if isinstance(request, ForgetRequest):
         RowPredicate(request.where)
         affected_models(workspace, request)
-    for name in {request.dataset, getattr(request, "test_dataset", None)} - {None}:
+    for name in {getattr(request, "dataset", None), getattr(request, "test_dataset", None)} - {None}:
         workspace.dataset(str(name))
-    if isinstance(request, EvaluateRequest):
+    if isinstance(request, EvaluateRequest | QueryJobRequest):
         workspace.model(request.model)
     if isinstance(request, TrainRequest):
         recipes.parse_parameters(request.learner, request.parameters)
@@ -200,6 +201,18 @@ def evaluate(workspace: "Workspace", run: Run) -> dict[str, Any]:
     return {"model": version.name, "version": version.version, **metrics}
 
 
+def answer_queries(workspace: "Workspace", run: Run) -> dict[str, Any]:
+    """Ask a registered version, as long as its queries take."""
+    request = QueryJobRequest(**run.request)
+    version = workspace.model(request.model)
+    model = map_version(version).model
+    found = []
+    for number, query in enumerate(request.queries):
+        run.report({"stage": "answering", "rows_done": number, "rows_total": len(request.queries)})
+        found += queries.answers(model, [query])
+    return {"model": version.name, "version": version.version, "answers": found}
+
+
 def summarise(workspace: "Workspace", run: Run) -> dict[str, Any]:
     """Infer the schema of a registered data set in one pass, and keep it with the list of its files."""
     name = SchemaRequest(**run.request).dataset
@@ -229,11 +242,11 @@ def _source(workspace: "Workspace", run: Run, dataset: str | None, uris: Sequenc
     return Source.open(found) if run.job_id.startswith(LOCAL) else workspace.open_source(found)
 
 
-def _target(workspace: "Workspace", request: TrainRequest) -> str:
+def _target(workspace: "Workspace", request: TrainRequest) -> str | None:
     target = request.target
     if target is None and request.dataset is not None:
         target = workspace.dataset(request.dataset).target
-    if target is None:
+    if target is None and recipes.recipe(request.learner).needs_target:
         raise InvalidRequest("There is no target: name the column to predict.", field="target")
     return target
 

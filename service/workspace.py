@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from learners.errors import UnknownColumn
 from learners.passes.source import Source
-from service import promotion, roots, scoring, steps
+from learners.query import Query
+from service import promotion, queries, roots, scoring, steps
 from service.jobs.logs import log_path
 from service.jobs.steps import Kinds, run_now
 from service.ledger import LOCAL
@@ -301,6 +302,10 @@ class Workspace:
     def served(self, reference: str) -> Served:
         """A mapped model for use in this process."""
         return map_version(self.model(reference))
+
+    def query(self, reference: str, asked: Sequence[Query]) -> list[dict[str, Any]]:
+        """Ask a model's joint distribution, in this process and for as long as it takes."""
+        return queries.answers(self.served(reference).model, asked)
 
     def structure(self, reference: str) -> dict[str, Any]:
         """Nodes and edges of a model's graph."""

@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any, Literal
 
 from learners.baselines.boosted import BoostedModel
-from learners.baselines.schema import binned_schema
 from learners.errors import InvalidParameter
 from learners.passes.learner import RowWork, Work
 from learners.schema import Kept, Schema
+from learners.schema.binned import binned_schema
 from learners.schema.summaries import ColumnSummaries
 
 

@@ -32,11 +32,25 @@ class NetworkTooLarge(LearnerError, ValueError):
 class NetworkClassifier(Protocol):
     """What is read of a `LookupModel`: its trees hold the counts of each context, its estimates the probabilities."""
 
-    schema: Schema
-    network: Any
-    class_counts: Any
-    trees: Sequence[Any]
-    estimates: Sequence[Any]
+    @property
+    def schema(self) -> Schema:
+        """Of the attributes and the class."""
+
+    @property
+    def network(self) -> Any:
+        """Parents of each attribute, in tree order."""
+
+    @property
+    def class_counts(self) -> Any:
+        """(n_classes,) rows of each class."""
+
+    @property
+    def trees(self) -> Sequence[Any]:
+        """The context tree of each attribute."""
+
+    @property
+    def estimates(self) -> Sequence[Any]:
+        """The probabilities of each tree."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from service.cli import evaluation, jobs, keys, learning, models, operations, schedules, serving
+from service.cli import evaluation, jobs, keys, learning, models, operations, querying, schedules, serving
 from service.cli.output import show_error
 from service.version import VERSION
 
@@ -43,6 +43,7 @@ app.command()(learning.train)
 app.command()(learning.predict)
 app.command()(learning.evaluate)
 app.command()(learning.forget)
+app.command()(querying.query)
 app.command()(evaluation.compare)
 app.command()(learning.schema)
 app.command()(operations.backup)

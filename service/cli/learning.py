@@ -27,7 +27,8 @@ TargetOption = Annotated[str | None, typer.Option("--target", "-t", help="The co
 
 def train(
     uris: Uris,
-    target: Annotated[str, typer.Option("--target", "-t", help="The column to predict.")],
+    *,
+    target: TargetOption = None,
     name: Annotated[str, typer.Option("--name", "-n", help="Name of the model; each training adds a version.")],
     learner: Annotated[str, typer.Option("--learner", "-l", help="nb, tan, kdb, ...")] = "kdb",
     k: Annotated[int | None, typer.Option("--k", help="Parents per attribute, for kdb and skdb.")] = None,

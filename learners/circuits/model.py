@@ -1,0 +1,151 @@
+"""A learned circuit with its schema: what is stored, served and queried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+
+from learners.circuits import answers, queries
+from learners.circuits.circuit import KIND_NAMES, Circuit, CircuitArrays
+from learners.circuits.columns import columns_of
+from learners.circuits.online import PseudoCounts, StreamingPosterior
+from learners.errors import LearnerError
+from learners.model import Arrays
+from learners.query import Query
+from learners.schema import Chunk, Schema
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+PRIOR, STATE, START = "prior.", "state.", "start."
+
+
+class NoClass(LearnerError, ValueError):
+    """Classes were asked of a model that was learned without a target."""
+
+    def __init__(self) -> None:
+        super().__init__("The model was learned without a target, so it has no classes: send queries instead.")
+
+
+class CircuitModel:
+    """A sum-product network over the columns of a schema, the class among them if there is a target.
+
+    Parameters
+    ----------
+    schema : Schema
+    circuit : Circuit
+        Variable i is attribute i; the last one is the class, if the schema has a target.
+    facts : mapping
+        How it was learned.
+    posterior : StreamingPosterior, optional
+        Of ADF or BMM: from it the model goes on learning from tomorrow's rows.
+    """
+
+    kind: ClassVar[str] = "circuit"
+
+    def __init__(
+        self, schema: Schema, circuit: Circuit, facts: Mapping[str, Any], posterior: StreamingPosterior | None = None
+    ) -> None:
+        self.schema, self.circuit, self.facts, self.posterior = schema, circuit, dict(facts), posterior
+        self._columns = columns_of(circuit, schema)
+
+    def predict_proba(self, chunk: Chunk) -> Floats:
+        """(n_rows, n_classes) float64: P(class | attributes), what is missing or unseen summed out.
+
+        A row that the circuit gives probability zero gets the class's own distribution.
+
+        Raises
+        ------
+        NoClass
+        """
+        target = self._columns.class_variable
+        if target is None:
+            raise NoClass
+        x = self._columns.rows_of_chunk(chunk, with_class=False)
+        possible = answers.log_likelihood(self.circuit, x) > -np.inf
+        if possible.all():
+            return answers.class_posterior(self.circuit, x, target)
+        probabilities = np.empty((chunk.n_rows, self.schema.n_classes))
+        nothing = np.full((x.shape[0], 1), -1, x.dtype)
+        probabilities[~possible] = answers.class_posterior(self.circuit, nothing, target)
+        if possible.any():
+            known = np.ascontiguousarray(x[:, possible])
+            probabilities[possible] = answers.class_posterior(self.circuit, known, target)
+        return probabilities
+
+    def log_likelihood(self, chunk: Chunk) -> Floats:
+        """(n_rows,) float64: log probability of each row, the class included if the chunk has it."""
+        return answers.log_likelihood(self.circuit, self._columns.rows_of_chunk(chunk))
+
+    def answer(self, asked: Sequence[Query]) -> list[dict[str, Any]]:
+        """Answers as `queries.answer_all` tells them."""
+        return queries.answer_all(self.circuit, self.schema, asked)
+
+    def structure(self) -> dict[str, Any]:
+        """The columns, and what the circuit over them consists of."""
+        nodes = [{"name": attribute.name, "role": "attribute"} for attribute in self.schema.attributes]
+        if self._columns.class_variable is not None:
+            nodes.insert(0, {"name": str(self.schema.target), "role": "class"})
+        return {"nodes": nodes, "edges": [], "circuit": self.circuit.summary()}
+
+    def to_arrays(self) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, np.dtype[Any]]]]:
+        """Header and named arrays, from which `from_arrays` makes the model again."""
+        header: dict[str, Any] = {"kind": self.kind, "schema": self.schema.to_json(), "facts": self.facts}
+        arrays = dict(self.circuit.to_arrays())
+        if self.posterior is not None:
+            posterior = self.posterior
+            header["posterior"] = posterior.spec | {"numeric": posterior.prior.numeric}
+            arrays |= {PRIOR + "edge": posterior.prior.edge, PRIOR + "parameter": posterior.prior.parameter}
+            state = posterior.to_arrow()
+            for name in state.column_names:
+                arrays[STATE + name] = state.column(name).combine_chunks().flatten().to_numpy(zero_copy_only=False)
+            arrays |= {START + name: array for name, array in posterior.structure.to_arrays().items()}
+        return header, arrays
+
+    @classmethod
+    def from_arrays(cls, header: Mapping[str, Any], arrays: Arrays) -> Self:
+        """The model of `to_arrays`; the arrays may be mapped and read-only."""
+        schema = Schema.from_json(header["schema"])
+        circuit = Circuit.from_arrays({name: arrays[name] for name in CircuitArrays._fields})
+        told = header.get("posterior")
+        if told is None:
+            return cls(schema, circuit, header["facts"])
+        start = Circuit.from_arrays({name: arrays[START + name] for name in CircuitArrays._fields})
+        prior = PseudoCounts(arrays[PRIOR + "edge"], arrays[PRIOR + "parameter"], told["numeric"])
+        columns = columns_of(start, schema)
+        empty = StreamingPosterior(start, prior, told["projection"], told["moments"], columns.rows_of_chunk)
+        state = {
+            name.removeprefix(STATE): pa.array([array], pa.list_(pa.float64()))
+            for name, array in arrays.items()
+            if name.startswith(STATE)
+        }
+        return cls(schema, circuit, header["facts"], empty.from_arrow(pa.table(state)))
+
+    def tables(self) -> dict[str, pa.Table]:
+        """`columns`, `nodes` and `edges`, for SQL."""
+        circuit = self.circuit
+        n_children = np.diff(circuit.child_starts)
+        return {
+            "columns": pa.table(
+                {
+                    "variable": pa.array(range(len(self._columns.names)), pa.int64()),
+                    "name": pa.array(self._columns.names, pa.string()),
+                    "n_values": circuit.n_values,
+                }
+            ),
+            "nodes": pa.table(
+                {
+                    "node": np.arange(circuit.n_nodes),
+                    "kind": np.array(KIND_NAMES)[circuit.kind],
+                    "variable": pa.array(circuit.variable, mask=circuit.variable < 0),
+                }
+            ),
+            "edges": pa.table(
+                {
+                    "parent": np.repeat(np.arange(circuit.n_nodes), n_children),
+                    "child": circuit.children,
+                    "weight": np.exp(circuit.log_weight),
+                }
+            ),
+        }

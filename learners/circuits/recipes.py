@@ -1,0 +1,219 @@
+"""Circuits as sequences of passes: the schema, the counts that the structure needs, the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from learners.circuits.circuit import Circuit
+from learners.circuits.columns import columns_of
+from learners.circuits.em import ExpectedCounts, em_passes
+from learners.circuits.model import CircuitModel
+from learners.circuits.online import StreamingPosterior, pseudo_counts_of
+from learners.circuits.structures import Variable, chow_liu, hclt, learnspn, random_regions
+from learners.counts.family import Family, FamilyCounts
+from learners.counts.holdout import HoldOut
+from learners.counts.pairwise import PairwiseCounts
+from learners.errors import InvalidParameter
+from learners.passes.learner import RowWork
+from learners.passes.rows import Rows
+from learners.schema import Kept, Schema
+from learners.schema.binned import binned_schema
+from learners.schema.summaries import ColumnSummaries
+
+STRUCTURES = ("hclt", "chow-liu", "random", "learnspn")
+LEARNING = ("em", "adf", "bmm", "none")
+
+
+@dataclass(frozen=True)
+class CircuitParameters:
+    """How a circuit is made and learned.
+
+    Parameters
+    ----------
+    structure : "hclt", "chow-liu", "random" or "learnspn"
+        Hidden Chow-Liu tree, Chow-Liu tree, random region graph, or LearnSPN on a sample.
+    learning : "em", "adf", "bmm" or "none"
+        Batch EM; one pass of assumed density filtering or of Bayesian moment matching, row by row; or the
+        structure's own weights.
+    passes : int
+        Most passes of EM.
+    tolerance : float
+        EM ends when a pass gains less than so many nats per row.
+    laplace : float
+        Rows that EM adds to each count.
+    strength : float
+        Rows that the structure's own weights stand for, in ADF and BMM.
+    states : int
+        Of each latent variable of "hclt".
+    depth, sums, replicas : int
+        Of "random".
+    sample : int
+        Most distinct rows that "learnspn" sees.
+    n_bins : int
+        Most intervals of a numeric column.
+    max_values : int
+        Values that a nominal attribute keeps; rarer ones share one code.
+    seed : int
+
+    Raises
+    ------
+    InvalidParameter
+    """
+
+    structure: Literal["hclt", "chow-liu", "random", "learnspn"] = "hclt"
+    learning: Literal["em", "adf", "bmm", "none"] = "em"
+    passes: int = 10
+    tolerance: float = 1e-3
+    laplace: float = 0.1
+    strength: float = 10.0
+    states: int = 8
+    depth: int = 3
+    sums: int = 4
+    replicas: int = 4
+    sample: int = 20_000
+    n_bins: int = 8
+    max_values: int = 1024
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("passes", 1, 10_000),
+            ("states", 1, 1024),
+            ("depth", 1, 20),
+            ("sums", 1, 1024),
+            ("replicas", 1, 1024),
+            ("sample", 100, 1_000_000),
+            ("n_bins", 2, 256),
+            ("max_values", 2, 65_000),
+            ("seed", 0, 2**32 - 1),
+        ):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+                raise InvalidParameter(name, value, f"a whole number from {low:,} to {high:,}")
+        for name in ("tolerance", "laplace"):
+            if not 0 <= getattr(self, name) < 1e9:
+                raise InvalidParameter(name, getattr(self, name), "zero or more")
+        if not 0 < self.strength < 1e9:
+            raise InvalidParameter("strength", self.strength, "above zero")
+
+
+def spn(
+    target: str | None,
+    parameters: CircuitParameters,
+    given: Schema | Kept | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> Generator[Any, Any, CircuitModel]:
+    """A sum-product network: two passes for schema and structure, then one for each iteration of EM, or one in all.
+
+    References
+    ----------
+    Liu, Van den Broeck (2021); Peharz et al. (2019); Gens, Domingos (2013); Zhao, Gordon (2017).
+    """
+    schema = yield from _schema(target, parameters, given, overrides or {})
+    start = yield from _structure(schema, parameters)
+    facts: dict[str, Any] = {"learner": "spn", "parameters": asdict(parameters)}
+    if parameters.learning in ("adf", "bmm"):
+        prior = pseudo_counts_of(start, parameters.strength)
+        empty = StreamingPosterior(start, prior, parameters.learning, rows_of=columns_of(start, schema).rows_of_chunk)
+        return (yield from continued(schema, empty, facts))
+    circuit, n_rows = start, 0
+    if parameters.learning == "em":
+        counting: list[ExpectedCounts] = []
+        learning = em_passes(
+            start, parameters.passes, parameters.laplace, parameters.tolerance, _expecting(schema, counting)
+        )
+        circuit = yield from learning
+        last = counting[-1]
+        n_rows = last.n_rows
+        facts["em_passes"] = len(counting)
+    return CircuitModel(schema, circuit, facts | {"n_rows": n_rows or (yield from _n_rows(schema))})
+
+
+def continued(
+    schema: Schema, posterior: StreamingPosterior, facts: Mapping[str, Any]
+) -> Generator[Any, Any, CircuitModel]:
+    """Learn rows in their order, on top of those that a posterior has learned; one pass on one thread."""
+
+    def run(rows: Rows, threads: int, advance: Callable[[int, int], None]) -> StreamingPosterior:
+        del threads  # the order of the rows matters
+        for chunk in rows:
+            posterior.update(chunk)
+            advance(min(posterior.n_rows, rows.n_rows), rows.n_rows)
+        return posterior
+
+    learned: StreamingPosterior = yield RowWork("learning row by row", schema, run)
+    told = {"n_rows": learned.n_rows, "n_impossible": learned.n_impossible}
+    return CircuitModel(schema, learned.circuit(), dict(facts) | told, learned)
+
+
+def _schema(
+    target: str | None, parameters: CircuitParameters, given: Schema | Kept | None, overrides: Mapping[str, Any]
+) -> Generator[Any, Any, Schema]:
+    if isinstance(given, Schema):
+        return given
+    kept = None if given is None else given.schema
+    summaries = yield ColumnSummaries(
+        target, overrides, max_values=parameters.max_values, n_bins=parameters.n_bins, kept=kept
+    )
+    # Cut points that tell classes apart say little of the columns' own distributions.
+    schema: Schema = summaries.build_schema() if kept is not None else binned_schema(summaries, parameters.n_bins)
+    return schema
+
+
+def _structure(schema: Schema, parameters: CircuitParameters) -> Generator[Any, Any, Circuit]:
+    if parameters.structure in ("hclt", "chow-liu"):
+        pairs = yield PairwiseCounts(schema)
+        if parameters.structure == "chow-liu":
+            return chow_liu(pairs)
+        return hclt(pairs, parameters.states, parameters.seed)
+    if parameters.structure == "random":
+        margins = yield FamilyCounts(schema, [Family(i) for i in range(schema.n_attributes)])
+        return random_regions(
+            [Variable(probabilities=shares) for shares in _shares(schema, margins)],
+            depth=parameters.depth,
+            sums=parameters.sums,
+            replicas=parameters.replicas,
+            seed=parameters.seed,
+        )
+    drawn = yield HoldOut(schema, parameters.sample)
+    codes = np.repeat(drawn.sample.rows, drawn.sample.counts, axis=0).T
+    sizes = schema.domain_sizes.tolist()
+    if schema.target is None:
+        codes = codes[:-1]
+    else:
+        sizes.append(schema.n_classes)
+    return learnspn(codes, sizes, max_rows=parameters.sample, seed=parameters.seed)
+
+
+def _shares(schema: Schema, margins: FamilyCounts) -> list[tuple[float, ...]]:
+    """Of the values of each variable, the class last; no value is impossible."""
+    shares = []
+    for i in range(schema.n_attributes):
+        _, _, x, counts = margins.cells(i)
+        of_value = np.bincount(x, counts, int(schema.domain_sizes[i])) + 1.0
+        shares.append(tuple((of_value / of_value.sum()).tolist()))
+    if schema.target is not None:
+        of_class = margins.class_counts + 1.0
+        shares.append(tuple((of_class / of_class.sum()).tolist()))
+    return shares
+
+
+def _expecting(schema: Schema, counting: list[ExpectedCounts]) -> Callable[[Circuit], ExpectedCounts]:
+    """Makes the statistic of each iteration; `counting` gets them in turn."""
+
+    def make(circuit: Circuit) -> ExpectedCounts:
+        rows_of = columns_of(circuit, schema).rows_of_chunk
+        counting.append(ExpectedCounts(circuit, schema, rows_of, schema.columns))
+        return counting[-1]
+
+    return make
+
+
+def _n_rows(schema: Schema) -> Generator[Any, Any, int]:
+    """How many rows there are, where nothing that was counted tells."""
+    counted = yield FamilyCounts(schema, [])
+    return int(counted.n_rows)

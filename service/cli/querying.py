@@ -1,0 +1,75 @@
+"""`fewpass query`: ask a model's joint distribution."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+from pydantic import Field, TypeAdapter
+
+from learners.query import Query
+from service.cli.output import JsonOption, WorkspaceOption, escape, out, settings_of, show_json, show_table
+
+_QUERIES: TypeAdapter[Any] = TypeAdapter(Annotated[Query, Field(discriminator="kind")])
+KINDS = "marginal, conditional, moments, sample or map"
+
+
+def query(
+    model: Annotated[str, typer.Argument(help="name, name@version or name@alias.")],
+    kind: Annotated[str, typer.Argument(help=f"What to ask for: {KINDS}.")] = "conditional",
+    variables: Annotated[
+        list[str] | None, typer.Option("--of", help="A column to tell; may be repeated. By default all that can be.")
+    ] = None,
+    given: Annotated[
+        list[str] | None, typer.Option("--given", help="What is known, as column=value; may be repeated.")
+    ] = None,
+    parameters: Annotated[
+        list[str] | None, typer.Option("--set", help="n, seed, joint, solver, k or time_limit_s, as name=value.")
+    ] = None,
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Ask a model's joint distribution: what is neither given nor asked for is summed out."""
+    from service.workspace import Workspace
+
+    asked: dict[str, Any] = {"kind": kind, "evidence": dict(map(_pair, given or []))}
+    if variables:
+        asked["variables"] = variables
+    asked |= dict(map(_pair, parameters or []))
+    with Workspace(settings_of(workspace)) as here:
+        answer = here.query(model, [_QUERIES.validate_python(asked)])[0]
+    if json_output:
+        show_json(answer)
+        return
+    _show(answer)
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise typer.BadParameter(f"{text!r} is not name=value.")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _show(answer: dict[str, Any]) -> None:
+    for name in ("log_probability", "probability", "log_evidence", "upper_bound", "is_optimal"):
+        if name in answer:
+            value = answer[name]
+            out.print(f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}")
+    for column, distribution in answer.get("distributions", {}).items():
+        rows = [[escape(label), f"{p:.4f}"] for label, p in distribution.items()]
+        show_table(None, [column, "probability"], rows, empty="")
+    if "distribution" in answer:
+        rows = [[escape(json.dumps(cell["values"])), f"{cell['probability']:.4f}"] for cell in answer["distribution"]]
+        show_table(None, ["values", "probability"], rows[:50], empty="")
+    if "moments" in answer:
+        rows = [[name, f"{m['mean']:.6g}", f"{m['variance']:.6g}"] for name, m in answer["moments"].items()]
+        show_table(None, ["column", "mean", "variance"], rows, empty="")
+    if "assignment" in answer:
+        rows = [[name, escape(str(value))] for name, value in answer["assignment"].items()]
+        show_table(None, ["column", "most probable"], rows, empty="")
+    if "rows" in answer:
+        names = list(answer["rows"][0]) if answer["rows"] else []
+        show_table(None, names, [[escape(str(row[name])) for name in names] for row in answer["rows"]], empty="")

@@ -1,0 +1,85 @@
+"""Probabilistic queries to any model that has a joint distribution: circuits, and networks compiled to one."""
+
+import math
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from learners.circuits.from_network import network_circuit
+from learners.circuits.model import CircuitModel
+from learners.classifiers.lookup import LookupModel
+from learners.errors import LearnerError
+from learners.model import Model
+from learners.query import Map, Query, Sample
+from service.problems import BodyTooLarge
+
+_compiled: WeakKeyDictionary[Any, CircuitModel] = WeakKeyDictionary()
+_compiling = threading.Lock()
+
+
+class NoJoint(LearnerError, ValueError):
+    """A model knows nothing but P(class | attributes)."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(
+            f"A model of kind {kind!r} has no joint distribution to ask. Use a circuit (learner spn), or nb, tan, kdb."
+        )
+
+
+def queryable(model: Model) -> CircuitModel:
+    """The model as a circuit: itself, or its network compiled, once per process.
+
+    Raises
+    ------
+    NoJoint
+        If it has no joint distribution.
+    NetworkTooLarge
+        If its network needs too large a circuit.
+    """
+    if isinstance(model, CircuitModel):
+        return model
+    if not isinstance(model, LookupModel):
+        raise NoJoint(model.kind)
+    with _compiling:
+        if model not in _compiled:
+            _compiled[model] = CircuitModel(model.schema, network_circuit(model), model.facts)
+        return _compiled[model]
+
+
+def limited(queries: Sequence[Query], max_queries: int, time_limit_s: float) -> list[Query]:
+    """The queries with what they may take bounded: their number, the samples, the time of all MAP searches together.
+
+    Raises
+    ------
+    BodyTooLarge
+    """
+    n_samples = sum(query.n for query in queries if isinstance(query, Sample))
+    for n, what in ((len(queries), "queries"), (n_samples, "samples")):
+        if n > max_queries:
+            raise BodyTooLarge(f"{n} {what}; at most {max_queries} are answered at once.", max_rows=max_queries)
+    n_maps = max(1, sum(isinstance(query, Map) for query in queries))
+    share = time_limit_s / n_maps
+    return [
+        replace(query, time_limit_s=min(query.time_limit_s, share)) if isinstance(query, Map) else query
+        for query in queries
+    ]
+
+
+def answers(model: Model, queries: Sequence[Query]) -> list[dict[str, Any]]:
+    """Answers in plain values that JSON has: the logarithm of zero is None.
+
+    Raises
+    ------
+    NoJoint, NetworkTooLarge, UnknownColumn, InvalidEvidence, ImpossibleEvidence, SchemaError, ContinuousQuery
+    """
+    return [_finite(answer) for answer in queryable(model).answer(queries)]
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

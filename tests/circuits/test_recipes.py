@@ -1,0 +1,152 @@
+"""Circuits learned by passes over Parquet, stored, read back, asked."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from learners import recipes
+from learners.circuits.model import CircuitModel, NoClass
+from learners.circuits.recipes import continued
+from learners.errors import InvalidParameter
+from learners.kinds import load_model
+from learners.passes.learner import Learner, Part, drive
+from learners.passes.ledger import MemoryStore
+from learners.passes.source import Source
+from learners.query import Conditional, Map, Marginal
+from learners.schema import Chunk
+from learners.schema.encode import encode
+from tests.passes.test_engine import same
+from tests.passes.test_reuse import OVERRIDES, write
+
+HOW = [
+    {"structure": structure, "learning": learning, "passes": 3, "states": 3}
+    for structure, learning in (
+        ("hclt", "em"), ("hclt", "bmm"), ("chow-liu", "none"), ("random", "em"), ("random", "adf"), ("learnspn", "adf"),
+    )
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    data = tmp_path_factory.mktemp("data")
+    for day in range(3):
+        write(data, day, nulls=day == 2)
+    return data
+
+
+def learned(folder, parameters, target="class", **more):
+    return drive(recipes.learner("spn", parameters, target, None, OVERRIDES), Source.open(folder), **more)
+
+
+@pytest.mark.parametrize("parameters", HOW)
+@pytest.mark.parametrize("target", ["class", None])
+def test_a_circuit_is_learned_and_read_back(folder, parameters, target):
+    model = learned(folder, parameters, target)
+    assert isinstance(model, CircuitModel)
+    assert model.facts["n_rows"] == 1800
+    again = load_model(*model.to_arrays())
+    assert same(model, again)
+    table = pq.read_table(folder)
+    rows = encode(table, model.schema)
+    logs = again.log_likelihood(rows)
+    assert np.all(np.isfinite(logs))
+    assert set(model.tables()) == {"columns", "nodes", "edges"}
+    if target is None:
+        with pytest.raises(NoClass, match="send queries instead"):
+            model.predict_proba(rows)
+        return
+    probabilities = again.predict_proba(rows)
+    assert np.allclose(probabilities.sum(axis=1), 1.0)
+    # P(class | row) from the joint probabilities of the row with each class.
+    joint = np.stack(
+        [again.log_likelihood(Chunk(rows.x.copy(), np.full(rows.n_rows, k, np.uint8))) for k in range(2)], axis=1
+    )
+    expected = np.exp(joint - np.logaddexp.reduce(joint, axis=1, keepdims=True))
+    assert np.allclose(probabilities, expected, atol=1e-9)
+
+
+def test_neither_threads_nor_a_store_change_the_circuit(folder):
+    parameters, store = HOW[0], MemoryStore()
+    one = learned(folder, parameters, threads=1)
+    assert same(one, learned(folder, parameters, threads=3))
+    assert same(
+        one, drive(recipes.learner("spn", parameters, "class", None, OVERRIDES), [Part(Source.open(folder), store)])
+    )
+    accounts = []
+    again = drive(
+        recipes.learner("spn", parameters, "class", None, OVERRIDES),
+        [Part(Source.open(folder), store)],
+        accounts=accounts,
+    )
+    assert same(one, again)
+    assert all(account.n_rows_read == 0 for account in accounts), "every iteration of EM was found"
+
+
+@pytest.mark.parametrize("learning", ["adf", "bmm"])
+def test_it_goes_on_learning_from_tomorrow_s_files(folder, learning):
+    """From the stored posterior, as if there had been no night in between."""
+    paths = sorted(str(path) for path in folder.glob("*.parquet"))
+    parameters = {"structure": "chow-liu", "learning": learning}
+    schema = learned(folder, parameters).schema
+
+    def first(files):
+        return drive(recipes.learner("spn", parameters, "class", schema), Source.open(files))
+
+    today = load_model(*first(paths[:2]).to_arrays())
+    start = today.posterior.structure
+    tomorrow = drive(Learner("spn", continued(schema, today.posterior, today.facts), 1), Source.open(paths[2:]))
+    assert tomorrow.facts["n_rows"] == 1800
+    whole = type(today.posterior)(start, today.posterior.prior, learning, rows_of=today.posterior.rows_of)
+    for batch in Source.open(paths).batches(schema.columns):
+        whole.update(encode(batch, schema))
+    assert tomorrow.circuit == whole.circuit()
+
+
+def test_nulls_are_summed_out_by_trees(folder):
+    """Where null occurs, the Chow-Liu tree counts known values only, and a row without a value is summed over it."""
+    model = learned(folder, {"structure": "chow-liu", "learning": "none"}, None)
+    column = model.schema.attributes[1]
+    assert column.has_missing
+    (told,) = model.answer([Conditional((column.name,))])
+    assert list(told["distributions"][column.name]) == [str(value) for value in column.values]
+    without, with_null = model.answer([Marginal({"x0": "a"}), Marginal({"x0": "a", column.name: None})])
+    assert without == with_null
+
+
+def test_queries_by_name_agree_with_counts(folder):
+    model = learned(folder, {"structure": "chow-liu", "learning": "none"})
+    table = pq.read_table(folder)
+    (told, best) = model.answer([Conditional(("class",)), Map(("class",), {"x0": "a"})])
+    share = np.mean(np.array(table["class"]) == "yes")
+    assert abs(told["distributions"]["class"]["yes"] - share) < 1e-3
+    assert best["assignment"]["class"] in ("yes", "no") and best["is_optimal"]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "match"),
+    [
+        ({"structure": "tree"}, "hclt"),
+        ({"learning": "sgd"}, "em"),
+        ({"states": 0}, "from 1 to 1,024"),
+        ({"strength": 0.0}, "above zero"),
+        ({"laplace": -1.0}, "zero or more"),
+    ],
+)
+def test_parameters_out_of_range_are_refused(parameters, match):
+    with pytest.raises(InvalidParameter, match=match):
+        recipes.learner("spn", parameters, None)
+
+
+def test_other_learners_need_a_target():
+    with pytest.raises(InvalidParameter, match="name its column"):
+        recipes.learner("kdb", {}, None)
+
+
+def test_an_unseen_value_is_summed_out(folder):
+    model = learned(folder, {"structure": "hclt", "learning": "none", "states": 2})
+    rows = [pa.table({name: [value] for name, value in row.items()}) for row in ({"x0": "never"}, {"x1": None})]
+    a, b = (model.predict_proba(encode(row, model.schema)) for row in rows)
+    assert np.allclose(a, b)
