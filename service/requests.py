@@ -176,7 +176,7 @@ class RefreshRequest(Request):
         return self
 
 
-AnyRequest = TrainRequest | EvaluateRequest | SchemaRequest | ForgetRequest | RefreshRequest
+AnyRequest = TrainRequest | EvaluateRequest | SchemaRequest | ForgetRequest | QueryJobRequest | RefreshRequest
 JobRequest = Annotated[AnyRequest, Field(discriminator="kind")]
 ScheduledRequest = Annotated[TrainRequest | EvaluateRequest | RefreshRequest, Field(discriminator="kind")]
 Missed = Literal["catch_up", "skip"]

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from learners import recipes
+from learners.circuits.model import CircuitModel
 from learners.kinds import load_model
 from learners.memory import limit_memory, machine_bytes, parse_bytes
 from learners.passes.cluster import connected
@@ -17,12 +18,13 @@ from learners.passes.source import Source
 from learners.schema import Schema
 from learners.schema.summaries import ColumnSummaries
 from service import provenance, queries, scoring
+from service.continuing import Continuation, chosen, continuation
 from service.forgetting import affected_models, forget_steps
 from service.jobs.steps import Kinds, Run, Step
 from service.ledger import LOCAL, Ledger, ledger_of
 from service.predictor import map_version
 from service.problems import InvalidRequest
-from service.requests import EvaluateRequest, ForgetRequest, QueryJobRequest, SchemaRequest, TrainRequest
+from service.requests import AnyRequest, EvaluateRequest, ForgetRequest, QueryJobRequest, SchemaRequest, TrainRequest
 from service.rows import TrainingRows, training_rows
 from service.settings import available_threads
 from storage import datasets, models
@@ -55,9 +57,7 @@ def kinds(workspace: "Workspace") -> Kinds:
     }
 
 
-def check_request(
-    workspace: "Workspace", request: TrainRequest | EvaluateRequest | SchemaRequest | ForgetRequest
-) -> None:
+def check_request(workspace: "Workspace", request: AnyRequest) -> None:
     """Refuse now what a job could only fail with later, as far as it can be known without reading data.
 
     Raises
@@ -106,6 +106,9 @@ def fit(
     """The model of the rows, with what is stored as far as it serves, and what that saved."""
     memory = workspace.settings.memory
     limit_memory(machine_bytes() // 4 if memory is None else parse_bytes(memory), workspace.layout.scratch)
+    known = continuation(workspace, request, rows)
+    if known is not None:
+        return _continued(workspace, known, run), [known.account]
     overrides, target = _overrides(workspace, request), _target(workspace, request)
     kept = ledger.schema(target, overrides) if request.update else None
     learner = recipes.learner(request.learner, request.parameters, target, kept, overrides)
@@ -121,9 +124,18 @@ def fit(
             accounts=accounts,
             cluster=cluster,
         )
+    if isinstance(model, CircuitModel):
+        model.facts["chosen"] = chosen(request, rows)
     if recipes.keeps_schema(request.learner):
         ledger.keep_schema(target, overrides, model.schema)
     return model, accounts
+
+
+def _continued(workspace: "Workspace", known: Continuation, run: Run) -> Any:
+    if known.part is None:
+        return known.model
+    threads = available_threads(workspace.settings)
+    return drive(known.learner(), [known.part], threads=threads, on_progress=_reporting(run.report))
 
 
 def evaluate_learned(workspace: "Workspace", run: Run) -> dict[str, Any]:

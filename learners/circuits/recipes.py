@@ -140,7 +140,7 @@ def continued(
 
     def run(rows: Rows, threads: int, advance: Callable[[int, int], None]) -> StreamingPosterior:
         del threads  # the order of the rows matters
-        for chunk in rows:
+        for chunk in rows.with_unseen():  # a category of tomorrow is summed out
             posterior.update(chunk)
             advance(min(posterior.n_rows, rows.n_rows), rows.n_rows)
         return posterior

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import pyarrow as pa
+
+from learners.errors import SchemaError
 from learners.passes.cluster import Cluster
 from learners.passes.source import Source
 from learners.schema import Chunk, Schema
-from learners.schema.encode import Encoder
+from learners.schema.encode import Encoder, encode
 
 
 class Rows:
@@ -39,8 +42,26 @@ class Rows:
             As the data gives reason.
         """
         encoder = Encoder(self.schema)
+        for batch, where in self._batches():
+            yield encoder.training_chunk(batch, where)
+
+    def with_unseen(self) -> Iterator[Chunk]:
+        """As iterating, but values outside the domains get the unseen code instead of being refused.
+
+        Raises
+        ------
+        SourceError, SchemaError, UnknownColumn
+            Also of a class that the schema does not know.
+        """
+        for batch, where in self._batches():
+            try:
+                yield encode(batch, self.schema)
+            except SchemaError as error:
+                raise SchemaError(f"{where}: {error}", error.column) from error
+
+    def _batches(self) -> Iterator[tuple[pa.RecordBatch, str]]:
         for source in self.sources:
             for fragment in source.fragments:
                 for batch in source.read(fragment, self.schema.columns):
                     if batch.num_rows:
-                        yield encoder.training_chunk(batch, source.files[fragment.file].path)
+                        yield batch, source.files[fragment.file].path

@@ -1,0 +1,139 @@
+"""Circuits and queries as a user meets them: training, REST, command line, jobs."""
+
+from __future__ import annotations
+
+import json
+
+import httpx
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from learners.query import Conditional, Marginal
+from service.requests import TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from tests.passes.test_reuse import write
+from tests.service.test_cli import fewpass
+from tests.service.test_refresh import finished
+
+COLUMNS = {"user": "drop", "time": "drop"}
+
+
+@pytest.fixture(scope="module")
+def circuit(site):
+    """A circuit in the site's workspace, without a class."""
+    with Workspace(Settings(workspace=site.workspace)) as workspace:
+        asked = {"uris": [str(site.train)], "learner": "spn", "model": "sky", "parameters": {"passes": 3, "states": 3}}
+        return workspace.train(TrainRequest(**asked))
+
+
+def ask(client: httpx.Client, model: str, *queries: dict, code: int = 200):
+    response = client.post(f"/v1/models/{model}/query", json={"queries": list(queries)})
+    assert response.status_code == code, response.text
+    return response.json() if code != 200 else response.json()["answers"]
+
+
+def test_it_is_measured_by_its_log_likelihood(circuit):
+    assert circuit.metrics["log_likelihood"] < 0 and circuit.metrics["n_impossible"] == 0
+    assert circuit.metrics["evaluated_on"] == "hold-out"
+
+
+@pytest.mark.parametrize("model", ["sky", "weather"])
+def test_queries_of_all_kinds(site, circuit, model):
+    """A circuit, and naive Bayes compiled to one."""
+    play = {"class": "yes"}
+    marginal, conditional, best, drawn = ask(
+        site.client,
+        model,
+        {"kind": "marginal", "evidence": play},
+        {"kind": "conditional", "variables": ["outlook"], "evidence": play},
+        {"kind": "map", "evidence": play, "time_limit_s": 1.0},
+        {"kind": "sample", "n": 20, "evidence": play, "seed": 3},
+    )
+    table = pq.read_table(site.train)
+    share = np.mean(np.array(table["class"]) == "yes")
+    assert abs(marginal["probability"] - share) < 0.05
+    sunny = conditional["distributions"]["outlook"]
+    assert max(sunny, key=sunny.get) == "sunny" and abs(sum(sunny.values()) - 1) < 1e-9
+    assert best["assignment"]["outlook"] == "sunny" and best["is_optimal"]
+    assert len(drawn["rows"]) == 20 and {row["class"] for row in drawn["rows"]} == {"yes"}
+    again = ask(site.client, model, {"kind": "sample", "n": 20, "evidence": play, "seed": 3})
+    assert again[0] == drawn
+
+
+def test_the_class_posterior_is_what_predict_says(site):
+    record = {"outlook": "rain", "windy": True}
+    predicted = site.client.post("/v1/models/weather/predict", json={"records": [record]}).json()
+    (told,) = ask(site.client, "weather", {"kind": "conditional", "variables": ["class"], "evidence": record})
+    assert np.allclose(list(told["distributions"]["class"].values()), predicted["probabilities"][0], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "word"),
+    [
+        ({"kind": "marginal", "evidence": {"outlok": "rain"}}, 422, "outlook"),
+        ({"kind": "marginal", "evidence": {"outlook": "hail"}}, 422, "'hail'"),
+        ({"kind": "guess"}, 422, "guess"),
+        ({"kind": "sample", "n": 0}, 422, "n"),
+        ({"kind": "sample", "n": 900_000}, 413, "samples"),
+        ({"kind": "map", "solver": "magic"}, 422, "solver"),
+        (
+            {"kind": "conditional", "variables": ["class"], "evidence": {"class": "yes"}},
+            422,
+            "both asked for and given",
+        ),
+    ],
+)
+def test_what_cannot_be_asked(site, circuit, query, code, word):
+    problem = ask(site.client, "sky", query, code=code)
+    assert word in json.dumps(problem)
+    assert problem["status"] == code
+
+
+def test_who_has_no_joint_distribution_says_so(site):
+    with Workspace(Settings(workspace=site.workspace)) as workspace:
+        asked = {"uris": [str(site.train)], "target": "class", "learner": "xgboost", "model": "trees"}
+        workspace.train(TrainRequest(**asked, parameters={"rounds": 2}))
+    assert "no joint distribution" in ask(site.client, "trees", {"kind": "marginal"}, code=422)["detail"]
+    response = site.client.post("/v1/models/sky/predict", json={"records": [{"outlook": "rain"}]})
+    assert response.status_code == 422 and "send queries instead" in response.json()["detail"]
+
+
+def test_long_queries_run_as_jobs(site, circuit):
+    queries = [{"kind": "map", "evidence": {"outlook": "rain"}, "time_limit_s": 30.0}]
+    result = finished(site.client, {"kind": "query", "model": "sky", "queries": queries})
+    assert result["answers"][0]["is_optimal"] is True
+
+
+def test_the_command_line_asks(site, circuit):
+    asked = ["query", "sky", "conditional", "--of", "outlook", "--given", "class=yes"]
+    told = json.loads(fewpass(*asked, "--json", workspace=site.workspace).stdout)
+    assert abs(sum(told["distributions"]["outlook"].values()) - 1) < 1e-9
+    assert "sunny" in fewpass(*asked, workspace=site.workspace).stdout
+    assert "overcast" in fewpass("query", "sky", "sample", "--set", "n=50", workspace=site.workspace).stdout
+    wrong = fewpass("query", "sky", "marginal", "--given", "outlok=1", workspace=site.workspace, code=1)
+    assert "outlook" in wrong.stderr
+
+
+@pytest.mark.parametrize("learning", ["adf", "bmm"])
+def test_an_update_goes_on_from_the_posterior(tmp_path, learning):
+    data = tmp_path / "data"
+    data.mkdir()
+    for day in range(3):
+        write(data, day)
+    asked = {"uris": [str(data)], "learner": "spn", "model": "sky", "columns": COLUMNS, "update": True}
+    request = TrainRequest(**asked, parameters={"structure": "chow-liu", "learning": learning})
+    with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
+        first, _ = workspace.train_with_report(request)
+        write(data, 3, values=("a", "b", "new"))
+        second, passes = workspace.train_with_report(request)
+        assert [(each["n_files_read"], each["n_files_reused"]) for each in passes] == [(1, 3)]
+        assert second.n_rows > first.n_rows
+        third, passes = workspace.train_with_report(request)
+        assert passes[0]["n_rows_read"] == 0 and third.n_rows == second.n_rows
+        (data / "00.parquet").unlink()
+        fourth, passes = workspace.train_with_report(request)
+        assert fourth.n_rows < third.n_rows, "what is gone cannot be subtracted, so the rest is learned anew"
+        told = workspace.query("sky", [Marginal(), Conditional(("x0",))])
+        assert told[0]["probability"] == pytest.approx(1.0)
