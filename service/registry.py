@@ -94,10 +94,12 @@ class Registry:
 
     def history(self, name: str, limit: int = 100, cursor: str | None = None) -> Page[AliasMove]:
         """Where the aliases of a model have pointed, newest first."""
+        self.retention(name)  # so that an unknown model is not found
         return aliases.alias_history(self.workspace.control, name, limit, cursor)
 
     def promotions(self, name: str, limit: int = 100, cursor: str | None = None) -> Page[Promotion]:
         """The decisions between champions and challengers of a model, newest first."""
+        self.retention(name)  # so that an unknown model is not found
         return promotions.list_promotions(self.workspace.control, name, limit, cursor)
 
     # Retention

@@ -44,7 +44,7 @@ class Schedules:
             cron=request.cron,
             timezone=request.timezone,
             missed=request.missed,
-            request=request.job.model_dump(mode="json"),
+            job=request.job.model_dump(mode="json"),
             next_due_at=cron.after(now()),
         )
         return schedules.create_schedule(self.workspace.control, schedule)
@@ -67,7 +67,6 @@ class Schedules:
         given = {field: value for field, value in change.model_dump(mode="json").items() if value is not None}
         if change.job is not None:
             self.workspace.check_request(change.job, is_remote=is_remote)
-            given["request"] = given.pop("job")
         after = replace(before, **given)
         cron = Cron(after.cron, after.timezone)
         after = replace(after, next_due_at=None if after.is_paused else cron.after(now()))
@@ -105,7 +104,7 @@ class Schedules:
 
     def submit(self, schedule: Schedule, idempotency_key: str) -> "tuple[Job, bool]":
         """Queue the job of a schedule; within the data roots, as it may have come over REST."""
-        request = REQUESTS.validate_python(dict(schedule.request))
+        request = REQUESTS.validate_python(dict(schedule.job))
         job, is_new = self.workspace.submit(request, idempotency_key, is_remote=True)
         return job, is_new
 

@@ -137,7 +137,7 @@ schedules = sa.Table(
     sa.Column("cron", sa.String(255), nullable=False),
     sa.Column("timezone", sa.String(64), nullable=False),
     sa.Column("missed", sa.String(16), nullable=False),
-    sa.Column("request", sa.JSON, nullable=False),
+    sa.Column("job", sa.JSON, nullable=False),
     sa.Column("is_paused", sa.Boolean, nullable=False),
     sa.Column("next_due_at", UtcDateTime),
     sa.Column("created_at", UtcDateTime, nullable=False),

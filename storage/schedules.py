@@ -54,7 +54,7 @@ class Schedule:
     name : unique
     cron, timezone : when; storage knows nothing of their meaning
     missed : whether times that passed unseen are caught up (once) or skipped
-    request : the job's kind and parameters
+    job : the job's kind and parameters
     is_paused : never due while it is
     next_due_at : aware, UTC; None while paused
     id : of this schedule and no later one of its name; set when it is created
@@ -66,7 +66,7 @@ class Schedule:
     cron: str
     timezone: str
     missed: Missed
-    request: Mapping[str, Any]
+    job: Mapping[str, Any]
     is_paused: bool = False
     next_due_at: datetime | None = None
     id: str = ""
@@ -258,11 +258,11 @@ def _forget_old_runs(connection: Connection, schedule: str) -> None:
 
 def _definition(schedule: Schedule) -> tuple[object, ...]:
     # Through JSON, which is how it is stored: a tuple has become a list there.
-    return schedule.cron, schedule.timezone, schedule.missed, json.loads(json.dumps(dict(schedule.request)))
+    return schedule.cron, schedule.timezone, schedule.missed, json.loads(json.dumps(dict(schedule.job)))
 
 
 def _values(schedule: Schedule) -> dict[str, Any]:
-    values = vars(schedule) | {"request": dict(schedule.request)}
+    values = vars(schedule) | {"job": dict(schedule.job)}
     for ours in ("id", "created_at", "changed_at", "last_run"):
         del values[ours]
     return values

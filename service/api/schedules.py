@@ -33,7 +33,7 @@ class ScheduleShape(Shape):
     cron: str = Field(examples=["30 2 * * *"])
     timezone: str = Field(examples=["Europe/Berlin"])
     missed: Missed
-    job: dict[str, Any] = Field(validation_alias="request")
+    job: dict[str, Any]
     is_paused: bool
     next_due_at: datetime | None
     last_run: RunShape | None

@@ -146,6 +146,8 @@ def _show(job: Any, json_output: bool) -> None:
 def _words(job: Any) -> str:
     if job.error is not None:
         return str(job.error.get("detail", ""))
+    if job.result is not None and "promotion" in job.result:
+        return str(job.result["promotion"]["reason"])
     if job.result is not None:
         return ", ".join(f"{name} {value}" for name, value in job.result.items() if isinstance(value, str | int))
     return describe(job.progress) if job.progress else ""

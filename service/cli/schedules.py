@@ -42,7 +42,7 @@ def list_all(workspace: WorkspaceOption = None, json_output: JsonOption = False)
                 item.name,
                 item.cron,
                 item.timezone,
-                item.request["kind"],
+                item.job["kind"],
                 "paused" if item.next_due_at is None else f"{item.next_due_at:%Y-%m-%d %H:%M}",
                 None if item.last_run is None else f"{item.last_run.due_at:%Y-%m-%d %H:%M} {item.last_run.outcome}",
                 None if item.last_run is None else item.last_run.job_id,
@@ -101,7 +101,7 @@ def show(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption 
         show_json(vars(schedule) | {"runs": runs})
         return
     _show(schedule, False)
-    out.print(escape(json.dumps(dict(schedule.request))), soft_wrap=True)
+    out.print(escape(json.dumps(dict(schedule.job))), soft_wrap=True)
     show_table(
         "newest runs",
         ["due (UTC)", "outcome", "job", "reason"],

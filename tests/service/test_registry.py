@@ -282,6 +282,8 @@ def test_tags_lineage_rollback_and_pictures_over_rest(site: Site) -> None:
     assert client.post(f"{path}/aliases/champion/rollback").status_code == 409
     moves = client.get(f"{path}/history?limit=2").json()
     assert [(move["version"], move["reason"]) for move in moves["items"]] == [(1, "rolled back"), (2, "")]
+    assert client.get("/v1/models/nothing/history").status_code == 404
+    assert client.get("/v1/models/nothing/promotions").status_code == 404
     assert moves["next_cursor"] and client.get(f"{path}/promotions").json()["items"] == []
     assert client.put(f"{path}/retention", json={"keep": 1}).json() == client.get(f"{path}/retention").json()
     client.delete(f"{path}/aliases/champion")

@@ -309,7 +309,7 @@ def test_schedules_on_the_command_line(tmp_path: Path, weather_files: tuple[Path
     fewpass("schedules", "create", "nightly", "--cron", "30 2 * * *", "--timezone", "Europe/Berlin",
             "--job", tmp_path / "job.json", workspace=workspace)  # fmt: skip
     (listed,) = json.loads(fewpass("schedules", "list", "--json", workspace=workspace).stdout)
-    assert listed["name"] == "nightly" and listed["request"]["model"] == "weather"
+    assert listed["name"] == "nightly" and listed["job"]["model"] == "weather"
     assert "nightly" in fewpass("schedules", workspace=workspace).stdout
     assert "paused" in fewpass("schedules", "pause", "nightly", workspace=workspace).stdout
     assert "next " in fewpass("schedules", "resume", "nightly", workspace=workspace).stdout

@@ -41,12 +41,12 @@ HOUR = timedelta(hours=1)
 
 
 def hourly(name: str = "hourly", **changes: object) -> Schedule:
-    values = {"cron": "0 * * * *", "timezone": "UTC", "missed": "catch_up", "request": {"kind": "train"}}
+    values = {"cron": "0 * * * *", "timezone": "UTC", "missed": "catch_up", "job": {"kind": "train"}}
     return Schedule(name, **(values | {"next_due_at": NOON} | changes))
 
 
 def test_a_schedule_survives_as_it_was_made(control):
-    made = create_schedule(control, hourly(request={"kind": "refresh", "train": {"parameters": {"k": 2}}}))
+    made = create_schedule(control, hourly(job={"kind": "refresh", "train": {"parameters": {"k": 2}}}))
     assert made.next_due_at == NOON and made.created_at == made.changed_at and made.last_run is None
     assert get_schedule(control, "hourly") == made
     assert create_schedule(control, replace(made, next_due_at=NOON + HOUR)) == made  # the same definition

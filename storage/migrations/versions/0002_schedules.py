@@ -37,7 +37,7 @@ def upgrade() -> None:
         sa.Column("cron", sa.String(255), nullable=False),
         sa.Column("timezone", sa.String(64), nullable=False),
         sa.Column("missed", sa.String(16), nullable=False),
-        sa.Column("request", sa.JSON, nullable=False),
+        sa.Column("job", sa.JSON, nullable=False),
         sa.Column("is_paused", sa.Boolean, nullable=False),
         sa.Column("next_due_at", _MOMENT),
         sa.Column("created_at", _MOMENT, nullable=False),
