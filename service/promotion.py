@@ -93,7 +93,9 @@ def decide(workspace: "Workspace", run: Run) -> dict[str, Any]:
                 raise
         else:
             break
-    structlog.get_logger("jobs").info("promotion decided", model=name, promoted=decision.is_promoted, reason=reason)
+    structlog.get_logger("jobs").info(
+        "promotion decided", model=name, promoted=decision.is_promoted, reason=decision.reason
+    )
     told = vars(decision) | {"decided_at": str(decision.decided_at)}
     return {**published, "promotion": told, "pruned": workspace.registry.prune(name)}
 

@@ -183,7 +183,7 @@ def lineage(reference: Reference, workspace: WorkspaceOption = None, json_output
         show_json(found)
         return
     out.print(f"[bold]{found['name']}@{found['version']}[/], sha256 {found['sha256']}", soft_wrap=True)
-    told = {"job": found["job_id"], "data set": found["dataset"], "rows": found["n_rows"], **found["provenance"]}
+    told = {name: found[name] for name in ("job_id", "dataset", "n_rows")} | found["provenance"]
     show_table(None, ["what", "value"], [[name, text_of(value)] for name, value in told.items()])
     show_table(
         "files",
