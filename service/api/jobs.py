@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
 
-from service.api.shapes import PageShape, Shape, workspace_of
+from service.api.shapes import PageShape, Shape, answers, workspace_of
 from service.jobs.queue import Job, Priority, State
 from service.requests import JobRequest
 from service.workspace import Workspace
@@ -117,7 +117,12 @@ async def events(
         job = await anyio.to_thread.run_sync(queue.get, job_id)
 
 
-@router.get("/{job_id}/log", summary="Read a job's log", response_class=Response)
+@router.get(
+    "/{job_id}/log",
+    summary="Read a job's log",
+    response_class=Response,
+    responses=answers("application/x-ndjson"),
+)
 def log(job_id: str, workspace: Ours) -> Response:
     """What its worker has logged so far: steps, passes, warnings, the traceback of a failure; a JSON object a line."""
     return Response(workspace.job_log(job_id), media_type="application/x-ndjson")

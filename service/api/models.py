@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import FileResponse, StreamingResponse
 from pydantic import BaseModel, Field
 
-from service.api.shapes import ModelVersionShape, PageShape, Shape, workspace_of
+from service.api.shapes import ModelVersionShape, PageShape, Shape, answers, workspace_of
 from service.api.uploads import TAR, TAR_BODY, Upload
 from service.predictor import Predictor
 from service.workspace import Workspace
@@ -177,7 +177,12 @@ def delete_version(name: str, version: int, workspace: Ours, predictor: Ahead) -
     predictor.refresh()
 
 
-@router.get("/{reference}/structure.svg", summary="Draw the graph of a version", response_class=Response)
+@router.get(
+    "/{reference}/structure.svg",
+    summary="Draw the graph of a version",
+    response_class=Response,
+    responses=answers("image/svg+xml"),
+)
 def picture(reference: str, workspace: Ours) -> Response:
     """The attributes around the class, with an arrow from each parent; as SVG."""
     return Response(workspace.registry.draw(reference), media_type="image/svg+xml")
@@ -244,7 +249,12 @@ def prune(
     return Pruned(removed=removed)
 
 
-@router.get("/{reference}/export", summary="Export a version as one file", response_class=StreamingResponse)
+@router.get(
+    "/{reference}/export",
+    summary="Export a version as one file",
+    response_class=StreamingResponse,
+    responses=answers(TAR),
+)
 def export(reference: str, workspace: Ours) -> StreamingResponse:
     """A tar of its DuckDB file and a manifest with the SHA-256; `import` takes it."""
     version, n_bytes, chunks = workspace.registry.export_version(reference)

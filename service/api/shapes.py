@@ -53,6 +53,11 @@ class ModelVersionShape(Shape):
     created_at: datetime | None
 
 
+def answers(media_type: str) -> dict[int | str, dict[str, Any]]:
+    """What OpenAPI says of an answer that is not JSON."""
+    return {200: {"content": {media_type: {"schema": {"type": "string", "format": "binary"}}}}}
+
+
 def workspace_of(request: Request) -> Workspace:
     """The workspace of the application that the request came to."""
     workspace: Workspace = request.app.state.workspace
