@@ -12,6 +12,7 @@ from learners.errors import SchemaError, UnknownColumn
 from learners.schema.chunk import Chunk, Codes
 from learners.schema.kernels import interval_codes, translate, translate_bytes
 from learners.schema.schema import Attribute, Schema
+from learners.schema.strings import codes_of_strings, string_table
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 BYTES = (pa.uint8(), pa.int8())
@@ -109,11 +110,18 @@ class _NominalEncoder:
         self.value_type = ValueTypes[type(attribute.values[0])] if attribute.values else pa.string()
         self.domain = pa.array(attribute.values, self.value_type)
         self.byte_tables: dict[Any, tuple[Codes, int]] = {}
+        is_text = bool(attribute.values) and isinstance(attribute.values[0], str)
+        self.strings = string_table([str(value) for value in attribute.values]) if is_text else None
 
     def __call__(self, column: pa.Array, codes: Codes) -> None:
         attribute, kind = self.attribute, column.type
         if pa.types.is_null(kind):
             codes[:] = attribute.missing_code
+            return
+        if self.strings is not None and pa.types.is_string(kind):
+            codes_of_strings(column, self.strings, int(attribute.has_missing), attribute.unseen_code, codes)
+            if column.null_count:
+                codes[column.is_null().to_numpy(zero_copy_only=False)] = attribute.missing_code
             return
         # A fraction is none of the values of a nominal attribute, and so an unseen one.
         values, index, is_null = distinct(column, attribute.name, allow_fractions=True)
@@ -152,7 +160,7 @@ class _NominalEncoder:
 
 
 class Encoder:
-    """Encodes batch after batch by one schema; each thread has its own.
+    """Encodes batch after batch by one schema; threads may share one.
 
     Parameters
     ----------
@@ -259,6 +267,14 @@ class Encoder:
         return Chunk(x, y)
 
 
+def _encoder_of(schema: Schema) -> Encoder:
+    """The encoder of a schema, kept with it: making its tables takes longer than encoding a request's rows."""
+    kept: Encoder | None = vars(schema).get("_encoder")
+    if kept is None:
+        kept = vars(schema)["_encoder"] = Encoder(schema)
+    return kept
+
+
 def encode(batch: pa.RecordBatch | pa.Table, schema: Schema) -> Chunk:
     """Encode rows for a model: values that training never saw and absent columns get the unseen code.
 
@@ -277,7 +293,7 @@ def encode(batch: pa.RecordBatch | pa.Table, schema: Schema) -> Chunk:
     SchemaError
         If the type of a column does not fit, or a class is unknown.
     """
-    encoder = Encoder(schema)
+    encoder = _encoder_of(schema)
     batches = batch.to_batches() if isinstance(batch, pa.Table) else [batch]
     if len(batches) != 1:
         # Text of more than 2 GB has no single batch.

@@ -34,6 +34,38 @@ def translate_bytes(addresses, rows, luts, largest, x):
 
 
 @kernel
+def hash_bytes(text, first, last):
+    """FNV-1a of text[first:last], folded to 63 bits."""
+    h = np.uint64(14695981039346656037)
+    for i in range(first, last):
+        h = (h ^ np.uint64(text[i])) * np.uint64(1099511628211)
+    return np.int64((h ^ (h >> np.uint64(32))) & np.uint64(0x7FFFFFFFFFFFFFFF))
+
+
+@kernel
+def string_codes(ends, text, table, first, unseen, codes):  # (n + 1,) int32, (n_bytes,) uint8; OUT (n,) codes
+    """First + position in the table of each text between two ends, or `unseen`."""
+    mask = table.slots.size - 1
+    for row in range(codes.size):
+        begin, end = ends[row], ends[row + 1]
+        slot = hash_bytes(text, begin, end) & mask
+        code = unseen
+        while table.slots[slot] >= 0:
+            number = table.slots[slot]
+            start = table.starts[number]
+            is_equal = table.starts[number + 1] - start == end - begin
+            i = 0
+            while is_equal and i < end - begin:
+                is_equal = text[begin + i] == table.text[start + i]
+                i += 1
+            if is_equal:
+                code = first + number
+                break
+            slot = (slot + 1) & mask
+        codes[row] = code
+
+
+@kernel
 def interval_codes(x, cuts, first_code, missing_code, codes):  # (n,) float64, (c,) float64; OUT (n,) codes
     """Code of the interval cuts[j - 1] < x <= cuts[j], shifted by first_code; NaN gets missing_code."""
     for row in range(x.size):

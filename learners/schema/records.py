@@ -13,6 +13,7 @@ import numpy as np
 
 from learners.errors import SchemaError
 from learners.schema.chunk import Chunk
+from learners.schema.kernels import interval_codes
 from learners.schema.schema import Attribute, Schema
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -129,6 +130,23 @@ def encode_records(records: Sequence[Mapping[str, Any]], schema: Schema) -> Chun
     return Chunk(x, None)
 
 
+def _all_at_once(attribute: Attribute, values: Sequence[Any], codes: Any) -> bool:
+    """Encode a column of known values or of plain numbers, several times faster than one by one; False if it is not."""
+    if attribute.kind == "nominal":
+        try:
+            codes[:] = np.fromiter(map(_known_codes(attribute).__getitem__, values), codes.dtype, len(values))
+        except (KeyError, TypeError):  # a value that needs a closer look
+            return False
+        return True
+    if not set(map(type, values)) <= {float, int}:
+        return False
+    numbers = np.array(values, np.float64)
+    interval_codes(
+        numbers, np.array(attribute.cuts, np.float64), int(attribute.has_missing), attribute.missing_code, codes
+    )
+    return True
+
+
 def encode_columns(columns: Mapping[str, Sequence[Any]], schema: Schema) -> Chunk:
     """Encode rows given as mappings from column to the list of its raw values.
 
@@ -147,6 +165,8 @@ def encode_columns(columns: Mapping[str, Sequence[Any]], schema: Schema) -> Chun
     for i, (name, code, absent) in enumerate(value_encoders(schema)):
         if name not in columns:
             x[i] = absent
+            continue
+        if _all_at_once(schema.attributes[i], columns[name], x[i]):
             continue
         row = 0
         try:
