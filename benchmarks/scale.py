@@ -1,0 +1,73 @@
+"""kDB-5 with hdp-map on tables of growing length: time per row and peak memory should not grow.
+
+python -m benchmarks.scale --rows 5000000 20000000 50000000
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from pathlib import Path
+
+from benchmarks import tables
+from benchmarks.measuring import Figure, apart, machine, report
+
+
+def train(path: Path, small: Path, threads: int) -> float:
+    """Seconds of all passes, the schema's included, and of the estimates; kernels are warm."""
+    from learners import recipes
+    from learners.passes.learner import drive
+    from learners.passes.source import Source
+
+    def learn(place: Path) -> None:
+        parameters = {"k": 5, "estimator": "hdp-map"}
+        drive(recipes.learner("kdb", parameters, "class"), Source.open(str(place)), threads=threads)
+
+    learn(small)
+    started = time.perf_counter()
+    learn(path)
+    return time.perf_counter() - started
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, nargs="+", default=[5_000_000, 20_000_000, 50_000_000])
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    asked = parser.parse_args()
+    small = tables.table(100_000)
+    paths = {n: tables.table(n) for n in asked.rows}
+    seconds: dict[int, list[float]] = {n: [] for n in asked.rows}
+    peaks: dict[int, list[int]] = {n: [] for n in asked.rows}
+    for _ in range(asked.rounds):
+        for n, path in paths.items():
+            taken, peak = apart(train, path, small, asked.threads)
+            seconds[n].append(taken)
+            peaks[n].append(peak)
+    first, last = asked.rows[0], asked.rows[-1]
+    per_row = [(b / last) / (a / first) for a, b in zip(seconds[first], seconds[last], strict=True)]
+    memory = [b / a for a, b in zip(peaks[first], peaks[last], strict=True)]
+    times = ", ".join(f"{n // 10**6} M: {statistics.median(taken):.1f} s" for n, taken in seconds.items())
+    sizes = ", ".join(f"{n // 10**6} M: {max(taken) / 2**20:.0f} MiB" for n, taken in peaks.items())
+    figures = [
+        Figure(
+            "time per row, longest ÷ shortest",
+            statistics.median(per_row),
+            min(per_row),
+            max(per_row),
+            "1.15",
+            "1.0",
+            times,
+        ),
+        Figure(
+            "peak RSS, longest ÷ shortest", statistics.median(memory), min(memory), max(memory), "1.1", "1.0", sizes
+        ),
+    ]
+    facts = {"seconds": seconds, "peak_bytes": peaks, "machine": machine()}
+    report("kDB-5 with hdp-map, 40 attributes of 4 values", figures, facts, asked.json)
+
+
+if __name__ == "__main__":
+    main()
