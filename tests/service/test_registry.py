@@ -19,10 +19,12 @@ from service.jobs.steps import run_now
 from service.problems import InvalidRequest
 from service.promotion import Measured, verdict
 from service.requests import DatasetRequest, PromotionRule, RefreshRequest, TrainRequest
+from service.security import needed_role
 from service.settings import Settings
 from service.workspace import Workspace
 from storage import models, promotions
 from storage.errors import Conflict, NotFound
+from storage.keys import Role
 from tests.service.conftest import Site, weather
 from tests.service.test_cli import fewpass
 
@@ -347,3 +349,11 @@ def test_a_decision_about_another_champion_is_refused(workspace: Workspace) -> N
     with pytest.raises(Conflict, match="was moved meanwhile"):
         promotions.record_promotion(workspace.control, decision)
     assert promotions.list_promotions(workspace.control, "weather").items == ()
+
+
+@pytest.mark.parametrize("verb", ["PUT retention", "POST prune", "POST import"])
+def test_what_removes_versions_or_brings_them_in_is_for_administrators(verb: str) -> None:
+    method, word = verb.split()
+    assert needed_role(method, f"/v1/models/income/{word}") == Role.ADMIN
+    assert needed_role("POST", "/v1/schedules/nightly/run") == Role.TRAIN
+    assert needed_role("GET", "/v1/models/income/retention") == Role.READ
