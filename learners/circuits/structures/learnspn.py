@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse.csgraph import connected_components
 from scipy.special import chdtrc
 from sklearn.cluster import KMeans
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from learners.circuits.circuit import Circuit, Floats, Integers
 from learners.circuits.structures.blocks import Blocks, log_shares
