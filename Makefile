@@ -17,7 +17,7 @@ demo: $(READY)
 	$(BIN)/fewpass demo
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from sqlalchemy.exc import DBAPIError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service import openapi, problems
@@ -96,6 +97,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     for kind, _, _ in problems.TABLE:
         app.add_exception_handler(kind, _expected)
     app.add_exception_handler(DBAPIError, _of_database)
+    app.add_exception_handler(ClientDisconnect, _gone)
     app.add_exception_handler(Exception, _unexpected)
     return app
 
@@ -169,6 +171,13 @@ def _of_database(request: Request, error: Any) -> JSONResponse:
     """The job queue's own connections do not go through `storage`, which would have translated this."""
     structlog.get_logger("serve").warning("the job queue cannot be used", reason=str(error.orig))
     return _response(problems.problem_of(as_storage_error(error)), request)
+
+
+def _gone(request: Request, error: Exception) -> JSONResponse:
+    """The client hung up in the middle of its body: nothing of ours failed, and nobody reads the answer."""
+    structlog.get_logger("serve").info("the client went away", path=request.url.path)
+    del error
+    return _response(problems.problem_of_status(400, "The body ended before it was complete."), request)
 
 
 def _unexpected(request: Request, error: Exception) -> JSONResponse:

@@ -7,10 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse.csgraph import connected_components
 from scipy.special import chdtrc
-from sklearn.cluster import KMeans
-from threadpoolctl import threadpool_limits
 
 from learners.circuits.circuit import Circuit, Floats, Integers
 from learners.circuits.structures.blocks import Blocks, log_shares
@@ -99,6 +96,9 @@ def learnspn(
     settings = _Settings(significance, bonferroni, clusters, min_rows, pseudo_count)
     grower = _Grower(x, describe_variables(x, sizes.tolist(), numeric), settings, rng)
     # k-means adds up in another order on another number of threads, which would make another circuit of the same seed.
+    # Imported here: a command that learns no LearnSPN should not wait for scikit-learn.
+    from threadpoolctl import threadpool_limits
+
     with threadpool_limits(1):
         grower.node(np.arange(x.shape[1]), np.arange(sizes.size), may_split=True)
     return grower.blocks.circuit()
@@ -154,6 +154,8 @@ class _Grower:
         limit = self.settings.significance
         if self.settings.bonferroni:
             limit /= max(1, scope.size * (scope.size - 1) // 2)
+        from scipy.sparse.csgraph import connected_components
+
         n_groups, group = connected_components(p_values < limit, directed=False)
         return int(n_groups), group
 
@@ -163,6 +165,8 @@ class _Grower:
         n_distinct = len(np.unique(features, axis=0)) if rows.size < 1000 else self.settings.clusters
         if n_distinct < 2:
             return np.zeros(rows.size, np.int64)
+        from sklearn.cluster import KMeans
+
         k_means = KMeans(min(self.settings.clusters, n_distinct), n_init=2, random_state=int(self.rng.integers(2**31)))
         return k_means.fit_predict(features).astype(np.int64)
 
