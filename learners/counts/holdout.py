@@ -79,7 +79,7 @@ class HoldOut:
         assert rows.y is not None
         self.n_rows += rows.n_rows
         hashes = np.empty(rows.n_rows, np.uint64)
-        row_hashes(rows.x, rows.y, *self.schema.value_keys, self.schema.class_keys, hashes)
+        row_hashes(rows.x, rows.y, self.schema.value_keys, self.schema.class_keys, hashes)
         small = np.flatnonzero(hashes <= self._bound(hashes))
         if small.size:
             content = np.vstack([rows.x[:, small], rows.y[small].astype(rows.x.dtype)]).T

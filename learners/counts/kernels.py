@@ -217,20 +217,31 @@ def add_family(x, y, members, sizes, scratch, counts):
 
 
 @kernel
-def row_hashes(x, y, keys, starts, class_keys, hashes):  # (n_attributes, n) codes, (n,) uint8; OUT (n,) uint64
+def row_hashes(x, y, tables, class_keys, hashes):  # (n_attributes, n) codes, (n,) uint8; OUT (n,) uint64
     """A 64-bit hash of each row's content: the sum of the keys of its values, mixed as in splitmix64.
 
-    keys[starts[i] + a] is the key of value a of attribute i.
+    tables: of `Schema.value_keys`; one look-up serves several attributes of few values.
     """
+    place = np.empty(HASH_ROWS, np.uint16)
     for first in range(0, y.size, HASH_ROWS):
         n = min(HASH_ROWS, y.size - first)
         block = hashes[first : first + n]
         for row in range(n):
             block[row] = class_keys[y[first + row]]
-        for i in range(x.shape[0]):
-            codes, of_value = x[i, first : first + n], keys[starts[i] : starts[i + 1]]
+        for t in range(tables.starts.size - 1):
+            begin, end = tables.firsts[t], tables.firsts[t + 1]
+            if begin == end:  # a schema without attributes
+                continue
+            codes = x[begin, first : first + n]
             for row in range(n):
-                block[row] += of_value[codes[row]]
+                place[row] = codes[row]
+            for i in range(begin + 1, end):
+                codes, radix = x[i, first : first + n], np.uint16(tables.radices[i])
+                for row in range(n):
+                    place[row] = place[row] * radix + np.uint16(codes[row])
+            keys = tables.keys[tables.starts[t] : tables.starts[t + 1]]
+            for row in range(n):
+                block[row] += keys[place[row]]
         for row in range(n):
             h = (block[row] ^ (block[row] >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
             h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -19,7 +19,7 @@ from learners.memory import MemoryLimit
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 MAX_RUNS_RATIO = 2
-BLOCK_CELLS = 1 << 20
+BLOCK_CELLS = 1 << 18
 N_MERGERS = 2
 CELL_BYTES = 16
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,8 @@ Value = str | int | bool
 
 MAX_CLASSES = 256
 OTHER = "(other)"
+# Of one table: 8 KiB stay in the first-level cache.
+MAX_KEYS = 1024
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,25 @@ class LeftOut:
     reason: str
 
 
+class KeyTables(NamedTuple):
+    """Keys of combinations of values; the unseen code is one of the values.
+
+    Attributes
+    ----------
+    firsts : (n_tables + 1,) int64
+        The first attribute of each table.
+    radices : (n_attributes,) int64
+    keys : (sum of sizes,) uint64
+        The last attribute of a table varies fastest.
+    starts : (n_tables + 1,) int64
+    """
+
+    firsts: np.ndarray[Any, np.dtype[np.int64]]
+    radices: np.ndarray[Any, np.dtype[np.int64]]
+    keys: np.ndarray[Any, np.dtype[np.uint64]]
+    starts: np.ndarray[Any, np.dtype[np.int64]]
+
+
 @dataclass(frozen=True)
 class Schema:
     """The attributes, the target and its classes; inside every model, so that one encoding trains and serves.
@@ -143,11 +164,25 @@ class Schema:
         return sizes
 
     @cached_property
-    def value_keys(self) -> tuple[np.ndarray[Any, np.dtype[np.uint64]], np.ndarray[Any, np.dtype[np.int64]]]:
-        """Keys of all values, (sum of n_values + 1,) uint64, and (n_attributes + 1,) int64 where each attribute's begin."""
-        keys = [attribute.value_keys() for attribute in self.attributes]
-        starts = np.cumsum([0, *map(len, keys)])
-        return np.array([key for own in keys for key in own], dtype=np.uint64), starts.astype(np.int64)
+    def value_keys(self) -> KeyTables:
+        """Keys of all combinations of values of neighbouring attributes, as long as a table of them stays small."""
+        firsts, tables = [0], []
+        table = np.zeros(1, np.uint64)
+        for index, attribute in enumerate(self.attributes):
+            keys = np.array(attribute.value_keys(), dtype=np.uint64)
+            if index and table.size * keys.size > MAX_KEYS:
+                firsts.append(index)
+                tables.append(table)
+                table = np.zeros(1, np.uint64)
+            # Sums of keys wrap around, as the kernel's do.
+            table = (table[:, np.newaxis] + keys).ravel()
+        tables.append(table)
+        return KeyTables(
+            np.array([*firsts, self.n_attributes], dtype=np.int64),
+            self.domain_sizes + 1,
+            np.concatenate(tables),
+            np.cumsum([0, *(table.size for table in tables)]).astype(np.int64),
+        )
 
     @cached_property
     def class_keys(self) -> np.ndarray[Any, np.dtype[np.uint64]]:

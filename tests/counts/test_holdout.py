@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.counts.holdout import RESERVE, HoldOut
+from learners.counts.kernels import row_hashes
 from tests import laws, strategies
 
 
@@ -64,3 +65,41 @@ def test_different_rows_have_different_hashes(wide):
     chunk = strategies.chunk_of(0, schema, 30_000)
     counted = laws.updated(HoldOut(schema, 100_000), [chunk])
     assert np.unique(counted.sample.hashes).size == len(rows_of(chunk))
+
+
+@given(drawn=strategies.chunk_lists(max_size=1))
+def test_hashes_are_sums_of_the_keys_of_values(drawn):
+    """However many attributes share a table, and whatever the type of the codes."""
+    schema, (chunk,) = drawn
+    expected = schema.class_keys[chunk.y].copy()
+    for attribute, codes in zip(schema.attributes, chunk.x, strict=True):
+        expected += np.array(attribute.value_keys(), np.uint64)[codes]
+    expected = (expected ^ (expected >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    expected = (expected ^ (expected >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    expected ^= expected >> np.uint64(31)
+    hashes = np.empty(chunk.n_rows, np.uint64)
+    row_hashes(chunk.x, chunk.y, schema.value_keys, schema.class_keys, hashes)
+    assert np.array_equal(hashes, expected)
+
+
+def test_a_hold_out_is_subtracted_while_enough_is_known():
+    schema = strategies.schema_of((40, 40, 40), 2)
+    a, b, c = (strategies.chunk_of(seed, schema, 3000) for seed in range(3))
+    whole, rest = laws.updated(HoldOut(schema, 100), [a, b, c]), laws.updated(HoldOut(schema, 100), [b, c])
+    whole.subtract(laws.updated(HoldOut(schema, 100), [a]))
+    assert whole.is_sufficient
+    assert np.array_equal(whole.draw().x, rest.draw().x) and whole.n_rows == rest.n_rows
+    whole.subtract(laws.updated(HoldOut(schema, 100), [b]))
+    assert not whole.is_sufficient, "two thirds are gone, and twice as many rows were known as are drawn"
+
+
+def test_a_larger_domain_changes_no_hash():
+    from learners.schema.extension import code_maps
+
+    small, large = strategies.schema_of((4, 3), 2), strategies.schema_of((9, 5), 3, {0})
+    chunk = strategies.chunk_of(0, small, 500)
+    counted = laws.updated(HoldOut(small), [chunk])
+    recoded = counted.recoded(large, code_maps(small, large))
+    assert np.array_equal(recoded.sample.hashes, counted.sample.hashes)
+    moved = type(chunk)((chunk.x + np.array([[1], [0]])).astype(np.uint8), chunk.y.copy())
+    assert recoded == laws.updated(HoldOut(large), [moved])
