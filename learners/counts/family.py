@@ -132,8 +132,8 @@ class FamilyCounts:
                 raise FamilyTooLarge(names[family.attribute], [names[parent] for parent in family.parents])
             sizes.append(n_cells)
         whole = memory_limit()
-        # A quarter for the families of each of a few threads.
-        self._limit = MemoryLimit(whole.n_bytes // (4 * max(1, len(sizes))), whole.directory)
+        # An eighth for the families of each of a few threads; sorting and merging take as much again.
+        self._limit = MemoryLimit(whole.n_bytes // (8 * max(1, len(sizes))), whole.directory)
         self._cells = [_Cells(n_cells, self._limit) for n_cells in sizes]
         is_marginal = [
             not family.parents and cells.n_cells <= MAX_MATCHED_CELLS

@@ -20,6 +20,7 @@ Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 MAX_RUNS_RATIO = 2
 BLOCK_CELLS = 1 << 18
+SAMPLE = 1024
 N_MERGERS = 2
 CELL_BYTES = 16
 
@@ -41,15 +42,20 @@ class FileRun:
     ----------
     path : Path
     n_cells : int
+    samples : (n_cells / SAMPLE,) int64
+        Every so many of the cells, from the first: to find a cell without touching the whole file.
     """
 
-    def __init__(self, path: Path, n_cells: int) -> None:
-        self.path, self.n_cells = path, n_cells
+    def __init__(self, path: Path, n_cells: int, samples: Integers) -> None:
+        self.path, self.n_cells, self.samples = path, n_cells, samples
 
-    @property
-    def cells(self) -> Integers:
-        """The cells, mapped."""
-        return np.asarray(np.memmap(self.path, np.int64, "r", 0, (self.n_cells,)))
+    def position(self, cell: int) -> int:
+        """How many cells are less than this one."""
+        block = int(np.searchsorted(self.samples, cell))
+        first = max(0, block - 1) * SAMPLE
+        last = min(block * SAMPLE, self.n_cells)
+        cells = np.fromfile(self.path, np.int64, last - first, offset=8 * first)
+        return first + int(np.searchsorted(cells, cell))
 
     def block(self, first: int, last: int) -> Run:
         """A part of the run, read into memory."""
@@ -58,7 +64,10 @@ class FileRun:
 
     def mapped(self) -> Run:
         """The whole run without reading it."""
-        return Run(self.cells, np.asarray(np.memmap(self.path, np.int64, "r", 8 * self.n_cells, (self.n_cells,))))
+        cells = np.memmap(self.path, np.int64, "r", 0, (self.n_cells,))
+        return Run(
+            np.asarray(cells), np.asarray(np.memmap(self.path, np.int64, "r", 8 * self.n_cells, (self.n_cells,)))
+        )
 
 
 class Folder:
@@ -174,7 +183,7 @@ class SparseCells:
         with path.open("wb") as file:
             run.cells.tofile(file)
             run.counts.tofile(file)
-        self.files.append(FileRun(path, run.cells.size))
+        self.files.append(FileRun(path, run.cells.size, run.cells[::SAMPLE].copy()))
 
     def _folder(self) -> Folder:
         if not self._folders:
@@ -209,14 +218,11 @@ def merge_files(files: list[FileRun], folder: Folder) -> FileRun:
         Where the result goes.
     """
     path, tail = folder.next_path(), folder.next_path()
-    mapped = [file.cells for file in files]
     # Every so many cells of the longest run a range ends; the other runs have about as many there, or fewer.
-    longest = max(mapped, key=len)
-    step = max(1, BLOCK_CELLS // len(files))
-    bounds = [0, *longest[step::step].tolist(), 1 << 63]
-    edges = [[int(np.searchsorted(run, min(bound, 2**63 - 1))) for run in mapped] for bound in bounds]
-    edges[-1] = [run.size for run in mapped]
-    del mapped, longest
+    longest = max(files, key=lambda file: file.n_cells)
+    step = max(1, BLOCK_CELLS // len(files) // SAMPLE)
+    edges = [[file.position(int(bound)) for file in files] for bound in longest.samples[step::step]]
+    edges = [[0] * len(files), *edges, [file.n_cells for file in files]]
 
     def merged_range(ends: tuple[list[int], list[int]]) -> Run:
         blocks = [file.block(a, b) for file, a, b in zip(files, *ends, strict=True) if b > a]
@@ -227,14 +233,16 @@ def merge_files(files: list[FileRun], folder: Folder) -> FileRun:
         return blocks[0] if blocks else EMPTY
 
     n_cells = 0
+    samples = []
     with path.open("wb") as cells, tail.open("wb") as counts, ThreadPoolExecutor(N_MERGERS) as pool:
         ranges = list(pairwise(edges))
         for first in range(0, len(ranges), N_MERGERS):
             for run in pool.map(merged_range, ranges[first : first + N_MERGERS]):
                 run.cells.tofile(cells)
                 run.counts.tofile(counts)
+                samples.append(run.cells[-n_cells % SAMPLE :: SAMPLE].copy())
                 n_cells += run.cells.size
     with path.open("ab") as whole, tail.open("rb") as second_half:
         shutil.copyfileobj(second_half, whole, 1 << 20)
     tail.unlink()
-    return FileRun(path, n_cells)
+    return FileRun(path, n_cells, np.concatenate(samples))
