@@ -228,7 +228,7 @@ def memory(folder: Path, args: Any) -> list[Figure]:
     from service.workspace import Workspace
 
     rng = np.random.default_rng(0)
-    n, values = 1_500_000, 100
+    n, values = 220_000, 100
     y = rng.integers(0, 2, n)
     columns = {f"x{i:02d}": ((rng.integers(0, values, n) + y) % values).astype(np.uint8) for i in range(16)}
     pq.write_table(pa.table(columns | {"class": y.astype(np.uint8)}), folder / "wide.parquet")
