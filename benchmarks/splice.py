@@ -135,10 +135,11 @@ def main() -> None:
     parser.add_argument("--test-rows", type=int, default=500_000)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--iterations", type=int, default=2000)
+    parser.add_argument("--estimators", nargs="+", default=["m", "hdp-map", "hdp"], choices=["m", "hdp-map", "hdp"])
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     train, test = write(args.rows, 1), write(args.test_rows, 2)
-    runs = {f"SkDB5-{name}": apart(ours, train, test, name, args.iterations) for name in ("m", "hdp-map", "hdp")} | {
+    runs = {f"SkDB5-{name}": apart(ours, train, test, name, args.iterations) for name in args.estimators} | {
         "XGBoost": apart(xgboost_model, train, test, args.threads)
     }
     peer, peer_rss = runs["XGBoost"]
