@@ -197,7 +197,8 @@ def _invalid_request(request: Request, error: Any) -> JSONResponse:
         reason = findings[0].get("ctx", {}).get("error", "unreadable")
         return _response(problems.problem_of(MalformedBody(f"The body is not JSON: {reason}.")), request)
     places = [
-        {"field": ".".join(str(part) for part in finding["loc"]), "reason": finding["msg"]} for finding in findings
+        {"field": ".".join(str(part) for part in finding["loc"]), "reason": problems.complaint(finding)}
+        for finding in findings
     ]
     detail = "; ".join(f"{place['field']}: {place['reason']}" for place in places)
     return _response(problems.problem_of(InvalidRequest(detail, errors=places)), request)

@@ -5,7 +5,7 @@ References
 RFC 9457, Problem Details for HTTP APIs.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -153,9 +153,16 @@ def problem_of(error: BaseException) -> Problem:
 def _complaints(error: ValidationError) -> str:
     """Each member of a request shape that is wrong, and how."""
     told = dict.fromkeys(
-        f"{'.'.join(str(place) for place in each['loc'][:2]) or 'request'}: {each['msg']}" for each in error.errors()
+        f"{'.'.join(str(place) for place in each['loc'][:2]) or 'request'}: {complaint(each)}"
+        for each in error.errors()
     )
     return "; ".join(told) + "."
+
+
+def complaint(finding: Mapping[str, Any]) -> str:
+    """One finding of pydantic in words; ours where one of our checks has found it."""
+    ours = finding.get("ctx", {}).get("error")
+    return str(ours if isinstance(ours, Exception) else finding["msg"]).removesuffix(".")
 
 
 def problem_of_status(status: int, detail: str | None = None) -> Problem:

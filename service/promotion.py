@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import structlog
 
 from learners.errors import LearnerError
+from learners.model import Model
 from learners.passes.source import Source
 from service import scoring
 from service.jobs.steps import Kinds, Run, Step
@@ -17,7 +18,7 @@ from service.predictor import map_version
 from service.requests import PromotionRule, RefreshRequest, TrainRequest
 from service.rows import training_rows
 from storage import models, promotions
-from storage.errors import Conflict, NotFound
+from storage.errors import Conflict, CorruptFile, NotFound
 from storage.promotions import Promotion
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def decide(workspace: "Workspace", run: Run) -> dict[str, Any]:
         "promotion decided", model=name, promoted=decision.is_promoted, reason=decision.reason
     )
     told = vars(decision) | {"decided_at": str(decision.decided_at)}
-    return {**published, "promotion": told, "pruned": workspace.registry.prune(name)}
+    return {**published, "promotion": told, "pruned": workspace.registry.prune(name, job_id=run.job_id)}
 
 
 def verdict(rule: PromotionRule, challenger: Measured, champion: Measured | None) -> Verdict:
@@ -144,10 +145,20 @@ def _champion(workspace: "Workspace", name: str, alias: str) -> int | None:
 
 def _measured(workspace: "Workspace", name: str, number: int, rows: Source, run: Run) -> Measured:
     try:
-        model = map_version(models.get_version(workspace.control, name, number)).model
+        model = _mapped(workspace, name, number)
         return Measured(number, scoring.measure(model, rows, run.report))
     except (LearnerError, NotFound) as error:  # a new class, a lost column, no rows
         return Measured(number, None, str(error))
+
+
+def _mapped(workspace: "Workspace", name: str, number: int) -> Model:
+    version = models.get_version(workspace.control, name, number)
+    try:
+        return map_version(version).model
+    except CorruptFile:
+        # A champion that was replaced and removed since its row was read is gone, and not damaged.
+        models.get_version(workspace.control, name, number)
+        raise
 
 
 def _rows(workspace: "Workspace", request: RefreshRequest, run: Run) -> tuple[Source, Mapping[str, Any]]:

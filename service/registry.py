@@ -12,12 +12,13 @@ from pydantic import BaseModel, Field, ValidationError
 from learners.errors import LearnerError
 from learners.kinds import load_model
 from learners.schema.records import record_classifier
+from service.ledger import LOCAL
 from service.predictor import map_version
 from service.problems import InvalidRequest
 from service.requests import NAME
 from storage import aliases, bundle, model_file, models, promotions, retention
 from storage.aliases import AliasMove
-from storage.errors import CorruptFile
+from storage.errors import CorruptFile, NotFound
 from storage.files import drafting, publish, verify_file
 from storage.models import ModelVersion
 from storage.paging import Page
@@ -112,21 +113,47 @@ class Registry:
         """Say how many versions of a model are kept when it is pruned and after each refresh; None for all."""
         retention.set_retention(self.workspace.control, name, keep)
 
-    def prune(self, name: str, keep: int | None = None) -> list[int]:
-        """Remove all but the newest versions and their files, never one that an alias points at; returns which.
+    def prune(self, name: str, keep: int | None = None, *, job_id: str | None = None) -> list[int]:
+        """Remove all but the newest versions and their files; returns which.
+
+        Those that an alias points at stay, and those that a job made or names which has not ended: it may be comparing
+        or promoting them just now.
 
         Parameters
         ----------
         name : str
         keep : int, optional
             By default what the model's retention says; a model without one is left as it is.
+        job_id : str, optional
+            The job that prunes: it needs its own versions no more.
         """
         if keep is None:
             keep = self.retention(name)
-        gone = () if keep is None else models.retain_versions(self.workspace.control, name, keep)
+        if keep is None:
+            return []
+        named = self._named_by_jobs(name)
+
+        def is_spared(version: ModelVersion) -> bool:
+            return version.version in named or (version.job_id != job_id and self._is_unfinished(version.job_id))
+
+        gone = models.retain_versions(self.workspace.control, name, keep, is_spared)
         for version in gone:
             model_file.remove_model(version.duckdb_path)
         return [version.version for version in gone]
+
+    def _is_unfinished(self, job_id: str | None) -> bool:
+        # Asked after the version was seen: its job is older than it, and one that has ended never goes on.
+        if job_id is None or job_id.startswith(LOCAL):
+            return False
+        try:
+            return not self.workspace.queue.get(job_id).is_finished
+        except NotFound:
+            return False
+
+    def _named_by_jobs(self, name: str) -> set[int]:
+        """The versions that jobs name by number, such as "name@3", and that have not ended."""
+        references = (str(job.request.get("model")).partition("@") for job in self.workspace.queue.unfinished())
+        return {int(number) for model, _, number in references if model == name and number.isdecimal()}
 
     # One file to carry elsewhere
 

@@ -1,9 +1,11 @@
 """What can be asked of the product: the shapes that REST, the command line and jobs share."""
 
+import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
+from learners.errors import InvalidParameter
 from learners.query import Query
 
 NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
@@ -11,6 +13,18 @@ Name = Annotated[str, Field(pattern=NAME, examples=["income"])]
 # What is known of a column, or in one word: "drop", "nominal", "numeric".
 Columns = dict[str, dict[str, Any] | Literal["drop", "nominal", "numeric"]]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
+WINDOW = r"^[1-9]\d{0,8}[mhdwf]$"
+
+
+def _window(length: str) -> str:
+    """The length of a window, refused in the words of `learners.passes.selection.window`, before any file is opened."""
+    if re.fullmatch(WINDOW, length) is None:
+        raise InvalidParameter("window", length, "a number and a unit: m, h, d, w for time, f for files; such as 30d")
+    return length
+
+
+# The pattern is for clients; a violation of it is told in our words.
+Window = Annotated[str, AfterValidator(_window), WithJsonSchema({"type": "string", "pattern": WINDOW})]
 
 
 class Request(BaseModel):
@@ -54,9 +68,8 @@ class TrainRequest(Request):
         description="Keep the attributes and cut points of the last training on this data, so that what was counted then "
         "is reused and only new files are read.",
     )
-    window: str | None = Field(
+    window: Window | None = Field(
         default=None,
-        pattern=r"^[1-9]\d{0,8}[mhdwf]$",
         description="Learn from the newest rows only: 30d before the newest (w, d, h, m), or the last 12 files: 12f.",
         examples=["30d"],
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from pathlib import Path
@@ -304,8 +304,14 @@ def delete_version(control: Control, name: str, version: int) -> ModelVersion:
     return _version(control, row)
 
 
-def retain_versions(control: Control, name: str, keep: int) -> tuple[ModelVersion, ...]:
+def retain_versions(
+    control: Control, name: str, keep: int, is_spared: Callable[[ModelVersion], bool] = lambda _: False
+) -> tuple[ModelVersion, ...]:
     """Forget all but the newest `keep` versions; those that an alias points at always stay.
+
+    Parameters
+    ----------
+    is_spared : asked of each version that would go, inside the transaction, whether somebody still needs it
 
     Returns
     -------
@@ -323,9 +329,10 @@ def retain_versions(control: Control, name: str, keep: int) -> tuple[ModelVersio
         if not rows:
             raise NotFound("model", name)
         pointed = set(connection.execute(sa.select(_ALIASES.c.version).where(_ALIASES.c.name == name)).scalars())
-        gone = [row for row in rows[max(keep, 1) :] if row.version not in pointed]
-        _delete_rows(connection, name, [row.version for row in gone])
-    return tuple(_version(control, row) for row in gone)
+        old = [_version(control, row) for row in rows[max(keep, 1) :] if row.version not in pointed]
+        gone = tuple(version for version in old if not is_spared(version))
+        _delete_rows(connection, name, [version.version for version in gone])
+    return gone
 
 
 def _delete_rows(connection: Connection, name: str, numbers: Sequence[int]) -> None:

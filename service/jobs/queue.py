@@ -5,7 +5,7 @@ import binascii
 import hashlib
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -185,6 +185,12 @@ class JobQueue:
         # A look-up per job: worth it only where progress still moves.
         jobs = tuple(self._job(status, with_progress=status.status == "PENDING") for status in statuses[:limit])
         return JobPage(jobs, _write_cursor(until, offset + limit) if len(statuses) > limit else None)
+
+    def unfinished(self) -> Iterator[Job]:
+        """The jobs that are queued or running, without their progress."""
+        names = [name for name, state in STATES.items() if state not in FINISHED]
+        for status in self.client.list_workflows(name=WORKFLOW, status=names, limit=10_000, load_output=False):
+            yield self._job(status, with_progress=False)
 
     def count(self, state: State) -> int:
         """How many jobs are in a state that is not final (at most 10,000 are counted)."""

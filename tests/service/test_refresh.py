@@ -11,7 +11,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from learners.errors import InvalidParameter
 from learners.kinds import load_model
+from learners.passes.selection import window
+from learners.passes.source import Source
 from learners.schema import Kept
 from service.requests import DatasetRequest, ForgetRequest, TrainRequest
 from service.settings import Settings
@@ -136,7 +139,9 @@ def test_the_command_line_updates_and_forgets(folder, tmp_path):
     wrong = fewpass("forget", "daily", "--where", "user = (SELECT 1)", workspace=place, code=1)
     assert "subquery is not allowed" in " ".join(wrong.stderr.split())
     bad = fewpass(*train, "--window", "3 days", workspace=place, code=1)
-    assert "window" in bad.stderr
+    with pytest.raises(InvalidParameter) as refused:
+        window(Source.open([str(folder)]), "3 days", None)
+    assert str(refused.value) in " ".join(bad.stderr.split())
 
 
 def test_jobs_update_and_forget(site, folder):
@@ -151,6 +156,8 @@ def test_jobs_update_and_forget(site, folder):
     assert {each["stage"]: each["n_files_read"] for each in passes}["counting pairs"] == 1
     done = finished(client, {"kind": "forget", "dataset": "rows", "where": "user = 3"})
     assert done["proofs"][0]["is_equal"] is True
+    refused = client.post("/v1/jobs", json=asked | {"window": "3x"})
+    assert refused.status_code == 422 and "window='3x' is not allowed: a number and a unit" in refused.json()["detail"]
     refused = client.post("/v1/jobs", json={"kind": "forget", "dataset": "rows", "where": "1 = 1"})
     assert refused.status_code == 422 and refused.json()["title"] == "Invalid condition"
 
