@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from difflib import get_close_matches
 from typing import Any
 
@@ -11,9 +10,9 @@ import numpy as np
 
 from learners.circuits.circuit import Circuit, Floats
 from learners.circuits.errors import InvalidEvidence
-from learners.errors import UnknownColumn
+from learners.errors import SchemaError, UnknownColumn
 from learners.schema import Chunk, Schema
-from learners.schema.records import value_encoders
+from learners.schema.records import number_reader, value_encoders
 from learners.schema.schema import OTHER
 
 MISSING = "(missing)"
@@ -24,7 +23,7 @@ class Columns:
 
     Variable i is attribute i, the variable after them the class, if the circuit has one more than there are attributes.
     The size of its domain says how an attribute is coded: as in a chunk; or without the code for missing values, which
-    then are summed out; or 0, the column's own numbers.
+    then are summed out; or 0, the column's own numbers (in a chunk only if the attribute has a distribution).
 
     Parameters
     ----------
@@ -49,6 +48,8 @@ class Columns:
         self.names = [attribute.name for attribute in schema.attributes]
         self.n_values = circuit.n_values.tolist()
         self._encoders = [code for _, code, _ in value_encoders(schema)]
+        # Where a chunk has an attribute's numbers.
+        self._numbers = {v: row for row, v in enumerate(schema.continuous)}
         # What is taken off a chunk's code to get the variable's.
         self.offsets = np.zeros(circuit.n_variables, np.int64)
         self._labels: list[list[str]] = []
@@ -111,7 +112,7 @@ class Columns:
             return np.nan
         name = self.names[variable]
         if not self.n_values[variable]:
-            return _number(name, value)
+            return self._number(variable, value)
         labels = self._labels[variable]
         if variable == self.class_variable:
             code = labels.index(str(value)) if str(value) in labels else -1
@@ -126,6 +127,14 @@ class Columns:
                 "Leave it out, then it is summed out."
             )
         return float(code)
+
+    def _number(self, variable: int, value: Any) -> float:
+        try:
+            return number_reader(self.schema.attributes[variable])(value)
+        except SchemaError:
+            raise InvalidEvidence(
+                f"Column {self.names[variable]!r} is numeric, and {value!r} ({type(value).__name__}) is no number."
+            ) from None
 
     def rows(self, evidence: Sequence[Mapping[str, Any]]) -> Floats:
         """(n_variables, n_rows) float64 of raw records; NaN where a record says nothing.
@@ -142,7 +151,7 @@ class Columns:
         return x
 
     def rows_of_chunk(self, chunk: Chunk, with_class: bool = True) -> Any:
-        """(n_variables, n_rows) int16 or int32 of an encoded chunk; -1 where missing.
+        """(n_variables, n_rows) int16 or int32 of an encoded chunk, -1 where missing; float64, NaN, where there are numbers.
 
         Parameters
         ----------
@@ -153,30 +162,26 @@ class Columns:
         Raises
         ------
         InvalidEvidence
-            If a variable is numeric, of which a chunk has no numbers.
+            If a variable is numeric, and the chunk has no numbers of it.
         """
-        if 0 in self.n_values:
-            name = self.names[self.n_values.index(0)]
-            raise InvalidEvidence(
-                f"Column {name!r} is numeric to the circuit; a chunk has codes. Give rows of numbers."
-            )
-        wide = np.int16 if chunk.x.dtype == np.uint8 else np.int32
-        x = np.full((len(self.names), chunk.n_rows), -1, wide)
+        numeric = [v for v, size in enumerate(self.n_values) if size == 0]
+        own = np.empty((0, chunk.n_rows)) if chunk.numbers is None else chunk.numbers
+        for v in numeric:
+            if self._numbers.get(v, own.shape[0]) >= own.shape[0]:
+                raise InvalidEvidence(
+                    f"Column {self.names[v]!r} is numeric to the circuit; the chunk has codes. Give rows of numbers."
+                )
+        narrow = np.int16 if chunk.x.dtype == np.uint8 else np.int32
+        x = np.full((len(self.names), chunk.n_rows), -1, np.float64 if numeric else narrow)
         n = self.schema.n_attributes
         np.subtract(chunk.x, self.offsets[:n, np.newaxis], out=x[:n], casting="unsafe")
         sizes = np.asarray(self.n_values[:n])[:, np.newaxis]
         x[:n][(x[:n] < 0) | (x[:n] >= sizes)] = -1
+        for v in numeric:
+            x[v] = own[self._numbers[v]]
         if with_class and self.class_variable is not None and chunk.y is not None:
             x[n] = chunk.y
         return x
-
-
-def _number(name: str, value: Any) -> float:
-    if isinstance(value, datetime):
-        return value.timestamp()
-    if isinstance(value, bool | int | float | np.number):
-        return float(value)
-    raise InvalidEvidence(f"Column {name!r} is numeric, and {value!r} ({type(value).__name__}) is no number.")
 
 
 def columns_of(circuit: Circuit, schema: Schema) -> Columns:

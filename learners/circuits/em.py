@@ -200,22 +200,26 @@ class ExpectedCounts:
         edge[of_sum] += own.leaf[node, 0] * COUNT_UNIT * np.exp(circuit.log_weight[of_sum])
         return edge, parameter, leaf
 
-    def maximised(self, laplace: float = 0.0) -> Circuit:
+    def maximised(self, laplace: float = 0.0, narrowest: Floats | None = None) -> Circuit:
         """The circuit with the weights and leaves that fit the counts best.
 
         Parameters
         ----------
         laplace : float
             Added to every count whose weight is not zero; a numeric leaf gets so many rows as its parameters expect.
+        narrowest : (n_variables,) float64, optional
+            Least standard deviation of Gaussian leaves.
 
         References
         ----------
         Zhao, Poupart, Gordon (2016), equation 7.
         """
-        return maximised(self.circuit, *self.expected(), laplace)
+        return maximised(self.circuit, *self.expected(), laplace, narrowest)
 
 
-def maximised(circuit: Circuit, edge: Floats, parameter: Floats, leaf: Floats, laplace: float) -> Circuit:
+def maximised(
+    circuit: Circuit, edge: Floats, parameter: Floats, leaf: Floats, laplace: float, narrowest: Floats | None = None
+) -> Circuit:
     """The M-step; a node that no row reaches stays as it is."""
     if not laplace >= 0:
         raise InvalidParameter("laplace", laplace, "zero or more")
@@ -231,7 +235,9 @@ def maximised(circuit: Circuit, edge: Floats, parameter: Floats, leaf: Floats, l
     shift = z / total
     variance = np.maximum((z_squared + laplace) / total - shift**2, LEAST_SHRINKAGE)
     leaves[first[gaussian]] = (old + spread * shift)[gaussian]
-    leaves[first[gaussian] + 1] = (spread * np.sqrt(variance))[gaussian]
+    least = np.zeros(circuit.n_variables) if narrowest is None else narrowest
+    spread = np.maximum(spread * np.sqrt(variance), least[circuit.variable[numeric]])
+    leaves[first[gaussian] + 1] = spread[gaussian]
     mean = np.maximum((z + laplace) / total, LEAST_SHRINKAGE)
     leaves[first[counts]] = (old * mean)[counts]
     leaves[first[waits]] = (old / mean)[waits]
@@ -255,6 +261,7 @@ def em_passes(
     laplace: float = 0.1,
     tolerance: float = 0.0,
     make: Callable[[Circuit], ExpectedCounts] = ExpectedCounts,
+    narrowest: Floats | None = None,
 ) -> Generator[ExpectedCounts, ExpectedCounts, Circuit]:
     """Batch EM as a learner: asks for one `ExpectedCounts` per pass and returns the circuit.
 
@@ -268,11 +275,13 @@ def em_passes(
         Ends when a pass gains less than so many nats per row.
     make : callable
         Makes the statistic of a circuit.
+    narrowest : (n_variables,) float64, optional
+        Least standard deviation of Gaussian leaves.
     """
     before = -np.inf
     for _ in range(n_passes):
         counts = yield make(circuit)
-        circuit = counts.maximised(laplace)
+        circuit = counts.maximised(laplace, narrowest)
         mean = counts.log_likelihood / max(counts.n_rows - counts.n_impossible, 1)
         if mean - before < tolerance:
             break

@@ -120,6 +120,8 @@ class StreamingPosterior:
         The published rule ("adf" or "bmm") keeps the total pseudo-count of every sum.
     rows_of : callable, optional
         Makes (n_variables, n_rows) of what `update` gets.
+    narrowest : (n_variables,) float64, optional
+        Least standard deviation of Gaussian leaves.
 
     Attributes
     ----------
@@ -138,6 +140,7 @@ class StreamingPosterior:
         projection: str = "adf",
         moments: str = "exact",
         rows_of: Callable[[Any], Array] | None = None,
+        narrowest: Floats | None = None,
     ) -> None:
         if (projection, moments) not in RULES:
             allowed = ", ".join(f"{p} with {m}" for p, m in RULES)
@@ -149,6 +152,15 @@ class StreamingPosterior:
         # The parameters of numeric leaves change with every row.
         self._plan = self._compiled.plan._replace(numeric=self._compiled.plan.numeric.copy())
         self._state = _start(circuit, self._compiled, prior)
+        if narrowest is not None:
+            self._bound(narrowest)
+
+    def _bound(self, narrowest: Floats) -> None:
+        """Set the least standard deviations, and divide densities by the largest that they allow."""
+        numeric, variable = self._plan.numeric, self._plan.variable
+        bounded = (numeric[:, 0] == GAUSSIAN) & (narrowest[variable] > 0)
+        self._state.narrowest[bounded] = narrowest[variable[bounded]]
+        numeric[bounded, 3] = -np.log(narrowest[variable[bounded]]) - 0.5 * np.log(2.0 * np.pi)
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -262,6 +274,8 @@ def merge_shards(parts: Sequence[StreamingPosterior], prior: PseudoCounts) -> St
     if any(part.spec != first.spec or part.structure != first.structure for part in parts):
         raise StatisticMismatch("The shards are of different circuits or learned by different rules.")
     whole = StreamingPosterior(first.structure, prior, first.projection, first.moments, first.rows_of)
+    whole._state.narrowest[...] = first._state.narrowest
+    whole._plan.numeric[:, 3] = first._plan.numeric[:, 3]
     state, start = whole._state, _start(first.structure, whole._compiled, prior)
     for name in ("pseudo_count", "leaf"):
         own, base = getattr(state, name), getattr(start, name)
@@ -289,6 +303,7 @@ def _renew(posterior: StreamingPosterior) -> None:
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = x / n
         spread = np.sqrt(np.maximum(x_squared / n - mean**2, 1e-12 * x_squared / n))
+        spread = np.maximum(spread, state.narrowest)
         plan.numeric[:, 1] = np.select([kind == GAUSSIAN, kind == EXPONENTIAL], [state.centre + mean, n / x], mean)
     plan.numeric[:, 2] = np.where(kind == GAUSSIAN, spread, 0.0)
     plan.numeric[kind == 0, 1] = 0.0
@@ -310,7 +325,7 @@ def _start(circuit: Circuit, plan: Compiled, prior: PseudoCounts) -> Posterior:
     learned = total[operation] > 0
     weight[learned] = count[learned] / total[operation][learned]
     _write_missing(plan, weight)
-    leaf, centre = np.zeros((n_operations, 3)), np.zeros(n_operations)
+    leaf, centre, narrowest = np.zeros((n_operations, 3)), np.zeros(n_operations), np.zeros(n_operations)
     if np.isfinite(prior.numeric):
         kind, first, second = plan.plan.numeric[:, 0], plan.plan.numeric[:, 1], plan.plan.numeric[:, 2]
         is_gaussian, is_exponential = kind == GAUSSIAN, kind == EXPONENTIAL
@@ -321,7 +336,7 @@ def _start(circuit: Circuit, plan: Compiled, prior: PseudoCounts) -> Posterior:
         leaf[:, 2] = np.where(is_gaussian, leaf[:, 0] * second**2, 0.0)
     entry = np.stack([count, weight, np.zeros(count.size)])
     node = np.stack([total, np.zeros(n_operations), np.ones(n_operations)])
-    return Posterior(entry, node, leaf, centre)
+    return Posterior(entry, node, leaf, centre, narrowest)
 
 
 def _write_missing(plan: Compiled, weight: Floats) -> None:

@@ -49,13 +49,15 @@ class Posterior(NamedTuple):
         added since the slopes were computed, one if they are not known.
     leaf : (n_operations, 3) float64
         Numeric leaves: pseudo-count, and sums of x and x² less the centre (Gaussian), of x (Poisson, exponential).
-    centre : (n_operations,) float64
+    centre, narrowest : (n_operations,) float64
+        Of Gaussian leaves: the prior's mean, and the least standard deviation.
     """
 
     entry: Array
     node: Array
     leaf: Array
     centre: Array
+    narrowest: Array
 
     @property
     def pseudo_count(self) -> Array:
@@ -140,7 +142,7 @@ def _scaled(value, powers):
 
 
 @kernel
-def _learn_leaf(numeric, leaf, centre, r, x):
+def _learn_leaf(numeric, leaf, centre, narrowest, r, x):
     """Add a row's share to the pseudo-counts of a numeric leaf; its parameters become their posterior means."""
     leaf[0] += r
     if numeric[0] == GAUSSIAN:
@@ -150,7 +152,7 @@ def _learn_leaf(numeric, leaf, centre, r, x):
         mean = leaf[1] / leaf[0]
         numeric[1] = centre + mean
         # The centre is the mean of the prior: far from it the difference would lose digits, but never the sign.
-        numeric[2] = np.sqrt(max(leaf[2] / leaf[0] - mean * mean, 1e-12 * leaf[2] / leaf[0]))
+        numeric[2] = max(np.sqrt(max(leaf[2] / leaf[0] - mean * mean, 1e-12 * leaf[2] / leaf[0])), narrowest)
     else:
         leaf[1] += r * x
         numeric[1] = leaf[1] / leaf[0] if numeric[0] == POISSON else leaf[0] / leaf[1]
@@ -246,7 +248,8 @@ def learn_rows(plan, posterior, x, rule, scratch, is_learning_leaves):
                         shares[0, code] = r
                         project(entry, node, i, begin, begin + n_values[v], r, rule, shares)
                 elif is_learning_leaves and not np.isnan(x[variable[i], row]):
+                    seen = np.float64(x[variable[i], row])
                     _learn_leaf(
-                        plan.numeric[i], posterior.leaf[i], posterior.centre[i], r, np.float64(x[variable[i], row])
+                        plan.numeric[i], posterior.leaf[i], posterior.centre[i], posterior.narrowest[i], r, seen
                     )
     return n_impossible

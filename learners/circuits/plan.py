@@ -171,7 +171,7 @@ def _peaks(circuit: Circuit) -> Floats:
     return peak
 
 
-def _ranges(firsts: Integers, sizes: Integers) -> Integers:
+def ranges(firsts: Integers, sizes: Integers) -> Integers:
     """The numbers first, first + 1, … of every range, one range after the other."""
     ends = np.cumsum(sizes)
     numbers: Integers = np.repeat(firsts - ends + sizes, sizes) + np.arange(ends[-1] if ends.size else 0)
@@ -200,19 +200,19 @@ def _compile(circuit: Circuit) -> Compiled:
     parameter = np.full(starts[-1], NO_ENTRY)
 
     inner = kind >= SUM_OF
-    entries = _ranges(first[inner], size[inner])
-    edge[entries] = _ranges(first_edge[inner], size[inner])
+    entries = ranges(first[inner], size[inner])
+    edge[entries] = ranges(first_edge[inner], size[inner])
     child[entries] = slot[circuit.children[edge[entries]]]
     needs_planes = bool((child[entries] < plane_starts[-1]).any()) or bool(slot[circuit.root] < plane_starts[-1])
 
     tables = kind < LOOKUP
-    child[_ranges(first[tables], size[tables])] = _ranges(plane_starts[variable[tables]], size[tables])
+    child[ranges(first[tables], size[tables])] = ranges(plane_starts[variable[tables]], size[tables])
     sums = is_table[nodes]
-    edges = _ranges(first_edge[sums], n_children[sums])
+    edges = ranges(first_edge[sums], n_children[sums])
     edge[np.repeat(first[sums], n_children[sums]) + code[circuit.children[edges]]] = edges
     categorical = circuit.kind[nodes] == CATEGORICAL
-    entries = _ranges(first[categorical], domain[categorical])
-    parameter[entries] = _ranges(circuit.leaf_starts[:-1][nodes[categorical]], domain[categorical])
+    entries = ranges(first[categorical], domain[categorical])
+    parameter[entries] = ranges(circuit.leaf_starts[:-1][nodes[categorical]], domain[categorical])
     parameter[starts[1:][kind == LOOKUP] - 1] = ONE_ENTRY
     single = circuit.kind[nodes] == INDICATOR
     parameter[first[single] + code[nodes[single]]] = ONE_ENTRY

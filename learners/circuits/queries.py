@@ -13,6 +13,7 @@ from learners.circuits.circuit import Circuit, Floats
 from learners.circuits.columns import Columns, columns_of
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.map import map_query
+from learners.circuits.map.query import TREE_SOLVERS
 from learners.circuits.sampling import sample
 from learners.query import Conditional, Map, Moments, Query, Sample
 from learners.schema import Schema
@@ -63,7 +64,7 @@ def answer_all(circuit: Circuit, schema: Schema, queries: Sequence[Query]) -> li
     -------
     list of dict, one per query, each with `kind` and
 
-        - marginal: `log_probability`, `probability`;
+        - marginal: `log_probability`, `probability`; the logarithm of a density, and `density`, where numbers are given;
         - conditional: `log_evidence` and `distributions` (column to label to probability), or if joint `distribution`
           (a list of `values` and `probability`, the most probable first);
         - moments: `log_evidence` and `moments` (column to `mean` and `variance`);
@@ -138,6 +139,11 @@ def _check_kind(columns: Columns, v: int, discrete: bool | None) -> None:
     if discrete and not columns.n_values[v]:
         raise InvalidEvidence(f"Column {name!r} is numeric: ask for its moments, or for samples.")
     if discrete is False and columns.n_values[v]:
+        if v < columns.schema.n_attributes and columns.schema.attributes[v].kind == "numeric":
+            raise InvalidEvidence(
+                f"Column {name!r} was cut into intervals: ask for its distribution, or learn with leaves=gaussian to "
+                "have moments."
+            )
         raise InvalidEvidence(f"Column {name!r} is discrete: ask for its distribution; its codes have no mean.")
 
 
@@ -151,7 +157,12 @@ def _compact(columns: Columns, evidence: Sequence[Mapping[str, Any]]) -> Any:
 
 def _marginal(columns: Columns, x: Any) -> list[Answer]:
     logs = answers.log_likelihood(columns.circuit, x)
-    return [{"log_probability": float(log), "probability": float(np.exp(log))} for log in logs]
+    numeric = np.flatnonzero(columns.circuit.n_values == 0)
+    is_density: list[bool] = np.any(~np.isnan(np.asarray(x, np.float64)[numeric]), axis=0).tolist()
+    return [
+        {"log_probability": log, "density" if dense else "probability": float(np.exp(log))}
+        for log, dense in zip(logs.tolist(), is_density, strict=True)
+    ]
 
 
 def _conditional(columns: Columns, x: Any, variables: tuple[int, ...], joint: bool) -> list[Answer]:
@@ -222,6 +233,12 @@ def _sample(columns: Columns, x: Any, variables: tuple[int, ...], n: int, seed: 
 def _map(columns: Columns, query: Query, place: int) -> Answer:
     assert isinstance(query, Map)
     asked = _asked(columns, query, discrete=None)
+    numeric = [columns.names[v] for v in asked if not columns.n_values[v]]
+    if numeric and query.solver not in TREE_SOLVERS:
+        raise InvalidEvidence(
+            f"Solver {query.solver!r} searches finite domains, and {', '.join(map(repr, numeric[:4]))} are numbers: name the "
+            f"discrete columns in variables, or use the solver {' or '.join(TREE_SOLVERS)}, which take a density's mode."
+        )
     x = columns.rows([query.evidence])[:, 0]
     given = {int(v): float(x[v]) for v in np.flatnonzero(~np.isnan(x))}
     try:

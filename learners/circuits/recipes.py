@@ -14,6 +14,13 @@ from learners.circuits.em import ExpectedCounts, em_passes
 from learners.circuits.model import CircuitModel
 from learners.circuits.online import StreamingPosterior, pseudo_counts_of
 from learners.circuits.structures import Variable, chow_liu, hclt, learnspn, random_regions
+from learners.circuits.structures.densities import (
+    Densities,
+    densities_of,
+    narrowest,
+    with_densities,
+    with_distributions,
+)
 from learners.counts.family import Family, FamilyCounts
 from learners.counts.holdout import HoldOut
 from learners.counts.pairwise import PairwiseCounts
@@ -54,7 +61,9 @@ class CircuitParameters:
     sample : int
         Most distinct rows that "learnspn" sees.
     n_bins : int
-        Most intervals of a numeric column.
+        Most intervals of a numeric column, or densities that it is a mixture of.
+    leaves : "intervals", "gaussian", "poisson" or "exponential"
+        How numeric columns are modelled for which the user says nothing else.
     max_values : int
         Values that a nominal attribute keeps; rarer ones share one code.
     seed : int
@@ -76,6 +85,7 @@ class CircuitParameters:
     replicas: int = 4
     sample: int = 20_000
     n_bins: int = 8
+    leaves: Literal["intervals", "gaussian", "poisson", "exponential"] = "intervals"
     max_values: int = 1024
     seed: int = 0
 
@@ -113,18 +123,21 @@ def spn(
     ----------
     Liu, Van den Broeck (2021); Peharz et al. (2019); Gens, Domingos (2013); Zhao, Gordon (2017).
     """
-    schema = yield from _schema(target, parameters, given, overrides or {})
-    start = yield from _structure(schema, parameters)
+    schema, densities = yield from _schema(target, parameters, given, overrides or {})
+    codes = yield from _structure(schema, parameters)
+    start = with_densities(codes, densities)
+    least = narrowest(start, densities) if densities else None
     facts: dict[str, Any] = {"learner": "spn", "parameters": asdict(parameters)}
     if parameters.learning in ("adf", "bmm"):
         prior = pseudo_counts_of(start, parameters.strength)
-        empty = StreamingPosterior(start, prior, parameters.learning, rows_of=columns_of(start, schema).rows_of_chunk)
+        rows_of = columns_of(start, schema).rows_of_chunk
+        empty = StreamingPosterior(start, prior, parameters.learning, rows_of=rows_of, narrowest=least)
         return (yield from continued(schema, empty, facts))
     circuit, n_rows = start, 0
     if parameters.learning == "em":
         counting: list[ExpectedCounts] = []
         learning = em_passes(
-            start, parameters.passes, parameters.laplace, parameters.tolerance, _expecting(schema, counting)
+            start, parameters.passes, parameters.laplace, parameters.tolerance, _expecting(schema, counting), least
         )
         circuit = yield from learning
         last = counting[-1]
@@ -152,16 +165,27 @@ def continued(
 
 def _schema(
     target: str | None, parameters: CircuitParameters, given: Schema | Kept | None, overrides: Mapping[str, Any]
-) -> Generator[Any, Any, Schema]:
+) -> Generator[Any, Any, tuple[Schema, dict[int, Densities]]]:
+    """The schema, and the densities of its continuous attributes."""
+    every = ColumnSummaries(target, overrides, max_values=parameters.max_values, n_bins=parameters.n_bins)
+    summaries: ColumnSummaries | None = None
     if isinstance(given, Schema):
-        return given
-    kept = None if given is None else given.schema
-    summaries = yield ColumnSummaries(
-        target, overrides, max_values=parameters.max_values, n_bins=parameters.n_bins, kept=kept
-    )
-    # Cut points that tell classes apart say little of the columns' own distributions.
-    schema: Schema = summaries.build_schema() if kept is not None else binned_schema(summaries, parameters.n_bins)
-    return schema
+        schema = given
+    elif given is not None:
+        domains = yield ColumnSummaries(target, overrides, max_values=parameters.max_values, kept=given.schema)
+        schema = domains.build_schema()
+    else:
+        summaries = yield every
+        # Cut points that tell classes apart say little of the columns' own distributions.
+        schema = binned_schema(summaries, parameters.n_bins)
+    wanted = {name: override.distribution for name, override in every.overrides.items()}
+    schema = with_distributions(schema, wanted, parameters.leaves)
+    if schema.continuous and summaries is None:
+        summaries = yield every
+    if summaries is None:
+        return schema, {}
+    continuous = {i: schema.attributes[i] for i in schema.continuous}
+    return schema, {i: densities_of(column, summaries.found[column.name].histogram) for i, column in continuous.items()}
 
 
 def _structure(schema: Schema, parameters: CircuitParameters) -> Generator[Any, Any, Circuit]:
@@ -180,8 +204,11 @@ def _structure(schema: Schema, parameters: CircuitParameters) -> Generator[Any, 
             seed=parameters.seed,
         )
     drawn = yield HoldOut(schema, parameters.sample)
-    codes = np.repeat(drawn.sample.rows, drawn.sample.counts, axis=0).T
+    codes = np.repeat(drawn.sample.rows, drawn.sample.counts, axis=0).T.astype(np.int64)
     sizes = schema.domain_sizes.tolist()
+    for i in schema.continuous:  # a missing number becomes -1, and is summed out
+        codes[i] -= schema.attributes[i].has_missing
+        sizes[i] -= schema.attributes[i].has_missing
     if schema.target is None:
         codes = codes[:-1]
     else:
@@ -195,6 +222,8 @@ def _shares(schema: Schema, margins: FamilyCounts) -> list[tuple[float, ...]]:
     for i in range(schema.n_attributes):
         _, _, x, counts = margins.cells(i)
         of_value = np.bincount(x, counts, int(schema.domain_sizes[i])) + 1.0
+        if i in schema.continuous:  # a missing number is summed out
+            of_value = of_value[int(schema.attributes[i].has_missing) :]
         shares.append(tuple((of_value / of_value.sum()).tolist()))
     if schema.target is not None:
         of_class = margins.class_counts + 1.0

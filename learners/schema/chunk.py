@@ -20,16 +20,20 @@ class Chunk:
         Codes of the attributes; `schema.attributes[i].n_values` stands for a value that training never saw.
     y : (n_rows,) uint8, or None
         Codes of the class.
+    numbers : (len(schema.continuous), n_rows) float64, or None
+        The numbers themselves of attributes that have a distribution; NaN where missing or absent.
     """
 
     x: Codes
     y: Codes | None
+    numbers: Codes | None = None
 
     def __post_init__(self) -> None:
         # To numba a read-only array is another type: freezing every chunk keeps one compiled signature per kernel.
         self.x.setflags(write=False)
-        if self.y is not None:
-            self.y.setflags(write=False)
+        for array in (self.y, self.numbers):
+            if array is not None:
+                array.setflags(write=False)
 
     @property
     def n_rows(self) -> int:
@@ -38,5 +42,9 @@ class Chunk:
 
     def rows(self, index: Any) -> Chunk:
         """The rows that an index array, mask or slice selects, in its order."""
-        x = np.ascontiguousarray(self.x[:, index])
-        return Chunk(x, None if self.y is None else np.ascontiguousarray(self.y[index]))
+        x, y, numbers = (
+            None if array is None else np.ascontiguousarray(array[..., index])
+            for array in (self.x, self.y, self.numbers)
+        )
+        assert x is not None
+        return Chunk(x, y, numbers)

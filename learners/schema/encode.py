@@ -214,6 +214,25 @@ class Encoder:
             translate_bytes(np.array(addresses, np.uint64), np.array(rows), luts, largest, x)
         return x
 
+    def numbers(self, batch: pa.RecordBatch) -> Floats | None:
+        """The numbers that a chunk of the schema has beside the codes, if any.
+
+        Raises
+        ------
+        SchemaError
+            If the type of a column does not fit.
+        """
+        continuous = self.schema.continuous
+        if not continuous:
+            return None
+        own = np.full((len(continuous), batch.num_rows), np.nan)
+        position = {name: j for j, name in enumerate(batch.schema.names)}
+        for row, i in enumerate(continuous):
+            name = self.schema.attributes[i].name
+            if name in position:
+                own[row] = numbers(batch.column(position[name]), name)
+        return own
+
     def classes(self, batch: pa.RecordBatch) -> Codes:
         """Codes (n_rows,) uint8 of the class.
 
@@ -264,7 +283,7 @@ class Encoder:
                 f"{where}: column {name!r} holds {value!r}, which the given schema does not know. Fit the schema again.",
                 name,
             )
-        return Chunk(x, y)
+        return Chunk(x, y, self.numbers(batch))
 
 
 def _encoder_of(schema: Schema) -> Encoder:
@@ -300,8 +319,14 @@ def encode(batch: pa.RecordBatch | pa.Table, schema: Schema) -> Chunk:
         parts = [encode(part, schema) for part in batches]
         x = [part.x for part in parts] or [np.empty((schema.n_attributes, 0), schema.code_dtype)]
         y = [part.y for part in parts if part.y is not None] or [np.empty(0, np.uint8)]
+        own = [part.numbers for part in parts if part.numbers is not None]
         with_class = schema.target is not None and schema.target in batch.schema.names
-        return Chunk(np.concatenate(x, axis=1), np.concatenate(y) if with_class else None)
+        return Chunk(
+            np.concatenate(x, axis=1),
+            np.concatenate(y) if with_class else None,
+            np.concatenate(own, axis=1) if own else None,
+        )
     batch = batches[0]
     with_class = schema.target is not None and schema.target in batch.schema.names
-    return Chunk(encoder.attributes(batch), encoder.classes(batch) if with_class else None)
+    classes = encoder.classes(batch) if with_class else None
+    return Chunk(encoder.attributes(batch), classes, encoder.numbers(batch))

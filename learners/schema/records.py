@@ -56,28 +56,41 @@ def _nominal_value_code(attribute: Attribute) -> Callable[[Any], int]:
     return code
 
 
-def _numeric_value_code(attribute: Attribute) -> Callable[[Any], int]:
-    offset, missing, cuts = int(attribute.has_missing), attribute.missing_code, list(attribute.cuts)
+def number_reader(attribute: Attribute) -> Callable[[Any], float]:
+    """A function that makes the number of a raw value of a numeric attribute, NaN of None; seconds since 1970 of times.
+
+    It raises SchemaError naming the column of a value that is none.
+    """
     is_time = attribute.arrow_type.startswith(("timestamp", "date"))
 
-    def code(value: Any) -> int:
-        if value.__class__ is float:
-            return missing if value != value else bisect_left(cuts, value) + offset  # noqa: PLR0124 (NaN)
-        if value.__class__ is int and -EXACT <= value <= EXACT:
-            return bisect_left(cuts, value) + offset
+    def number(value: Any) -> float:
         if value is None:
-            return missing
+            return math.nan
         if is_time and isinstance(value, str):
             try:
                 value = datetime.fromisoformat(value)
             except ValueError:
                 raise _wrong(attribute, value) from None
         if is_time and isinstance(value, date):
-            return bisect_left(cuts, _seconds(value)) + offset
+            return _seconds(value)
         if isinstance(value, int | float | np.number):
-            number = _float64(value)
-            return missing if math.isnan(number) else bisect_left(cuts, number) + offset
+            return _float64(value)
         raise _wrong(attribute, value)
+
+    return number
+
+
+def _numeric_value_code(attribute: Attribute) -> Callable[[Any], int]:
+    offset, missing, cuts = int(attribute.has_missing), attribute.missing_code, list(attribute.cuts)
+    number_of = number_reader(attribute)
+
+    def code(value: Any) -> int:
+        if value.__class__ is float:
+            return missing if value != value else bisect_left(cuts, value) + offset  # noqa: PLR0124 (NaN)
+        if value.__class__ is int and -EXACT <= value <= EXACT:
+            return bisect_left(cuts, value) + offset
+        number = number_of(value)
+        return missing if math.isnan(number) else bisect_left(cuts, number) + offset
 
     return code
 
@@ -127,7 +140,18 @@ def encode_records(records: Sequence[Mapping[str, Any]], schema: Schema) -> Chun
                 x[i, row] = code(record[name]) if name in record else absent
         except SchemaError as error:
             raise SchemaError(f"Row {row}: {error}", error.column) from error
-    return Chunk(x, None)
+    return Chunk(x, None, _numbers(schema, len(records), lambda name: [record.get(name) for record in records]))
+
+
+def _numbers(schema: Schema, n_rows: int, values_of: Callable[[str], Sequence[Any]]) -> Floats | None:
+    """What a chunk has beside the codes: (len(schema.continuous), n_rows) float64 if there are any."""
+    if not schema.continuous:
+        return None
+    own = np.empty((len(schema.continuous), n_rows))
+    for row, i in enumerate(schema.continuous):
+        attribute = schema.attributes[i]
+        own[row] = np.fromiter(map(number_reader(attribute), values_of(attribute.name)), np.float64, n_rows)
+    return own
 
 
 def _all_at_once(attribute: Attribute, values: Sequence[Any], codes: Any) -> bool:
@@ -174,7 +198,8 @@ def encode_columns(columns: Mapping[str, Sequence[Any]], schema: Schema) -> Chun
                 x[i, row] = code(value)
         except SchemaError as error:
             raise SchemaError(f"Row {row}: {error}", error.column) from error
-    return Chunk(x, None)
+    nothing = [None] * n_rows
+    return Chunk(x, None, _numbers(schema, n_rows, lambda name: columns.get(name, nothing)))
 
 
 def record_classifier(model: Any) -> Callable[[Mapping[str, Any]], Floats]:
@@ -193,6 +218,10 @@ def record_classifier(model: Any) -> Callable[[Mapping[str, Any]], Floats]:
     encode_record = record_encoder(model.schema)
     predict_proba, dtype = model.predict_proba, model.schema.code_dtype
 
+    def classify_numbers(record: Mapping[str, Any]) -> Floats:
+        probabilities: Floats = predict_proba(encode_records([record], model.schema))[0]
+        return probabilities
+
     def classify(record: Mapping[str, Any]) -> Floats:
         codes = encode_record(record)
         # The shortest way from small numbers to an array.
@@ -200,7 +229,7 @@ def record_classifier(model: Any) -> Callable[[Mapping[str, Any]], Floats]:
         probabilities: Floats = predict_proba(Chunk(x.reshape(-1, 1), None))[0]
         return probabilities
 
-    return classify
+    return classify_numbers if model.schema.continuous else classify
 
 
 def record_encoder(schema: Schema) -> Callable[[Mapping[str, Any]], list[int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -14,6 +14,8 @@ import numpy as np
 from learners.errors import InvalidParameter
 
 Kind = Literal["nominal", "numeric"]
+Distribution = Literal["gaussian", "poisson", "exponential"]
+DISTRIBUTIONS = ("gaussian", "poisson", "exponential")
 Value = str | int | bool
 
 MAX_CLASSES = 256
@@ -44,6 +46,8 @@ class Attribute:
         Type of the column in training.
     n_folded : int
         How many rare values share the last code.
+    distribution : "gaussian", "poisson", "exponential" or None
+        Of the numbers of a numeric attribute that the model sees as they are, beside their codes.
     """
 
     name: str
@@ -53,6 +57,7 @@ class Attribute:
     has_missing: bool = False
     arrow_type: str = "string"
     n_folded: int = 0
+    distribution: Distribution | None = None
 
     @cached_property
     def n_values(self) -> int:
@@ -164,6 +169,11 @@ class Schema:
         return sizes
 
     @cached_property
+    def continuous(self) -> tuple[int, ...]:
+        """Attributes whose numbers themselves are in a chunk."""
+        return tuple(i for i, attribute in enumerate(self.attributes) if attribute.distribution is not None)
+
+    @cached_property
     def value_keys(self) -> KeyTables:
         """Keys of all combinations of values of neighbouring attributes, as long as a table of them stays small."""
         firsts, tables = [0], []
@@ -214,13 +224,13 @@ class Schema:
     @classmethod
     def from_json(cls, text: str) -> Schema:
         """Read what `to_json` wrote."""
-        fields = json.loads(text)
+        told = json.loads(text)
         attributes = tuple(
             Attribute(**(entry | {"values": tuple(entry["values"]), "cuts": tuple(entry["cuts"])}))
-            for entry in fields.pop("attributes")
+            for entry in told.pop("attributes")
         )
-        left_out = tuple(LeftOut(**entry) for entry in fields.pop("left_out"))
-        return cls(attributes=attributes, left_out=left_out, **(fields | {"classes": tuple(fields["classes"])}))
+        left_out = tuple(LeftOut(**entry) for entry in told.pop("left_out"))
+        return cls(attributes=attributes, left_out=left_out, **(told | {"classes": tuple(told["classes"])}))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -248,12 +258,15 @@ class ColumnOverride:
         The values of a nominal column in code order.
     cuts : tuple of float or None
         The cut points of a numeric column, strictly ascending.
+    distribution : "gaussian", "poisson", "exponential", "intervals" or None
+        How a circuit models a numeric column; classifiers see its intervals.
     """
 
     kind: Kind | None = None
     drop: bool = False
     order: tuple[Value, ...] | None = None
     cuts: tuple[float, ...] | None = None
+    distribution: Distribution | Literal["intervals"] | None = None
 
     @classmethod
     def of(cls, column: str, entry: ColumnOverride | Mapping[str, Any] | str) -> ColumnOverride:
@@ -269,11 +282,10 @@ class ColumnOverride:
         if isinstance(entry, str):
             entry = {"drop": True} if entry == "drop" else {"kind": entry}
         where = f"columns[{column!r}]"
-        unknown = set(entry) - {"kind", "drop", "order", "cuts"}
+        known = [field.name for field in fields(cls)]
+        unknown = set(entry) - set(known)
         if unknown:
-            raise InvalidParameter(
-                where, dict(entry), f"unknown field {sorted(unknown)[0]!r}; use kind, drop, order, cuts"
-            )
+            raise InvalidParameter(where, dict(entry), f"unknown field {sorted(unknown)[0]!r}; use {', '.join(known)}")
         kind: Any = entry.get("kind")
         if kind not in (None, "nominal", "numeric"):
             raise InvalidParameter(f"{where}.kind", kind, "use 'nominal', 'numeric' or 'drop'")
@@ -288,6 +300,15 @@ class ColumnOverride:
             all(np.isfinite(numbers)) and all(a < b for a, b in zip(numbers, numbers[1:], strict=False))
         ):
             raise InvalidParameter(f"{where}.cuts", cuts, "give finite numbers, strictly ascending")
+        distribution: Any = entry.get("distribution")
+        if distribution not in (None, "intervals", *DISTRIBUTIONS):
+            raise InvalidParameter(
+                f"{where}.distribution", distribution, f"use {', '.join(DISTRIBUTIONS)} or 'intervals'"
+            )
+        is_numeric = numbers is not None or distribution is not None
+        if is_numeric and (kind == "nominal" or order is not None):
+            raise InvalidParameter(where, dict(entry), "cuts and distribution are for numeric columns")
         if kind is None:
-            kind = "nominal" if order is not None else "numeric" if numbers is not None else None
-        return cls(kind, bool(entry.get("drop", False)), None if order is None else tuple(order), numbers)
+            kind = "nominal" if order is not None else "numeric" if is_numeric else None
+        given = None if order is None else tuple(order)
+        return cls(kind, bool(entry.get("drop", False)), given, numbers, distribution)

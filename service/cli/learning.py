@@ -41,7 +41,9 @@ def train(
     holdout: Annotated[float, typer.Option("--holdout", min=0, max=0.99, help="Share of rows to evaluate on.")] = 0.2,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which rows are kept back.")] = 0,
     alias: Annotated[list[str] | None, typer.Option("--alias", help="Alias to point at the new version.")] = None,
-    columns: Annotated[Path | None, typer.Option("--columns", help="JSON file: what you know of columns.")] = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", help="What you know of columns: JSON, or a file of it.")
+    ] = None,
     update: Annotated[
         bool,
         typer.Option("--update", help="Count new files only; keep attributes and cut points of the last --update."),
@@ -181,7 +183,9 @@ def evaluate(
 def schema(
     uris: Uris,
     target: TargetOption = None,
-    columns: Annotated[Path | None, typer.Option("--columns", help="JSON file: what you know of columns.")] = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", help="What you know of columns: JSON, or a file of it.")
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Infer the schema in one pass: kinds, values, missing values, and the columns that are left out."""
@@ -241,11 +245,11 @@ def _parameters(pairs: list[str]) -> dict[str, Any]:
     return parameters
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def _read_json(given: str) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(given if given.lstrip().startswith("{") else Path(given).read_text())
     except (OSError, ValueError) as error:
-        raise typer.BadParameter(f"{path}: {error}", param_hint="--columns") from error
+        raise typer.BadParameter(f"{given}: {error}", param_hint="--columns") from error
     if not isinstance(found, dict):
-        raise typer.BadParameter(f"{path} holds no JSON object.", param_hint="--columns")
+        raise typer.BadParameter(f"{given} holds no JSON object.", param_hint="--columns")
     return found

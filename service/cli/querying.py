@@ -54,7 +54,7 @@ def _pair(text: str) -> tuple[str, Any]:
 
 
 def _show(answer: dict[str, Any]) -> None:
-    for name in ("log_probability", "probability", "log_evidence", "upper_bound", "is_optimal"):
+    for name in ("log_probability", "probability", "density", "log_evidence", "upper_bound", "is_optimal"):
         if name in answer:
             value = answer[name]
             out.print(f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}")
@@ -68,8 +68,12 @@ def _show(answer: dict[str, Any]) -> None:
         rows = [[name, f"{m['mean']:.6g}", f"{m['variance']:.6g}"] for name, m in answer["moments"].items()]
         show_table(None, ["column", "mean", "variance"], rows, empty="")
     if "assignment" in answer:
-        rows = [[name, escape(str(value))] for name, value in answer["assignment"].items()]
+        rows = [[name, _word(value)] for name, value in answer["assignment"].items()]
         show_table(None, ["column", "most probable"], rows, empty="")
     if "rows" in answer:
         names = list(answer["rows"][0]) if answer["rows"] else []
-        show_table(None, names, [[escape(str(row[name])) for name in names] for row in answer["rows"]], empty="")
+        show_table(None, names, [[_word(row[name]) for name in names] for row in answer["rows"]], empty="")
+
+
+def _word(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else escape(str(value))

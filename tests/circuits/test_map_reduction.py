@@ -11,11 +11,12 @@ from hypothesis import given, settings
 
 from learners.circuits.circuit import CATEGORICAL
 from learners.circuits.map import (
+    argmax_kernels,
+    beam_kernels,
     bound_kernels,
     kbest_kernels,
     map_query,
     reduction_kernels,
-    sample_kernels,
     search_kernels,
     tree_kernels,
     value_kernels,
@@ -160,8 +161,8 @@ def test_kernels_are_compiled_once():
         reduction_kernels.reduced_circuit,
         tree_kernels.best_tree,
         tree_kernels.greedy_tree,
-        sample_kernels.argmax_product,
-        sample_kernels.beam_search,
+        argmax_kernels.argmax_product,
+        beam_kernels.beam_search,
         kbest_kernels.best_of_trees,
         search_kernels.solve_easy,
     ):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.circuits.map import kbest_kernels, sample_kernels, tree_kernels
+from learners.circuits.map import argmax_kernels, beam_kernels, kbest_kernels, tree_kernels
 from learners.circuits.map.errors import BeyondDoublePrecision
 from learners.circuits.map.reduction import Floats, Ints, MaxProblem
 from learners.circuits.map.value_kernels import LANES, assignment_values, log_value
@@ -115,7 +115,7 @@ def argmax_product(problem: MaxProblem) -> Ints:
     choices = np.empty((n_inner, problem.n_variables), dtype=np.int64)
     x = np.zeros(problem.n_variables, dtype=np.int64)
     mark = np.empty((2, n_inner), dtype=np.int64)
-    sample_kernels.argmax_product(arrays, choices, mark, np.empty((n_inner, LANES)), x)
+    argmax_kernels.argmax_product(arrays, choices, mark, np.empty((n_inner, LANES)), x)
     if (x < 0).any():
         raise BeyondDoublePrecision("amap", problem.log_bound - log_probability(problem, best_tree(problem)))
     return x
@@ -139,6 +139,6 @@ def beam_search(problem: MaxProblem, k: int, seed: int) -> Ints:
     """
     x = np.zeros(problem.n_variables, dtype=np.int64)
     state = np.array([seed], dtype=np.uint64)
-    if sample_kernels.beam_search(problem.arrays, k, state, x) < SMALLEST_VALUE:
+    if beam_kernels.beam_search(problem.arrays, k, state, x) < SMALLEST_VALUE:
         raise BeyondDoublePrecision("beam", problem.log_bound - log_probability(problem, best_tree(problem)))
     return x

@@ -1,0 +1,252 @@
+# mypy: disallow-untyped-defs=False, check-untyped-defs=False
+"""Hill climbing with a beam of samples, up to WIDTH samples side by side in one pass."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from learners.circuits.map.change_kernels import (
+    WIDTH,
+    BlockRoom,
+    fill_leaf_edges,
+    leaf_edges,
+    values_after_changes,
+    values_after_changes_with_zeros,
+    values_side_by_side,
+)
+from learners.circuits.map.tree_kernels import UNDERFLOW, total_log_values, total_values
+from learners.circuits.map.value_kernels import mixed
+from learners.jit import kernel
+
+# Rounding must not make two samples improve on each other for ever.
+IMPROVEMENT = 1.0 + 1e-12
+# A flow that is lost below 1e-300 takes nothing from a root above this.
+SMALLEST_ROOT = 1e-200
+
+
+class Beam(NamedTuple):
+    """Two generations of K samples; the next one is kept in order, best first."""
+
+    codes: np.ndarray  # (2, n_variables, K) int64
+    names: np.ndarray  # (2, K) uint64: hashes of the samples
+    values: np.ndarray  # (K,) float64: of the next generation
+    origin: np.ndarray  # (2, K) int64: sample and change that the next generation comes from
+    slot_name: np.ndarray  # (n_slots,) uint64
+    change_variable: np.ndarray  # (n_changes,) int64
+
+
+@kernel
+def name_samples(value_starts, n_samples, beam):
+    """Hash the samples of generation 0 and move the distinct ones to the front; returns how many."""
+    codes, names = beam.codes[0], beam.names[0]
+    for slot in range(beam.slot_name.size):
+        beam.slot_name[slot] = mixed(np.uint64(slot + 1) * np.uint64(0x9E3779B97F4A7C15))
+    for v in range(value_starts.size - 1):
+        for change in range(value_starts[v] - v, value_starts[v + 1] - v - 1):
+            beam.change_variable[change] = v
+    n = 0
+    for k in range(n_samples):
+        name = np.uint64(0)
+        for v in range(value_starts.size - 1):
+            name ^= beam.slot_name[value_starts[v] + codes[v, k]]
+        if not is_among(names, n, name):
+            for v in range(value_starts.size - 1):
+                codes[v, n] = codes[v, k]
+            names[n] = name
+            n += 1
+    return n
+
+
+@kernel
+def is_among(names, n, name):
+    """Whether one of the first n names is this one."""
+    for position in range(n):
+        if names[position] == name:
+            return True
+    return False
+
+
+@kernel
+def changed_code(value_starts, change, v, code):
+    """The value of variable v after a change: the change says how many values further round it is."""
+    n_values = value_starts[v + 1] - value_starts[v]
+    code += 1 + change - (value_starts[v] - v)
+    return code - n_values if code >= n_values else code
+
+
+@kernel
+def keep_improvements(value_starts, beam, side, start, block, n_next):
+    """Put a block's improvements among the best distinct ones of the next generation; returns how many these are.
+
+    `side` is the generation that changes, `start` its first sample in the block; block.found and the last row of
+    block.up hold the values after every change and before.
+    """
+    names, values, origin = beam.names[1 - side], beam.values, beam.origin
+    before = block.up[block.up.shape[0] - 1]
+    n_samples = block.n_samples[0]
+    floor = values[n_next - 1] if n_next == values.size else 0.0
+    for change in range(beam.change_variable.size):
+        found = block.found[change]
+        for k in range(n_samples):
+            value = found[k]
+            if value <= before[k] * IMPROVEMENT or value <= floor:
+                continue
+            v = beam.change_variable[change]
+            old = beam.codes[side, v, start + k]
+            new = changed_code(value_starts, change, v, old)
+            name = beam.names[side, start + k]
+            name ^= beam.slot_name[value_starts[v] + old] ^ beam.slot_name[value_starts[v] + new]
+            if is_among(names, n_next, name):
+                continue
+            position = min(n_next, values.size - 1)
+            while position > 0 and values[position - 1] < value:
+                values[position], names[position] = values[position - 1], names[position - 1]
+                origin[0, position], origin[1, position] = origin[0, position - 1], origin[1, position - 1]
+                position -= 1
+            values[position], names[position] = value, name
+            origin[0, position], origin[1, position] = start + k, change
+            n_next = min(n_next + 1, values.size)
+            if n_next == values.size:
+                floor = values[n_next - 1]
+    return n_next
+
+
+@kernel
+def change_samples(value_starts, beam, side, n_next):
+    """Write the codes of the next generation."""
+    before, after = beam.codes[side], beam.codes[1 - side]
+    for v in range(value_starts.size - 1):
+        for k in range(n_next):
+            after[v, k] = before[v, beam.origin[0, k]]
+    for k in range(n_next):
+        change = beam.origin[1, k]
+        v = beam.change_variable[change]
+        after[v, k] = changed_code(value_starts, change, v, after[v, k])
+
+
+@kernel
+def climb(arrays, n_samples, beam, x):
+    """Hill climbing from the n_samples of generation 0; OUT x (n_variables,) int64, the best sample met; returns its value.
+
+    Each round scores all changes of one variable of all samples and keeps the best distinct improvements; a sample that
+    has none ends there.
+    """
+    value_starts = arrays.value_starts
+    edges = leaf_edges(arrays)
+    has_zeros = fill_leaf_edges(arrays, edges)
+    n_inner = arrays.is_sum.size
+    most = 0
+    for i in range(n_inner):
+        most = max(most, arrays.child_starts[i + 1] - arrays.child_starts[i])
+    block = BlockRoom(
+        np.empty((n_inner, WIDTH)),
+        np.empty((n_inner, WIDTH)),
+        np.empty((beam.change_variable.size, WIDTH)),
+        np.empty((most + 1, WIDTH)),
+        np.empty(2, dtype=np.int64),
+    )
+    n = name_samples(value_starts, n_samples, beam)
+    best = -1.0
+    side = 0
+    while n:
+        n_next = 0
+        for start in range(0, n, WIDTH):
+            block.n_samples[0] = min(n - start, WIDTH)
+            # Whole registers, the last samples beside copies of the last.
+            block.n_samples[1] = min((block.n_samples[0] + 7) // 8 * 8, WIDTH)
+            codes = beam.codes[side, :, start : start + block.n_samples[1]]
+            values_side_by_side(arrays, edges, codes, block)
+            least = np.inf
+            for k in range(block.n_samples[0]):
+                value = block.up[n_inner - 1, k]
+                least = min(least, value)
+                if value > best:
+                    best = value
+                    x[:] = codes[:, k]
+            if has_zeros or least < SMALLEST_ROOT:
+                values_after_changes_with_zeros(arrays, codes, block)
+            else:
+                values_after_changes(arrays, edges, codes, block)
+            n_next = keep_improvements(value_starts, beam, side, start, block, n_next)
+        change_samples(value_starts, beam, side, n_next)
+        n = n_next
+        side = 1 - side
+    return best
+
+
+@kernel
+def draw_samples(arrays, totals, are_logs, state, n_samples, codes):
+    """Draw assignments from the circuit's distribution; totals (n_inner,) from total_values; OUT codes (n_variables, K).
+
+    state (1,) uint64: a splitmix64 generator. `are_logs` says whether `totals` are logarithms.
+    """
+    is_sum, child_starts, leaf_from, children = arrays.is_sum, arrays.child_starts, arrays.leaf_from, arrays.children
+    leaf_starts, leaf_value, leaf_variable = arrays.leaf_starts, arrays.leaf_value, arrays.leaf_variable
+    n_inner = is_sum.size
+    stack = np.empty(n_inner, dtype=np.int64)
+    share = np.empty(max(1, arrays.children.size))
+    for k in range(n_samples):
+        stack[0] = n_inner - 1
+        n = 1
+        while n:
+            n -= 1
+            i = stack[n]
+            first, end = child_starts[i], child_starts[i + 1]
+            if is_sum[i]:
+                for e in range(first, end):
+                    total = np.exp(totals[children[e]] - totals[i]) if are_logs else totals[children[e]]
+                    share[e - first] = arrays.weight[e] * total
+                stack[n] = children[first + drawn(share[: end - first], state)]
+                n += 1
+                continue
+            for e in range(first, leaf_from[i]):
+                stack[n] = children[e]
+                n += 1
+            for e in range(leaf_from[i], end):
+                leaf = children[e]
+                table = leaf_value[leaf_starts[leaf] : leaf_starts[leaf + 1]]
+                codes[leaf_variable[leaf], k] = drawn(table, state)
+
+
+@kernel
+def drawn(share, state):
+    """A position drawn in proportion to `share` (n,) float64; state (1,) uint64 is advanced."""
+    state[0] += np.uint64(0x9E3779B97F4A7C15)
+    uniform = np.float64(mixed(state[0]) >> np.uint64(11)) * 2.0**-53
+    left = uniform * share.sum()
+    last = 0
+    for position in range(share.size):
+        if share[position] > 0.0:
+            last = position
+            if left < share[position]:
+                return position
+            left -= share[position]
+    return last
+
+
+@kernel
+def beam_search(arrays, k, state, x):
+    """Draw K samples and climb from them; state (1,) uint64; OUT x (n_variables,) int64; returns its value."""
+    n_inner = arrays.is_sum.size
+    if n_inner == 0:
+        x[arrays.leaf_variable[0]] = np.argmax(arrays.leaf_value)
+        return arrays.leaf_value.max()
+    n_slots = arrays.value_starts[x.size]
+    totals = np.empty(n_inner)
+    total_values(arrays, totals, np.empty(n_inner, dtype=np.int64))
+    are_logs = not UNDERFLOW < totals[n_inner - 1] < np.inf
+    if are_logs:
+        total_log_values(arrays, totals, np.empty(n_inner, dtype=np.int64))
+    beam = Beam(
+        # Codes beyond the samples fill up a register.
+        np.zeros((2, x.size, (k + 7) // 8 * 8), dtype=np.int64),
+        np.empty((2, k), dtype=np.uint64),
+        np.empty(k),
+        np.empty((2, k), dtype=np.int64),
+        np.empty(n_slots, dtype=np.uint64),
+        np.empty(n_slots - x.size, dtype=np.int64),
+    )
+    draw_samples(arrays, totals, are_logs, state, k, beam.codes[0])
+    return climb(arrays, k, beam, x)

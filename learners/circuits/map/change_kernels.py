@@ -1,0 +1,289 @@
+# mypy: disallow-untyped-defs=False, check-untyped-defs=False
+"""Values of several assignments side by side, and of each after any change of one of its variables.
+
+A change is a variable and a step: the value that is so many values further round. Variable v with d values has the d - 1
+changes from value_starts[v] - v on.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from learners.jit import kernel
+
+# Assignments side by side: four registers of 512 bits.
+WIDTH = 32
+
+
+class BlockRoom(NamedTuple):
+    """What is known of the assignments of one block."""
+
+    up: np.ndarray  # (n_inner, WIDTH) float64: values
+    down: np.ndarray  # (n_inner, WIDTH) float64: derivatives of the root, or flows
+    found: np.ndarray  # (n_changes, WIDTH) float64: values after every change
+    prefix: np.ndarray  # (most children + 1, WIDTH) float64
+    n_samples: np.ndarray  # (2,) int64: how many assignments, and how many columns are computed
+
+
+class LeafEdges(NamedTuple):
+    """The leaves below products, in the order of their edges and in that of their variables."""
+
+    variable: np.ndarray  # (n_edges,) int64
+    low: np.ndarray  # (n_edges,) float64: the leaf's first value
+    high: np.ndarray  # (n_edges,) float64: its second
+    starts: np.ndarray  # (n_variables + 1,) int64 into parent
+    parent: np.ndarray  # (n_edges,) int64: the product
+    ratio_starts: np.ndarray  # (n_variables,) int64 into ratio
+    # For each leaf of a variable, change and value before it: the leaf's value after ÷ before.
+    ratio: np.ndarray  # (n_ratios,) float64
+
+
+@kernel
+def leaf_edges(arrays):
+    """Memory for the leaf edges of a circuit, with the places where each variable's begin."""
+    child_starts, leaf_from, children = arrays.child_starts, arrays.leaf_from, arrays.children
+    n_edges, n_variables = children.size, arrays.value_starts.size - 1
+    starts = np.zeros(n_variables + 1, dtype=np.int64)
+    for i in range(leaf_from.size):
+        for e in range(leaf_from[i], child_starts[i + 1]):
+            starts[arrays.leaf_variable[children[e]] + 1] += 1
+    ratio_starts = np.empty(n_variables, dtype=np.int64)
+    n_ratios = 0
+    for v in range(n_variables):
+        ratio_starts[v] = n_ratios
+        n_values = arrays.value_starts[v + 1] - arrays.value_starts[v]
+        n_ratios += starts[v + 1] * n_values * (n_values - 1)
+        starts[v + 1] += starts[v]
+    return LeafEdges(
+        np.empty(n_edges, dtype=np.int64),
+        np.empty(n_edges),
+        np.empty(n_edges),
+        starts,
+        np.empty(starts[n_variables], dtype=np.int64),
+        ratio_starts,
+        np.empty(n_ratios),
+    )
+
+
+@kernel
+def fill_leaf_edges(arrays, edges):
+    """OUT edges, except their starts; returns whether a leaf has a zero, so that ratios will not do."""
+    child_starts, leaf_from, children = arrays.child_starts, arrays.leaf_from, arrays.children
+    leaf_starts, leaf_value, leaf_variable = arrays.leaf_starts, arrays.leaf_value, arrays.leaf_variable
+    variable, low, high = edges.variable, edges.low, edges.high
+    parent, ratio, ratio_starts = edges.parent, edges.ratio, edges.ratio_starts
+    filled = edges.starts.copy()
+    for i in range(leaf_from.size):
+        for e in range(leaf_from[i], child_starts[i + 1]):
+            leaf = children[e]
+            v, table = leaf_variable[leaf], leaf_starts[leaf]
+            n_values = leaf_starts[leaf + 1] - table
+            variable[e], low[e], high[e] = v, leaf_value[table], leaf_value[table + 1]
+            position = filled[v]
+            filled[v] += 1
+            parent[position] = i
+            first = ratio_starts[v] + (position - edges.starts[v]) * n_values * (n_values - 1)
+            if n_values == 2:
+                ratio[first] = high[e] / low[e]
+                ratio[first + 1] = low[e] / high[e]
+                continue
+            for step in range(1, n_values):
+                for code in range(n_values):
+                    after = leaf_value[table + (code + step) % n_values]
+                    ratio[first + (step - 1) * n_values + code] = after / leaf_value[table + code]
+    for entry in range(leaf_value.size):
+        if leaf_value[entry] == 0.0:
+            return True
+    return False
+
+
+# The loops over columns below run to an array's size: trip counts that numba knows would be unrolled and not vectorised.
+# Four edges at a time: a column is then read and written once for four.
+
+
+@kernel
+def values_side_by_side(arrays, edges, codes, block):
+    """Values of all nodes for the assignments codes (n_variables, n_columns) int64; OUT block.up[:, :n_columns]."""
+    is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from
+    n_columns = block.n_samples[1]
+    up = block.up
+    for i in range(is_sum.size):
+        first, middle, end = child_starts[i], leaf_from[i], child_starts[i + 1]
+        out = up[i, :n_columns]
+        if is_sum[i]:
+            add_children(arrays, up, first, end, out)
+            continue
+        out[:] = 1.0
+        for e in range(first, middle):
+            below = up[arrays.children[e], :n_columns]
+            for k in range(out.size):
+                out[k] *= below[k]
+        multiply_by_leaves(arrays, edges, codes, middle, end, out)
+
+
+@kernel
+def add_children(arrays, up, first, end, out):
+    """OUT out: the weighted sum of the children at edges first to end."""
+    children, weight = arrays.children, arrays.weight
+    out[:] = 0.0
+    while first + 4 <= end:
+        e = first
+        w0, w1, w2, w3 = weight[e], weight[e + 1], weight[e + 2], weight[e + 3]
+        a0, a1, a2, a3 = up[children[e]], up[children[e + 1]], up[children[e + 2]], up[children[e + 3]]
+        for k in range(out.size):
+            out[k] += (w0 * a0[k] + w1 * a1[k]) + (w2 * a2[k] + w3 * a3[k])
+        first += 4
+    for e in range(first, end):
+        w, a = weight[e], up[children[e]]
+        for k in range(out.size):
+            out[k] += w * a[k]
+
+
+@kernel
+def multiply_by_leaves(arrays, edges, codes, first, end, out):
+    """OUT out: multiplied by the leaves at edges first to end."""
+    variable, low, high = edges.variable, edges.low, edges.high
+    value_starts, leaf_value = arrays.value_starts, arrays.leaf_value
+    e = first
+    while e < end:
+        if e + 4 <= end:
+            v0, v1, v2, v3 = variable[e], variable[e + 1], variable[e + 2], variable[e + 3]
+            most = max(
+                max(value_starts[v0 + 1] - value_starts[v0], value_starts[v1 + 1] - value_starts[v1]),
+                max(value_starts[v2 + 1] - value_starts[v2], value_starts[v3 + 1] - value_starts[v3]),
+            )
+            if most == 2:
+                c0, c1, c2, c3 = codes[v0], codes[v1], codes[v2], codes[v3]
+                p0, p1, p2, p3 = low[e], low[e + 1], low[e + 2], low[e + 3]
+                q0, q1, q2, q3 = high[e], high[e + 1], high[e + 2], high[e + 3]
+                for k in range(out.size):
+                    out[k] *= ((q0 if c0[k] else p0) * (q1 if c1[k] else p1)) * (
+                        (q2 if c2[k] else p2) * (q3 if c3[k] else p3)
+                    )
+                e += 4
+                continue
+        code = codes[variable[e]]
+        table = leaf_value[arrays.leaf_starts[arrays.children[e]] :]
+        for k in range(out.size):
+            out[k] *= table[code[k]]
+        e += 1
+
+
+@kernel
+def values_after_changes(arrays, edges, codes, block):
+    """After values_side_by_side, without zeros: OUT block.found[:, :n_columns].
+
+    A node's flow is its value times the derivative of the root by it. A product's flow, times a leaf's ratio after ÷ before,
+    is what the product gives the root after the change.
+    """
+    is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from
+    children, weight = arrays.children, arrays.weight
+    n_columns = block.n_samples[1]
+    up, flow = block.up, block.down
+    flow[:, :n_columns] = 0.0
+    flow[is_sum.size - 1, :n_columns] = up[is_sum.size - 1, :n_columns]
+    for i in range(is_sum.size - 1, -1, -1):
+        own = flow[i, :n_columns]
+        if is_sum[i]:
+            value = up[i]
+            for k in range(own.size):
+                own[k] = own[k] / value[k] if value[k] > 0.0 else 0.0
+            for e in range(child_starts[i], leaf_from[i]):
+                w, below, out = weight[e], up[children[e]], flow[children[e]]
+                for k in range(own.size):
+                    out[k] += own[k] * (w * below[k])
+        else:
+            for e in range(child_starts[i], leaf_from[i]):
+                out = flow[children[e]]
+                for k in range(own.size):
+                    out[k] += own[k]
+    value_starts, starts = arrays.value_starts, edges.starts
+    for v in range(value_starts.size - 1):
+        n_values = value_starts[v + 1] - value_starts[v]
+        parent = edges.parent[starts[v] : starts[v + 1]]
+        if n_values == 2:
+            add_flows(edges.ratio[edges.ratio_starts[v] :], parent, flow, codes[v], block.found[value_starts[v] - v])
+            continue
+        for change in range(n_values - 1):
+            out = block.found[value_starts[v] - v + change, :n_columns]
+            out[:] = 0.0
+            for position in range(parent.size):
+                first = edges.ratio_starts[v] + (position * (n_values - 1) + change) * n_values
+                ratio, own, code = edges.ratio[first:], flow[parent[position]], codes[v]
+                for k in range(out.size):
+                    out[k] += own[k] * ratio[code[k]]
+
+
+@kernel
+def add_flows(ratio, parent, flow, code, out):
+    """OUT out: the sum of the parents' flows times their ratios, two for each parent; code (n_columns,) int64."""
+    for k in range(code.size):
+        out[k] = 0.0
+    n = 0
+    while n + 4 <= parent.size:
+        a0, a1, a2, a3 = flow[parent[n]], flow[parent[n + 1]], flow[parent[n + 2]], flow[parent[n + 3]]
+        p0, p1, p2, p3 = ratio[2 * n], ratio[2 * n + 2], ratio[2 * n + 4], ratio[2 * n + 6]
+        q0, q1, q2, q3 = ratio[2 * n + 1], ratio[2 * n + 3], ratio[2 * n + 5], ratio[2 * n + 7]
+        for k in range(code.size):
+            out[k] += (a0[k] * (q0 if code[k] else p0) + a1[k] * (q1 if code[k] else p1)) + (
+                a2[k] * (q2 if code[k] else p2) + a3[k] * (q3 if code[k] else p3)
+            )
+        n += 4
+    for position in range(n, parent.size):
+        a, p, q = flow[parent[position]], ratio[2 * position], ratio[2 * position + 1]
+        for k in range(code.size):
+            out[k] += a[k] * (q if code[k] else p)
+
+
+@kernel
+def values_after_changes_with_zeros(arrays, codes, block):
+    """The same where values may be zero or very small: products from both ends instead of divisions."""
+    is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from
+    children, weight, value_starts = arrays.children, arrays.weight, arrays.value_starts
+    n_columns = block.n_samples[1]
+    up, down, prefix = block.up, block.down, block.prefix
+    block.found[:, :n_columns] = 0.0
+    down[:, :n_columns] = 0.0
+    down[is_sum.size - 1, :n_columns] = 1.0
+    right = np.empty(n_columns)
+    for i in range(is_sum.size - 1, -1, -1):
+        first, middle, end = child_starts[i], leaf_from[i], child_starts[i + 1]
+        if is_sum[i]:
+            own = down[i]
+            for e in range(first, end):
+                w, out = weight[e], down[children[e]]
+                for k in range(right.size):
+                    out[k] += w * own[k]
+            continue
+        prefix[0, :n_columns] = down[i, :n_columns]
+        for e in range(first, end):
+            left, out = prefix[e - first], prefix[e - first + 1]
+            if e < middle:
+                below = up[children[e]]
+                for k in range(right.size):
+                    out[k] = left[k] * below[k]
+                continue
+            code, table = codes[arrays.leaf_variable[children[e]]], arrays.leaf_value[arrays.leaf_starts[children[e]] :]
+            for k in range(right.size):
+                out[k] = left[k] * table[code[k]]
+        right[:] = 1.0
+        for e in range(end - 1, first - 1, -1):
+            left = prefix[e - first]
+            if e < middle:
+                below, out = up[children[e]], down[children[e]]
+                for k in range(right.size):
+                    out[k] += left[k] * right[k]
+                    right[k] *= below[k]
+                continue
+            v = arrays.leaf_variable[children[e]]
+            code, table = codes[v], arrays.leaf_value[arrays.leaf_starts[children[e]] :]
+            n_values = value_starts[v + 1] - value_starts[v]
+            for step in range(1, n_values):
+                out = block.found[value_starts[v] - v + step - 1]
+                for k in range(right.size):
+                    after = code[k] + step
+                    out[k] += table[after if after < n_values else after - n_values] * left[k] * right[k]
+            for k in range(right.size):
+                right[k] *= table[code[k]]

@@ -1,0 +1,190 @@
+"""Numeric columns of a circuit: first intervals, by which the structure is found, then a density in place of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from learners.circuits.circuit import CATEGORICAL, INDICATOR, SUM, Circuit, CircuitArrays, Floats, Integers
+from learners.circuits.plan import ranges
+from learners.circuits.structures.variables import KINDS
+from learners.errors import SchemaError
+from learners.schema.discretise import Histogram, numbers_of
+from learners.schema.schema import Attribute, Distribution, Schema
+
+# Of the column's standard deviation: no Gaussian becomes narrower.
+NARROWEST = 1e-3
+# Of the column's mean: no rate of a Poisson becomes smaller, of an exponential larger.
+LEAST_MEAN = 1e-3
+
+
+@dataclass(frozen=True)
+class Densities:
+    """A density for each interval of a numeric column.
+
+    Parameters
+    ----------
+    distribution : "gaussian", "poisson" or "exponential"
+    mean, std : (n_intervals,) float64
+        Of the numbers in each interval.
+    narrowest : float
+        Least standard deviation that a Gaussian may ever have: a number recorded in steps of δ has an error of δ/√12
+        of its own, and a density that is narrower tells of the recording.
+    """
+
+    distribution: Distribution
+    mean: Floats
+    std: Floats
+    narrowest: float
+
+    @property
+    def parameters(self) -> Floats:
+        """(n_intervals, 2 or 1) float64: of the leaves."""
+        if self.distribution == "gaussian":
+            return np.stack([self.mean, self.std], axis=1)
+        rate = self.mean if self.distribution == "poisson" else 1.0 / self.mean
+        return rate[:, np.newaxis]
+
+
+def with_distributions(schema: Schema, wanted: Mapping[str, str | None], default: str) -> Schema:
+    """The schema whose numeric attributes have a distribution, by name or else by default; "intervals" stands for none."""
+
+    def told(attribute: Attribute) -> Attribute:
+        if attribute.kind != "numeric" or attribute.distribution is not None:
+            return attribute
+        distribution: Any = wanted.get(attribute.name) or default
+        return attribute if distribution == "intervals" else replace(attribute, distribution=distribution)
+
+    return replace(schema, attributes=tuple(map(told, schema.attributes)))
+
+
+def densities_of(attribute: Attribute, histogram: Histogram) -> Densities:
+    """A density for each interval of an attribute, from the numbers in it.
+
+    Parameters
+    ----------
+    attribute : Attribute
+        With a distribution.
+    histogram : Histogram
+        Of the column.
+
+    Raises
+    ------
+    SchemaError
+        If the column holds numbers that the distribution cannot have.
+    """
+    assert attribute.distribution is not None
+    low = numbers_of(histogram.keys << histogram.level)
+    high = numbers_of((histogram.keys << histogram.level) | ((1 << histogram.level) - 1))
+    _check(attribute.name, attribute.distribution, low, high, histogram.level)
+    x, n = low / 2 + high / 2, histogram.counts.sum(axis=1).astype(np.float64)
+    interval = np.searchsorted(np.array(attribute.cuts), low)
+    size = len(attribute.cuts) + 1
+    overall = float(np.average(x, weights=n)) if n.size else 0.0
+    spread = float(np.sqrt(np.average((x - overall) ** 2, weights=n))) if n.size else 1.0
+    total = np.bincount(interval, n, size)
+    mean = np.bincount(interval, n * x, size) / np.maximum(total, 1.0)
+    squares = np.bincount(interval, n * (x - mean[interval]) ** 2, size) / np.maximum(total, 1.0)
+    steps = np.diff(x)
+    narrowest = max(NARROWEST * spread, float(steps.min()) / np.sqrt(12.0) if steps.size else 0.0) or 1.0
+    empty = total == 0
+    mean[empty], squares[empty] = overall, spread**2
+    if attribute.distribution != "gaussian":
+        mean = np.maximum(mean, LEAST_MEAN * overall or 1.0)
+    return Densities(attribute.distribution, mean, np.maximum(np.sqrt(squares), narrowest), narrowest)
+
+
+def _check(name: str, distribution: str, low: Floats, high: Floats, level: int) -> None:
+    wrong = ~(np.isfinite(low) & np.isfinite(high))
+    reason = "a finite number"
+    if not wrong.any() and distribution != "gaussian":
+        wrong, reason = low < 0, "zero or more"
+    if not wrong.any() and distribution == "poisson" and level == 0:
+        wrong, reason = low != np.floor(low), "a whole number"
+    if wrong.any():
+        value = low[int(np.argmax(wrong))]
+        raise SchemaError(
+            f"Column {name!r} holds {value:g}, but what has a {distribution} distribution is {reason}. "
+            "Choose another distribution for it, or 'intervals'.",
+            name,
+        )
+
+
+def with_densities(circuit: Circuit, densities: Mapping[int, Densities]) -> Circuit:
+    """The circuit with densities where it had intervals.
+
+    The density of an interval is one leaf, which all parts of the circuit share: it takes the place of the interval's
+    indicators, and a categorical leaf becomes a mixture of its column's densities. So every structure that is found from
+    codes has a continuous form, and learning fits each density to the rows of all contexts.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    densities : mapping of variable to Densities
+        One density for each value of the variable.
+
+    Returns
+    -------
+    Circuit
+    """
+    variables = np.array(sorted(densities), np.int64)
+    if not variables.size:
+        return circuit
+    sizes = np.array([len(densities[int(v)].mean) for v in variables])
+    first = np.zeros(circuit.n_variables, np.int64)
+    first[variables] = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    n_new = int(sizes.sum())
+    is_numeric = np.isin(circuit.variable, variables)
+    replaced = is_numeric & (circuit.kind == INDICATOR)
+    is_mixture = is_numeric & (circuit.kind == CATEGORICAL)
+    kept = np.flatnonzero(~replaced)
+    # Leaves come first, then the other nodes in their order.
+    number = np.empty(circuit.n_nodes, np.int64)
+    number[kept] = n_new + np.arange(kept.size)
+    code = circuit.leaf_parameters[circuit.leaf_starts[:-1][replaced]].astype(np.int64)
+    number[replaced] = first[circuit.variable[replaced]] + code
+
+    n_children = np.where(is_mixture, circuit.n_values[circuit.variable], np.diff(circuit.child_starts))[kept]
+    child_starts = np.concatenate([np.zeros(n_new, np.int64), [0], np.cumsum(n_children)])
+    children, log_weight = np.empty(child_starts[-1], np.int64), np.empty(child_starts[-1])
+    of_mixture = np.repeat(is_mixture[kept], n_children)
+    children[~of_mixture], log_weight[~of_mixture] = number[circuit.children], circuit.log_weight
+    mixtures = np.flatnonzero(is_mixture)
+    domains = circuit.n_values[circuit.variable[mixtures]]
+    children[of_mixture] = ranges(first[circuit.variable[mixtures]], domains)
+    log_weight[of_mixture] = circuit.leaf_parameters[ranges(circuit.leaf_starts[:-1][mixtures], domains)]
+
+    n_parameters = np.where(is_mixture, 0, np.diff(circuit.leaf_starts))[kept]
+    others = ranges(circuit.leaf_starts[:-1][kept], n_parameters)
+    own = [densities[int(v)].parameters for v in variables]
+    n_own = np.concatenate([np.full(len(p), p.shape[1]) for p in own])
+    n_values = circuit.n_values.copy()
+    n_values[variables] = 0
+    return Circuit(
+        CircuitArrays(
+            np.concatenate([_kinds(densities, variables), np.where(is_mixture, SUM, circuit.kind)[kept]]),
+            child_starts,
+            children,
+            log_weight,
+            np.concatenate([np.repeat(variables, sizes), np.where(is_mixture, -1, circuit.variable)[kept]]),
+            np.concatenate([[0], np.cumsum(np.concatenate([n_own, n_parameters]))]),
+            np.concatenate([*(p.ravel() for p in own), circuit.leaf_parameters[others]]),
+            n_values,
+        )
+    )
+
+
+def _kinds(densities: Mapping[int, Densities], variables: Integers) -> Integers:
+    of_variable = [densities[int(v)] for v in variables]
+    return np.concatenate([np.full(len(d.mean), KINDS[d.distribution], np.int8) for d in of_variable])
+
+
+def narrowest(circuit: Circuit, densities: Mapping[int, Densities]) -> Floats:
+    """(n_variables,) float64: the least standard deviation of Gaussian leaves; 0 where there is no bound."""
+    least = np.zeros(circuit.n_variables)
+    for v, own in densities.items():
+        least[v] = own.narrowest
+    return least

@@ -1,0 +1,290 @@
+"""Numeric columns as mixtures of densities: from intervals to leaves, learned, stored, asked."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import math
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from learners import recipes
+from learners.circuits.answers import log_likelihood
+from learners.circuits.circuit import CATEGORICAL, INDICATOR
+from learners.circuits.em import batch_em
+from learners.circuits.errors import InvalidEvidence
+from learners.circuits.online import StreamingPosterior, merge_shards, pseudo_counts_of
+from learners.circuits.structures.densities import Densities, densities_of, narrowest, with_densities
+from learners.errors import InvalidParameter, SchemaError
+from learners.kinds import load_model
+from learners.passes.learner import drive
+from learners.passes.ledger import MemoryStore
+from learners.passes.source import Source
+from learners.query import Map, Marginal, Moments, Sample
+from learners.schema import Attribute, Kept
+from learners.schema.discretise import Histogram
+from learners.schema.encode import encode
+from learners.schema.records import encode_columns, encode_records, record_classifier
+from learners.schema.schema import ColumnOverride
+from tests.circuits.map_circuits import random_circuit
+from tests.passes.test_engine import same
+
+OTHERS = {"structure": "chow-liu", "n_bins": 4}
+NAMES = ("gaussian", "poisson", "exponential")
+
+
+def density(distribution, mean, std, x):
+    if distribution == "gaussian":
+        return math.exp(-0.5 * ((x - mean) / std) ** 2) / (std * math.sqrt(2 * math.pi))
+    if distribution == "poisson":
+        return math.exp(x * math.log(mean) - mean - math.lgamma(x + 1))
+    return math.exp(-x / mean) / mean
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32 - 1))
+def test_a_density_takes_the_place_of_each_interval(seed):
+    """p(x) is the sum over all codes of P(codes) times the densities of the codes."""
+    rng = np.random.default_rng(seed)
+    circuit = random_circuit(rng, int(rng.integers(1, 5)), leaves=(INDICATOR, CATEGORICAL))
+    if circuit.kind[circuit.root] == INDICATOR:
+        return
+    chosen = [v for v in circuit.scope(circuit.root) if rng.random() < 0.7]
+    densities = {
+        v: Densities(str(rng.choice(NAMES)), rng.uniform(0.5, 3, n), rng.uniform(0.5, 2, n), 0.1)
+        for v, n in ((v, int(circuit.n_values[v])) for v in chosen)
+    }
+    made = with_densities(circuit, densities)
+    row = [float(rng.poisson(2)) if v in densities else float(rng.integers(n)) for v, n in enumerate(circuit.n_values)]
+    worlds = np.array(list(itertools.product(*map(range, circuit.n_values.tolist()))), np.float64).T
+    total = 0.0
+    for codes, log in zip(worlds.T, log_likelihood(circuit, worlds), strict=True):
+        p = math.exp(log)
+        for v, code in enumerate(codes.astype(int)):
+            if v in densities:
+                own = densities[v]
+                p *= density(own.distribution, own.mean[code], own.std[code], row[v])
+            else:
+                p *= code == row[v]
+        total += p
+    scopeless = math.prod(int(n) for v, n in enumerate(circuit.n_values) if v not in circuit.scope(circuit.root))
+    found = math.exp(log_likelihood(made, np.array(row)[:, np.newaxis])[0])
+    assert scopeless != 1 or found == pytest.approx(total, rel=1e-9, abs=1e-300)
+    assert list(made.n_values == 0) == [v in densities for v in range(circuit.n_variables)]
+
+
+def histogram_of(x):
+    return Histogram.of(np.asarray(x, np.float64), np.zeros(len(x), np.int64), 1)
+
+
+def test_densities_are_those_of_the_numbers_in_each_interval():
+    x = np.array([0.0, 1.0, 1.0, 2.0, 10.0, 14.0])
+    column = Attribute("x", "numeric", cuts=(2.0, 5.0), distribution="gaussian")
+    own = densities_of(column, histogram_of(x))
+    assert own.mean[[0, 2]] == pytest.approx([1.0, 12.0])
+    assert own.mean[1] == pytest.approx(x.mean()), "an interval without rows begins as the whole column"
+    assert own.narrowest == pytest.approx(1 / math.sqrt(12)), "half a step of what is recorded in steps of one"
+    assert own.std == pytest.approx([math.sqrt(0.5), x.std(), 2.0])
+
+
+@pytest.mark.parametrize(
+    ("distribution", "x", "word"),
+    [("poisson", [0.5, 1.0], "a whole number"), ("exponential", [-1.0, 1.0], "zero or more"),
+     ("gaussian", [0.0, np.inf], "a finite number")],
+)  # fmt: skip
+def test_what_a_distribution_cannot_have_is_refused(distribution, x, word):
+    with pytest.raises(SchemaError, match=word):
+        densities_of(Attribute("x", "numeric", cuts=(0.7,), distribution=distribution), histogram_of(x))
+
+
+@pytest.mark.parametrize(
+    "entry", [{"distribution": "normal"}, {"distribution": "poisson", "kind": "nominal"}, {"order": ["a"], "cuts": [1]}]
+)
+def test_overrides_that_contradict_themselves_are_refused(entry):
+    with pytest.raises(InvalidParameter):
+        ColumnOverride.of("x", entry)
+
+
+def people(n, seed=0):
+    """Two kinds of people: heights, numbers of visits and waiting times depend on the kind."""
+    rng = np.random.default_rng(seed)
+    kind = rng.random(n) < 0.4
+    missing = rng.random(n) < 0.1
+    start = datetime.datetime(2026, 1, 1)
+    return pa.table(
+        {
+            "height": pa.array(rng.normal(np.where(kind, 180.0, 165.0), 5.0), mask=missing),
+            "visits": rng.poisson(np.where(kind, 2, 12)),
+            "wait": rng.exponential(np.where(kind, 1.0, 6.0)),
+            "colour": np.where(rng.random(n) < np.where(kind, 0.8, 0.3), "red", "blue"),
+            "since": pa.array([start + datetime.timedelta(hours=int(h)) for h in rng.integers(0, 999, n)]),
+            "kind": np.where(kind, "a", "b"),
+        }
+    )
+
+
+COLUMNS = {
+    "visits": {"distribution": "poisson"}, "wait": {"distribution": "exponential"}, "since": {"distribution": "intervals"},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def table():
+    return people(4000)
+
+
+def learned(table, parameters, target="kind", columns=COLUMNS, **more):
+    made = recipes.learner("spn", {"leaves": "gaussian", **parameters}, target, None, columns)
+    return drive(made, Source.of_table(table), **more)
+
+
+def all_ways(table, schema):
+    """The same rows from Arrow, in pieces, as records and as columns."""
+    rows = table.drop_columns(["kind"])
+    pieces = pa.concat_tables([rows.slice(0, 7), rows.slice(7)])
+    return [encode(rows, schema), encode(pieces, schema), encode_records(rows.to_pylist(), schema),
+            encode_columns(rows.to_pydict(), schema)]  # fmt: skip
+
+
+HOW = [
+    {"structure": s, "learning": how, "passes": 10, "states": 6, "sums": 2, "replicas": 2, "depth": 2}
+    for s, how in (("chow-liu", "none"), ("hclt", "em"), ("random", "bmm"), ("learnspn", "adf"), ("random", "em"))
+]
+
+
+@pytest.mark.parametrize("parameters", HOW, ids=lambda p: f"{p['structure']}-{p['learning']}")
+def test_it_is_learned_read_back_and_asked(table, parameters):
+    model = learned(table, parameters)
+    again = load_model(*model.to_arrays())
+    assert same(model, again) and model.schema == again.schema
+    kinds = {a.name: a.distribution for a in model.schema.attributes}
+    assert kinds == {"height": "gaussian", "visits": "poisson", "wait": "exponential", "colour": None, "since": None}
+    fresh = people(500, seed=1)
+    chunks = all_ways(fresh, again.schema)
+    first = again.predict_proba(chunks[0])
+    for chunk in chunks[1:]:
+        assert np.array_equal(chunk.numbers, chunks[0].numbers, equal_nan=True)
+        assert np.array_equal(again.predict_proba(chunk), first)
+    one = record_classifier(again)
+    assert np.allclose([one(row) for row in fresh.slice(0, 5).to_pylist()], first[:5], atol=1e-12)
+    right = np.mean((first[:, 0] > 0.5) == (np.array(fresh["kind"]) == "a"))
+    assert right > 0.9
+    logs = again.log_likelihood(encode(fresh, again.schema))
+    assert np.all(np.isfinite(logs))
+    told, drawn, best = again.answer(
+        [Moments(("height", "wait"), {"visits": 14}), Sample(3, {"kind": "a"}, seed=1),
+         Map(("colour", "kind"), {"height": 190.0, "visits": 0})]
+    )  # fmt: skip
+    assert told["moments"]["height"]["mean"] == pytest.approx(165, abs=2.5)
+    assert told["moments"]["wait"]["mean"] == pytest.approx(6, rel=0.35)
+    assert all(row["visits"] == int(row["visits"]) and row["wait"] >= 0 for row in drawn["rows"])
+    assert best["assignment"] == {"colour": "red", "kind": "a"}
+
+
+def test_densities_integrate_to_one(table):
+    model = learned(table, {**OTHERS, "learning": "em"}, None)
+    grid = np.linspace(100, 250, 20_001)
+    logs = model.log_likelihood(encode(pa.table({"height": grid}), model.schema))
+    assert np.exp(logs).sum() * (grid[1] - grid[0]) == pytest.approx(1.0, abs=1e-6)
+    counts = model.log_likelihood(encode(pa.table({"visits": np.arange(200)}), model.schema))
+    assert np.exp(counts).sum() == pytest.approx(1.0, abs=1e-9)
+
+
+def test_learning_is_near_the_truth(table):
+    """Within 0.06 nats of the density that drew the rows, with height and kind alone."""
+    model = drive(
+        recipes.learner("spn", {"leaves": "gaussian", "passes": 30, **OTHERS}, "kind"),
+        Source.of_table(table.select(["height", "kind"])),
+    )
+    fresh = people(4000, seed=2).select(["height", "kind"])
+    kind = np.array(fresh["kind"]) == "a"
+    height = fresh["height"].to_numpy()
+    p = np.where(kind, 0.4, 0.6) * np.where(
+        np.isnan(height),
+        1.0,
+        np.exp(-0.5 * ((height - np.where(kind, 180, 165)) / 5) ** 2) / (5 * math.sqrt(2 * math.pi)),
+    )
+    assert model.log_likelihood(encode(fresh, model.schema)).mean() == pytest.approx(np.log(p).mean(), abs=0.06)
+
+
+def test_neither_threads_nor_parts_nor_a_store_change_it(table, tmp_path):
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=700)
+    made = {"leaves": "gaussian", "passes": 3, **OTHERS}
+
+    def run(**more):
+        learner = recipes.learner("spn", made, "kind", None, COLUMNS)
+        return drive(learner, Source.open(tmp_path / "a.parquet"), **more)
+
+    one, store = run(threads=1), MemoryStore()
+    assert same(one, run(threads=3)) and same(one, run(store=store)) and same(one, run(store=store))
+    kept = recipes.learner("spn", made, "kind", Kept(one.schema), COLUMNS)
+    assert same(one, drive(kept, Source.open(tmp_path / "a.parquet"), store=store)), "from a kept schema"
+    given = recipes.learner("spn", made, "kind", one.schema, COLUMNS)
+    assert same(one, drive(given, Source.open(tmp_path / "a.parquet")))
+
+
+def test_a_repeated_number_does_not_become_a_needle():
+    """Nine in ten are exactly 7, in a column recorded in steps of one: no density becomes narrower than the step tells."""
+    x = np.where(np.arange(1000) % 10 > 0, 7.0, np.arange(1000) % 13)
+    table = pa.table({"x": x, "y": x[::-1].copy()})
+    step = 1 / math.sqrt(12)
+    for learning in ("em", "bmm", "adf"):
+        model = learned(table, {**OTHERS, "learning": learning, "passes": 50, "tolerance": 0.0}, None, {})
+        circuit = model.circuit
+        spread = circuit.leaf_parameters[circuit.leaf_starts[:-1][circuit.kind == 4] + 1]
+        assert spread.min() >= step * (1 - 1e-12)
+
+
+def test_a_missing_number_says_nothing(table):
+    model = learned(table, {**OTHERS, "learning": "none"}, None)
+    rows = [{"colour": "red"}, {"colour": "red", "height": None}, {"colour": "red", "height": float("nan")}]
+    logs = model.log_likelihood(encode_records(rows, model.schema))
+    assert logs[0] == logs[1] == logs[2]
+
+
+def test_what_is_a_density_is_called_one(table):
+    model = learned(table, {**OTHERS, "learning": "none"}, None)
+    plain, dense = model.answer([Marginal({"colour": "red"}), Marginal({"height": 170.0})])
+    assert set(plain) == {"kind", "log_probability", "probability"}
+    assert set(dense) == {"kind", "log_probability", "density"}
+    with pytest.raises(InvalidEvidence, match="'height', 'visits', 'wait' are numbers"):
+        model.answer([Map(())])
+    with pytest.raises(InvalidEvidence, match="leaves=gaussian"):
+        model.answer([Moments(("since",))])
+    (told,) = model.answer([Map((), solver="bt")])
+    assert 150 < told["assignment"]["height"] < 195
+
+
+def test_shards_of_a_stream_keep_the_bound(table):
+    """And the pieces of a stream are the stream."""
+    model = learned(table, {**OTHERS, "learning": "bmm"})
+    posterior = model.posterior
+    rows = posterior.rows_of(encode(table, model.schema))
+    start, prior = posterior.structure, posterior.prior
+    least = np.full(start.n_variables, 3.0)
+    whole, left, right = (StreamingPosterior(start, prior, "bmm", narrowest=least) for _ in range(3))
+    whole.update(rows)
+    left.update(rows[:, :1500])
+    right.update(rows[:, 1500:])
+    merged = merge_shards([left, right], prior)
+    assert merged.n_rows == whole.n_rows
+    spread = merged.circuit().leaf_parameters[start.leaf_starts[:-1][start.kind == 4] + 1]
+    assert spread.min() >= 3.0
+    left.update(rows[:, 1500:])
+    assert left == whole and left.from_arrow(left.to_arrow()) == whole
+
+
+def test_em_in_memory_takes_the_bound_too():
+    rng = np.random.default_rng(0)
+    circuit = random_circuit(rng, 2, leaves=(CATEGORICAL,))
+    densities = {0: Densities("gaussian", np.arange(float(circuit.n_values[0])), np.ones(circuit.n_values[0]), 0.5)}
+    made = with_densities(circuit, densities)
+    assert narrowest(made, densities).tolist() == [0.5, 0.0]
+    x = np.stack([np.zeros(50), rng.integers(0, circuit.n_values[1], 50)])
+    learnt = batch_em(made, x, 3)
+    assert pseudo_counts_of(learnt, 1.0).numeric == 1.0
