@@ -22,6 +22,8 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 # Of a Gaussian's variance, in one step.
 LEAST_SHRINKAGE = 1e-6
+# Of a Poisson leaf that only zeros reach.
+LEAST_RATE = 1e-12
 
 
 class ExpectedCounts:
@@ -208,7 +210,7 @@ class ExpectedCounts:
         laplace : float
             Added to every count whose weight is not zero; a numeric leaf gets so many rows as its parameters expect.
         narrowest : (n_variables,) float64, optional
-            Least standard deviation of Gaussian leaves.
+            Least standard deviation of Gaussian and exponential leaves.
 
         References
         ----------
@@ -235,12 +237,11 @@ def maximised(
     shift = z / total
     variance = np.maximum((z_squared + laplace) / total - shift**2, LEAST_SHRINKAGE)
     leaves[first[gaussian]] = (old + spread * shift)[gaussian]
-    least = np.zeros(circuit.n_variables) if narrowest is None else narrowest
-    spread = np.maximum(spread * np.sqrt(variance), least[circuit.variable[numeric]])
-    leaves[first[gaussian] + 1] = spread[gaussian]
+    least = (np.zeros(circuit.n_variables) if narrowest is None else narrowest)[circuit.variable[numeric]]
+    leaves[first[gaussian] + 1] = np.maximum(spread * np.sqrt(variance), least)[gaussian]
     mean = np.maximum((z + laplace) / total, LEAST_SHRINKAGE)
-    leaves[first[counts]] = (old * mean)[counts]
-    leaves[first[waits]] = (old / mean)[waits]
+    leaves[first[counts]] = np.maximum(old * mean, LEAST_RATE)[counts]
+    leaves[first[waits]] = 1.0 / np.maximum(mean[waits] / old[waits], least[waits])
     return circuit.with_parameters(log_weight, leaves)
 
 
@@ -276,7 +277,7 @@ def em_passes(
     make : callable
         Makes the statistic of a circuit.
     narrowest : (n_variables,) float64, optional
-        Least standard deviation of Gaussian leaves.
+        Least standard deviation of Gaussian and exponential leaves.
     """
     before = -np.inf
     for _ in range(n_passes):

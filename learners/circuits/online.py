@@ -121,7 +121,7 @@ class StreamingPosterior:
     rows_of : callable, optional
         Makes (n_variables, n_rows) of what `update` gets.
     narrowest : (n_variables,) float64, optional
-        Least standard deviation of Gaussian leaves.
+        Least standard deviation of Gaussian and exponential leaves.
 
     Attributes
     ----------
@@ -158,9 +158,11 @@ class StreamingPosterior:
     def _bound(self, narrowest: Floats) -> None:
         """Set the least standard deviations, and divide densities by the largest that they allow."""
         numeric, variable = self._plan.numeric, self._plan.variable
-        bounded = (numeric[:, 0] == GAUSSIAN) & (narrowest[variable] > 0)
+        is_gaussian = numeric[:, 0] == GAUSSIAN
+        bounded = (is_gaussian | (numeric[:, 0] == EXPONENTIAL)) & (narrowest[variable] > 0)
         self._state.narrowest[bounded] = narrowest[variable[bounded]]
-        numeric[bounded, 3] = -np.log(narrowest[variable[bounded]]) - 0.5 * np.log(2.0 * np.pi)
+        highest = -np.log(narrowest[variable[bounded]]) - 0.5 * np.log(2.0 * np.pi) * is_gaussian[bounded]
+        numeric[bounded, 3] = highest
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -304,7 +306,8 @@ def _renew(posterior: StreamingPosterior) -> None:
         mean = x / n
         spread = np.sqrt(np.maximum(x_squared / n - mean**2, 1e-12 * x_squared / n))
         spread = np.maximum(spread, state.narrowest)
-        plan.numeric[:, 1] = np.select([kind == GAUSSIAN, kind == EXPONENTIAL], [state.centre + mean, n / x], mean)
+        rate = 1.0 / np.maximum(mean, state.narrowest)
+        plan.numeric[:, 1] = np.select([kind == GAUSSIAN, kind == EXPONENTIAL], [state.centre + mean, rate], mean)
     plan.numeric[:, 2] = np.where(kind == GAUSSIAN, spread, 0.0)
     plan.numeric[kind == 0, 1] = 0.0
 

@@ -50,7 +50,7 @@ class Posterior(NamedTuple):
     leaf : (n_operations, 3) float64
         Numeric leaves: pseudo-count, and sums of x and x² less the centre (Gaussian), of x (Poisson, exponential).
     centre, narrowest : (n_operations,) float64
-        Of Gaussian leaves: the prior's mean, and the least standard deviation.
+        The prior's mean of Gaussian leaves; the least standard deviation of these and exponential ones.
     """
 
     entry: Array
@@ -155,7 +155,8 @@ def _learn_leaf(numeric, leaf, centre, narrowest, r, x):
         numeric[2] = max(np.sqrt(max(leaf[2] / leaf[0] - mean * mean, 1e-12 * leaf[2] / leaf[0])), narrowest)
     else:
         leaf[1] += r * x
-        numeric[1] = leaf[1] / leaf[0] if numeric[0] == POISSON else leaf[0] / leaf[1]
+        mean = leaf[1] / leaf[0]
+        numeric[1] = mean if numeric[0] == POISSON else 1.0 / max(mean, narrowest)
 
 
 @kernel

@@ -240,6 +240,17 @@ def test_a_repeated_number_does_not_become_a_needle():
         assert spread.min() >= step * (1 - 1e-12)
 
 
+@pytest.mark.parametrize("learning", ["em", "bmm", "adf"])
+@pytest.mark.parametrize("distribution", ["poisson", "exponential"])
+def test_a_column_mostly_of_zeros_does_not_become_one_either(distribution, learning):
+    x = np.where(np.arange(1000) % 10 > 0, 0.0, np.arange(1000) % 13)
+    table = pa.table({"x": x, "y": x[::-1].copy()})
+    how = {**OTHERS, "learning": learning, "passes": 80, "tolerance": 0.0, "laplace": 0.0, "leaves": distribution}
+    circuit = learned(table, how, None, {}).circuit
+    rate = circuit.leaf_parameters[circuit.leaf_starts[:-1][circuit.kind >= 5]]
+    assert rate.max() <= math.sqrt(12) * (1 + 1e-12) if distribution == "exponential" else rate.min() > 0
+
+
 def test_a_missing_number_says_nothing(table):
     model = learned(table, {**OTHERS, "learning": "none"}, None)
     rows = [{"colour": "red"}, {"colour": "red", "height": None}, {"colour": "red", "height": float("nan")}]

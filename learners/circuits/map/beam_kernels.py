@@ -10,14 +10,13 @@ import numpy as np
 from learners.circuits.map.change_kernels import (
     WIDTH,
     BlockRoom,
-    fill_leaf_edges,
     leaf_edges,
     values_after_changes,
     values_after_changes_with_zeros,
     values_side_by_side,
 )
 from learners.circuits.map.tree_kernels import UNDERFLOW, total_log_values, total_values
-from learners.circuits.map.value_kernels import mixed
+from learners.circuits.map.value_kernels import LANES, mixed
 from learners.jit import kernel
 
 # Rounding must not make two samples improve on each other for ever.
@@ -85,7 +84,7 @@ def keep_improvements(value_starts, beam, side, start, block, n_next):
     """
     names, values, origin = beam.names[1 - side], beam.values, beam.origin
     before = block.up[block.up.shape[0] - 1]
-    n_samples = block.n_samples[0]
+    n_samples = block.size[0]
     floor = values[n_next - 1] if n_next == values.size else 0.0
     for change in range(beam.change_variable.size):
         found = block.found[change]
@@ -134,13 +133,13 @@ def climb(arrays, n_samples, beam, x):
     has none ends there.
     """
     value_starts = arrays.value_starts
-    edges = leaf_edges(arrays)
-    has_zeros = fill_leaf_edges(arrays, edges)
+    edges, has_zeros = leaf_edges(arrays)
     n_inner = arrays.is_sum.size
     most = 0
     for i in range(n_inner):
         most = max(most, arrays.child_starts[i + 1] - arrays.child_starts[i])
     block = BlockRoom(
+        np.empty((x.size, WIDTH), dtype=np.int64),
         np.empty((n_inner, WIDTH)),
         np.empty((n_inner, WIDTH)),
         np.empty((beam.change_variable.size, WIDTH)),
@@ -153,22 +152,21 @@ def climb(arrays, n_samples, beam, x):
     while n:
         n_next = 0
         for start in range(0, n, WIDTH):
-            block.n_samples[0] = min(n - start, WIDTH)
-            # Whole registers, the last samples beside copies of the last.
-            block.n_samples[1] = min((block.n_samples[0] + 7) // 8 * 8, WIDTH)
-            codes = beam.codes[side, :, start : start + block.n_samples[1]]
-            values_side_by_side(arrays, edges, codes, block)
+            block.size[0] = min(n - start, WIDTH)
+            block.size[1] = (block.size[0] + LANES - 1) // LANES * LANES
+            block.codes[:, : block.size[1]] = beam.codes[side, :, start : start + block.size[1]]
+            values_side_by_side(arrays, edges, block)
             least = np.inf
-            for k in range(block.n_samples[0]):
+            for k in range(block.size[0]):
                 value = block.up[n_inner - 1, k]
                 least = min(least, value)
                 if value > best:
                     best = value
-                    x[:] = codes[:, k]
+                    x[:] = block.codes[:, k]
             if has_zeros or least < SMALLEST_ROOT:
-                values_after_changes_with_zeros(arrays, codes, block)
+                values_after_changes_with_zeros(arrays, block)
             else:
-                values_after_changes(arrays, edges, codes, block)
+                values_after_changes(arrays, edges, block)
             n_next = keep_improvements(value_starts, beam, side, start, block, n_next)
         change_samples(value_starts, beam, side, n_next)
         n = n_next
@@ -240,8 +238,8 @@ def beam_search(arrays, k, state, x):
     if are_logs:
         total_log_values(arrays, totals, np.empty(n_inner, dtype=np.int64))
     beam = Beam(
-        # Codes beyond the samples fill up a register.
-        np.zeros((2, x.size, (k + 7) // 8 * 8), dtype=np.int64),
+        # Columns beyond the samples fill up a register.
+        np.zeros((2, x.size, (k + LANES - 1) // LANES * LANES), dtype=np.int64),
         np.empty((2, k), dtype=np.uint64),
         np.empty(k),
         np.empty((2, k), dtype=np.int64),

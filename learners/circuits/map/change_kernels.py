@@ -20,11 +20,12 @@ WIDTH = 32
 class BlockRoom(NamedTuple):
     """What is known of the assignments of one block."""
 
+    codes: np.ndarray  # (n_variables, WIDTH) int64: the assignments
     up: np.ndarray  # (n_inner, WIDTH) float64: values
     down: np.ndarray  # (n_inner, WIDTH) float64: derivatives of the root, or flows
     found: np.ndarray  # (n_changes, WIDTH) float64: values after every change
     prefix: np.ndarray  # (most children + 1, WIDTH) float64
-    n_samples: np.ndarray  # (2,) int64: how many assignments, and how many columns are computed
+    size: np.ndarray  # (2,) int64: how many assignments, and how many columns are computed
 
 
 class LeafEdges(NamedTuple):
@@ -33,70 +34,44 @@ class LeafEdges(NamedTuple):
     variable: np.ndarray  # (n_edges,) int64
     low: np.ndarray  # (n_edges,) float64: the leaf's first value
     high: np.ndarray  # (n_edges,) float64: its second
-    starts: np.ndarray  # (n_variables + 1,) int64 into parent
+    rise: np.ndarray  # (n_edges,) float64: second ÷ first
+    fall: np.ndarray  # (n_edges,) float64: first ÷ second
+    starts: np.ndarray  # (n_variables + 1,) int64 into parent and edge
     parent: np.ndarray  # (n_edges,) int64: the product
-    ratio_starts: np.ndarray  # (n_variables,) int64 into ratio
-    # For each leaf of a variable, change and value before it: the leaf's value after ÷ before.
-    ratio: np.ndarray  # (n_ratios,) float64
+    edge: np.ndarray  # (n_edges,) int64
 
 
 @kernel
 def leaf_edges(arrays):
-    """Memory for the leaf edges of a circuit, with the places where each variable's begin."""
-    child_starts, leaf_from, children = arrays.child_starts, arrays.leaf_from, arrays.children
-    n_edges, n_variables = children.size, arrays.value_starts.size - 1
-    starts = np.zeros(n_variables + 1, dtype=np.int64)
-    for i in range(leaf_from.size):
-        for e in range(leaf_from[i], child_starts[i + 1]):
-            starts[arrays.leaf_variable[children[e]] + 1] += 1
-    ratio_starts = np.empty(n_variables, dtype=np.int64)
-    n_ratios = 0
-    for v in range(n_variables):
-        ratio_starts[v] = n_ratios
-        n_values = arrays.value_starts[v + 1] - arrays.value_starts[v]
-        n_ratios += starts[v + 1] * n_values * (n_values - 1)
-        starts[v + 1] += starts[v]
-    return LeafEdges(
-        np.empty(n_edges, dtype=np.int64),
-        np.empty(n_edges),
-        np.empty(n_edges),
-        starts,
-        np.empty(starts[n_variables], dtype=np.int64),
-        ratio_starts,
-        np.empty(n_ratios),
-    )
-
-
-@kernel
-def fill_leaf_edges(arrays, edges):
-    """OUT edges, except their starts; returns whether a leaf has a zero, so that ratios will not do."""
+    """The leaf edges of a circuit, and whether a leaf has a zero, so that ratios will not do."""
     child_starts, leaf_from, children = arrays.child_starts, arrays.leaf_from, arrays.children
     leaf_starts, leaf_value, leaf_variable = arrays.leaf_starts, arrays.leaf_value, arrays.leaf_variable
-    variable, low, high = edges.variable, edges.low, edges.high
-    parent, ratio, ratio_starts = edges.parent, edges.ratio, edges.ratio_starts
-    filled = edges.starts.copy()
+    n_edges, n_variables = children.size, arrays.value_starts.size - 1
+    variable, starts = np.empty(n_edges, dtype=np.int64), np.zeros(n_variables + 2, dtype=np.int64)
+    low, high, rise, fall = np.ones(n_edges), np.ones(n_edges), np.empty(n_edges), np.empty(n_edges)
+    least = 1.0
     for i in range(leaf_from.size):
         for e in range(leaf_from[i], child_starts[i + 1]):
-            leaf = children[e]
-            v, table = leaf_variable[leaf], leaf_starts[leaf]
-            n_values = leaf_starts[leaf + 1] - table
+            v, table = leaf_variable[children[e]], leaf_starts[children[e]]
             variable[e], low[e], high[e] = v, leaf_value[table], leaf_value[table + 1]
-            position = filled[v]
-            filled[v] += 1
-            parent[position] = i
-            first = ratio_starts[v] + (position - edges.starts[v]) * n_values * (n_values - 1)
-            if n_values == 2:
-                ratio[first] = high[e] / low[e]
-                ratio[first + 1] = low[e] / high[e]
-                continue
-            for step in range(1, n_values):
-                for code in range(n_values):
-                    after = leaf_value[table + (code + step) % n_values]
-                    ratio[first + (step - 1) * n_values + code] = after / leaf_value[table + code]
-    for entry in range(leaf_value.size):
-        if leaf_value[entry] == 0.0:
-            return True
-    return False
+            starts[v + 2] += 1
+            least = min(least, min(low[e], high[e]))
+    for v in range(n_variables):
+        starts[v + 2] += starts[v + 1]
+        if arrays.value_starts[v + 1] - arrays.value_starts[v] > 2 and least > 0.0:
+            least = leaf_value.min()
+    for e in range(n_edges):
+        rise[e] = high[e] / low[e]
+    for e in range(n_edges):
+        fall[e] = low[e] / high[e]
+    parent, edge = np.empty(n_edges, dtype=np.int64), np.empty(n_edges, dtype=np.int64)
+    # starts is one place ahead, and moves back as each variable's leaves are filled in.
+    for i in range(leaf_from.size):
+        for e in range(leaf_from[i], child_starts[i + 1]):
+            position = starts[variable[e] + 1]
+            starts[variable[e] + 1] += 1
+            parent[position], edge[position] = i, e
+    return LeafEdges(variable, low, high, rise, fall, starts[: n_variables + 1], parent, edge), least == 0.0
 
 
 # The loops over columns below run to an array's size: trip counts that numba knows would be unrolled and not vectorised.
@@ -104,10 +79,10 @@ def fill_leaf_edges(arrays, edges):
 
 
 @kernel
-def values_side_by_side(arrays, edges, codes, block):
-    """Values of all nodes for the assignments codes (n_variables, n_columns) int64; OUT block.up[:, :n_columns]."""
+def values_side_by_side(arrays, edges, block):
+    """Values of all nodes for the assignments block.codes; OUT block.up[:, :n_columns]."""
     is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from
-    n_columns = block.n_samples[1]
+    n_columns = block.size[1]
     up = block.up
     for i in range(is_sum.size):
         first, middle, end = child_starts[i], leaf_from[i], child_starts[i + 1]
@@ -117,10 +92,10 @@ def values_side_by_side(arrays, edges, codes, block):
             continue
         out[:] = 1.0
         for e in range(first, middle):
-            below = up[arrays.children[e], :n_columns]
+            below = up[arrays.children[e]]
             for k in range(out.size):
                 out[k] *= below[k]
-        multiply_by_leaves(arrays, edges, codes, middle, end, out)
+        multiply_by_leaves(arrays, edges, block.codes, middle, end, out)
 
 
 @kernel
@@ -172,15 +147,15 @@ def multiply_by_leaves(arrays, edges, codes, first, end, out):
 
 
 @kernel
-def values_after_changes(arrays, edges, codes, block):
+def values_after_changes(arrays, edges, block):
     """After values_side_by_side, without zeros: OUT block.found[:, :n_columns].
 
-    A node's flow is its value times the derivative of the root by it. A product's flow, times a leaf's ratio after ÷ before,
-    is what the product gives the root after the change.
+    A node's flow is its value times the derivative of the root by it. A product's flow, times a leaf's ratio of the value
+    after the change to that before, is what the product then gives the root.
     """
     is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from
     children, weight = arrays.children, arrays.weight
-    n_columns = block.n_samples[1]
+    n_columns = block.size[1]
     up, flow = block.up, block.down
     flow[:, :n_columns] = 0.0
     flow[is_sum.size - 1, :n_columns] = up[is_sum.size - 1, :n_columns]
@@ -199,50 +174,56 @@ def values_after_changes(arrays, edges, codes, block):
                 out = flow[children[e]]
                 for k in range(own.size):
                     out[k] += own[k]
-    value_starts, starts = arrays.value_starts, edges.starts
+    value_starts = arrays.value_starts
     for v in range(value_starts.size - 1):
-        n_values = value_starts[v + 1] - value_starts[v]
-        parent = edges.parent[starts[v] : starts[v + 1]]
-        if n_values == 2:
-            add_flows(edges.ratio[edges.ratio_starts[v] :], parent, flow, codes[v], block.found[value_starts[v] - v])
+        change = value_starts[v] - v
+        block.found[change : value_starts[v + 1] - v - 1, :n_columns] = 0.0
+        if value_starts[v + 1] - value_starts[v] == 2:
+            add_flows(edges, v, flow, block.codes[v, :n_columns], block.found[change])
             continue
-        for change in range(n_values - 1):
-            out = block.found[value_starts[v] - v + change, :n_columns]
-            out[:] = 0.0
-            for position in range(parent.size):
-                first = edges.ratio_starts[v] + (position * (n_values - 1) + change) * n_values
-                ratio, own, code = edges.ratio[first:], flow[parent[position]], codes[v]
-                for k in range(out.size):
-                    out[k] += own[k] * ratio[code[k]]
+        for position in range(edges.starts[v], edges.starts[v + 1]):
+            table = arrays.leaf_value[arrays.leaf_starts[children[edges.edge[position]]] :]
+            own, others = flow[edges.parent[position]], block.prefix[0, :n_columns]
+            for k in range(others.size):
+                others[k] = own[k] / table[block.codes[v, k]]
+            add_others(others, table, block.codes[v], value_starts[v + 1] - value_starts[v], block.found[change:])
 
 
 @kernel
-def add_flows(ratio, parent, flow, code, out):
-    """OUT out: the sum of the parents' flows times their ratios, two for each parent; code (n_columns,) int64."""
-    for k in range(code.size):
-        out[k] = 0.0
-    n = 0
-    while n + 4 <= parent.size:
+def add_flows(edges, v, flow, code, out):
+    """OUT out: the flows of the parents of variable v, which has two values, times their ratios; code (n_columns,) int64."""
+    edge, parent, rise, fall = edges.edge, edges.parent, edges.rise, edges.fall
+    n, end = edges.starts[v], edges.starts[v + 1]
+    while n + 4 <= end:
         a0, a1, a2, a3 = flow[parent[n]], flow[parent[n + 1]], flow[parent[n + 2]], flow[parent[n + 3]]
-        p0, p1, p2, p3 = ratio[2 * n], ratio[2 * n + 2], ratio[2 * n + 4], ratio[2 * n + 6]
-        q0, q1, q2, q3 = ratio[2 * n + 1], ratio[2 * n + 3], ratio[2 * n + 5], ratio[2 * n + 7]
+        p0, p1, p2, p3 = rise[edge[n]], rise[edge[n + 1]], rise[edge[n + 2]], rise[edge[n + 3]]
+        q0, q1, q2, q3 = fall[edge[n]], fall[edge[n + 1]], fall[edge[n + 2]], fall[edge[n + 3]]
         for k in range(code.size):
             out[k] += (a0[k] * (q0 if code[k] else p0) + a1[k] * (q1 if code[k] else p1)) + (
                 a2[k] * (q2 if code[k] else p2) + a3[k] * (q3 if code[k] else p3)
             )
         n += 4
-    for position in range(n, parent.size):
-        a, p, q = flow[parent[position]], ratio[2 * position], ratio[2 * position + 1]
+    for position in range(n, end):
+        a, p, q = flow[parent[position]], rise[edge[position]], fall[edge[position]]
         for k in range(code.size):
             out[k] += a[k] * (q if code[k] else p)
 
 
 @kernel
-def values_after_changes_with_zeros(arrays, codes, block):
+def add_others(others, table, code, n_values, out):
+    """OUT out (n_values - 1 or more, WIDTH): others (n_columns,) times the leaf's value after every change."""
+    for step in range(1, n_values):
+        for k in range(others.size):
+            after = code[k] + step
+            out[step - 1, k] += others[k] * table[after if after < n_values else after - n_values]
+
+
+@kernel
+def values_after_changes_with_zeros(arrays, block):
     """The same where values may be zero or very small: products from both ends instead of divisions."""
     is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from
     children, weight, value_starts = arrays.children, arrays.weight, arrays.value_starts
-    n_columns = block.n_samples[1]
+    n_columns = block.size[1]
     up, down, prefix = block.up, block.down, block.prefix
     block.found[:, :n_columns] = 0.0
     down[:, :n_columns] = 0.0
@@ -265,7 +246,10 @@ def values_after_changes_with_zeros(arrays, codes, block):
                 for k in range(right.size):
                     out[k] = left[k] * below[k]
                 continue
-            code, table = codes[arrays.leaf_variable[children[e]]], arrays.leaf_value[arrays.leaf_starts[children[e]] :]
+            code, table = (
+                block.codes[arrays.leaf_variable[children[e]]],
+                arrays.leaf_value[arrays.leaf_starts[children[e]] :],
+            )
             for k in range(right.size):
                 out[k] = left[k] * table[code[k]]
         right[:] = 1.0
@@ -278,12 +262,9 @@ def values_after_changes_with_zeros(arrays, codes, block):
                     right[k] *= below[k]
                 continue
             v = arrays.leaf_variable[children[e]]
-            code, table = codes[v], arrays.leaf_value[arrays.leaf_starts[children[e]] :]
-            n_values = value_starts[v + 1] - value_starts[v]
-            for step in range(1, n_values):
-                out = block.found[value_starts[v] - v + step - 1]
-                for k in range(right.size):
-                    after = code[k] + step
-                    out[k] += table[after if after < n_values else after - n_values] * left[k] * right[k]
+            code, table = block.codes[v], arrays.leaf_value[arrays.leaf_starts[children[e]] :]
             for k in range(right.size):
+                left[k] *= right[k]
                 right[k] *= table[code[k]]
+            others = left[: right.size]
+            add_others(others, table, code, value_starts[v + 1] - value_starts[v], block.found[value_starts[v] - v :])

@@ -31,7 +31,7 @@ class Densities:
     mean, std : (n_intervals,) float64
         Of the numbers in each interval.
     narrowest : float
-        Least standard deviation that a Gaussian may ever have: a number recorded in steps of δ has an error of δ/√12
+        Least standard deviation that a Gaussian or exponential leaf may ever have: a number recorded in steps of δ has an error of δ/√12
         of its own, and a density that is narrower tells of the recording.
     """
 
@@ -183,7 +183,7 @@ def _kinds(densities: Mapping[int, Densities], variables: Integers) -> Integers:
 
 
 def narrowest(circuit: Circuit, densities: Mapping[int, Densities]) -> Floats:
-    """(n_variables,) float64: the least standard deviation of Gaussian leaves; 0 where there is no bound."""
+    """(n_variables,) float64: the least standard deviation of Gaussian and exponential leaves; 0 where there is no bound."""
     least = np.zeros(circuit.n_variables)
     for v, own in densities.items():
         least[v] = own.narrowest
