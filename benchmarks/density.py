@@ -1,6 +1,6 @@
 """Test log-likelihood of circuits on the binary density sets: every structure with every learner.
 
-python -m benchmarks.density --sets nltcs plants --write    # docs/results/density.md
+python -m benchmarks.density --json docs/results/density.json --write    # docs/results/density.md
 """
 
 from __future__ import annotations
@@ -8,9 +8,10 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -24,11 +25,11 @@ from learners.counts.pairwise import PairwiseCounts
 from learners.schema import Attribute, Chunk, Schema
 
 ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "docs" / "results"
+MARK = "<!-- tables -->\n"
 COMPLETE = ("nltcs", "plants", "baudio", "jester", "accidents", "pumsb_star", "bbc")
-LAPLACE = (0.1, 1.0)
-STRENGTHS = (1.0, 10.0)
-# The stream is written row by row; large circuits take minutes, as one thread must see the rows in order.
-MOST_STREAMED = 60_000
+LAPLACE = (0.1, 1.0, 10.0)
+STRENGTHS = (1.0, 10.0, 100.0)
 
 
 @dataclass(frozen=True)
@@ -102,71 +103,92 @@ def streamed(
     return circuit, mean(circuit, valid)
 
 
-def results(name: str, states: int, passes: int, seed: int, only: list[str], learners: list[str]) -> Iterator[Result]:
+def results(
+    name: str, states: int, passes: int, seed: int, only: list[str], learners: list[str], done: set[tuple[str, str]]
+) -> Iterator[Result]:
+    """Results of a set, except those of the (structure, learner) that are done."""
     train, valid, test = (rows_of(name, split) for split in ("train", "valid", "test"))
     for structure, make in structures(train, states, seed).items():
-        if only and structure.split()[0] not in only:
+        trained = [] if structure in ("independent", "chow-liu") else learners
+        wanted = [learner for learner in ["as made", *trained] if (structure, learner) not in done]
+        if not wanted or (only and structure.split()[0] not in only):
             continue
         started = time.perf_counter()
         start = make()
         built = time.perf_counter() - started
-        yield Result(name, structure, "as made", start.n_edges, None, mean(start, valid), mean(start, test), built)
-        if structure in ("independent", "chow-liu"):
-            continue
-        for learner in learners:
+        for learner in wanted:
+            if learner == "as made":
+                yield Result(
+                    name, structure, learner, start.n_edges, None, mean(start, valid), mean(start, test), built
+                )
+                continue
             started = time.perf_counter()
             if learner == "em":
                 tried = [em(start, train, valid, passes)]
-            elif start.n_edges <= MOST_STREAMED:
-                tried = [(*streamed(start, train, valid, strength, learner), strength) for strength in STRENGTHS]
             else:
-                continue
+                tried = [(*streamed(start, train, valid, strength, learner), strength) for strength in STRENGTHS]
             circuit, best_valid, setting = max(tried, key=lambda each: each[1])
             seconds = time.perf_counter() - started
             yield Result(name, structure, learner, start.n_edges, setting, best_valid, mean(circuit, test), seconds)
 
 
-def published() -> dict[str, dict[str, float]]:
-    """{column: {set: value}} of docs/results/density-published.json, if it is there."""
-    path = ROOT / "docs" / "results" / "density-published.json"
+def published() -> dict[str, dict[str, Any]]:
+    """{way: {"source": text, "values": {set: value}}} of docs/results/density-published.json."""
+    path = RESULTS / "density-published.json"
     return json.loads(path.read_text()) if path.is_file() else {}
 
 
-def report(found: list[Result], command: str) -> str:
-    """The tables in Markdown."""
+def report(found: list[Result]) -> str:
+    """The tables in Markdown: ours with the best of the published values, the published ones, all settings."""
     sets = list(dict.fromkeys(result.name for result in found))
     others = published()
+    ours = _columns(found)
     best = {name: max((r for r in found if r.name == name), key=lambda r: r.valid) for name in sets}
-    lines = [
-        "# Density estimation on binary sets",
-        "",
-        f"Mean test log-likelihood in nats, made by `{command}`. Pseudo-counts of EM, its number of passes, and the strength of ADF's and "
-        "BMM's prior (rows that the structure's own weights stand for) are chosen on the validation rows. ADF and BMM see each "
-        "training row once. The last column takes, of each set, what is best on validation rows.",
-        "",
-        "| set | " + " | ".join(_columns(found)) + " | best on validation |",
-        "| --- |" + " ---: |" * (len(_columns(found)) + 1),
+    test = {(r.name, f"{r.structure}, {r.learner}"): f"{r.test:.3f}" for r in found}
+    rows = [
+        [
+            name,
+            *(test.get((name, column), "") for column in ours),
+            f"{best[name].test:.3f}",
+            _best_published(others, name),
+        ]
+        for name in sets
     ]
-    for name in sets:
-        by_column = {f"{r.structure}, {r.learner}": r for r in found if r.name == name}
-        cells = [f"{by_column[c].test:.3f}" if c in by_column else "" for c in _columns(found)]
-        lines.append(f"| {name} | " + " | ".join(cells) + f" | {best[name].test:.3f} |")
-    if others:
-        lines += ["", "Published:", "", "| set | " + " | ".join(others) + " |", "| --- |" + " ---: |" * len(others)]
-        for name in sets:
-            cells = [f"{values[name]:.3f}" if name in values else "" for values in others.values()]
-            lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    lines += [
-        "",
-        "| set | structure | learner | edges | setting | valid | test | seconds, all settings |",
-        "| --- |" * 3 + " ---: |" * 5,
+    lines = table(["set", *ours, "best on validation", "best published below"], 1, rows)
+    rows = [[name, *(_value(each, name) for each in others.values())] for name in sets]
+    lines += ["", "Published:", "", *table(["set", *others], 1, rows), ""]
+    lines += [f"- {way}: {each['source']}." for way, each in others.items()] + [""]
+    heads = ["set", "structure", "learner", "edges", "setting", "valid", "test", "seconds, all settings"]
+    rows = [
+        [
+            *(r.name, r.structure, r.learner, f"{r.n_edges:,}", "" if r.setting is None else f"{r.setting:g}"),
+            *(f"{r.valid:.3f}", f"{r.test:.3f}", f"{r.seconds:.1f}"),
+        ]
+        for r in found
     ]
-    for r in found:
-        setting = "" if r.setting is None else f"{r.setting:g}"
-        lines.append(
-            f"| {r.name} | {r.structure} | {r.learner} | {r.n_edges:,} | {setting} | {r.valid:.3f} | {r.test:.3f} | {r.seconds:.1f} |"
-        )
-    return "\n".join(lines).replace("| --- || --- || --- |", "| --- | --- | --- |") + "\n"
+    return "\n".join([*lines, *table(heads, 3, rows)]) + "\n"
+
+
+def table(heads: Sequence[str], n_left: int, rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a Markdown table, its first columns to the left."""
+    rule = ["---"] * n_left + ["---:"] * (len(heads) - n_left)
+    return [f"| {' | '.join(cells)} |" for cells in (heads, rule, *rows)]
+
+
+def write_page(name: str, tables: str) -> None:
+    """Put the tables between the two marks of a page in docs/results; what people wrote around them stays."""
+    page = RESULTS / name
+    before, _, after = page.read_text().split(MARK)
+    page.write_text(f"{before}{MARK}{tables}{MARK}{after}")
+
+
+def _value(each: dict[str, Any], name: str) -> str:
+    return f"{each['values'][name]:.3f}" if name in each["values"] else ""
+
+
+def _best_published(others: dict[str, dict[str, Any]], name: str) -> str:
+    values = [each["values"][name] for each in others.values() if name in each["values"]]
+    return f"{max(values):.3f}" if values else ""
 
 
 def _columns(found: list[Result]) -> list[str]:
@@ -184,28 +206,24 @@ def main() -> None:
     parser.add_argument("--passes", type=int, default=50, help="of EM, at most")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, help="where results are kept, and read from when the run goes on")
-    parser.add_argument("--write", action="store_true", help="write docs/results/density.md")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/results/density.md")
     args = parser.parse_args()
     found: list[Result] = []
     if args.json is not None and args.json.is_file():
         found = [Result(**entry) for entry in json.loads(args.json.read_text())]
-    done = {result.name for result in found}
     for name in args.sets:
-        if name in done:
-            continue
-        for result in results(name, args.states, args.passes, args.seed, args.structures, args.learners):
+        done = {(result.structure, result.learner) for result in found if result.name == name}
+        for result in results(name, args.states, args.passes, args.seed, args.structures, args.learners, done):
             found.append(result)
+            if args.json is not None:
+                args.json.write_text(json.dumps([asdict(each) for each in found], indent=1) + "\n")
             print(
                 f"{result.name} {result.structure}, {result.learner}: {result.n_edges:,} edges, "
                 f"test {result.test:.3f}, {result.seconds:.1f} s",
                 flush=True,
             )
-        if args.json is not None:
-            args.json.write_text(json.dumps([asdict(result) for result in found], indent=1))
     if args.write:
-        learners = " ".join(args.learners)
-        command = f"python -m benchmarks.density --learners {learners} --states {args.states} --passes {args.passes} --seed {args.seed}"
-        (ROOT / "docs" / "results" / "density.md").write_text(report(found, command))
+        write_page("density.md", report(found))
 
 
 if __name__ == "__main__":
