@@ -32,6 +32,7 @@ class Beam(NamedTuple):
     names: np.ndarray  # (2, K) uint64: hashes of the samples
     values: np.ndarray  # (K,) float64: of the next generation
     origin: np.ndarray  # (2, K) int64: sample and change that the next generation comes from
+    scored: np.ndarray  # (a power of two,) uint64: names of samples that had their round, each at its last bits
     slot_name: np.ndarray  # (n_slots,) uint64
     change_variable: np.ndarray  # (n_changes,) int64
 
@@ -85,6 +86,7 @@ def keep_improvements(value_starts, beam, side, start, block, n_next):
     names, values, origin = beam.names[1 - side], beam.values, beam.origin
     before = block.up[block.up.shape[0] - 1]
     n_samples = block.size[0]
+    last_bits = np.uint64(beam.scored.size - 1)
     floor = values[n_next - 1] if n_next == values.size else 0.0
     for change in range(beam.change_variable.size):
         found = block.found[change]
@@ -97,7 +99,7 @@ def keep_improvements(value_starts, beam, side, start, block, n_next):
             new = changed_code(value_starts, change, v, old)
             name = beam.names[side, start + k]
             name ^= beam.slot_name[value_starts[v] + old] ^ beam.slot_name[value_starts[v] + new]
-            if is_among(names, n_next, name):
+            if beam.scored[name & last_bits] == name or is_among(names, n_next, name):
                 continue
             position = min(n_next, values.size - 1)
             while position > 0 and values[position - 1] < value:
@@ -133,7 +135,7 @@ def climb(arrays, n_samples, beam, x):
     has none ends there.
     """
     value_starts = arrays.value_starts
-    edges, has_zeros = leaf_edges(arrays)
+    edges = leaf_edges(arrays)
     n_inner = arrays.is_sum.size
     most = 0
     for i in range(n_inner):
@@ -151,6 +153,9 @@ def climb(arrays, n_samples, beam, x):
     side = 0
     while n:
         n_next = 0
+        for k in range(n):
+            name = beam.names[side, k]
+            beam.scored[name & np.uint64(beam.scored.size - 1)] = name
         for start in range(0, n, WIDTH):
             block.size[0] = min(n - start, WIDTH)
             block.size[1] = (block.size[0] + LANES - 1) // LANES * LANES
@@ -163,7 +168,7 @@ def climb(arrays, n_samples, beam, x):
                 if value > best:
                     best = value
                     x[:] = block.codes[:, k]
-            if has_zeros or least < SMALLEST_ROOT:
+            if edges.has_zeros or least < SMALLEST_ROOT:
                 values_after_changes_with_zeros(arrays, block)
             else:
                 values_after_changes(arrays, edges, block)
@@ -237,12 +242,17 @@ def beam_search(arrays, k, state, x):
     are_logs = not UNDERFLOW < totals[n_inner - 1] < np.inf
     if are_logs:
         total_log_values(arrays, totals, np.empty(n_inner, dtype=np.int64))
+    # A table that forgets now and then costs a round at most.
+    n_scored = 64
+    while n_scored < 16 * k:
+        n_scored *= 2
     beam = Beam(
         # Columns beyond the samples fill up a register.
         np.zeros((2, x.size, (k + LANES - 1) // LANES * LANES), dtype=np.int64),
         np.empty((2, k), dtype=np.uint64),
         np.empty(k),
         np.empty((2, k), dtype=np.int64),
+        np.zeros(n_scored, dtype=np.uint64),
         np.empty(n_slots, dtype=np.uint64),
         np.empty(n_slots - x.size, dtype=np.int64),
     )

@@ -39,11 +39,13 @@ class LeafEdges(NamedTuple):
     starts: np.ndarray  # (n_variables + 1,) int64 into parent and edge
     parent: np.ndarray  # (n_edges,) int64: the product
     edge: np.ndarray  # (n_edges,) int64
+    is_binary: bool  # whether all variables have two values
+    has_zeros: bool  # whether a leaf has a zero, so that ratios will not do
 
 
 @kernel
 def leaf_edges(arrays):
-    """The leaf edges of a circuit, and whether a leaf has a zero, so that ratios will not do."""
+    """The leaf edges of a circuit."""
     child_starts, leaf_from, children = arrays.child_starts, arrays.leaf_from, arrays.children
     leaf_starts, leaf_value, leaf_variable = arrays.leaf_starts, arrays.leaf_value, arrays.leaf_variable
     n_edges, n_variables = children.size, arrays.value_starts.size - 1
@@ -58,8 +60,9 @@ def leaf_edges(arrays):
             least = min(least, min(low[e], high[e]))
     for v in range(n_variables):
         starts[v + 2] += starts[v + 1]
-        if arrays.value_starts[v + 1] - arrays.value_starts[v] > 2 and least > 0.0:
-            least = leaf_value.min()
+    is_binary = arrays.value_starts[n_variables] == 2 * n_variables
+    if not is_binary:
+        least = leaf_value.min()
     for e in range(n_edges):
         rise[e] = high[e] / low[e]
     for e in range(n_edges):
@@ -71,7 +74,7 @@ def leaf_edges(arrays):
             position = starts[variable[e] + 1]
             starts[variable[e] + 1] += 1
             parent[position], edge[position] = i, e
-    return LeafEdges(variable, low, high, rise, fall, starts[: n_variables + 1], parent, edge), least == 0.0
+    return LeafEdges(variable, low, high, rise, fall, starts[: n_variables + 1], parent, edge, is_binary, least == 0.0)
 
 
 # The loops over columns below run to an array's size: trip counts that numba knows would be unrolled and not vectorised.
@@ -82,68 +85,46 @@ def leaf_edges(arrays):
 def values_side_by_side(arrays, edges, block):
     """Values of all nodes for the assignments block.codes; OUT block.up[:, :n_columns]."""
     is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from
-    n_columns = block.size[1]
-    up = block.up
+    children, weight, leaf_starts, leaf_value = arrays.children, arrays.weight, arrays.leaf_starts, arrays.leaf_value
+    variable, low, high, is_binary = edges.variable, edges.low, edges.high, edges.is_binary
+    up, codes, n_columns = block.up, block.codes, block.size[1]
     for i in range(is_sum.size):
-        first, middle, end = child_starts[i], leaf_from[i], child_starts[i + 1]
+        e, middle, end = child_starts[i], leaf_from[i], child_starts[i + 1]
         out = up[i, :n_columns]
         if is_sum[i]:
-            add_children(arrays, up, first, end, out)
+            out[:] = 0.0
+            while e + 4 <= end:
+                w0, w1, w2, w3 = weight[e], weight[e + 1], weight[e + 2], weight[e + 3]
+                a0, a1, a2, a3 = up[children[e]], up[children[e + 1]], up[children[e + 2]], up[children[e + 3]]
+                for k in range(out.size):
+                    out[k] += (w0 * a0[k] + w1 * a1[k]) + (w2 * a2[k] + w3 * a3[k])
+                e += 4
+            while e < end:
+                w0, a0 = weight[e], up[children[e]]
+                for k in range(out.size):
+                    out[k] += w0 * a0[k]
+                e += 1
             continue
         out[:] = 1.0
-        for e in range(first, middle):
-            below = up[arrays.children[e]]
+        while e < middle:
+            a0 = up[children[e]]
             for k in range(out.size):
-                out[k] *= below[k]
-        multiply_by_leaves(arrays, edges, block.codes, middle, end, out)
-
-
-@kernel
-def add_children(arrays, up, first, end, out):
-    """OUT out: the weighted sum of the children at edges first to end."""
-    children, weight = arrays.children, arrays.weight
-    out[:] = 0.0
-    while first + 4 <= end:
-        e = first
-        w0, w1, w2, w3 = weight[e], weight[e + 1], weight[e + 2], weight[e + 3]
-        a0, a1, a2, a3 = up[children[e]], up[children[e + 1]], up[children[e + 2]], up[children[e + 3]]
-        for k in range(out.size):
-            out[k] += (w0 * a0[k] + w1 * a1[k]) + (w2 * a2[k] + w3 * a3[k])
-        first += 4
-    for e in range(first, end):
-        w, a = weight[e], up[children[e]]
-        for k in range(out.size):
-            out[k] += w * a[k]
-
-
-@kernel
-def multiply_by_leaves(arrays, edges, codes, first, end, out):
-    """OUT out: multiplied by the leaves at edges first to end."""
-    variable, low, high = edges.variable, edges.low, edges.high
-    value_starts, leaf_value = arrays.value_starts, arrays.leaf_value
-    e = first
-    while e < end:
-        if e + 4 <= end:
-            v0, v1, v2, v3 = variable[e], variable[e + 1], variable[e + 2], variable[e + 3]
-            most = max(
-                max(value_starts[v0 + 1] - value_starts[v0], value_starts[v1 + 1] - value_starts[v1]),
-                max(value_starts[v2 + 1] - value_starts[v2], value_starts[v3 + 1] - value_starts[v3]),
-            )
-            if most == 2:
-                c0, c1, c2, c3 = codes[v0], codes[v1], codes[v2], codes[v3]
-                p0, p1, p2, p3 = low[e], low[e + 1], low[e + 2], low[e + 3]
-                q0, q1, q2, q3 = high[e], high[e + 1], high[e + 2], high[e + 3]
-                for k in range(out.size):
-                    out[k] *= ((q0 if c0[k] else p0) * (q1 if c1[k] else p1)) * (
-                        (q2 if c2[k] else p2) * (q3 if c3[k] else p3)
-                    )
-                e += 4
-                continue
-        code = codes[variable[e]]
-        table = leaf_value[arrays.leaf_starts[arrays.children[e]] :]
-        for k in range(out.size):
-            out[k] *= table[code[k]]
-        e += 1
+                out[k] *= a0[k]
+            e += 1
+        while is_binary and e + 4 <= end:
+            c0, c1, c2, c3 = codes[variable[e]], codes[variable[e + 1]], codes[variable[e + 2]], codes[variable[e + 3]]
+            p0, p1, p2, p3 = low[e], low[e + 1], low[e + 2], low[e + 3]
+            q0, q1, q2, q3 = high[e], high[e + 1], high[e + 2], high[e + 3]
+            for k in range(out.size):
+                out[k] *= ((q0 if c0[k] else p0) * (q1 if c1[k] else p1)) * (
+                    (q2 if c2[k] else p2) * (q3 if c3[k] else p3)
+                )
+            e += 4
+        while e < end:
+            table, code = leaf_value[leaf_starts[children[e]] :], codes[variable[e]]
+            for k in range(out.size):
+                out[k] *= table[code[k]]
+            e += 1
 
 
 @kernel
