@@ -111,9 +111,10 @@ def finishing(name, is_large, n_problems, split, limit_s) -> tuple[Figure, dict]
     for number in range(n_problems):
         problem = whole.reduced(*random_query(name, len(whole.n_values), number, split))
         for bound in BOUNDS:
-            started = time.perf_counter()
-            found[bound].append(exact(problem, limit_s, bound=bound))
-            times[bound].append(1e3 * (time.perf_counter() - started))
+            # Seconds of computation: what else the machine does must not decide who finishes.
+            started = time.thread_time()
+            found[bound].append(exact(problem, limit_s, bound=bound, clock=time.thread_time))
+            times[bound].append(1e3 * (time.thread_time() - started))
     counts = {"circuit": name, "split": split, "edges": len(whole_one.arrays.children), "arcs": n_arcs(whole_one)}
     for bound in BOUNDS:
         gaps = [each.log_bound - each.log_value for each in found[bound] if not each.is_optimal]
@@ -122,7 +123,6 @@ def finishing(name, is_large, n_problems, split, limit_s) -> tuple[Figure, dict]
             "median_ms": statistics.median(times[bound]),
             "mean_ms": statistics.mean(times[bound]),
             "mean_gap_nats": statistics.mean(gaps) if gaps else 0.0,
-            "all_ms": [round(each, 3) for each in times[bound]],
         }
     ours, paper = counts["look-ahead"], counts["sum"]
     detail = ", ".join(f"{bound} {counts[bound]['finished']} ({counts[bound]['mean_ms']:.3g} ms)" for bound in BOUNDS)
