@@ -5,7 +5,7 @@
 A peer lives in an environment of its own, as it wants other versions of what this project uses: `pip install spflow==0.0.48` in
 one, `pip install torch numpy scipy scikit-learn joblib tqdm matplotlib networkx pydot` and `pip install --no-deps deeprob-kit` in
 another. Sums over the two indicators of a variable become one Bernoulli leaf there, as their own learners would have it: fewer
-nodes than ours has. Seconds are those of the CPU, so that other work on the machine counts for neither.
+nodes than ours has; `--literal` keeps every node. Seconds are those of the CPU, so that other work on the machine counts for neither.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from learners.circuits.text import read_text
 Array = np.ndarray[Any, np.dtype[Any]]
 
 NAMES = ("nltcs", "plants")
-TITLES = {"spflow": "SPFlow 0.0", "spflow-torch": "SPFlow 1 (PyTorch)", "deeprob": "deeprob-kit"}
+TITLES = {"spflow": "SPFlow", "spflow-torch": "SPFlow (PyTorch)", "deeprob": "deeprob-kit"}
 # deeprob-kit keeps its values in single precision.
 TOLERANCE = {"spflow": 1e-6, "spflow-torch": 1e-6, "deeprob": 1e-4}
 OBSERVED = 1 / 3
@@ -43,13 +43,15 @@ class PeerMissing(Exception):
     """The peer cannot be measured here; says why."""
 
 
-def translated(circuit: Circuit) -> dict[str, Array]:
+def translated(circuit: Circuit, literal: bool = False) -> dict[str, Array]:
     """The circuit with a Bernoulli leaf for each sum over indicators: the arrays of `circuits_peer_process`.
 
     Parameters
     ----------
     circuit : Circuit
         Of sums, products and indicators of binary variables.
+    literal : bool
+        Only indicators become leaves.
 
     Returns
     -------
@@ -60,8 +62,8 @@ def translated(circuit: Circuit) -> dict[str, Array]:
         circuit.children[circuit.child_starts[k] : circuit.child_starts[k + 1]].tolist() for k in range(circuit.n_nodes)
     ]
     is_leaf = circuit.kind == INDICATOR
-    of_one_variable = [k for k in np.flatnonzero(circuit.kind == SUM).tolist() if is_leaf[below[k]].all()]
-    is_leaf[of_one_variable] = True
+    if not literal:
+        is_leaf[[k for k in np.flatnonzero(circuit.kind == SUM).tolist() if is_leaf[below[k]].all()]] = True
     needed = np.zeros(circuit.n_nodes, bool)
     needed[-1] = True
     for k in range(circuit.n_nodes - 1, -1, -1):
@@ -152,19 +154,19 @@ def queries_of(x: Array, n: int) -> tuple[Array, list[Array]]:
     return np.ascontiguousarray(asked.T), [np.ascontiguousarray(ours[:, i : i + 1]) for i in range(n)]
 
 
-def figures(name: str, library: str, python: str, n_rows: int, rounds: int) -> list[Figure]:
+def figures(name: str, library: str, python: str, n_rows: int, rounds: int, literal: bool) -> list[Figure]:
     """Rows per second, and one query, ours ÷ the peer's."""
     circuit = read_text(CIRCUITS / f"{name}.spn.txt")
     x = np.ascontiguousarray(np.hstack([columns(name, split) for split in ("train", "test")])[:, :n_rows])
     asked, ours = queries_of(columns(name, "test"), rounds * 4)
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "circuit.npz"
-        arrays = {"rows": np.ascontiguousarray(x.T.astype(np.float64)), "queries": asked} | translated(circuit)
+        arrays = {"rows": np.ascontiguousarray(x.T.astype(np.float64)), "queries": asked} | translated(circuit, literal)
         np.savez(path, allow_pickle=False, **arrays)
         with Peer(library, python, path) as peer:
             apart = float(np.abs(peer.log_likelihoods - log_values(circuit, x)).max())
-            if apart > TOLERANCE[library]:
-                raise PeerMissing(f"{library} {peer.version}: log-likelihoods differ by {apart:.2g}")
+            if not apart <= TOLERANCE[library]:
+                raise PeerMissing(f"log-likelihoods of {library} {peer.version} differ by {apart:.2g}")
             batch = []
             for _ in range(rounds):
                 mine = cpu_seconds(lambda: log_values(circuit, x))
@@ -175,9 +177,10 @@ def figures(name: str, library: str, python: str, n_rows: int, rounds: int) -> l
                 mine = statistics.mean(cpu_seconds(lambda row=row: log_values(circuit, row)) for _ in range(20))
                 single.append((mine, peer.ask(query=i)["seconds"]))
             title = f"{TITLES[library]} {peer.version}"
+    sizes = f"{circuit.n_edges:,} and {arrays['children'].size:,} edges"
     return [
-        compared(f"{name} batch ÷ {title}", batch, x.shape[1], f"differ by at most {apart:.1g}"),
-        compared(f"{name} one marginal ÷ {title}", single, None, f"{circuit.n_edges:,} edges"),
+        compared(f"{name} batch ÷ {title}", batch, x.shape[1], f"{sizes}; differ by at most {apart:.1g}"),
+        compared(f"{name} one marginal ÷ {title}", single, None, sizes),
     ]
 
 
@@ -200,6 +203,7 @@ def main() -> None:
     parser.add_argument("--circuits", nargs="+", default=list(NAMES), choices=NAMES)
     parser.add_argument("--rows", type=int, default=4000)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--literal", action="store_true", help="keep sums over indicators instead of Bernoulli leaves")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     pythons = dict(pair.split("=", 1) for pair in args.peer_python)
@@ -210,7 +214,7 @@ def main() -> None:
             continue
         for name in args.circuits:
             try:
-                found += figures(name, library, pythons[library], args.rows, args.rounds)
+                found += figures(name, library, pythons[library], args.rows, args.rounds, args.literal)
             except PeerMissing as error:
                 print(f"{title} on {name}: skipped: {error}")
     report("Circuits, one thread, ÷ libraries run beside it", found, {"machine": machine()}, args.json)

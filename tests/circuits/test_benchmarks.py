@@ -37,11 +37,12 @@ def values_of(data, rows):
     return np.log(each_node(data, make)[-1])
 
 
-def test_peers_get_the_same_circuit(rows):
+@pytest.mark.parametrize("literal", [True, False])
+def test_peers_get_the_same_circuit(rows, literal):
     circuit = of_sums(rows)
-    data = circuits_peers.translated(circuit)
+    data = circuits_peers.translated(circuit, literal)
     assert np.allclose(values_of(data, rows), log_values(circuit, rows), atol=1e-12)
-    assert data["kind"].size < circuit.n_nodes
+    assert (data["kind"].size == circuit.n_nodes) == literal
 
 
 def test_missing_peer_says_so(tmp_path):
