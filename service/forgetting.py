@@ -67,7 +67,7 @@ def retrain(workspace: "Workspace", train: Sequence[Step], run: Run) -> dict[str
         # What was served by an alias shall not go on knowing the rows.
         aliases = [alias for alias, number in workspace.aliases(name).items() if number == newest.version]
         asked = _request_of(newest) | {"update": True, "aliases": aliases}
-        published = run_now(train, run.job_id, asked, run.report)
+        published = run_now(train, run.job_id, asked, run.report, run.memory_limit)
         versions.append({name: published[name] for name in ("model", "version", "passes")})
     return {"versions": versions}
 

@@ -70,6 +70,10 @@ class JobFailed(ServiceError, RuntimeError):
     """A job ended without its result; raised where somebody waits for it."""
 
 
+class OutOfMemory(JobFailed):
+    """A job was ended because it used more memory than it may, or than there is."""
+
+
 # First match wins, so the special stands before the general.
 TABLE: tuple[tuple[type[Exception], int, str], ...] = (
     (MalformedBody, 400, "Malformed body"),
@@ -82,6 +86,7 @@ TABLE: tuple[tuple[type[Exception], int, str], ...] = (
     (Forbidden, 403, "Forbidden"),
     (TooSlow, 503, "Too slow"),
     (NotReady, 503, "Not ready"),
+    (OutOfMemory, 500, "Out of memory"),
     (JobFailed, 500, "Job failed"),
     (storage_errors.NotFound, 404, "Not found"),
     (storage_errors.Conflict, 409, "Conflict"),

@@ -3,9 +3,10 @@
 import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from learners.errors import InvalidParameter
+from learners.memory import parse_bytes
 from learners.query import Query
 
 NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
@@ -33,6 +34,61 @@ class Request(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+def n_bytes(given: object) -> int:
+    """A memory limit as a number of bytes, or in words such as "2 GiB".
+
+    Raises
+    ------
+    InvalidParameter
+    """
+    try:
+        number = given if isinstance(given, int) and not isinstance(given, bool) else parse_bytes(str(given))
+    except InvalidParameter:
+        number = 0
+    if not MIN_MEMORY <= number < MAX_MEMORY:
+        raise InvalidParameter("memory_limit", given, "a number of bytes, or such as 512MiB or 2GiB; at least 256MiB")
+    return number
+
+
+MIN_MEMORY, MAX_MEMORY = 256 << 20, 1 << 50
+Bytes = Annotated[
+    int,
+    BeforeValidator(n_bytes),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": MIN_MEMORY, "exclusiveMaximum": MAX_MEMORY},
+                {"type": "string", "pattern": r"^([3-9]\d\d|[1-9]\d{3,5}) ?MiB$|^[1-9]\d{0,3}(\.\d{1,3})? ?GiB$"},
+            ]
+        }
+    ),
+]
+
+
+def _is_missing(value: object) -> bool:
+    return value is None
+
+
+class LimitedRequest(Request):
+    """Base of the jobs: what one may take. Left out of the stored request where it is not given."""
+
+    memory_limit: Bytes | None = Field(
+        default=None,
+        exclude_if=_is_missing,
+        description="Memory that the job may use beyond that of an idle worker: an eighth for counts, which go to files "
+        "beyond that; a job that uses more is ended. FEWPASS_JOB_MEMORY unless given.",
+        examples=["2GiB"],
+    )
+    time_limit_s: float | None = Field(
+        default=None,
+        gt=0,
+        le=1e9,
+        exclude_if=_is_missing,
+        description="Longest run, from the last start; FEWPASS_JOB_TIMEOUT_S unless given, and never more.",
+        examples=[3600],
+    )
+
+
 class DatasetRequest(Request):
     """Register Parquet files under a name."""
 
@@ -46,7 +102,7 @@ class DatasetRequest(Request):
     )
 
 
-class TrainRequest(Request):
+class TrainRequest(LimitedRequest):
     """Train a model and add it to the registry as the next version of its name."""
 
     kind: Literal["train"] = "train"
@@ -93,7 +149,7 @@ class TrainRequest(Request):
         return self
 
 
-class EvaluateRequest(Request):
+class EvaluateRequest(LimitedRequest):
     """Measure a model version on a data set that has the target."""
 
     kind: Literal["evaluate"] = "evaluate"
@@ -108,14 +164,14 @@ class EvaluateRequest(Request):
         return self
 
 
-class SchemaRequest(Request):
+class SchemaRequest(LimitedRequest):
     """Infer the schema of a registered data set, in one pass, and keep it."""
 
     kind: Literal["schema"] = "schema"
     dataset: str
 
 
-class QueryJobRequest(Request):
+class QueryJobRequest(LimitedRequest):
     """Answer queries that take longer than a request may."""
 
     kind: Literal["query"] = "query"
@@ -123,7 +179,7 @@ class QueryJobRequest(Request):
     queries: list[Annotated[Query, Field(discriminator="kind")]] = Field(min_length=1, max_length=10_000)
 
 
-class ForgetRequest(Request):
+class ForgetRequest(LimitedRequest):
     """Take rows out of the statistics of a data set, and out of the models that were trained on it."""
 
     kind: Literal["forget"] = "forget"
@@ -172,7 +228,7 @@ class PromotionRule(Request):
     )
 
 
-class RefreshRequest(Request):
+class RefreshRequest(LimitedRequest):
     """Train a version, measure it and the champion on the newest rows, and move the alias if the rule says so."""
 
     kind: Literal["refresh"] = "refresh"

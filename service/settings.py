@@ -6,8 +6,10 @@ import os
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from learners.memory import parse_bytes
 
 
 class Settings(BaseSettings):
@@ -61,6 +63,14 @@ class Settings(BaseSettings):
     job_timeout_s: float | None = Field(
         default=None, gt=0, description="Longest run of one job, from its last start; none unless given."
     )
+    job_memory: str | None = Field(
+        default=None,
+        description="Memory that a job may use which gives no memory_limit, such as 2GiB; any unless given.",
+    )
+    job_memory_budget: str | None = Field(
+        default=None,
+        description="Memory that the jobs running on one machine may use together, such as 8GiB; those beyond it wait.",
+    )
     job_days: float = Field(
         default=90, gt=0, le=36_500, description="How long jobs that have ended are kept, with their logs and results."
     )
@@ -113,6 +123,13 @@ class Settings(BaseSettings):
     )
     slow_request_s: float = Field(default=1.0, gt=0, description="Predictions slower than this are logged one by one.")
     shutdown_s: float = Field(default=10.0, gt=0, description="How long a stopping server waits for open requests.")
+
+    @field_validator("memory", "job_memory", "job_memory_budget")
+    @classmethod
+    def _is_bytes(cls, text: str | None) -> str | None:
+        if text is not None:
+            parse_bytes(text)
+        return text
 
     @property
     def needs_keys(self) -> bool:

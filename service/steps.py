@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from learners import recipes
 from learners.circuits.model import CircuitModel
 from learners.kinds import load_model
-from learners.memory import limit_memory, machine_bytes, parse_bytes
+from learners.memory import limit_memory
 from learners.passes.cluster import connected
 from learners.passes.engine import Progress, collect
 from learners.passes.learner import Account, Part, drive
@@ -20,6 +20,7 @@ from learners.schema.summaries import ColumnSummaries
 from service import provenance, queries, scoring
 from service.continuing import Continuation, chosen, continuation
 from service.forgetting import affected_models, forget_steps
+from service.jobs.limits import counts_bytes
 from service.jobs.steps import Kinds, Run, Step
 from service.ledger import LOCAL, Ledger, ledger_of
 from service.predictor import map_version
@@ -104,8 +105,7 @@ def fit(
     workspace: "Workspace", request: TrainRequest, rows: TrainingRows, ledger: Ledger, run: Run
 ) -> tuple[Any, list[Account]]:
     """The model of the rows, with what is stored as far as it serves, and what that saved."""
-    memory = workspace.settings.memory
-    limit_memory(machine_bytes() // 4 if memory is None else parse_bytes(memory), workspace.layout.scratch)
+    limit_memory(counts_bytes(workspace.settings, run.memory_limit), workspace.layout.scratch)
     known = continuation(workspace, request, rows)
     if known is not None:
         return _continued(workspace, known, run), [known.account]

@@ -14,8 +14,11 @@ from learners.errors import UnknownColumn
 from learners.passes.source import Source
 from learners.query import Query
 from service import promotion, queries, roots, scoring, steps
+from service.jobs.limits import check_limits, limits_of
 from service.jobs.logs import log_path
+from service.jobs.notes import NOTES, Notes
 from service.jobs.steps import Kinds, run_now
+from service.jobs.watch import watched_here
 from service.ledger import LOCAL
 from service.predictor import Served, find_version, map_version
 from service.problems import InvalidRequest
@@ -248,9 +251,15 @@ class Workspace:
         return version, published["passes"]
 
     def _run_here(self, kind: str, request: TrainRequest | ForgetRequest, report: Report) -> dict[str, Any]:
-        job_id = f"{LOCAL}{uuid.uuid4().hex[:12]}"
+        job_id, asked = f"{LOCAL}{uuid.uuid4().hex[:12]}", request.model_dump()
         try:
-            return run_now(self.kinds[kind], job_id, request.model_dump(), report)
+            with watched_here(job_id, limits_of(self.settings, asked)) as allowance:
+
+                def checked(progress: dict[str, Any]) -> None:
+                    allowance.check()
+                    report(progress)
+
+                return run_now(self.kinds[kind], job_id, asked, checked, allowance.memory)
         finally:
             self.clean(job_id)
 
@@ -335,10 +344,12 @@ class Workspace:
     def forget_old_jobs(self) -> int:
         """Remove jobs that ended long ago, and their logs; returns how many."""
         before, n_forgotten = datetime.now(UTC) - timedelta(days=self.settings.job_days), 0
+        notes = Notes(self.layout.root / "workers" / NOTES)
         while job_ids := self.queue.finished_before(before):
             self.queue.delete(job_ids)
             for job_id in job_ids:
                 log_path(self.layout.root / "logs", job_id).unlink(missing_ok=True)
+                notes.end(job_id)
             n_forgotten += len(job_ids)
         return n_forgotten
 
@@ -348,6 +359,7 @@ class Workspace:
         if is_remote:
             self.check_roots([*(getattr(named, "uris", None) or ()), *(getattr(named, "test_uris", None) or ())])
         steps.check_request(self, named)
+        check_limits(self.settings, request.model_dump())
 
     @cached_property
     def schedules(self) -> Schedules:

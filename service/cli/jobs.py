@@ -67,13 +67,19 @@ def submit(
     key: Annotated[
         str | None, typer.Option("--key", help="Idempotency key: the same job again starts nothing new.")
     ] = None,
+    memory_limit: Annotated[
+        str | None, typer.Option("--memory-limit", help="Most memory it may use, such as 2GiB; beyond, it is ended.")
+    ] = None,
+    time_limit: Annotated[float | None, typer.Option("--time-limit", help="Most seconds it may run.")] = None,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Queue a job: train, evaluate, schema or refresh; a worker runs it."""
+    """Queue a job: train, refresh, evaluate, forget, query or schema; a worker runs it."""
     from service.workspace import Workspace
 
-    asked = checked(Submission, {"job": read_request(job), "priority": priority})
+    limits = {"memory_limit": memory_limit, "time_limit_s": time_limit}
+    given = read_request(job) | {name: limit for name, limit in limits.items() if limit is not None}
+    asked = checked(Submission, {"job": given, "priority": priority})
     with Workspace(settings_of(workspace)) as here:
         submitted, _ = here.submit(asked.job, key, is_remote=False, priority=asked.priority)
     _show(submitted, json_output)
@@ -154,11 +160,11 @@ def _words(job: Any) -> str:
     return describe(job.progress) if job.progress else ""
 
 
-def read_request(text: str) -> Any:
+def read_request(text: str) -> dict[str, Any]:
     """A job as JSON, or the file that holds it."""
     try:
-        return json.loads(text if text.lstrip().startswith("{") else Path(text).read_text())
-    except (OSError, ValueError) as error:
+        return dict(json.loads(text if text.lstrip().startswith("{") else Path(text).read_text()))
+    except (OSError, ValueError, TypeError) as error:
         raise typer.BadParameter(
             f"{text[:80]!r} is neither JSON nor a file of it: {error}", param_hint="--job"
         ) from error

@@ -57,11 +57,14 @@ def train(
     cluster: Annotated[
         str | None, typer.Option("--cluster", help="Dask workers make the passes: tcp://host:8786, or local:4.")
     ] = None,
+    memory_limit: Annotated[
+        str | None, typer.Option("--memory-limit", help="Most memory to use, such as 2GiB; counts go to files in time.")
+    ] = None,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Train a model and add it to the workspace."""
-    from service.requests import TrainRequest
+    from service.requests import TrainRequest, n_bytes
     from service.workspace import Workspace
 
     request = TrainRequest(
@@ -78,6 +81,7 @@ def train(
         update=update,
         window=window,
         timestamp=timestamp,
+        memory_limit=None if memory_limit is None else n_bytes(memory_limit),
     )
     started = time.perf_counter()
     settings = settings_of(workspace)

@@ -10,13 +10,15 @@ class Run:
     """What a step knows of the job it works for.
 
     `receipts` holds what the earlier steps returned, by name; `report` records progress and raises Cancelled when the
-    job was cancelled, so calling it between two chunks is all that a long step has to do.
+    job was cancelled, so calling it between two chunks is all that a long step has to do. `memory_limit` is what the job
+    may use in bytes, or None.
     """
 
     job_id: str
     request: dict[str, Any]
     receipts: dict[str, dict[str, Any]]
     report: Callable[[dict[str, Any]], None]
+    memory_limit: int | None = None
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,11 @@ Clean = Callable[[str], None]
 
 
 def run_now(
-    steps: Sequence[Step], job_id: str, request: dict[str, Any], report: Callable[[dict[str, Any]], None]
+    steps: Sequence[Step],
+    job_id: str,
+    request: dict[str, Any],
+    report: Callable[[dict[str, Any]], None],
+    memory_limit: int | None = None,
 ) -> dict[str, Any]:
     """Run the steps one after another in this process; the last receipt is the result."""
     receipts: dict[str, dict[str, Any]] = {}
@@ -41,5 +47,5 @@ def run_now(
         def report_step(progress: dict[str, Any], name: str = step.name) -> None:
             report({"step": name, **progress})
 
-        receipts[step.name] = step.run(Run(job_id, request, receipts, report_step))
+        receipts[step.name] = step.run(Run(job_id, request, receipts, report_step, memory_limit))
     return receipts[steps[-1].name]

@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import threading
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -12,8 +13,12 @@ import structlog
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 
 from service.jobs import workflows
+from service.jobs.budget import Budget
+from service.jobs.limits import budget_of
+from service.jobs.notes import NOTES, Notes
 from service.jobs.queue import APPLICATION, APPLICATION_VERSION, QUEUE, JobQueue
 from service.jobs.steps import Clean, Kinds
+from service.jobs.watch import Watch, start_anew
 from service.settings import Settings
 from service.telemetry import adopt_logger
 
@@ -42,9 +47,12 @@ def run(settings: Settings, url: str, locks: Path, kinds: Kinds, clean: Clean, p
     """
     log = structlog.get_logger("worker")
     slot, lock = take_slot(locks)
+    notes = Notes(locks / NOTES)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
+    budget = Budget(locks, slot, budget_of(settings))
+    watch = Watch(partial(start_anew, notes), notes.saw, budget)
     queue = JobQueue(url, settings.job_concurrency, settings.job_poll_s)
     config: DBOSConfig = {
         "name": APPLICATION,
@@ -63,10 +71,9 @@ def run(settings: Settings, url: str, locks: Path, kinds: Kinds, clean: Clean, p
         queue,
         kinds,
         clean,
-        attempts=settings.job_attempts,
-        concurrency=settings.job_concurrency,
-        progress_s=settings.progress_s,
-        timeout_s=settings.job_timeout_s,
+        settings=settings,
+        watch=watch.start(),
+        notes=notes,
     )
     DBOS.listen_queues([QUEUE])
     DBOS.launch()

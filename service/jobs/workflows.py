@@ -3,6 +3,7 @@
 import contextvars
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -11,9 +12,13 @@ from dbos import DBOS, PortableWorkflowError
 from dbos import error as dbos_errors
 
 from learners.errors import Cancelled
+from service.jobs.limits import bytes_text, limits_of
+from service.jobs.notes import Notes
 from service.jobs.queue import PROGRESS, WORKFLOW, JobQueue
 from service.jobs.steps import Clean, Kinds, Run, Step
-from service.problems import JobFailed, is_expected, problem_of
+from service.jobs.watch import LESS, Allowance, Watch
+from service.problems import OutOfMemory, is_expected, problem_of
+from service.settings import Settings
 
 
 def register(
@@ -21,10 +26,9 @@ def register(
     kinds: Kinds,
     clean: Clean,
     *,
-    attempts: int,
-    concurrency: int,
-    progress_s: float,
-    timeout_s: float | None = None,
+    settings: Settings,
+    watch: Watch,
+    notes: Notes,
 ) -> None:
     """Tell DBOS how to run jobs, before it is launched.
 
@@ -36,40 +40,58 @@ def register(
         The steps of each kind of job; the last receipt is the job's result.
     clean : callable
         Called with the id of a job that has ended, to remove what it left on the way.
-    attempts : int
-        Starts of one job before it is given up because its worker keeps dying.
-    concurrency : int
-        Jobs that run at the same time in this process.
-    progress_s : float
-        How often progress is recorded and a cancel is noticed.
-    timeout_s : float, optional
-        A job that runs longer fails; it counts anew when a job is resumed.
+    settings : Settings
+        How many jobs at the same time, how often to try, how often to record progress, and what a job may take.
+    watch : Watch
+        Over what the jobs take.
+    notes : Notes
+        Of the worker that ran a job before.
     """
     # DBOS hands a recovered job to its internal queue, which knows no limit, so the limit is kept here once more.
-    slots = threading.BoundedSemaphore(concurrency)
+    slots = threading.BoundedSemaphore(settings.job_concurrency)
 
     # DBOS counts recoveries, so one less than starts.
-    @DBOS.workflow(name=WORKFLOW, max_recovery_attempts=attempts - 1)
+    @DBOS.workflow(name=WORKFLOW, max_recovery_attempts=settings.job_attempts - 1)
     def run_job(document: dict[str, Any]) -> dict[str, Any]:
         with slots:
-            receipts: dict[str, dict[str, Any]] = {}
             job_id = str(DBOS.workflow_id)
-            pace = Pace(progress_s, timeout_s, time.monotonic())
+            allowance = watch.allowance(job_id, limits_of(settings, document["request"]))
+            pace = Pace(settings.progress_s, allowance)
             try:
-                for step in kinds[document["kind"]]:
-                    receipts[step.name] = DBOS.run_step(
-                        {"name": step.name}, _run_step, step, document["request"], receipts, pace
-                    )
+                _check_notes(notes, job_id)
+                result = _run_steps(kinds[document["kind"]], document["request"], pace)
             except dbos_errors.DBOSBaseException:
                 # Cancelled, or handed to another worker, which still needs what is there.
                 if queue.get(job_id).state == "cancelled":
                     clean(job_id)
+                    notes.end(job_id)
                 raise
             except Exception:
                 clean(job_id)
+                notes.end(job_id)
                 raise
+            finally:
+                allowance.end()
             clean(job_id)
-            return receipts[step.name]
+            notes.end(job_id)
+            return result
+
+
+def _check_notes(notes: Notes, job_id: str) -> None:
+    """Fail a job that has ended its worker, instead of letting it do so again."""
+    try:
+        problem = notes.begin(job_id)
+    except OutOfMemory as error:
+        raise _recorded(error) from error
+    if problem is not None:
+        raise PortableWorkflowError(problem["detail"], problem["title"], problem["status"], problem)
+
+
+def _run_steps(steps: Sequence[Step], request: dict[str, Any], pace: "Pace") -> dict[str, Any]:
+    receipts: dict[str, dict[str, Any]] = {}
+    for step in steps:
+        receipts[step.name] = DBOS.run_step({"name": step.name}, _run_step, step, request, receipts, pace)
+    return receipts[steps[-1].name]
 
 
 def _run_step(step: Step, request: dict[str, Any], receipts: dict[str, dict[str, Any]], pace: "Pace") -> dict[str, Any]:
@@ -88,7 +110,8 @@ def _run_logged(step: Step, run: Run, pace: "Pace") -> dict[str, Any]:
     started = time.perf_counter()
     with _Reporter(step.name, pace) as reporter:
         try:
-            receipt = step.run(replace(run, report=reporter))
+            pace.allowance.begin(lambda: reporter({"stage": "waiting for memory"}))
+            receipt = step.run(replace(run, report=reporter, memory_limit=pace.allowance.memory))
         except Exception as error:
             if reporter.stopped is not None:
                 # DBOS parks the workflow on its own error, and the state stays what the canceller wrote.
@@ -99,12 +122,15 @@ def _run_logged(step: Step, run: Run, pace: "Pace") -> dict[str, Any]:
                 raise _recorded(error) from error
             log.warning("step failed", error=str(error))
             raise _recorded(error) from error
-    log.info("step finished", seconds=round(time.perf_counter() - started, 3))
+    seconds, peak = round(time.perf_counter() - started, 3), bytes_text(pace.allowance.peak)
+    log.info("step finished", seconds=seconds, memory_peak=peak)
     return receipt
 
 
 def _recorded(error: Exception) -> PortableWorkflowError:
     """The error as it is kept with the job: its problem document; an unexpected one says its type and text."""
+    if isinstance(error, MemoryError):
+        error = OutOfMemory(f"The system has no such memory to give: {error}. {LESS}")
     problem = problem_of(error)
     body = problem.body()
     if not is_expected(error):
@@ -113,25 +139,10 @@ def _recorded(error: Exception) -> PortableWorkflowError:
 
 
 class Pace(NamedTuple):
-    """How often a job tells of itself, and how long it may take since `started` (monotonic)."""
+    """How often a job tells of itself, and what it may take."""
 
     progress_s: float
-    timeout_s: float | None
-    started: float
-
-    def check(self) -> None:
-        """Give up a job that takes too long.
-
-        Raises
-        ------
-        JobFailed
-        """
-        if self.timeout_s is not None and time.monotonic() - self.started > self.timeout_s:
-            raise JobFailed(
-                f"The job ran longer than {self.timeout_s:g} s (FEWPASS_JOB_TIMEOUT_S) and was given up; a retry goes on "
-                "after the passes that were finished.",
-                timeout_s=self.timeout_s,
-            )
+    allowance: Allowance
 
 
 class _Reporter:
@@ -162,7 +173,7 @@ class _Reporter:
     def __call__(self, progress: dict[str, Any]) -> None:
         if self.stopped is not None:
             raise Cancelled("The job was cancelled.") from self.stopped
-        self.pace.check()
+        self.pace.allowance.check()
         number = progress.get("pass_number")
         if number is not None and number != self._latest.get("pass_number"):
             structlog.get_logger("jobs").info(
@@ -181,5 +192,6 @@ class _Reporter:
             DBOS.set_event(PROGRESS, {"step": self.step, **self._latest})
         except dbos_errors.DBOSBaseException as error:  # cancelled, or handed to another worker
             self.stopped = error
+            self.pace.allowance.is_cancelled = True
         except Exception:
             structlog.get_logger("jobs").warning("progress was not recorded", exc_info=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from service.jobs.queue import JobQueue
 from service.local_server import LocalServer, local_server
 from service.requests import TrainRequest
 from service.settings import Settings
@@ -75,3 +78,35 @@ def site(tmp_path_factory: pytest.TempPathFactory, weather_files: tuple[Path, Pa
         )
     with local_server(settings) as server, httpx.Client(base_url=server.url, timeout=30) as client:
         yield Site(server, client, settings.workspace, train, test, pq.read_table(test))
+
+
+class Workers:
+    """Worker subprocesses of one workspace."""
+
+    def __init__(self, workspace: Path):
+        self.workspace = workspace
+        self.processes: list[subprocess.Popen] = []
+
+    def start(self) -> subprocess.Popen:
+        command = [sys.executable, "-m", "tests.service.queue_worker", str(self.workspace)]
+        self.processes.append(subprocess.Popen(command, stderr=(self.workspace / "worker.log").open("a")))
+        return self.processes[-1]
+
+    def stop(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Iterator[JobQueue]:
+    queue = JobQueue(f"sqlite:///{tmp_path}/control.sqlite", poll_s=0.05)
+    yield queue
+    queue.close()
+
+
+@pytest.fixture
+def workers(tmp_path: Path) -> Iterator[Workers]:
+    workers = Workers(tmp_path)
+    yield workers
+    workers.stop()

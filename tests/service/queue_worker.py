@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from learners.errors import UnknownColumn
+from service.jobs import watch
 from service.jobs.steps import Run, Step
 from service.jobs.worker import run
 from service.settings import Settings
@@ -38,13 +39,45 @@ def fail(run: Run) -> dict:
     raise ZeroDivisionError("one over nothing")
 
 
+def grow(run: Run) -> dict:
+    """Hold `n` pieces of 32 MiB, one every 50 ms; tell of it only if asked to."""
+    with Path(run.request["log"]).open("a") as log:
+        log.write("grow\n")
+    held = []
+    for done in range(run.request["n"]):
+        if run.request.get("tells", True):
+            run.report({"rows_done": done, "rows_total": run.request["n"]})
+        held.append(bytearray(b"x") * (32 << 20))
+        time.sleep(0.05)
+    return {"held": len(held), "limit": run.memory_limit}
+
+
+def sleep(run: Run) -> dict:
+    """A step that tells nothing."""
+    with Path(run.request["log"]).open("a") as log:
+        log.write("sleep\n")
+    time.sleep(run.request["s"])
+    return {}
+
+
+def refuse(run: Run) -> dict:
+    raise MemoryError("Unable to allocate 8 EiB")
+
+
 def clean(job_id: str) -> None:
     (Path(sys.argv[1]) / f"{job_id}.cleaned").touch()
 
 
-KINDS = {"count": (Step("count", count), Step("finish", finish)), "fail": (Step("fail", fail),)}
+KINDS = {
+    "count": (Step("count", count), Step("finish", finish)),
+    "fail": (Step("fail", fail),),
+    "grow": (Step("grow", grow),),
+    "sleep": (Step("sleep", sleep),),
+    "refuse": (Step("refuse", refuse),),
+}
 
 if __name__ == "__main__":
+    watch.PATIENCE_S = float(os.environ.get("QUEUE_WORKER_PATIENCE_S", watch.PATIENCE_S))
     workspace = Path(sys.argv[1])
     settings = Settings(workspace=workspace, job_poll_s=0.05, progress_s=0.1, job_attempts=3)
     run(settings, f"sqlite:///{workspace}/control.sqlite", workspace / "workers", KINDS, clean, os.getppid())

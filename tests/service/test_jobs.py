@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,38 +12,7 @@ from service.jobs.queue import Job, JobQueue
 from service.jobs.worker import take_slot
 from service.problems import Conflict, InvalidRequest
 from storage.errors import NotFound
-
-
-class Workers:
-    """Worker subprocesses of one workspace."""
-
-    def __init__(self, workspace: Path):
-        self.workspace = workspace
-        self.processes: list[subprocess.Popen] = []
-
-    def start(self) -> subprocess.Popen:
-        command = [sys.executable, "-m", "tests.service.queue_worker", str(self.workspace)]
-        self.processes.append(subprocess.Popen(command, stderr=(self.workspace / "worker.log").open("a")))
-        return self.processes[-1]
-
-    def stop(self) -> None:
-        for process in self.processes:
-            process.kill()
-            process.wait()
-
-
-@pytest.fixture
-def queue(tmp_path: Path) -> Iterator[JobQueue]:
-    queue = JobQueue(f"sqlite:///{tmp_path}/control.sqlite", poll_s=0.05)
-    yield queue
-    queue.close()
-
-
-@pytest.fixture
-def workers(tmp_path: Path) -> Iterator[Workers]:
-    workers = Workers(tmp_path)
-    yield workers
-    workers.stop()
+from tests.service.conftest import Workers
 
 
 def wait_for(queue: JobQueue, job_id: str, reached: Callable[[Job], bool], timeout_s: float = 20) -> Job:

@@ -1,0 +1,69 @@
+"""How much memory and time a job may take: as it says, or as the settings say."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from learners.memory import machine_bytes, parse_bytes
+from service.problems import InvalidRequest
+from service.settings import Settings
+
+# Counts get one part of a job's memory: a cell of 16 bytes becomes some 600 bytes of trees while they are estimated
+# (measured: kdb with k = 2 of 200,000 rows without any order), and spilling must begin well before those need the rest.
+COUNTS_SHARE = 8
+
+
+class Limits(NamedTuple):
+    """What one job may take: bytes beyond those of an idle worker, and seconds; None is without a limit."""
+
+    memory: int | None
+    time_s: float | None
+
+
+def limits_of(settings: Settings, request: Mapping[str, Any]) -> Limits:
+    """The limits of a job by its request; those of the training within a refresh count for the whole job."""
+    asked = {**(request.get("train") or {}), **{name: value for name, value in request.items() if value is not None}}
+    times = [seconds for seconds in (asked.get("time_limit_s"), settings.job_timeout_s) if seconds is not None]
+    return Limits(asked.get("memory_limit") or default_memory(settings), min(times, default=None))
+
+
+def default_memory(settings: Settings) -> int | None:
+    """What a job may take that does not say: the setting, else an equal share of the budget, else anything."""
+    if settings.job_memory is not None:
+        return parse_bytes(settings.job_memory)
+    budget = budget_of(settings)
+    return None if budget is None else budget // (max(settings.job_workers, 1) * settings.job_concurrency)
+
+
+def budget_of(settings: Settings) -> int | None:
+    """What the jobs that run at the same time may take together."""
+    return None if settings.job_memory_budget is None else parse_bytes(settings.job_memory_budget)
+
+
+def check_limits(settings: Settings, request: Mapping[str, Any]) -> None:
+    """Refuse a job that would wait for ever.
+
+    Raises
+    ------
+    InvalidRequest
+    """
+    limit, budget = limits_of(settings, request).memory, budget_of(settings)
+    if limit is not None and budget is not None and limit > budget:
+        raise InvalidRequest(
+            f"The job asks for {bytes_text(limit)} of memory, and all jobs together have {bytes_text(budget)} "
+            "(FEWPASS_JOB_MEMORY_BUDGET). Lower memory_limit, or raise the budget.",
+            field="memory_limit",
+        )
+
+
+def counts_bytes(settings: Settings, memory_limit: int | None) -> int:
+    """What the counts of a training may keep in memory before they go to files."""
+    ours = machine_bytes() // 4 if settings.memory is None else parse_bytes(settings.memory)
+    return ours if memory_limit is None else min(ours, memory_limit // COUNTS_SHARE)
+
+
+def bytes_text(n_bytes: float) -> str:
+    """A number of bytes as people say it: "1.5 GiB"."""
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20)):
+        if n_bytes >= size:
+            return f"{n_bytes / size:.4g} {unit}"
+    return f"{n_bytes:.0f} bytes"
