@@ -2,6 +2,7 @@
 
     python -m benchmarks.map --problems 100 --json map.json
     python -m benchmarks.map --finishing --large --split 5/1/4
+    python -m benchmarks.map --wins --large --problems 1000
 
 Times are of a solver on a reduced problem, one thread, as the authors' program measures; `query` is the whole call.
 """
@@ -9,13 +10,13 @@ Times are of a solver on a reduced problem, one thread, as the authors' program 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import time
 from pathlib import Path
 
-import numpy as np
-
-from benchmarks.map_circuits import circuit, n_arcs, rows
+from benchmarks.map_circuits import circuit, n_arcs, random_query
+from benchmarks.map_wins import PAPER, compare, tables
 from benchmarks.measuring import Figure, report
 from learners.circuits.map import approximate, map_query
 from learners.circuits.map.exact import BOUNDS, exact
@@ -44,17 +45,6 @@ SOLVERS = {
     "amap": approximate.argmax_product,
     "exact": lambda problem: exact(problem, 10.0),
 }
-
-
-def random_query(name, n_variables, number, split):
-    """Query and evidence of one problem: a random split of the variables, values from a random test row."""
-    rng = np.random.default_rng([number, 7])
-    test = rows({"plants_rat": "plants"}.get(name, name), "test")
-    row = test[rng.integers(len(test))]
-    order = rng.permutation(n_variables)
-    n_query, n_evidence = (round(n_variables * part / sum(split)) for part in split[:2])
-    evidence = {int(v): int(row[v]) for v in order[n_query : n_query + n_evidence]}
-    return sorted(order[:n_query].tolist()), evidence
 
 
 def seconds(task, repeats=5):
@@ -138,6 +128,8 @@ def main() -> None:
     parser.add_argument("--split", default="3/3/4", help="query/evidence/hidden; 1/0/0 asks for all variables")
     parser.add_argument("--circuits", nargs="+")
     parser.add_argument("--finishing", action="store_true", help="count problems finished instead of timing")
+    parser.add_argument("--wins", action="store_true", help="the paper's tables: times, wins, finishing counts")
+    parser.add_argument("--for-paper", type=int, default=100, help="problems for the paper's bound with --wins")
     parser.add_argument("--large", action="store_true", help="circuits of the paper's size")
     parser.add_argument("--limit", type=float, default=2.0)
     parser.add_argument("--json", type=Path)
@@ -148,6 +140,14 @@ def main() -> None:
         exact(whole_circuit(circuit("nltcs")).finite, 1.0)
         done = [finishing(name, args.large, args.problems, split, args.limit) for name in names]
         report("Exact MAP", [figure for figure, _ in done], {"counts": [c for _, c in done]}, args.json)
+        return
+    if args.wins:
+        results = []
+        for name in args.circuits or PAPER:
+            results.append(compare(name, args.large, args.problems, args.for_paper, split, args.limit))
+            if args.json:
+                args.json.write_text(json.dumps(results, indent=2))
+        print(tables(results))
         return
     names = args.circuits or ["nltcs", "plants", "accidents"]
     figures = [figure for name in names for figure in speed(name, args.problems, split)]
