@@ -39,6 +39,10 @@ class SchemaError(LearnerError, ValueError):
         self.column = column
 
 
+class InvalidBuffers(LearnerError, ValueError):
+    """A batch from outside does not hold what Arrow says it must: offsets, indices, text, number of nulls."""
+
+
 class EmptyData(LearnerError, ValueError):
     """There are no rows to learn from."""
 

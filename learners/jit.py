@@ -77,3 +77,15 @@ def float32_of_bits(typingctx: Any, bits: Any) -> Any:
         return builder.bitcast(args[0], ir.FloatType())
 
     return types.float32(types.int32), codegen
+
+
+@intrinsic
+def load(typingctx: Any, address: Any, kind: Any) -> Any:
+    """The number of a type such as np.int32 at an address, aligned or not; whoever calls keeps the memory alive."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        value = builder.load(builder.inttoptr(args[0], context.get_value_type(kind.dtype).as_pointer()))
+        value.align = 1
+        return value
+
+    return kind.dtype(types.uint64, kind), codegen

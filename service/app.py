@@ -16,6 +16,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service import openapi, problems
+from service.allocation import keep_freed_memory
 from service.api import datasets, health, inference, invocations, jobs, keys, models, query, schedules
 from service.api.bodies import BodyLimit
 from service.api.explain import Explain
@@ -105,6 +106,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 def app_of_environment() -> FastAPI:
     """The factory for serving processes that uvicorn spawns."""
     settings = Settings()
+    keep_freed_memory()
     configure_logs(settings, "serve")
     return create_app(settings)
 

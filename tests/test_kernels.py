@@ -20,7 +20,14 @@ from learners.schema.encode import encode
 from learners.schema.records import record_classifier
 
 ROOT = Path(__file__).parent.parent
-KERNELS = ("learners.schema.kernels", "learners.counts.kernels", "learners.classifiers.kernels")
+KERNELS = (
+    "learners.schema.kernels",
+    "learners.schema.batch_kernels",
+    "learners.schema.json_kernels",
+    "learners.schema.word_kernels",
+    "learners.counts.kernels",
+    "learners.classifiers.kernels",
+)
 # uint8 and uint16 codes. `translate` also reads indices of one and of four bytes; `interval_codes` also reads columns that
 # Arrow lends read-only and columns that were converted.
 MOST_SIGNATURES = {"learners.schema.kernels.translate": 4, "learners.schema.kernels.interval_codes": 4}

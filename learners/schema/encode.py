@@ -9,13 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from learners.errors import SchemaError, UnknownColumn
+from learners.schema.batches import BatchEncoder
 from learners.schema.chunk import Chunk, Codes
-from learners.schema.kernels import interval_codes, translate, translate_bytes
+from learners.schema.kernels import interval_codes, translate
 from learners.schema.schema import Attribute, Schema
-from learners.schema.strings import codes_of_strings, string_table
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
-BYTES = (pa.uint8(), pa.int8())
 ValueTypes = {str: pa.string(), bool: pa.bool_(), int: pa.int64()}
 
 
@@ -109,19 +108,11 @@ class _NominalEncoder:
         self.attribute, self.dtype = attribute, dtype
         self.value_type = ValueTypes[type(attribute.values[0])] if attribute.values else pa.string()
         self.domain = pa.array(attribute.values, self.value_type)
-        self.byte_tables: dict[Any, tuple[Codes, int]] = {}
-        is_text = bool(attribute.values) and isinstance(attribute.values[0], str)
-        self.strings = string_table([str(value) for value in attribute.values]) if is_text else None
 
     def __call__(self, column: pa.Array, codes: Codes) -> None:
         attribute, kind = self.attribute, column.type
         if pa.types.is_null(kind):
             codes[:] = attribute.missing_code
-            return
-        if self.strings is not None and pa.types.is_string(kind):
-            codes_of_strings(column, self.strings, int(attribute.has_missing), attribute.unseen_code, codes)
-            if column.null_count:
-                codes[column.is_null().to_numpy(zero_copy_only=False)] = attribute.missing_code
             return
         # A fraction is none of the values of a nominal attribute, and so an unseen one.
         values, index, is_null = distinct(column, attribute.name, allow_fractions=True)
@@ -133,13 +124,11 @@ class _NominalEncoder:
 
     def byte_table(self, kind: pa.DataType) -> tuple[Codes, int]:
         """The code of each byte of a column of int8 or uint8; and the largest code if each value is its own code, else -1."""
-        if kind not in self.byte_tables:
-            every = pa.array(np.arange(256, dtype=np.uint8).view(np.uint8 if kind == pa.uint8() else np.int8))
-            codes = self._codes_of(pc.cast(every, pa.int64()))
-            largest = self.attribute.n_values
-            is_own = largest <= 255 and np.array_equal(codes, np.minimum(np.arange(256), largest))
-            self.byte_tables[kind] = codes, largest if is_own else -1
-        return self.byte_tables[kind]
+        every = pa.array(np.arange(256, dtype=np.uint8).view(np.uint8 if kind == pa.uint8() else np.int8))
+        codes = self._codes_of(pc.cast(every, pa.int64()))
+        largest = self.attribute.n_values
+        is_own = largest <= 255 and np.array_equal(codes, np.minimum(np.arange(256), largest))
+        return codes, largest if is_own else -1
 
     def _codes_of(self, values: pa.Array) -> Codes:
         """The code of each distinct value."""
@@ -159,6 +148,31 @@ class _NominalEncoder:
         return np.ascontiguousarray(codes.astype(self.dtype))
 
 
+class _Columns:
+    """Codes of single columns of any type, one pyarrow call after the other."""
+
+    def __init__(self, attributes: tuple[Attribute, ...], dtype: type[Any]) -> None:
+        self.attributes, self.dtype = attributes, dtype
+        self.nominal = {i: _NominalEncoder(a, dtype) for i, a in enumerate(attributes) if a.kind == "nominal"}
+
+    def __call__(self, i: int, column: pa.Array, codes: Codes) -> None:
+        attribute = self.attributes[i]
+        if attribute.kind == "nominal":
+            self.nominal[i](column, codes)
+            return
+        values, cuts = numbers(column, attribute.name), np.array(attribute.cuts, np.float64)
+        interval_codes(values, cuts, int(attribute.has_missing), attribute.missing_code, codes)
+
+    def byte_table(self, i: int, kind: pa.DataType) -> tuple[Codes, int]:
+        """The code of each byte, as `_NominalEncoder.byte_table` has it."""
+        return self.nominal[i].byte_table(kind)
+
+
+def _batch_encoder(attributes: tuple[Attribute, ...], dtype: type[Any]) -> BatchEncoder:
+    columns = _Columns(attributes, dtype)
+    return BatchEncoder(attributes, dtype, columns, columns.byte_table)
+
+
 class Encoder:
     """Encodes batch after batch by one schema; threads may share one.
 
@@ -169,50 +183,21 @@ class Encoder:
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
-        self.nominal = {
-            i: _NominalEncoder(attribute, schema.code_dtype)
-            for i, attribute in enumerate(schema.attributes)
-            if attribute.kind == "nominal"
-        }
-        self.cuts = {
-            i: np.array(attribute.cuts, np.float64)
-            for i, attribute in enumerate(schema.attributes)
-            if attribute.kind == "numeric"
-        }
+        self.inputs = _batch_encoder(schema.attributes, schema.code_dtype)
         values = tuple(schema.class_values()) if schema.target is not None else ()
-        self.target = _NominalEncoder(Attribute(schema.target or "", "nominal", values), np.uint16)
+        self.target = _batch_encoder((Attribute(schema.target or "", "nominal", values),), np.uint16)
 
-    def attributes(self, batch: pa.RecordBatch) -> Codes:
+    def attributes(self, batch: pa.RecordBatch, is_trusted: bool = True) -> Codes:
         """Codes (n_attributes, n_rows) of a record batch; absent columns get the unseen code.
 
         Raises
         ------
         SchemaError
             If the type of a column does not fit.
+        InvalidBuffers
+            If a batch that is not trusted is not valid.
         """
-        schema = self.schema
-        x = np.empty((schema.n_attributes, batch.num_rows), schema.code_dtype)
-        position = {name: j for j, name in enumerate(batch.schema.names)}
-        addresses, rows, tables = [], [], []
-        for i, attribute in enumerate(schema.attributes):
-            if attribute.name not in position:
-                x[i] = attribute.n_values
-                continue
-            column = batch.column(position[attribute.name])
-            if i not in self.nominal:
-                values = numbers(column, attribute.name)
-                interval_codes(values, self.cuts[i], int(attribute.has_missing), attribute.missing_code, x[i])
-            elif column.type in BYTES and not column.null_count:
-                addresses.append(column.buffers()[1].address + column.offset)
-                rows.append(i)
-                tables.append(self.nominal[i].byte_table(column.type))
-            else:
-                self.nominal[i](column, x[i])
-        if rows and batch.num_rows:
-            # One call for all of them: each would give up the interpreter's lock and wait for it again.
-            luts, largest = np.stack([codes for codes, _ in tables]), np.array([largest for _, largest in tables])
-            translate_bytes(np.array(addresses, np.uint64), np.array(rows), luts, largest, x)
-        return x
+        return self.inputs.codes(batch, is_trusted)
 
     def numbers(self, batch: pa.RecordBatch) -> Floats | None:
         """The numbers that a chunk of the schema has beside the codes, if any.
@@ -243,12 +228,10 @@ class Encoder:
         """
         if self.schema.target is None:
             return np.zeros(batch.num_rows, np.uint8)
-        y = np.empty(batch.num_rows, np.uint16)
-        column = batch.column(batch.schema.names.index(self.schema.target))
-        self.target(column, y)
+        y = self.target.codes(batch)[0]
         if y.max(initial=0) >= self.schema.n_classes:
             row = int(np.argmax(y >= self.schema.n_classes))
-            value = column[row].as_py()
+            value = batch.column(batch.schema.names.index(self.schema.target))[row].as_py()
             what = "is null" if value is None else f"is {value!r}, which is none of the model's classes"
             raise SchemaError(
                 f"The class {self.schema.target!r} of row {row} of the batch {what}. Remove such rows, or train with them.",
@@ -294,7 +277,7 @@ def _encoder_of(schema: Schema) -> Encoder:
     return kept
 
 
-def encode(batch: pa.RecordBatch | pa.Table, schema: Schema) -> Chunk:
+def encode(batch: pa.RecordBatch | pa.Table, schema: Schema, is_trusted: bool = True) -> Chunk:
     """Encode rows for a model: values that training never saw and absent columns get the unseen code.
 
     Parameters
@@ -302,6 +285,9 @@ def encode(batch: pa.RecordBatch | pa.Table, schema: Schema) -> Chunk:
     batch : RecordBatch or Table
         Other columns are ignored; without the target the chunk has no classes.
     schema : Schema
+    is_trusted : bool
+        False if the buffers come from outside: they are then checked as `batch.validate(full=True)` does, at a
+        fraction of its price.
 
     Returns
     -------
@@ -311,12 +297,14 @@ def encode(batch: pa.RecordBatch | pa.Table, schema: Schema) -> Chunk:
     ------
     SchemaError
         If the type of a column does not fit, or a class is unknown.
+    InvalidBuffers
+        If what is not trusted is not valid.
     """
     encoder = _encoder_of(schema)
     batches = batch.to_batches() if isinstance(batch, pa.Table) else [batch]
     if len(batches) != 1:
         # Text of more than 2 GB has no single batch.
-        parts = [encode(part, schema) for part in batches]
+        parts = [encode(part, schema, is_trusted) for part in batches]
         x = [part.x for part in parts] or [np.empty((schema.n_attributes, 0), schema.code_dtype)]
         y = [part.y for part in parts if part.y is not None] or [np.empty(0, np.uint8)]
         own = [part.numbers for part in parts if part.numbers is not None]
@@ -328,5 +316,5 @@ def encode(batch: pa.RecordBatch | pa.Table, schema: Schema) -> Chunk:
         )
     batch = batches[0]
     with_class = schema.target is not None and schema.target in batch.schema.names
-    classes = encoder.classes(batch) if with_class else None
-    return Chunk(encoder.attributes(batch), classes, encoder.numbers(batch))
+    codes = encoder.attributes(batch, is_trusted)  # first, as it checks every column
+    return Chunk(codes, encoder.classes(batch) if with_class else None, encoder.numbers(batch))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.jit import bytes_at, kernel
+from learners.jit import kernel
 
 
 @kernel
@@ -12,57 +12,6 @@ def translate(raw, lut, codes):  # (n,) unsigned integers, (domain,) codes; OUT 
     """codes[row] = lut[raw[row]]."""
     for row in range(raw.size):
         codes[row] = lut[raw[row]]
-
-
-@kernel
-def translate_bytes(addresses, rows, luts, largest, x):
-    """Codes of several columns of bytes in one call: x[rows[j], r] = luts[j, byte r of the column at addresses[j]].
-
-    addresses (m,) uint64, rows (m,) int64, luts (m, 256) codes; largest (m,) int64: where it is not negative, the table is
-    min(byte, largest) and need not be looked up, many times faster; OUT x (n_attributes, n) codes.
-    """
-    for j in range(addresses.size):
-        raw, codes = bytes_at(addresses[j], x.shape[1]), x[rows[j]]
-        if largest[j] >= 0:
-            limit = np.uint8(largest[j])
-            for row in range(codes.size):
-                codes[row] = min(raw[row], limit)
-        else:
-            lut = luts[j]
-            for row in range(codes.size):
-                codes[row] = lut[raw[row]]
-
-
-@kernel
-def hash_bytes(text, first, last):
-    """FNV-1a of text[first:last], folded to 63 bits."""
-    h = np.uint64(14695981039346656037)
-    for i in range(first, last):
-        h = (h ^ np.uint64(text[i])) * np.uint64(1099511628211)
-    return np.int64((h ^ (h >> np.uint64(32))) & np.uint64(0x7FFFFFFFFFFFFFFF))
-
-
-@kernel
-def string_codes(ends, text, table, first, unseen, codes):  # (n + 1,) int32, (n_bytes,) uint8; OUT (n,) codes
-    """First + position in the table of each text between two ends, or `unseen`."""
-    mask = table.slots.size - 1
-    for row in range(codes.size):
-        begin, end = ends[row], ends[row + 1]
-        slot = hash_bytes(text, begin, end) & mask
-        code = unseen
-        while table.slots[slot] >= 0:
-            number = table.slots[slot]
-            start = table.starts[number]
-            is_equal = table.starts[number + 1] - start == end - begin
-            i = 0
-            while is_equal and i < end - begin:
-                is_equal = text[begin + i] == table.text[start + i]
-                i += 1
-            if is_equal:
-                code = first + number
-                break
-            slot = (slot + 1) & mask
-        codes[row] = code
 
 
 @kernel

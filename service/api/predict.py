@@ -1,6 +1,7 @@
 """POST /v1/models/{name}/predict: a plain ASGI endpoint with msgspec in and out, because it is the hot path."""
 
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
 import anyio.to_thread
@@ -12,8 +13,10 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from learners.errors import InvalidBuffers
 from learners.schema import Chunk
 from learners.schema.encode import encode
+from learners.schema.json_columns import NotColumns, json_columns_of
 from learners.schema.records import encode_columns, encode_records
 from service import problems
 from service.api.bodies import read_body, send_body, send_problem
@@ -26,6 +29,7 @@ JSON = "application/json"
 PATH = "/v1/models/{name}/predict"
 
 Value = str | int | float | bool | None
+Decoded = TypeVar("Decoded")
 
 
 class PredictRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -33,6 +37,13 @@ class PredictRequest(msgspec.Struct, forbid_unknown_fields=True):
 
     records: list[dict[str, Value]] | None = None
     columns: dict[str, list[Value]] | None = None
+
+
+class RawRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """A `PredictRequest` whose columns are still text, as most are encoded without a Python object for each value."""
+
+    records: list[dict[str, Value]] | None = None
+    columns: dict[str, msgspec.Raw] | None = None
 
 
 class PredictResponse(msgspec.Struct):
@@ -79,7 +90,9 @@ class Predict:
         self.max_body_bytes = settings.max_body_bytes
         self.max_rows = settings.max_rows
         self.inline_bytes = settings.inline_bytes
-        self.decode = msgspec.json.Decoder(PredictRequest).decode
+        self.decode = msgspec.json.Decoder(RawRequest).decode
+        self.decode_values = msgspec.json.Decoder(PredictRequest).decode
+        self.decode_column = msgspec.json.Decoder(list[Value]).decode
         self.encode = msgspec.json.Encoder().encode
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -120,22 +133,19 @@ class Predict:
             served = await anyio.to_thread.run_sync(self.predictor.resolve, reference)
         return served
 
-    def parse(self, body: bytes) -> PredictRequest:
+    def parse(self, body: bytes) -> RawRequest:
         """The request of a JSON body, with exactly one of records and columns."""
-        try:
-            request = self.decode(body)
-        except msgspec.ValidationError as error:
-            raise InvalidRequest(f"{error}. Send {{'records': [{{...}}]}} or {{'columns': {{...}}}}.") from error
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            hint = " Write null for NaN and infinities." if b"NaN" in body or b"Infinity" in body else ""
-            raise MalformedBody(f"The body is not JSON: {error}.{hint}" if body else "The body is empty.") from error
+        request = decoded(self.decode, body)
         if (request.records is None) == (request.columns is None):
             raise InvalidRequest("Send either 'records' or 'columns', and not both.")
-        if (n_rows := _n_rows(request)) > self.max_rows:
-            raise BodyTooLarge(f"{n_rows} rows; at most {self.max_rows} are answered at once.", max_rows=self.max_rows)
+        self._check_rows(len(request.records or ()))
         return request
 
-    def answer_json(self, served: Served, request: PredictRequest, options: Options) -> bytes:
+    def _check_rows(self, n_rows: int) -> None:
+        if n_rows > self.max_rows:
+            raise BodyTooLarge(f"{n_rows} rows; at most {self.max_rows} are answered at once.", max_rows=self.max_rows)
+
+    def answer_json(self, served: Served, request: RawRequest, options: Options) -> bytes:
         """Classify parsed rows and write the JSON answer."""
         records = request.records
         if records is not None and len(records) == 1 and options.is_plain:
@@ -143,13 +153,20 @@ class Predict:
             return self._one(served, records[0])
         return self._json(served, self.chunk(served, request, options), options)
 
-    def chunk(self, served: Served, request: PredictRequest, options: Options) -> Chunk:
+    def chunk(self, served: Served, request: RawRequest, options: Options) -> Chunk:
         """The rows of a request, encoded as the model's schema says."""
         if request.records is not None:
             served.check_names(request.records, options.ignore_unknown)
             return encode_records(request.records, served.schema)
-        columns = request.columns or {}
-        served.check_names([columns], options.ignore_unknown)
+        raw = request.columns or {}
+        served.check_names([raw], options.ignore_unknown)
+        try:
+            return json_columns_of(served.schema).encode(raw, self.decode_column, self.max_rows)
+        except (NotColumns, msgspec.MsgspecError, UnicodeDecodeError):
+            columns = (
+                decoded(self.decode_values, self.encode(request)).columns or {}
+            )  # says what is wrong, if anything is
+        self._check_rows(_n_rows(columns))
         return encode_columns(columns, served.schema)
 
     def rows(self, served: Served, body: bytes, content_type: str, options: Options) -> Chunk:
@@ -162,7 +179,7 @@ class Predict:
             )
         table = _arrow_table(body, self.max_rows)
         served.check_names([dict.fromkeys(table.column_names)], options.ignore_unknown)
-        return encode_table(table, served)
+        return encode_table(table, served, is_trusted=False)
 
     def _one(self, served: Served, record: dict[str, Value]) -> bytes:
         probabilities = served.classify(record).tolist()
@@ -252,35 +269,54 @@ def _level(text: str) -> float | None:
     return level if 0 < level < 1 else None
 
 
-def _n_rows(request: PredictRequest) -> int:
-    if request.records is not None:
-        return len(request.records)
-    lengths = {len(values) for values in (request.columns or {}).values()}
+def decoded(decode: Callable[[bytes], Decoded], body: bytes) -> Decoded:
+    """What a decoder makes of a JSON body.
+
+    Raises
+    ------
+    InvalidRequest, MalformedBody
+    """
+    try:
+        return decode(body)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"{error}. Send {{'records': [{{...}}]}} or {{'columns': {{...}}}}.") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        hint = " Write null for NaN and infinities." if b"NaN" in body or b"Infinity" in body else ""
+        raise MalformedBody(f"The body is not JSON: {error}.{hint}" if body else "The body is empty.") from error
+
+
+def _n_rows(columns: dict[str, list[Value]]) -> int:
+    lengths = {len(values) for values in columns.values()}
     if len(lengths) > 1:
         raise InvalidRequest(f"The columns have different lengths: {sorted(lengths)}.")
     return lengths.pop() if lengths else 0
 
 
-def encode_table(table: pa.Table, served: Served) -> Chunk:
+def encode_table(table: pa.Table, served: Served, is_trusted: bool = True) -> Chunk:
     """The rows of a table, encoded as the model's schema says.
 
     Raises
     ------
     InvalidRequest
         If a column has a type that the model cannot read.
+    MalformedBody
+        If the table is not trusted, and not valid: offsets of a hostile stream may point anywhere.
     """
     try:
-        return encode(table, served.schema)
+        return encode(table, served.schema, is_trusted)
+    except InvalidBuffers as error:
+        raise MalformedBody(f"The body is not an Arrow IPC stream: {error}") from error
     except pa.ArrowException as error:
         raise InvalidRequest(f"A column has a type that the model cannot read: {error}") from error
 
 
 def _arrow_table(body: bytes, max_rows: int) -> pa.Table:
+    """The table of an Arrow IPC stream; what stands in its buffers is checked when it is encoded."""
     try:
         with pa.ipc.open_stream(body) as reader:
             table = reader.read_all()
-            table.validate(full=True)  # offsets of a hostile stream may point anywhere
-    except (pa.ArrowInvalid, OSError, pa.ArrowNotImplementedError) as error:
+            _ = table.column_names  # which may not be UTF-8
+    except (pa.ArrowInvalid, OSError, pa.ArrowNotImplementedError, UnicodeDecodeError) as error:
         raise MalformedBody(f"The body is not an Arrow IPC stream: {error}") from error
     if table.num_rows > max_rows:
         raise BodyTooLarge(f"{table.num_rows} rows; at most {max_rows} are answered at once.", max_rows=max_rows)

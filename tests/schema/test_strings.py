@@ -9,19 +9,30 @@ from hypothesis import strategies as st
 
 from learners.schema import Attribute, Schema
 from learners.schema.encode import encode
-from learners.schema.strings import codes_of_strings, string_table
+from learners.schema.strings import joined, word_table
+from learners.schema.word_kernels import code_of_word, is_ascii
 
-WORDS = st.text(max_size=6)
+# Short and long ones that share their first eight, sixteen bytes; some of several bytes per letter.
+WORDS = st.text(max_size=6) | st.text("ab", min_size=7, max_size=25) | st.text("aé\0", max_size=9)
 
 
-@given(st.lists(WORDS, max_size=40, unique=True), st.lists(WORDS, max_size=40), st.integers(0, 3))
-def test_text_is_found_as_in_a_dictionary(domain, words, skipped):
-    words = words + domain
-    known = {word: 5 + number for number, word in enumerate(domain)}
-    column = pa.array(words, pa.string()).slice(min(skipped, len(words)))
-    codes = np.full(len(column), 77, np.uint16)
-    codes_of_strings(column, string_table(domain), 5, 999, codes)
-    assert codes.tolist() == [known.get(word, 999) for word in column.to_pylist()]
+def code_in(word, table, first_slot, mask, words):
+    text = np.frombuffer(word.encode() or b"\0", np.uint8)
+    address, length = np.uint64(text.ctypes.data), len(word.encode())
+    slots = np.uint64(words.slots.ctypes.data + 32 * first_slot)
+    more = np.uint64(words.more.ctypes.data)
+    end = np.uint64(address + np.uint64(length))
+    assert is_ascii(address, length, end) == word.isascii()
+    return code_of_word(address, length, end, slots, mask, more)
+
+
+@given(st.lists(st.lists(WORDS, max_size=40, unique=True), max_size=3), st.lists(WORDS, max_size=40))
+def test_text_is_found_as_in_a_dictionary(domains, others):
+    words, first_slots, masks = joined([word_table(domain, 5) for domain in domains])
+    for domain, slot, mask in zip(domains, first_slots.tolist(), masks.tolist(), strict=False):
+        known = {word: 5 + number for number, word in enumerate(domain)}
+        for word in [*others, *domain]:
+            assert code_in(word, domain, slot, mask, words) == known.get(word, -1)
 
 
 @given(
@@ -34,22 +45,3 @@ def test_plain_and_dictionary_columns_have_the_same_codes(domain, words, has_mis
     plain = pa.table({"x": pa.array(words, pa.string())})
     encoded = pa.table({"x": pa.array(words, pa.string()).dictionary_encode()})
     assert np.array_equal(encode(plain, schema).x, encode(encoded, schema).x)
-
-
-def test_lists_of_columns_have_the_codes_of_tables():
-    from learners.schema.records import encode_columns
-
-    schema = Schema(
-        (
-            Attribute("word", "nominal", ("a", "b"), has_missing=True),
-            Attribute("number", "numeric", cuts=(1.0, 2.5), has_missing=True, arrow_type="double"),
-        ),
-        None,
-        ("",),
-    )
-    columns = {"word": ["a", "c", None, "b"], "number": [1.0, 3, float("nan"), -1]}
-    table = pa.table({"word": columns["word"], "number": pa.array(columns["number"], pa.float64())})
-    assert np.array_equal(encode_columns(columns, schema).x, encode(table, schema).x)
-    columns = {"word": ["a", "b", "a", "b"], "number": [1.0, None, 2.5, 9.0]}
-    table = pa.table({"word": columns["word"], "number": pa.array(columns["number"], pa.float64())})
-    assert np.array_equal(encode_columns(columns, schema).x, encode(table, schema).x)

@@ -1,0 +1,230 @@
+"""Codes of all columns of an Arrow batch in one call, read where the C data interface says that they are.
+
+Addresses of fields are those of `struct ArrowArray`. Buffers have been checked to be as long as their columns say
+(`RecordBatch.validate()`); what stands in them is checked here before it leads anywhere.
+
+References
+----------
+The Arrow C data interface, https://arrow.apache.org/docs/format/CDataInterface.html
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from learners.jit import bytes_at, kernel, load
+from learners.schema.word_kernels import SLOT_BYTES, code_of_word, is_ascii
+
+# Fields of struct ArrowArray.
+NULL_COUNT, OFFSET, BUFFERS, CHILDREN, DICTIONARY = (np.uint64(place) for place in (8, 16, 40, 48, 56))
+POINTER = np.uint64(8)
+SECOND, THIRD = np.uint64(8), np.uint64(16)
+
+INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64, FLOAT32, FLOAT64 = range(10)
+TEXT32, TEXT64, BYTES, NOTHING = range(10, 14)
+
+FINE, FOREIGN, STRANGE = range(3)  # FOREIGN: unseen text that is not ASCII, and perhaps not UTF-8 at all
+
+
+class Plan(NamedTuple):
+    """Where each of m columns is and what becomes of it, all (m,) int64.
+
+    Attributes
+    ----------
+    children, rows
+        Its place in the batch, and in the codes.
+    kinds
+        Of its values: one of the kinds above.
+    indices
+        Of a dictionary: the kind of the indices into it; else NOTHING.
+    missing, unseen, first
+        Codes: of null, of a text outside the domain, and of the first interval.
+    starts, sizes
+        Text: the first slot and the mask of its table; bytes: the number of its table; numbers: its cut points.
+    """
+
+    children: Any
+    rows: Any
+    kinds: Any
+    indices: Any
+    missing: Any
+    unseen: Any
+    first: Any
+    starts: Any
+    sizes: Any
+
+
+@kernel
+def is_null(validity, row):
+    """Whether the bit of a row is 0; without a bitmap nothing is null."""
+    return validity != 0 and (load(validity + np.uint64(row >> 3), np.uint8) >> np.uint8(row & 7)) & np.uint8(1) == 0
+
+
+@kernel
+def nulls_are_told(array, n_nulls):
+    """Whether a column has as many nulls as it says, if it says."""
+    told = load(array + NULL_COUNT, np.int64)
+    return told < 0 or told == n_nulls
+
+
+@kernel
+def integer_at(values, row, kind):
+    """A whole number of a buffer, as int64."""
+    if kind == INT8:
+        return np.int64(load(values + np.uint64(row), np.int8))
+    if kind == UINT8:
+        return np.int64(load(values + np.uint64(row), np.uint8))
+    if kind == INT16:
+        return np.int64(load(values + np.uint64(2 * row), np.int16))
+    if kind == UINT16:
+        return np.int64(load(values + np.uint64(2 * row), np.uint16))
+    if kind == INT32:
+        return np.int64(load(values + np.uint64(4 * row), np.int32))
+    if kind == UINT32:
+        return np.int64(load(values + np.uint64(4 * row), np.uint32))
+    return load(values + np.uint64(8 * row), np.int64)
+
+
+@kernel
+def number_at(values, row, kind):
+    """A number of a buffer, as float64."""
+    if kind == FLOAT64:
+        return load(values + np.uint64(8 * row), np.float64)
+    if kind == FLOAT32:
+        return np.float64(load(values + np.uint64(4 * row), np.float32))
+    if kind == UINT64:
+        return np.float64(load(values + np.uint64(8 * row), np.uint64))
+    return np.float64(integer_at(values, row, kind))
+
+
+@kernel
+def text_codes(array, kind, missing, unseen, table, mask, more, codes):  # OUT codes of as many rows as the array has
+    """Codes of a column of text; how it was found."""
+    n, offset = load(array, np.int64), load(array + OFFSET, np.int64)
+    if n == 0:
+        return FINE
+    buffers = load(array + BUFFERS, np.uint64)
+    validity, ends, text = load(buffers, np.uint64), load(buffers + SECOND, np.uint64), load(buffers + THIRD, np.uint64)
+    whole = INT64 if kind == TEXT64 else INT32
+    begin, last = integer_at(ends, offset, whole), integer_at(ends, offset + n, whole)
+    if begin < 0 or last < begin:
+        return STRANGE
+    found, n_nulls, stop = FINE, 0, text + np.uint64(last)
+    for row in range(n):
+        end = integer_at(ends, offset + row + 1, whole)
+        if end < begin or end > last:
+            return STRANGE
+        if is_null(validity, offset + row):
+            codes[row] = missing
+            n_nulls += 1
+        else:
+            code = code_of_word(text + np.uint64(begin), end - begin, stop, table, mask, more)
+            if code < 0:
+                code = unseen
+                if found == FINE and not is_ascii(text + np.uint64(begin), end - begin, stop):
+                    found = FOREIGN
+            codes[row] = code
+        begin = end
+    return found if nulls_are_told(array, n_nulls) else STRANGE
+
+
+@kernel
+def dictionary_codes(array, indices, lut, missing, codes):  # (n_values,) codes of the values; OUT (n,) codes
+    """Codes of a column of indices into a dictionary; whether all of them are in it."""
+    offset, buffers = load(array + OFFSET, np.int64), load(array + BUFFERS, np.uint64)
+    validity, values, n_nulls = load(buffers, np.uint64), load(buffers + SECOND, np.uint64), 0
+    for row in range(codes.size):
+        if is_null(validity, offset + row):
+            codes[row] = missing
+            n_nulls += 1
+        else:
+            index = integer_at(values, offset + row, indices)
+            if index < 0 or index >= lut.size:
+                return STRANGE
+            codes[row] = lut[index]
+    return FINE if nulls_are_told(array, n_nulls) else STRANGE
+
+
+@kernel
+def number_codes(array, kind, cuts, first, missing, codes):  # (c,) float64; OUT (n,) codes
+    """Codes of the intervals of a column of numbers; NaN and null are missing."""
+    offset, buffers = load(array + OFFSET, np.int64), load(array + BUFFERS, np.uint64)
+    validity, values, n_nulls = load(buffers, np.uint64), load(buffers + SECOND, np.uint64), 0
+    for row in range(codes.size):
+        if is_null(validity, offset + row):
+            codes[row] = missing
+            n_nulls += 1
+            continue
+        value = number_at(values, offset + row, kind)
+        if np.isnan(value):
+            codes[row] = missing
+            continue
+        low, high = 0, cuts.size
+        while low < high:
+            middle = (low + high) // 2
+            if cuts[middle] < value:
+                low = middle + 1
+            else:
+                high = middle
+        codes[row] = first + low
+    return FINE if nulls_are_told(array, n_nulls) else STRANGE
+
+
+@kernel
+def byte_codes(array, lut, largest, missing, codes):  # (256,) codes; OUT (n,) codes
+    """Codes of a column of bytes; where `largest` is not negative, lut is min(byte, largest) and need not be looked up."""
+    if codes.size == 0:
+        return FINE
+    offset, buffers = load(array + OFFSET, np.int64), load(array + BUFFERS, np.uint64)
+    validity, n_nulls = load(buffers, np.uint64), 0
+    raw = bytes_at(load(buffers + SECOND, np.uint64) + np.uint64(offset), codes.size)
+    if largest >= 0:
+        limit = np.uint8(largest)
+        for row in range(codes.size):
+            codes[row] = min(raw[row], limit)
+    else:
+        for row in range(codes.size):
+            codes[row] = lut[raw[row]]
+    if validity != 0:
+        for row in range(codes.size):
+            if is_null(validity, offset + row):
+                codes[row] = missing
+                n_nulls += 1
+    return FINE if nulls_are_told(array, n_nulls) else STRANGE
+
+
+@kernel
+def batch_codes(
+    batch, plan, words, byte_tables, largest, cuts, x, found
+):  # OUT (n_attributes, n_rows) x, (m,) uint8 found
+    """Codes of the columns of a plan, and how each of them was found; what is STRANGE has no codes.
+
+    batch: address of a struct ArrowArray; byte_tables (., 256) codes with their `largest`; cuts: of all columns.
+    """
+    children = load(batch + CHILDREN, np.uint64)
+    slots, more = np.uint64(words.slots.ctypes.data), np.uint64(words.more.ctypes.data)
+    for j in range(plan.children.size):
+        array = load(children + POINTER * np.uint64(plan.children[j]), np.uint64)
+        codes, kind, start, size, missing = (
+            x[plan.rows[j]],
+            plan.kinds[j],
+            plan.starts[j],
+            plan.sizes[j],
+            plan.missing[j],
+        )
+        if kind == BYTES:
+            found[j] = byte_codes(array, byte_tables[start], largest[start], missing, codes)
+        elif kind < TEXT32:
+            found[j] = number_codes(array, kind, cuts[start : start + size], plan.first[j], missing, codes)
+        elif plan.indices[j] == NOTHING:
+            table = slots + np.uint64(SLOT_BYTES * start)
+            found[j] = text_codes(array, kind, missing, plan.unseen[j], table, size, more, codes)
+        else:
+            values = load(array + DICTIONARY, np.uint64)
+            lut = np.empty(load(values, np.int64), codes.dtype)
+            table = slots + np.uint64(SLOT_BYTES * start)
+            found[j] = text_codes(values, kind, missing, plan.unseen[j], table, size, more, lut)
+            if found[j] != STRANGE:
+                found[j] = max(found[j], dictionary_codes(array, plan.indices[j], lut, missing, codes))

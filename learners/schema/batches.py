@@ -1,0 +1,219 @@
+"""Batches to codes: what a batch of some Arrow schema needs is found once and kept."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from learners.errors import InvalidBuffers
+from learners.schema import batch_kernels as kernels
+from learners.schema.chunk import Codes
+from learners.schema.schema import Attribute
+from learners.schema.strings import joined, word_table
+
+MAX_PLANS = 8  # Arrow schemas remembered; a training has one, a served model as many as its clients
+NUMBERS = {
+    pa.int8(): kernels.INT8,
+    pa.int16(): kernels.INT16,
+    pa.int32(): kernels.INT32,
+    pa.int64(): kernels.INT64,
+    pa.uint8(): kernels.UINT8,
+    pa.uint16(): kernels.UINT16,
+    pa.uint32(): kernels.UINT32,
+    pa.uint64(): kernels.UINT64,
+    pa.float32(): kernels.FLOAT32,
+    pa.float64(): kernels.FLOAT64,
+}
+TEXT = {pa.string(): kernels.TEXT32, pa.large_string(): kernels.TEXT64}
+BYTES = (pa.uint8(), pa.int8())
+
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+
+
+class BatchPlan(NamedTuple):
+    """What to do with the columns of batches of one Arrow schema.
+
+    Attributes
+    ----------
+    arrow_schema : pa.Schema
+    columns : kernels.Plan
+        For the kernel.
+    byte_tables : (., 256) codes
+    largest : (.,) int64
+    slow : list of (attribute, column)
+        For whoever makes codes of columns that the kernel does not read.
+    absent : list of int
+        Attributes without a column.
+    others : list of int
+        Columns without an attribute.
+    """
+
+    arrow_schema: pa.Schema
+    columns: kernels.Plan
+    byte_tables: Codes
+    largest: Codes
+    slow: list[tuple[int, int]]
+    absent: list[int]
+    others: list[int]
+
+
+class BatchEncoder:
+    """Codes of some attributes, batch after batch; threads may share one.
+
+    Parameters
+    ----------
+    attributes : sequence of Attribute
+    dtype : type
+        Of the codes.
+    slowly : callable
+        `slowly(i, column, codes)` writes the codes of a column of any type, or raises SchemaError.
+    byte_table : callable
+        `byte_table(i, type)` gives the code of each byte, and the largest code if each value is its own code, else -1.
+    """
+
+    def __init__(
+        self,
+        attributes: Sequence[Attribute],
+        dtype: type[Any],
+        slowly: Callable[[int, pa.Array, Codes], None],
+        byte_table: Callable[[int, pa.DataType], tuple[Codes, int]],
+    ) -> None:
+        self.attributes, self.dtype = tuple(attributes), dtype
+        self.slowly, self.byte_table = slowly, byte_table
+        self.place = {attribute.name: i for i, attribute in enumerate(attributes)}
+        of_text = [i for i, attribute in enumerate(attributes) if is_textual(attribute)]
+        tables = [word_table([str(v) for v in attributes[i].values], int(attributes[i].has_missing)) for i in of_text]
+        self.words, first_slots, masks = joined(tables)
+        self.tables = dict(zip(of_text, zip(first_slots.tolist(), masks.tolist(), strict=False), strict=False))
+        self.cuts = np.concatenate([np.empty(0), *(np.array(attribute.cuts, np.float64) for attribute in attributes)])
+        sizes = [len(attribute.cuts) for attribute in attributes]
+        self.cut_starts = [int(end) - size for end, size in zip(np.cumsum(sizes), sizes, strict=True)]
+        self.plans: list[BatchPlan] = []
+
+    def codes(self, batch: pa.RecordBatch, is_trusted: bool = True) -> Codes:
+        """Codes (n_attributes, n_rows) of a batch; absent columns get the unseen code.
+
+        Parameters
+        ----------
+        batch : RecordBatch
+        is_trusted : bool
+            False if it comes from outside: it is then checked as `batch.validate(full=True)` does.
+
+        Raises
+        ------
+        SchemaError
+            If the type of a column does not fit.
+        InvalidBuffers
+            If a buffer holds what it must not.
+        """
+        plan = self.plan_of(batch.schema)
+        if not is_trusted:
+            check(batch, full=False)
+            for place in plan.others:
+                check(batch.column(place))
+        x = np.empty((len(self.attributes), batch.num_rows), self.dtype)
+        for i in plan.absent:
+            x[i] = self.attributes[i].n_values
+        for i, place in plan.slow:
+            column = batch.column(place)
+            if not is_trusted:
+                check(column)
+            self.slowly(i, column, x[i])
+        if plan.columns.children.size and batch.num_rows:
+            found = np.zeros(plan.columns.children.size, np.uint8)
+            lent = batch.__arrow_c_array__()  # given back when the capsules are forgotten
+            address = np.uint64(_pointer(lent[1], b"arrow_array"))
+            kernels.batch_codes(address, plan.columns, self.words, plan.byte_tables, plan.largest, self.cuts, x, found)
+            del lent
+            if found.any():
+                self._look_closer(batch, plan, found, x, is_trusted)
+        return x
+
+    def _look_closer(self, batch: pa.RecordBatch, plan: BatchPlan, found: Codes, x: Codes, is_trusted: bool) -> None:
+        for j in np.flatnonzero(found).tolist():
+            column = batch.column(int(plan.columns.children[j]))
+            if found[j] == kernels.STRANGE or not is_trusted:
+                check(column)
+            if found[j] == kernels.STRANGE:  # and valid all the same
+                i = int(plan.columns.rows[j])
+                self.slowly(i, column, x[i])
+
+    def plan_of(self, arrow_schema: pa.Schema) -> BatchPlan:
+        """The plan of an Arrow schema, made once."""
+        for plan in self.plans:
+            if plan.arrow_schema.equals(arrow_schema):
+                return plan
+        plan = self._new_plan(arrow_schema)
+        self.plans = [plan, *self.plans[: MAX_PLANS - 1]]  # another thread may do the same: either list is good
+        return plan
+
+    def _new_plan(self, arrow_schema: pa.Schema) -> BatchPlan:
+        try:
+            place_of = {name: place for place, name in enumerate(arrow_schema.names)}
+        except UnicodeDecodeError as error:
+            raise InvalidBuffers(f"The name of a column is not UTF-8: {error}") from error
+        columns, slow, absent = [], [], []
+        tables: list[Codes] = []
+        largest: list[int] = []
+        for i, attribute in enumerate(self.attributes):
+            if attribute.name not in place_of:
+                absent.append(i)
+                continue
+            place = place_of[attribute.name]
+            kind, indices = self._kinds(i, arrow_schema.types[place])
+            if kind == kernels.NOTHING:
+                slow.append((i, place))
+                continue
+            start, size = self.tables.get(i, (self.cut_starts[i], len(attribute.cuts)))
+            if kind == kernels.BYTES:
+                start = len(tables)
+                lut, limit = self.byte_table(i, arrow_schema.types[place])
+                tables.append(lut)
+                largest.append(limit)
+            codes = (attribute.missing_code, attribute.unseen_code, int(attribute.has_missing))
+            columns.append((place, i, kind, indices, *codes, start, size))
+        table = np.array(columns, np.int64).reshape(len(columns), len(kernels.Plan._fields))
+        used = {column[0] for column in columns} | {place for _, place in slow}
+        return BatchPlan(
+            arrow_schema,
+            kernels.Plan(*np.ascontiguousarray(table.T)),
+            np.array(tables, self.dtype).reshape(len(tables), 256),
+            np.array(largest, np.int64),
+            slow,
+            absent,
+            [place for place in range(len(arrow_schema)) if place not in used],
+        )
+
+    def _kinds(self, i: int, arrow_type: pa.DataType) -> tuple[int, int]:
+        """The kinds of a column's values and indices, as the kernel knows them; NOTHING if it does not."""
+        attribute, nothing = self.attributes[i], kernels.NOTHING
+        if attribute.kind == "numeric":
+            return NUMBERS.get(arrow_type, nothing), nothing
+        if i not in self.tables:
+            return kernels.BYTES if arrow_type in BYTES else nothing, nothing
+        if pa.types.is_dictionary(arrow_type):
+            return TEXT.get(arrow_type.value_type, nothing), NUMBERS[arrow_type.index_type]
+        return TEXT.get(arrow_type, nothing), nothing
+
+
+def check(values: pa.RecordBatch | pa.Array, full: bool = True) -> None:
+    """Let Arrow look at a batch or a column: only at lengths, or at every value.
+
+    Raises
+    ------
+    InvalidBuffers
+    """
+    try:
+        values.validate(full=full)
+    except pa.ArrowInvalid as error:
+        raise InvalidBuffers(str(error)) from error
+
+
+def is_textual(attribute: Attribute) -> bool:
+    """Whether the values of an attribute are words."""
+    return attribute.kind == "nominal" and bool(attribute.values) and isinstance(attribute.values[0], str)
