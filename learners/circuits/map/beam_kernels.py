@@ -140,12 +140,15 @@ def climb(arrays, n_samples, beam, x):
     most = 0
     for i in range(n_inner):
         most = max(most, arrays.child_starts[i + 1] - arrays.child_starts[i])
+    n_changes = beam.change_variable.size
+    width = min(WIDTH, beam.codes.shape[2])
+    room = np.empty((2 * n_inner + n_changes + most + 1, width))
     block = BlockRoom(
-        np.empty((x.size, WIDTH), dtype=np.int64),
-        np.empty((n_inner, WIDTH)),
-        np.empty((n_inner, WIDTH)),
-        np.empty((beam.change_variable.size, WIDTH)),
-        np.empty((most + 1, WIDTH)),
+        np.empty((x.size, width), dtype=np.int64),
+        room[:n_inner],
+        room[n_inner : 2 * n_inner],
+        room[2 * n_inner : 2 * n_inner + n_changes],
+        room[2 * n_inner + n_changes :],
         np.empty(2, dtype=np.int64),
     )
     n = name_samples(value_starts, n_samples, beam)
@@ -156,8 +159,8 @@ def climb(arrays, n_samples, beam, x):
         for k in range(n):
             name = beam.names[side, k]
             beam.scored[name & np.uint64(beam.scored.size - 1)] = name
-        for start in range(0, n, WIDTH):
-            block.size[0] = min(n - start, WIDTH)
+        for start in range(0, n, width):
+            block.size[0] = min(n - start, width)
             block.size[1] = (block.size[0] + LANES - 1) // LANES * LANES
             block.codes[:, : block.size[1]] = beam.codes[side, :, start : start + block.size[1]]
             values_side_by_side(arrays, edges, block)
@@ -237,11 +240,11 @@ def beam_search(arrays, k, state, x):
         x[arrays.leaf_variable[0]] = np.argmax(arrays.leaf_value)
         return arrays.leaf_value.max()
     n_slots = arrays.value_starts[x.size]
-    totals = np.empty(n_inner)
-    total_values(arrays, totals, np.empty(n_inner, dtype=np.int64))
+    totals, heaviest = np.empty(n_inner), np.empty(n_inner, dtype=np.int64)
+    total_values(arrays, totals, heaviest)
     are_logs = not UNDERFLOW < totals[n_inner - 1] < np.inf
     if are_logs:
-        total_log_values(arrays, totals, np.empty(n_inner, dtype=np.int64))
+        total_log_values(arrays, totals, heaviest)
     # A table that forgets now and then costs a round at most.
     n_scored = 64
     while n_scored < 16 * k:

@@ -18,13 +18,13 @@ WIDTH = 32
 
 
 class BlockRoom(NamedTuple):
-    """What is known of the assignments of one block."""
+    """What is known of the assignments of one block; width is at most WIDTH."""
 
-    codes: np.ndarray  # (n_variables, WIDTH) int64: the assignments
-    up: np.ndarray  # (n_inner, WIDTH) float64: values
-    down: np.ndarray  # (n_inner, WIDTH) float64: derivatives of the root, or flows
-    found: np.ndarray  # (n_changes, WIDTH) float64: values after every change
-    prefix: np.ndarray  # (most children + 1, WIDTH) float64
+    codes: np.ndarray  # (n_variables, width) int64: the assignments
+    up: np.ndarray  # (n_inner, width) float64: values
+    down: np.ndarray  # (n_inner, width) float64: derivatives of the root, or flows
+    found: np.ndarray  # (n_changes, width) float64: values after every change
+    prefix: np.ndarray  # (most children + 1, width) float64
     size: np.ndarray  # (2,) int64: how many assignments, and how many columns are computed
 
 
@@ -120,6 +120,11 @@ def values_side_by_side(arrays, edges, block):
                     (q2 if c2[k] else p2) * (q3 if c3[k] else p3)
                 )
             e += 4
+        while is_binary and e < end:
+            c0, p0, q0 = codes[variable[e]], low[e], high[e]
+            for k in range(out.size):
+                out[k] *= q0 if c0[k] else p0
+            e += 1
         while e < end:
             table, code = leaf_value[leaf_starts[children[e]] :], codes[variable[e]]
             for k in range(out.size):
@@ -192,7 +197,7 @@ def add_flows(edges, v, flow, code, out):
 
 @kernel
 def add_others(others, table, code, n_values, out):
-    """OUT out (n_values - 1 or more, WIDTH): others (n_columns,) times the leaf's value after every change."""
+    """OUT out (n_values - 1 or more, width): others (n_columns,) times the leaf's value after every change."""
     for step in range(1, n_values):
         for k in range(others.size):
             after = code[k] + step
