@@ -88,6 +88,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.settings = settings
     app.state.workspace = Workspace(settings)
     app.state.not_ready = "The server is starting."
+    app.state.degraded = None
     for resource in (health, inference, invocations, query):
         app.include_router(resource.router)
     if not settings.predict_only:
@@ -154,12 +155,19 @@ async def _follow(app: Application) -> None:
             if await anyio.to_thread.run_sync(predictor.refresh):
                 await anyio.to_thread.run_sync(app.guard.load, predictor.control)
                 log.info("registry has changed", generation=predictor.generation)
-        except Exception:  # the models that are mapped go on being served
-            log.exception("the registry cannot be read")
+        except Exception as error:  # the models that are mapped go on being served
+            if app.state.degraded is None:  # once: it may last for hours
+                log.warning("the registry cannot be read", reason=str(error), exc_info=not problems.is_expected(error))
+            app.state.degraded = str(error)
             await asyncio.sleep(1)
+        else:
+            if app.state.degraded is not None:
+                log.info("the registry can be read again")
+            app.state.degraded = None
 
 
 def _response(problem: Problem, request: Request, headers: dict[str, str] | None = None) -> JSONResponse:
+    headers = problems.headers_of(problem) | (headers or {})
     if request.url.path.startswith("/v2"):
         problem.fields["error"] = problem.detail  # where clients of the Open Inference Protocol look
     return JSONResponse(problem.body(request.url.path), problem.status, headers=headers, media_type=problems.MEDIA_TYPE)

@@ -176,6 +176,13 @@ def problem_of_status(status: int, detail: str | None = None) -> Problem:
     return Problem(status, title, detail or title, slug_of(title))
 
 
+def headers_of(problem: Problem) -> dict[str, str]:
+    """What a problem says in headers: how to prove who asks, and when to ask again."""
+    if problem.status == HTTPStatus.UNAUTHORIZED:
+        return {"www-authenticate": "Bearer"}
+    return {"retry-after": "1"} if problem.status == HTTPStatus.SERVICE_UNAVAILABLE else {}
+
+
 def slug_of(title: str) -> str:
     """The last part of a problem's type: "Unknown column" -> "unknown-column"."""
     return title.lower().replace(" ", "-")

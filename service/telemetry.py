@@ -29,6 +29,9 @@ LATENCY = Histogram(
 PREDICTED_ROWS = Counter("fewpass_predicted_rows", "Rows answered.", ["model"])
 MAPPED_MODELS = Gauge("fewpass_mapped_models", "Model versions mapped.", multiprocess_mode="livemax")
 SWAPS = Counter("fewpass_catalogue_swaps", "Times that serving took over a changed catalogue.")
+CONTROL_UP = Gauge(
+    "fewpass_control_up", "Whether the control database answered last time.", multiprocess_mode="mostrecent"
+)
 JOBS = Gauge("fewpass_jobs", "Jobs by state, as of the last look.", ["state"], multiprocess_mode="mostrecent")
 
 

@@ -164,24 +164,27 @@ def _our_errors(url: URL) -> Iterator[None]:
     try:
         yield
     except (OperationalError, InterfaceError) as error:
-        raise _translated(url, error) from error
+        raise _translated_of(url, error) from error
     except StatementError as error:
         if isinstance(error.orig, StorageError):  # raised by `_json` while a statement was made
             raise error.orig from error
         if type(error) is DatabaseError and url.get_backend_name() == "sqlite":
-            raise _translated(url, error) from error
+            raise _translated_of(url, error) from error
         raise
 
 
 def as_storage_error(error: DBAPIError) -> StorageError:
     """An error of the database that came by another way than `Control`, as ours: the job queue has its own connections."""
-    return _translated(make_url("sqlite:///the control database"), error)
+    return _translated("the control database", "the control database", error)
 
 
-def _translated(url: URL, error: DBAPIError) -> StorageError:
-    text = str(error.orig)
-    shown = url.render_as_string(hide_password=True)
-    path = url.database or shown
+def _translated_of(url: URL, error: DBAPIError) -> StorageError:
+    shown = url.set(drivername=url.get_backend_name()).render_as_string(hide_password=True)
+    return _translated(shown, url.database or shown, error)
+
+
+def _translated(shown: str, path: str, error: DBAPIError) -> StorageError:
+    text = " ".join(str(error.orig).split("\n")[0].split())
     if "malformed" in text or "not a database" in text:
         return CorruptFile(path, f"{text}. Stop fewpass and restore the file from a backup.")
     if "disk is full" in text or "readonly" in text or "disk I/O" in text:
@@ -191,4 +194,5 @@ def _translated(url: URL, error: DBAPIError) -> StorageError:
     if "locked" in text or "lock timeout" in text:
         waited = f"{shown} was busy for more than {BUSY_TIMEOUT_S:.0f} s"
         return ControlUnavailable(f"{waited}. Try again; if it stays busy, look which process holds it.")
-    return ControlUnavailable(f"{shown} does not answer: {text}")
+    remedy = "Try again in a while; predictions of models that were asked before go on."
+    return ControlUnavailable(f"{shown} does not answer: {text.rstrip('.')}. {remedy}")

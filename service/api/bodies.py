@@ -76,7 +76,7 @@ async def send_problem(error: Exception, scope: Scope, send: Send) -> None:
     body = problem.body(scope["path"])
     if scope["path"].startswith("/v2"):
         body["error"] = problem.detail  # where clients of the Open Inference Protocol look
-    extra = {401: ((b"www-authenticate", b"Bearer"),), 503: ((b"retry-after", b"1"),)}.get(problem.status, ())
+    extra = [(name.encode(), value.encode()) for name, value in problems.headers_of(problem).items()]
     await send_body(send, problem.status, problems.MEDIA_TYPE, json.dumps(body).encode(), extra)
 
 

@@ -4,11 +4,13 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, Field
+from sqlalchemy.exc import DBAPIError
 
 from service.problems import NotReady
-from service.telemetry import JOBS, metrics_text
+from service.telemetry import CONTROL_UP, JOBS, metrics_text
 from service.version import VERSION
 from service.workspace import Workspace
+from storage.errors import StorageError
 
 router = APIRouter(tags=["health"])
 
@@ -18,6 +20,14 @@ class Health(BaseModel):
 
     status: Literal["ok"] = "ok"
     version: str = Field(examples=[VERSION])
+
+
+class Readiness(BaseModel):
+    """Whether requests should come here, and what does not work while they may."""
+
+    status: Literal["ok", "degraded"] = "ok"
+    version: str = Field(examples=[VERSION])
+    reason: str | None = Field(default=None, exclude_if=lambda reason: reason is None)
 
 
 class Index(BaseModel):
@@ -43,19 +53,29 @@ async def healthz() -> Health:
 
 
 @router.get("/readyz", summary="Should requests be sent here?")
-async def readyz(request: Request) -> Health:
-    """Ok once the registry is open and the kernels are warm; 503 before that and while stopping."""
+async def readyz(request: Request) -> Readiness:
+    """Ok once the registry is open and the kernels are warm; 503 before that and while stopping.
+
+    Degraded, and still 200, while the control database does not answer: predictions go on, and to send them elsewhere
+    would not help, as all servers share that database.
+    """
     if (reason := request.app.state.not_ready) is not None:
         raise NotReady(reason)
-    return Health(version=VERSION)
+    degraded = request.app.state.degraded
+    return Readiness(status="ok" if degraded is None else "degraded", version=VERSION, reason=degraded)
 
 
 def count_jobs(request: Request) -> None:
     """Look how many jobs wait and run, for the gauges; on a thread, since it asks the database."""
     workspace: Workspace = request.app.state.workspace
-    if not workspace.settings.predict_only:
+    CONTROL_UP.set(request.app.state.degraded is None)
+    if workspace.settings.predict_only:
+        return
+    try:
         JOBS.labels("queued").set(workspace.queue.count("queued"))
         JOBS.labels("running").set(workspace.queue.count("running"))
+    except (StorageError, DBAPIError):  # the other metrics are wanted all the more
+        CONTROL_UP.set(0)
 
 
 @router.get("/metrics", summary="Prometheus metrics", response_class=Response)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import structlog
+from sqlalchemy.exc import InterfaceError, OperationalError
 
 from service.jobs.cron import Cron
 from service.problems import Conflict, is_expected
@@ -26,7 +27,7 @@ TICK_S = 1.0
 ON_TIME = timedelta(minutes=1)  # a run that is submitted later than this was missed
 FORGET_S = 3600.0
 CLOCK_STEP = timedelta(seconds=2)
-TRANSIENT = (ControlUnavailable, Unwritable)
+TRANSIENT = (ControlUnavailable, Unwritable, OperationalError, InterfaceError)
 
 Clock = Callable[[], datetime]
 
@@ -60,11 +61,17 @@ class Scheduler:
         return thread
 
     def _run(self) -> None:
+        is_away = False
         while True:
             try:
                 self.tick()
                 self.forget_old_jobs()
-            except Exception:  # the database is away or the disk full; the next tick finds everything still due
+                is_away = False
+            except TRANSIENT as error:  # the next tick finds everything still due
+                if not is_away:
+                    self.log.warning("schedules cannot be read", reason=str(error))
+                is_away = True
+            except Exception:
                 self.log.exception("schedules cannot be read")
             time.sleep(TICK_S)
 
@@ -76,6 +83,9 @@ class Scheduler:
         for schedule in schedules.due_schedules(self.workspace.control, now):
             try:
                 self._fire(schedule, now)
+            except TRANSIENT as error:
+                self.log.warning("a schedule waits and stays due", schedule=schedule.name, reason=str(error))
+                return
             except Exception:
                 self.log.exception("a schedule could not be run and stays due", schedule=schedule.name)
 

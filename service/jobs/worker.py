@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import threading
+import time
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -23,6 +24,30 @@ from service.settings import Settings
 from service.telemetry import adopt_logger
 
 PARENT_CHECK_S = 1.0
+REPEAT_S = 60.0
+
+
+class OfDbos(logging.Filter):
+    """What DBOS logs, in a line each and not several times a second, which it does while its database is away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether to log the record, which is cut to one line."""
+        text = record.getMessage()
+        if "in background workflow" in text:  # our steps have logged each failure already, with less noise
+            return False
+        subject, _, reason = text.partition(":")
+        lines = [line for line in reason.splitlines() if line.strip()]
+        if lines:
+            record.msg, record.args = f"{subject}: {lines[-1 if 'Traceback' in reason else 0].strip()}", ()
+        now = time.monotonic()
+        is_new = now - self._said.get(subject, -REPEAT_S) >= REPEAT_S
+        if is_new:
+            self._said[subject] = now
+        return is_new
 
 
 def run(settings: Settings, url: str, locks: Path, kinds: Kinds, clean: Clean, parent: int | None = None) -> None:
@@ -65,8 +90,7 @@ def run(settings: Settings, url: str, locks: Path, kinds: Kinds, clean: Clean, p
     }
     DBOS(config=config)
     adopt_logger("dbos")
-    # Our steps have logged each failure already, with less noise.
-    logging.getLogger("dbos").addFilter(lambda record: "in background workflow" not in record.getMessage())
+    logging.getLogger("dbos").addFilter(OfDbos())
     workflows.register(
         queue,
         kinds,

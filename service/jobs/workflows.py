@@ -3,13 +3,15 @@
 import contextvars
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 import structlog
 from dbos import DBOS, PortableWorkflowError
 from dbos import error as dbos_errors
+from sqlalchemy.exc import InterfaceError, OperationalError
 
 from learners.errors import Cancelled
 from service.jobs.limits import bytes_text, limits_of
@@ -19,6 +21,11 @@ from service.jobs.steps import Clean, Kinds, Run, Step
 from service.jobs.watch import LESS, Allowance, Watch
 from service.problems import OutOfMemory, is_expected, problem_of
 from service.settings import Settings
+from storage.errors import ControlUnavailable
+
+AWAY = (ControlUnavailable, OperationalError, InterfaceError)
+AWAY_S = 1.0
+Answer = TypeVar("Answer")
 
 
 def register(
@@ -62,7 +69,7 @@ def register(
                 result = _run_steps(kinds[document["kind"]], document["request"], pace)
             except dbos_errors.DBOSBaseException:
                 # Cancelled, or handed to another worker, which still needs what is there.
-                if queue.get(job_id).state == "cancelled":
+                if _patiently(lambda: queue.get(job_id), lambda: None).state == "cancelled":
                     clean(job_id)
                     notes.end(job_id)
                 raise
@@ -111,7 +118,10 @@ def _run_logged(step: Step, run: Run, pace: "Pace") -> dict[str, Any]:
     with _Reporter(step.name, pace) as reporter:
         try:
             pace.allowance.begin(lambda: reporter({"stage": "waiting for memory"}))
-            receipt = step.run(replace(run, report=reporter, memory_limit=pace.allowance.memory))
+            told = replace(run, report=reporter, memory_limit=pace.allowance.memory)
+            receipt = _patiently(
+                partial(step.run, told), lambda: reporter({"stage": "waiting for the control database"})
+            )
         except Exception as error:
             if reporter.stopped is not None:
                 # DBOS parks the workflow on its own error, and the state stays what the canceller wrote.
@@ -125,6 +135,25 @@ def _run_logged(step: Step, run: Run, pace: "Pace") -> dict[str, Any]:
     seconds, peak = round(time.perf_counter() - started, 3), bytes_text(pace.allowance.peak)
     log.info("step finished", seconds=seconds, memory_peak=peak)
     return receipt
+
+
+def _patiently(ask: Callable[[], Answer], wait: Callable[[], None]) -> Answer:
+    """Ask again for as long as the control database is away; `wait` may raise.
+
+    A step runs at least once anyway, and what it has counted is stored: so it is only its last part that is made again.
+    """
+    is_known = False
+    while True:
+        try:
+            return ask()
+        except AWAY as error:
+            if not is_known:
+                structlog.get_logger("jobs").warning(
+                    "the control database is away, so the job waits", reason=str(error)
+                )
+            is_known = True
+            wait()
+            time.sleep(AWAY_S)
 
 
 def _recorded(error: Exception) -> PortableWorkflowError:

@@ -12,6 +12,7 @@ from service.jobs import watch
 from service.jobs.steps import Run, Step
 from service.jobs.worker import run
 from service.settings import Settings
+from storage.errors import ControlUnavailable
 
 
 def count(run: Run) -> dict:
@@ -60,6 +61,15 @@ def sleep(run: Run) -> dict:
     return {}
 
 
+def insist(run: Run) -> dict:
+    """The control database is away for the first `n` times, or until the job is cancelled."""
+    with Path(run.request["log"]).open("a") as log:
+        log.write("insist\n")
+    if Path(run.request["log"]).read_text().count("insist") <= run.request["n"]:
+        raise ControlUnavailable("postgresql://… does not answer")
+    return {}
+
+
 def refuse(run: Run) -> dict:
     raise MemoryError("Unable to allocate 8 EiB")
 
@@ -73,6 +83,7 @@ KINDS = {
     "fail": (Step("fail", fail),),
     "grow": (Step("grow", grow),),
     "sleep": (Step("sleep", sleep),),
+    "insist": (Step("insist", insist),),
     "refuse": (Step("refuse", refuse),),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from service.jobs.queue import Job, JobQueue
-from service.jobs.worker import take_slot
+from service.jobs.worker import OfDbos, take_slot
 from service.problems import Conflict, InvalidRequest
 from storage.errors import NotFound
 from tests.service.conftest import Workers
@@ -175,6 +176,30 @@ def test_a_job_that_takes_too_long_fails_and_frees_its_slot(
     assert job.state == "failed" and "ran longer than 0.5 s" in job.error["detail"]
     assert wait_for(queue, short.id, finished).state == "succeeded"
     assert (tmp_path / f"{long.id}.cleaned").exists()
+
+
+def test_a_job_waits_for_the_control_database_and_can_be_cancelled_meanwhile(
+    queue: JobQueue, workers: Workers, tmp_path: Path
+) -> None:
+    short, _ = queue.submit("insist", {"n": 2, "log": str(tmp_path / "log")})
+    long, _ = queue.submit("insist", {"n": 10_000, "log": str(tmp_path / "log2")})
+    workers.start()
+    assert wait_for(queue, short.id, finished).state == "succeeded"
+    assert (tmp_path / "log").read_text().split() == ["insist"] * 3
+    wait_for(queue, long.id, lambda job: "control database" in (job.progress or {}).get("stage", ""))
+    queue.cancel(long.id)
+    wait_for(queue, long.id, lambda _: (tmp_path / f"{long.id}.cleaned").exists())
+
+
+def test_what_dbos_logs_is_said_once_a_minute_in_a_line() -> None:
+    quiet = OfDbos()
+    texts = ["Exception x: a\nb", "Exception x: a", "Exception y: Traceback\n  File z\nE: why\n", "fine"]
+    records = [logging.LogRecord("dbos", logging.WARNING, "", 0, text, (), None) for text in texts]
+    assert [record.getMessage() for record in records if quiet.filter(record)] == [
+        "Exception x: a",
+        "Exception y: E: why",
+        "fine",
+    ]
 
 
 def test_worker_slots_are_stable_and_exclusive(tmp_path: Path) -> None:
