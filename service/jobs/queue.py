@@ -173,7 +173,8 @@ class JobQueue:
     def list(self, *, state: State | None = None, limit: int = 50, cursor: str | None = None) -> JobPage:
         """Jobs, newest first, with progress if they run; a cursor keeps its place while new jobs arrive."""
         limit = min(max(limit, 1), MAX_PAGE)
-        until, offset = _read_cursor(cursor) if cursor else (datetime.now(UTC).isoformat(), 0)
+        # Not "until now": a clock that was set back would hide the jobs of before.
+        until, offset = _read_cursor(cursor) if cursor else (None, 0)
         statuses = self.client.list_workflows(
             name=WORKFLOW,
             status=[name for name, its_state in STATES.items() if its_state == state] if state else None,
@@ -184,7 +185,10 @@ class JobQueue:
         )
         # A look-up per job: worth it only where progress still moves.
         jobs = tuple(self._job(status, with_progress=status.status == "PENDING") for status in statuses[:limit])
-        return JobPage(jobs, _write_cursor(until, offset + limit) if len(statuses) > limit else None)
+        if len(statuses) <= limit:
+            return JobPage(jobs, None)
+        newest = until or _time(statuses[0].created_at).isoformat()
+        return JobPage(jobs, _write_cursor(newest, offset + limit))
 
     def unfinished(self) -> Iterator[Job]:
         """The jobs that are queued or running, without their progress."""
@@ -264,8 +268,8 @@ class JobQueue:
             error=_error(status) if state == "failed" else None,
             attempts=status.recovery_attempts or 0,
             created_at=datetime.fromtimestamp(document["submitted_at"], UTC),
-            started_at=_time(status.dequeued_at),
-            finished_at=_time(status.completed_at) if state in FINISHED else None,
+            started_at=None if status.dequeued_at is None else _time(status.dequeued_at),
+            finished_at=_time(status.completed_at) if state in FINISHED and status.completed_at else None,
             retry_of=document["retry_of"],
             priority=document.get("priority", "normal"),
         )
@@ -299,8 +303,8 @@ def _error(status: WorkflowStatus) -> dict[str, Any]:
     return {"type": "urn:fewpass:problem:job-failed", "title": "Job failed", "status": 500, "detail": str(status.error)}
 
 
-def _time(epoch_ms: int | None) -> datetime | None:
-    return None if epoch_ms is None else datetime.fromtimestamp(epoch_ms / 1000, UTC)
+def _time(epoch_ms: float) -> datetime:
+    return datetime.fromtimestamp(epoch_ms / 1000, UTC)
 
 
 def _write_cursor(until: str, offset: int) -> str:

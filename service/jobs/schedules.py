@@ -6,9 +6,9 @@ run is kept, so that none is forgotten.
 """
 
 import threading
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 import structlog
@@ -52,7 +52,8 @@ class Scheduler:
         self.clock = clock
         self.log = structlog.get_logger("schedules")
         self._last: datetime | None = None
-        self._forgot_at = float("-inf")
+        self._ahead: float | None = None
+        self._stepped_at = self._forgot_at = float("-inf")
 
     def start(self) -> threading.Thread:
         """Tick on a thread of its own, as long as the process lives."""
@@ -73,11 +74,12 @@ class Scheduler:
                 is_away = True
             except Exception:
                 self.log.exception("schedules cannot be read")
-            time.sleep(TICK_S)
+            sleep(TICK_S)
 
     def tick(self) -> None:
         """Submit what is due now."""
         now = self.clock()
+        self._note_steps(now)
         if self._clock_was_set_back(now):
             self._realign(now)
         for schedule in schedules.due_schedules(self.workspace.control, now):
@@ -90,12 +92,20 @@ class Scheduler:
                 self.log.exception("a schedule could not be run and stays due", schedule=schedule.name)
 
     def forget_old_jobs(self) -> None:
-        """Once an hour, remove what ended long ago."""
-        if time.monotonic() - self._forgot_at < FORGET_S:
+        """Once an hour, remove what ended long ago; not by a clock that was set within the hour, and may be again."""
+        if monotonic() - max(self._forgot_at, self._stepped_at) < FORGET_S:
             return
-        self._forgot_at = time.monotonic()
+        self._forgot_at = monotonic()
         if n_forgotten := self.workspace.forget_old_jobs():
             self.log.info("old jobs forgotten", jobs=n_forgotten)
+
+    def _note_steps(self, now: datetime) -> None:
+        """Remember when the clock last differed from the one that nobody can set."""
+        ahead = now.timestamp() - monotonic()
+        if self._ahead is not None and abs(ahead - self._ahead) > CLOCK_STEP.total_seconds():
+            self._stepped_at = monotonic()
+            self.log.warning("the clock was set", by_s=round(ahead - self._ahead))
+        self._ahead = ahead
 
     def _clock_was_set_back(self, now: datetime) -> bool:
         """At the first tick this is not known, so it counts as set back."""
