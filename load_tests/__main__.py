@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 
 from benchmarks.serving import trained_workspace
 from load_tests.profiles import PROFILES
@@ -35,6 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("profile", choices=PROFILES)
     parser.add_argument("--reports", type=Path, default=Path("build/load"))
     parser.add_argument("--workers", type=int, default=1, help="serving processes")
+    parser.add_argument("--seconds", type=int, help="when the last stage ends; that of the profile unless given")
     parser.add_argument("--rows", type=int, default=20_000, help="rows of the training table")
     args = parser.parse_args(arguments)
     args.reports.mkdir(parents=True, exist_ok=True)
@@ -51,8 +53,8 @@ def main(arguments: list[str] | None = None) -> int:
         started = time.monotonic()
         with local_server(settings) as server:
             trainer = training(server.url, root / "train.parquet") if is_training else contextlib.nullcontext({})
-            with trainer as jobs:
-                code = swarm(args.profile, server.url, root, html)
+            with trainer as jobs, memory_of(server.pid) as memory:
+                code = swarm(args.profile, server.url, root, html, args.seconds)
             found = json.loads((root / "figures.json").read_text())
             times = json.loads((root / "times.json").read_text())
     summary = {
@@ -62,6 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
         "serving_processes": args.workers,
         "requests": [figures(entry, times[entry["name"]]) for entry in found],
         "jobs": jobs,
+        "server_memory_mb": memory,
     }
     report.write_text(json.dumps(summary, indent=2) + "\n")
     for entry in summary["requests"]:
@@ -69,17 +72,47 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{entry['name']:18} {entry['requests']:7} requests {entry['failures']:3} failures  {times}")
     if jobs:
         print(f"{jobs['succeeded']} trainings succeeded meanwhile, {jobs['failed']} failed")
+    print(f"The server held {memory[0]['rss']:g} MB at the start, {memory[-1]['rss']:g} MB at the end.")
     print(f"Reports: {html}, {report}")
     return 1 if code or jobs.get("failed") else 0
 
 
-def swarm(profile: str, url: str, root: Path, html: Path) -> int:
+@contextlib.contextmanager
+def memory_of(pid: int) -> Iterator[list[dict[str, float]]]:
+    """What the server and its processes hold, every ten seconds and at the end, in MB: all, and their own."""
+    found: list[dict[str, float]] = []
+    stop, started = threading.Event(), time.monotonic()
+
+    def look() -> None:
+        processes = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+        held = [process.memory_full_info() for process in processes]
+        own = {name: round(sum(getattr(each, name) for each in held) / 2**20, 1) for name in ("rss", "uss")}
+        found.append({"second": round(time.monotonic() - started, 1)} | own)
+
+    def run() -> None:
+        while not stop.wait(10):
+            look()
+
+    look()
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield found
+    finally:
+        stop.set()
+        thread.join()
+        look()
+
+
+def swarm(profile: str, url: str, root: Path, html: Path, seconds: int | None = None) -> int:
     """Run locust until the profile has ended; 0 if no request failed."""
     here = Path(__file__).parent
     command = [sys.executable, "-m", "locust", "-f", str(here / "locustfile.py"), "--headless", "--only-summary"]
     command += ["--host", url, "--html", str(html), "--json-file", str(root / "figures")]
     environment = {"FEWPASS_LOAD_PROFILE": profile, "FEWPASS_LOAD_RECORDS": str(root / "records.json")}
     environment |= {"FEWPASS_LOAD_TIMES": str(root / "times.json"), "PYTHONPATH": str(here.parent)}
+    if seconds is not None:
+        environment["FEWPASS_LOAD_SECONDS"] = str(seconds)
     ended = subprocess.run(command, env=os.environ | environment, check=False, capture_output=True, text=True)
     if ended.returncode:
         print(ended.stderr[-3000:], file=sys.stderr)

@@ -16,7 +16,9 @@ from locust import FastHttpUser, LoadTestShape, constant, events, task
 
 from load_tests.profiles import PROFILES
 
-STAGES = PROFILES[os.environ.get("FEWPASS_LOAD_PROFILE", "smoke")]
+STAGES = list(PROFILES[os.environ.get("FEWPASS_LOAD_PROFILE", "smoke")])
+if "FEWPASS_LOAD_SECONDS" in os.environ:
+    STAGES[-1] = (int(os.environ["FEWPASS_LOAD_SECONDS"]), *STAGES[-1][1:])
 RECORDS = (
     json.loads(Path(os.environ["FEWPASS_LOAD_RECORDS"]).read_text()) if "FEWPASS_LOAD_RECORDS" in os.environ else []
 )

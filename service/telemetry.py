@@ -34,6 +34,19 @@ CONTROL_UP = Gauge(
 )
 JOBS = Gauge("fewpass_jobs", "Jobs by state, as of the last look.", ["state"], multiprocess_mode="mostrecent")
 
+PASSES = Gauge("fewpass_running_passes", "Passes over data that jobs are making.", multiprocess_mode="mostrecent")
+ROWS_PER_S = Gauge(
+    "fewpass_pass_rows_per_second",
+    "Rows that these passes read in a second, all together.",
+    multiprocess_mode="mostrecent",
+)
+MODEL_AGE = Gauge(
+    "fewpass_model_age_seconds",
+    "Age of the version that a model's bare name means.",
+    ["model"],
+    multiprocess_mode="mostrecent",
+)
+
 
 def configure_logs(settings: Settings, process: str) -> None:
     """Send every log line of this process, also those of libraries, to standard error in one format."""

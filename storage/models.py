@@ -37,6 +37,7 @@ __all__ = [
     "reserve_version",
     "retain_versions",
     "roll_back",
+    "served_since",
     "set_alias",
     "set_tag",
     "set_tags",
@@ -225,6 +226,20 @@ def list_models(control: Control, limit: int = DEFAULT_LIMIT, cursor: str | None
             pointers[pointer.name][pointer.alias] = pointer.version
     models = tuple(RegisteredModel(**row._mapping, aliases=pointers[row.name]) for row in rows)
     return Page(models, next_cursor)
+
+
+def served_since(control: Control) -> Mapping[str, datetime]:
+    """When the version was made that each model's bare name means, by name."""
+    newest = _VERSIONS.alias("newest")
+    latest = sa.select(sa.func.max(newest.c.version)).where(newest.c.name == _VERSIONS.c.name).scalar_subquery()
+    champion = (_ALIASES.c.name == _VERSIONS.c.name) & (_ALIASES.c.alias == CHAMPION)
+    query = (
+        sa.select(_VERSIONS.c.name, _VERSIONS.c.created_at)
+        .outerjoin(_ALIASES, champion)
+        .where(_VERSIONS.c.version == sa.func.coalesce(_ALIASES.c.version, latest))
+    )
+    with control.reading() as connection:
+        return {row.name: row.created_at for row in connection.execute(query)}
 
 
 def list_versions(

@@ -1,5 +1,7 @@
 """Liveness, readiness, metrics and what the server is."""
 
+from datetime import UTC, datetime
+from math import nan
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -7,12 +9,14 @@ from pydantic import BaseModel, Field
 from sqlalchemy.exc import DBAPIError
 
 from service.problems import NotReady
-from service.telemetry import CONTROL_UP, JOBS, metrics_text
+from service.telemetry import CONTROL_UP, JOBS, MODEL_AGE, PASSES, ROWS_PER_S, metrics_text
 from service.version import VERSION
 from service.workspace import Workspace
+from storage import models
 from storage.errors import StorageError
 
 router = APIRouter(tags=["health"])
+TOLD: set[str] = set()
 
 
 class Health(BaseModel):
@@ -65,20 +69,37 @@ async def readyz(request: Request) -> Readiness:
     return Readiness(status="ok" if degraded is None else "degraded", version=VERSION, reason=degraded)
 
 
-def count_jobs(request: Request) -> None:
-    """Look how many jobs wait and run, for the gauges; on a thread, since it asks the database."""
+def look_around(request: Request) -> None:
+    """Set the gauges of what the control database knows; on a thread, since it asks."""
     workspace: Workspace = request.app.state.workspace
     CONTROL_UP.set(request.app.state.degraded is None)
-    if workspace.settings.predict_only:
-        return
     try:
-        JOBS.labels("queued").set(workspace.queue.count("queued"))
-        JOBS.labels("running").set(workspace.queue.count("running"))
+        _look_at_models(workspace)
+        if not workspace.settings.predict_only:
+            _look_at_jobs(workspace)
     except (StorageError, DBAPIError):  # the other metrics are wanted all the more
         CONTROL_UP.set(0)
 
 
+def _look_at_models(workspace: Workspace) -> None:
+    now = datetime.now(UTC)
+    ages = {name: (now - made_at).total_seconds() for name, made_at in models.served_since(workspace.control).items()}
+    for name, age in ages.items():
+        MODEL_AGE.labels(name).set(max(0.0, age))
+    for name in TOLD - ages.keys():  # several processes cannot take a label back
+        MODEL_AGE.labels(name).set(nan)
+    TOLD.update(ages)
+
+
+def _look_at_jobs(workspace: Workspace) -> None:
+    JOBS.labels("queued").set(workspace.queue.count("queued"))
+    JOBS.labels("running").set(workspace.queue.count("running"))
+    running = [job.progress or {} for job in workspace.queue.list(state="running", limit=100).items]
+    PASSES.set(sum("pass_number" in progress for progress in running))
+    ROWS_PER_S.set(sum(progress.get("rows_per_s") or 0 for progress in running))
+
+
 @router.get("/metrics", summary="Prometheus metrics", response_class=Response)
-def metrics(_: Annotated[None, Depends(count_jobs)]) -> Response:
-    """Requests, latencies, predicted rows, mapped models and jobs, in Prometheus' text format."""
+def metrics(_: Annotated[None, Depends(look_around)]) -> Response:
+    """Requests, latencies, predicted rows, models and their age, jobs and their passes, in Prometheus' text format."""
     return Response(metrics_text(), media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -181,6 +181,9 @@ def test_health_metrics_and_unknown_paths(site: Site) -> None:
         assert site.client.get(path).status_code == 200
     metrics = site.client.get("/metrics")
     assert metrics.headers["content-type"].startswith("text/plain") and "fewpass_jobs{" in metrics.text
+    told = dict(line.rsplit(" ", 1) for line in metrics.text.splitlines() if not line.startswith("#"))
+    assert 0 <= float(told['fewpass_model_age_seconds{model="weather"}']) < 3600 and told["fewpass_control_up"] == "1.0"
+    assert {"fewpass_running_passes", "fewpass_pass_rows_per_second"} <= told.keys()
     assert problem(site.client.get("/v2/nothing"), 404)["instance"] == "/v2/nothing"
     problem(site.client.delete("/v1/jobs"), 405)
 

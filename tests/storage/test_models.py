@@ -22,6 +22,7 @@ from storage.models import (
     reserve_version,
     retain_versions,
     roll_back,
+    served_since,
     set_alias,
     set_tags,
 )
@@ -210,3 +211,13 @@ def test_a_moved_workspace_still_finds_its_files(layout):
     with open_control(f"sqlite:///{moved}/control.sqlite") as opened:
         assert get_version(opened, "adult", 1).arrow_path == moved / "models/adult/1-00000000.arrow"
         assert get_version(opened, "adult", 2).duckdb_path == outside.duckdb_path
+
+
+def test_served_since_tells_the_version_of_the_bare_name(control):
+    for name in ("one", "two"):
+        first, second = new_version(control, name), new_version(control, name)
+        if name == "two":
+            set_alias(control, name, "champion", 1)
+            assert served_since(control)[name] == first.created_at
+        else:
+            assert served_since(control) == {name: second.created_at}
