@@ -62,7 +62,7 @@ def test_values_after_changes_are_the_values_of_the_changed_assignments(problem,
     codes = np.random.default_rng(seed).integers(0, n_values, (n, problem.n_variables))
     block = block_room(arrays, codes)
     edges = change_kernels.leaf_edges(arrays)
-    assert edges.has_zeros == (arrays.leaf_value.min() == 0)
+    assert edges.has_zeros == (arrays.leaf_value.min() < 1e-90)
     change_kernels.values_side_by_side(arrays, edges, block)
     found = []
     if not edges.has_zeros:
@@ -104,6 +104,19 @@ def test_more_samples_than_assignments_find_the_maximum():
         best = max(naive.all_values(circuit, range(4), {}).values())
         answer = map_query(circuit, range(4), solver="beam", k=200)
         assert answer.log_probability == pytest.approx(math.log(best), abs=CLOSE)
+
+
+@pytest.mark.parametrize("tiny", [0.0, 5e-324, 1e-300, 1e-95, 1e-85])
+def test_leaves_with_tiny_values_do_no_harm(tiny):
+    log_tiny = math.log(tiny) if tiny else -math.inf
+    # The second component takes x = (1, 1), of which the first gives next to nothing.
+    nodes = [(CATEGORICAL, v, [0.0, log_tiny]) for v in range(2)]
+    nodes += [(CATEGORICAL, v, [math.log(0.1), math.log(0.9)]) for v in range(2)]
+    nodes += [("product", [0, 1]), ("product", [2, 3]), ("sum", [(4, 0.3), (5, 0.7)])]
+    circuit = naive.flat_circuit(nodes, [2, 2])
+    answer = map_query(circuit, [0, 1], solver="beam", k=20)
+    assert answer.assignment == {0: 1, 1: 1}
+    assert answer.log_probability == pytest.approx(math.log(naive.value(circuit, {0: 1, 1: 1})), abs=CLOSE)
 
 
 def test_samples_follow_the_distribution():

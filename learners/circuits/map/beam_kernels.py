@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.circuits.map.change_kernels import (
+    SMALLEST_ROOT,
     WIDTH,
     BlockRoom,
     leaf_edges,
@@ -21,8 +22,6 @@ from learners.jit import kernel
 
 # Rounding must not make two samples improve on each other for ever.
 IMPROVEMENT = 1.0 + 1e-12
-# A flow that is lost below 1e-300 takes nothing from a root above this.
-SMALLEST_ROOT = 1e-200
 
 
 class Beam(NamedTuple):

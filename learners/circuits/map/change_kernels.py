@@ -15,6 +15,9 @@ from learners.jit import kernel
 
 # Assignments side by side: four registers of 512 bits.
 WIDTH = 32
+# A flow that is lost below 1e-308 takes less than 1e-218 from a value, and none is asked for of assignments below this root.
+SMALLEST_LEAF = 1e-90
+SMALLEST_ROOT = 1e-200
 
 
 class BlockRoom(NamedTuple):
@@ -40,7 +43,7 @@ class LeafEdges(NamedTuple):
     parent: np.ndarray  # (n_edges,) int64: the product
     edge: np.ndarray  # (n_edges,) int64
     is_binary: bool  # whether all variables have two values
-    has_zeros: bool  # whether a leaf has a zero, so that ratios will not do
+    has_zeros: bool  # whether a leaf has a value, zero or nearly, with which ratios will not do
 
 
 @kernel
@@ -74,7 +77,9 @@ def leaf_edges(arrays):
             position = starts[variable[e] + 1]
             starts[variable[e] + 1] += 1
             parent[position], edge[position] = i, e
-    return LeafEdges(variable, low, high, rise, fall, starts[: n_variables + 1], parent, edge, is_binary, least == 0.0)
+    return LeafEdges(
+        variable, low, high, rise, fall, starts[: n_variables + 1], parent, edge, is_binary, least < SMALLEST_LEAF
+    )
 
 
 # The loops over columns below run to an array's size: trip counts that numba knows would be unrolled and not vectorised.
