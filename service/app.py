@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -127,6 +128,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        gc.unfreeze()  # or else what is frozen outlives the interpreter, and libraries complain
         workspace.close()
 
 
@@ -141,6 +143,9 @@ async def _become_ready(app: FastAPI) -> None:
     if app.state.settings.warm_up:
         seconds = await anyio.to_thread.run_sync(warm_up)
         structlog.get_logger("serve").info("kernels are warm", seconds=round(seconds, 2))
+    # What was made until now stays: looking at it again and again would cost as much as a few look-ups.
+    gc.collect()
+    gc.freeze()
     app.state.not_ready = None
 
 

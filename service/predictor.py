@@ -27,6 +27,8 @@ from storage.control import Control
 from storage.errors import NotFound
 from storage.models import ModelVersion
 
+MAX_CHECKED = 16
+
 Probabilities = np.ndarray[Any, np.dtype[np.float64]]
 
 
@@ -76,6 +78,11 @@ class Served:
             + target
         )
 
+    @cached_property
+    def checked_columns(self) -> set[tuple[str, ...]]:
+        """Columns of tables that were found to be known."""
+        return set()
+
     def predict_proba(self, chunk: Chunk) -> Probabilities:
         """Class probabilities (n_rows, n_classes) of encoded rows."""
         return self.model.predict_proba(chunk)
@@ -110,6 +117,19 @@ class Served:
                     "Rename it, leave it out, or send ?ignore_unknown=true.",
                     column=unknown,
                 )
+
+    def check_columns(self, names: tuple[str, ...], ignore_unknown: bool) -> None:
+        """As `check_names`, for the columns of a table; clients send the same ones again and again.
+
+        Raises
+        ------
+        InvalidRequest
+        """
+        if ignore_unknown or names in self.checked_columns:
+            return
+        self.check_names([dict.fromkeys(names)], ignore_unknown)
+        if len(self.checked_columns) < MAX_CHECKED:
+            self.checked_columns.add(names)
 
 
 class Predictor:

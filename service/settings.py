@@ -104,7 +104,8 @@ class Settings(BaseSettings):
     inline_bytes: int = Field(
         default=32 * 1024,
         ge=0,
-        description="JSON bodies up to this size are answered on the event loop, longer ones on a thread.",
+        description="JSON bodies up to this size, and Arrow streams up to sixteen times it, are answered on the event loop, "
+        "longer ones on a thread.",
     )
     inline_schema_cells: int = Field(
         default=2_000_000, ge=0, description="Registering a data set infers its schema at once up to this many cells."

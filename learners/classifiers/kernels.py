@@ -10,6 +10,7 @@ from learners.jit import kernel
 
 Array = np.ndarray[Any, np.dtype[Any]]
 BLOCK_ROWS = 256
+MANY_ROWS = 24
 EMPTY = -1
 
 
@@ -145,7 +146,8 @@ def fill_dense(tables, a, table):  # OUT (n_contexts, v, C) float32
 
 
 @kernel
-def _add_dense_block(tables, a, x, first, last, log_joint):
+def _add_dense_rows(tables, a, x, first, last, log_joint):
+    """For a few rows: one after the other."""
     n_values, n_classes = tables.n_values[a], tables.log_prior.size
     values = x[tables.attribute[a]]
     low, high = tables.parent_starts[a], tables.parent_starts[a + 1]
@@ -159,6 +161,32 @@ def _add_dense_block(tables, a, x, first, last, log_joint):
         cell = tables.dense_starts[a] + (context * n_values + value) * n_classes
         for k in range(n_classes):
             log_joint[row, k] += tables.dense[cell + k]
+
+
+@kernel
+def _add_dense_block(tables, a, x, first, last, cells, log_joint):  # OUT (BLOCK_ROWS,) int64 cells: scratch
+    """For many rows: one loop for each parent, of which the compiler makes many lanes."""
+    n_values, n_classes = tables.n_values[a], tables.log_prior.size
+    values, dense, joint = (
+        x[tables.attribute[a], first:last],
+        tables.dense[tables.dense_starts[a] :],
+        log_joint[first:last],
+    )
+    for row in range(values.size):
+        cells[row] = np.int64(values[row]) * n_classes
+    for d in range(tables.parent_starts[a], tables.parent_starts[a + 1]):
+        parent, stride = x[tables.parents[d], first:last], tables.strides[d] * n_values * n_classes
+        for row in range(values.size):
+            cells[row] += np.int64(parent[row]) * stride
+    for row in range(values.size):
+        if values[row] < n_values:
+            cell = np.uint64(cells[row])
+            if n_classes == 2:
+                joint[row, 0] += dense[cell]
+                joint[row, 1] += dense[cell + np.uint64(1)]
+            else:
+                for k in range(n_classes):
+                    joint[row, k] += dense[cell + np.uint64(k)]
 
 
 @kernel
@@ -180,14 +208,17 @@ def _add_sparse_block(tables, a, x, first, last, log_joint):
 @kernel
 def log_joints(tables, x, first, last, log_joint):  # x (n_attributes, n) codes; OUT (n, C) float64, rows first..last-1
     """Log P(class, attributes); an attribute whose value training never saw counts for no class."""
+    cells = np.empty(min(BLOCK_ROWS, last - first), np.int64)
     for block in range(first, last, BLOCK_ROWS):
         end = min(block + BLOCK_ROWS, last)
         for row in range(block, end):
             for k in range(tables.log_prior.size):
                 log_joint[row, k] = tables.log_prior[k]
         for a in range(tables.attribute.size):
-            if tables.dense_starts[a] >= 0:
-                _add_dense_block(tables, a, x, block, end, log_joint)
+            if tables.dense_starts[a] >= 0 and end - block >= MANY_ROWS:
+                _add_dense_block(tables, a, x, block, end, cells, log_joint)
+            elif tables.dense_starts[a] >= 0:
+                _add_dense_rows(tables, a, x, block, end, log_joint)
             else:
                 _add_sparse_block(tables, a, x, block, end, log_joint)
 

@@ -100,6 +100,14 @@ def number_at(values, row, kind):
 
 
 @kernel
+def offset_at(ends, row, is_large):
+    """Where the text of a row begins."""
+    return (
+        load(ends + np.uint64(8 * row), np.int64) if is_large else np.int64(load(ends + np.uint64(4 * row), np.int32))
+    )
+
+
+@kernel
 def text_codes(array, kind, missing, unseen, table, mask, more, codes):  # OUT codes of as many rows as the array has
     """Codes of a column of text; how it was found."""
     n, offset = load(array, np.int64), load(array + OFFSET, np.int64)
@@ -107,13 +115,13 @@ def text_codes(array, kind, missing, unseen, table, mask, more, codes):  # OUT c
         return FINE
     buffers = load(array + BUFFERS, np.uint64)
     validity, ends, text = load(buffers, np.uint64), load(buffers + SECOND, np.uint64), load(buffers + THIRD, np.uint64)
-    whole = INT64 if kind == TEXT64 else INT32
-    begin, last = integer_at(ends, offset, whole), integer_at(ends, offset + n, whole)
+    is_large = kind == TEXT64
+    begin, last = offset_at(ends, offset, is_large), offset_at(ends, offset + n, is_large)
     if begin < 0 or last < begin:
         return STRANGE
     found, n_nulls, stop = FINE, 0, text + np.uint64(last)
     for row in range(n):
-        end = integer_at(ends, offset + row + 1, whole)
+        end = offset_at(ends, offset + row + 1, is_large)
         if end < begin or end > last:
             return STRANGE
         if is_null(validity, offset + row):

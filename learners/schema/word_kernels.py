@@ -104,11 +104,16 @@ def is_ascii(address, length, end):
 
 @kernel
 def fill_slots(address, starts, first_code, mask, words):  # (n + 1,) int64; OUT words
-    """Put the distinct texts between `starts` of the bytes at an address into an empty table, with ascending codes."""
-    end, begin = address + np.uint64(starts[-1]), 0
+    """Put the distinct texts between `starts` of the bytes at an address into an empty table, with ascending codes.
+
+    Returns how many of them are not in the slot that their hash says.
+    """
+    end, begin, n_displaced = address + np.uint64(starts[-1]), 0, 0
     for number in range(starts.size - 1):
         text, length = address + np.uint64(starts[number]), starts[number + 1] - starts[number]
         slot = np.int64(hash_of(text, length, end) & np.uint64(mask))
+        if words.slots[slot, LENGTH] >= 0:
+            n_displaced += 1
         while words.slots[slot, LENGTH] >= 0:
             slot = (slot + 1) & mask
         words.slots[slot, LENGTH], words.slots[slot, WORD] = length, np.int64(word_at(text, length, end))
@@ -116,3 +121,4 @@ def fill_slots(address, starts, first_code, mask, words):  # (n + 1,) int64; OUT
         for i in range(8, length, 8):
             words.more[begin] = np.int64(word_at(text + np.uint64(i), length - i, end))
             begin += 1
+    return n_displaced

@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from learners.classifiers.lookup import LookupModel
 from learners.errors import InvalidBuffers
 from learners.schema import Chunk
 from learners.schema.encode import encode
@@ -20,6 +21,7 @@ from learners.schema.json_columns import NotColumns, json_columns_of
 from learners.schema.records import encode_columns, encode_records
 from service import problems
 from service.api.bodies import read_body, send_body, send_problem
+from service.api.streams import QuickStreams, read_stream
 from service.predictor import Predictor, Served, scored_batch
 from service.problems import BodyTooLarge, InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
 from service.settings import Settings
@@ -27,6 +29,8 @@ from service.settings import Settings
 ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
 PATH = "/v1/models/{name}/predict"
+# On the event loop an Arrow stream may be longer than a JSON body, as it takes less time; and have so many cells a byte.
+ARROW_TIMES, CELLS_TIMES = 16, 2
 
 Value = str | int | float | bool | None
 Decoded = TypeVar("Decoded")
@@ -92,6 +96,7 @@ class Predict:
         self.inline_bytes = settings.inline_bytes
         self.decode = msgspec.json.Decoder(RawRequest).decode
         self.decode_values = msgspec.json.Decoder(PredictRequest).decode
+        self.quick_streams = QuickStreams()
         self.decode_column = msgspec.json.Decoder(list[Value]).decode
         self.encode = msgspec.json.Encoder().encode
 
@@ -122,7 +127,22 @@ class Predict:
         served = await self.served(scope["path_params"]["name"])
         if len(body) <= self.inline_bytes and content_type == JSON and accept != ARROW:
             return JSON, self.answer_json(served, self.parse(body), options)
+        if content_type == ARROW and (found := self.quick_batch(served, body, options)) is not None:
+            return self.answer_chunk(served, self.checked_chunk(served, *found, options), accept, options)
         return await anyio.to_thread.run_sync(self.answer_batch, served, body, content_type, accept, options)
+
+    def quick_batch(
+        self, served: Served, body: bytes, options: Options
+    ) -> tuple[pa.RecordBatch, tuple[str, ...]] | None:
+        """The rows of an Arrow stream that is answered about as soon as a thread is found for it, and their columns."""
+        is_short = len(body) <= ARROW_TIMES * self.inline_bytes
+        if not (is_short and options.is_plain and served.model.kind == LookupModel.kind):
+            return None
+        found = self.quick_streams.read(body)
+        if found is None:
+            return None
+        n_rows, n_columns = found[0].num_rows, served.schema.n_attributes + served.schema.n_classes
+        return found if n_rows * n_columns <= CELLS_TIMES * self.inline_bytes and n_rows <= self.max_rows else None
 
     async def served(self, reference: str) -> Served:
         """The model of "name", "name@version" or "name@alias"."""
@@ -177,9 +197,15 @@ class Predict:
             raise UnsupportedMediaType(
                 f"Content type {content_type!r} is not read here. Send {JSON} or {ARROW}.", content_type=content_type
             )
-        table = _arrow_table(body, self.max_rows)
-        served.check_names([dict.fromkeys(table.column_names)], options.ignore_unknown)
-        return encode_table(table, served, is_trusted=False)
+        table = read_stream(body, self.max_rows)
+        return self.checked_chunk(served, table, tuple(table.column_names), options)
+
+    def checked_chunk(
+        self, served: Served, rows: pa.Table | pa.RecordBatch, names: tuple[str, ...], options: Options
+    ) -> Chunk:
+        """Rows with columns of these names that nobody has checked, encoded."""
+        served.check_columns(names, options.ignore_unknown)
+        return encode_table(rows, served, is_trusted=False)
 
     def _one(self, served: Served, record: dict[str, Value]) -> bytes:
         probabilities = served.classify(record).tolist()
@@ -213,11 +239,13 @@ class Predict:
             request = self.parse(body)
             if accept != ARROW:
                 return JSON, self.answer_json(served, request, options)
-            chunk = self.chunk(served, request, options)
-        else:
-            chunk = self.rows(served, body, content_type, options)
-            if accept == JSON:
-                return JSON, self._json(served, chunk, options)
+            return self.answer_chunk(served, self.chunk(served, request, options), ARROW, options)
+        return self.answer_chunk(served, self.rows(served, body, content_type, options), accept, options)
+
+    def answer_chunk(self, served: Served, chunk: Chunk, accept: str, options: Options) -> tuple[str, bytes]:
+        """Classify encoded rows: Arrow out, unless JSON is wanted."""
+        if accept == JSON:
+            return JSON, self._json(served, chunk, options)
         intervals = None if options.interval is None else served.intervals(chunk, options.interval)
         batch = scored_batch(served.classes, served.predict_proba(chunk), intervals)
         served.count_rows(batch.num_rows)
@@ -292,7 +320,7 @@ def _n_rows(columns: dict[str, list[Value]]) -> int:
     return lengths.pop() if lengths else 0
 
 
-def encode_table(table: pa.Table, served: Served, is_trusted: bool = True) -> Chunk:
+def encode_table(table: pa.Table | pa.RecordBatch, served: Served, is_trusted: bool = True) -> Chunk:
     """The rows of a table, encoded as the model's schema says.
 
     Raises
@@ -308,19 +336,6 @@ def encode_table(table: pa.Table, served: Served, is_trusted: bool = True) -> Ch
         raise MalformedBody(f"The body is not an Arrow IPC stream: {error}") from error
     except pa.ArrowException as error:
         raise InvalidRequest(f"A column has a type that the model cannot read: {error}") from error
-
-
-def _arrow_table(body: bytes, max_rows: int) -> pa.Table:
-    """The table of an Arrow IPC stream; what stands in its buffers is checked when it is encoded."""
-    try:
-        with pa.ipc.open_stream(body) as reader:
-            table = reader.read_all()
-            _ = table.column_names  # which may not be UTF-8
-    except (pa.ArrowInvalid, OSError, pa.ArrowNotImplementedError, UnicodeDecodeError) as error:
-        raise MalformedBody(f"The body is not an Arrow IPC stream: {error}") from error
-    if table.num_rows > max_rows:
-        raise BodyTooLarge(f"{table.num_rows} rows; at most {max_rows} are answered at once.", max_rows=max_rows)
-    return table
 
 
 class HotPath:

@@ -130,6 +130,9 @@ def test_limits_and_types_are_enforced(site: Site) -> None:
     problem(site.client.post(PATH, content=b"outlook\nsunny", headers={"content-type": "text/csv"}), 415)
     problem(site.client.post(PATH, content=b"not arrow", headers={"content-type": ARROW}), 400)
     problem(site.client.post(PATH, content=stream_of(site.table)[:-200], headers={"content-type": ARROW}), 400)
+    for table in (site.table.slice(0, 20), site.table):  # at once, and on a thread
+        spoiled = stream_of(table).replace(b"sunny", b"s\xffnny")
+        problem(site.client.post(PATH, content=spoiled, headers={"content-type": ARROW}), 400)
     problem(site.client.post(f"{PATH}?explian=true", json={"records": [RECORD]}), 422)
     problem(site.client.get(PATH), 405)
 
