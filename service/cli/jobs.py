@@ -156,7 +156,8 @@ def _words(job: Any) -> str:
     if job.result is not None and "promotion" in job.result:
         return str(job.result["promotion"]["reason"])
     if job.result is not None:
-        return ", ".join(f"{name} {value}" for name, value in job.result.items() if isinstance(value, str | int))
+        told = {name: value for name, value in job.result.items() if name != "sha256" and isinstance(value, str | int)}
+        return ", ".join(f"{name} {value}" for name, value in told.items())
     return describe(job.progress) if job.progress else ""
 
 
