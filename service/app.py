@@ -3,9 +3,10 @@
 import asyncio
 import contextlib
 import gc
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeVar
 
+import anyio
 import anyio.to_thread
 import structlog
 from fastapi import FastAPI, Request
@@ -32,6 +33,9 @@ from service.version import VERSION
 from service.warm_up import warm_up
 from service.workspace import Workspace
 from storage.control import as_storage_error
+
+ANSWER_S = 10.0
+Answer = TypeVar("Answer")
 
 
 class Application(FastAPI):
@@ -154,16 +158,25 @@ async def _follow(app: Application) -> None:
     log = structlog.get_logger("serve")
     settings: Settings = app.state.settings
     predictor: Predictor = app.state.predictor
+    one_at_a_time = anyio.CapacityLimiter(1)  # of its own: a database that hangs shall take no thread of requests
+
+    async def ask(question: Callable[..., Answer], *about: object) -> Answer:
+        with anyio.fail_after(ANSWER_S):
+            return await anyio.to_thread.run_sync(question, *about, abandon_on_cancel=True, limiter=one_at_a_time)
+
     while True:
         await asyncio.sleep(settings.generation_poll_s)
         try:
-            if await anyio.to_thread.run_sync(predictor.refresh):
-                await anyio.to_thread.run_sync(app.guard.load, predictor.control)
+            if await ask(predictor.refresh):
+                await ask(app.guard.load, predictor.control)
                 log.info("registry has changed", generation=predictor.generation)
         except Exception as error:  # the models that are mapped go on being served
+            is_silent = isinstance(error, TimeoutError)
+            reason = f"The control database did not answer for {ANSWER_S:g} s." if is_silent else str(error)
             if app.state.degraded is None:  # once: it may last for hours
-                log.warning("the registry cannot be read", reason=str(error), exc_info=not problems.is_expected(error))
-            app.state.degraded = str(error)
+                is_expected = is_silent or problems.is_expected(error)
+                log.warning("the registry cannot be read", reason=reason, exc_info=not is_expected)
+            app.state.degraded = reason
             await asyncio.sleep(1)
         else:
             if app.state.degraded is not None:

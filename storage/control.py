@@ -17,6 +17,10 @@ from storage import migrations
 from storage.errors import ControlUnavailable, CorruptFile, StorageError, Unstorable, Unwritable
 
 BUSY_TIMEOUT_S = 15.0
+# So long a machine that has vanished, without a word to its connections, is waited for; in seconds and milliseconds.
+WAITS = {"connect_timeout": 5, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 2} | {
+    "tcp_user_timeout": 15_000
+}
 _IS_WRITING = "fewpass_is_writing"
 _WRITER_LOCK = 0x66657770617373  # "fewpass" in ASCII: a number that nobody else locks in the same PostgreSQL database
 
@@ -127,7 +131,9 @@ def _with_driver(url: str) -> URL:
 
 def _engine(url: URL) -> Engine:
     if url.get_backend_name() != "sqlite":
-        return sa.create_engine(url, json_serializer=_json, pool_pre_ping=True)
+        # What the URL says wins.
+        waits = {name: value for name, value in WAITS.items() if name not in url.query}
+        return sa.create_engine(url, json_serializer=_json, pool_pre_ping=True, connect_args=waits)
     engine = sa.create_engine(url, json_serializer=_json, connect_args={"timeout": BUSY_TIMEOUT_S})
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)

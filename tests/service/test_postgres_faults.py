@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
 from service.local_server import LocalServer, local_server
@@ -206,6 +207,28 @@ def test_a_schedule_that_was_due_during_the_outage_is_caught_up_once(
         cluster.start()
         runs = wait_for(lambda: (r := client.get("/v1/schedules/s/runs")).status_code == 200 and r.json()["items"], 30)
         assert len(runs) == 1 and runs[0]["outcome"] in {"on_time", "caught_up"}
+
+
+def test_postgresql_that_hangs_holds_up_no_prediction(cluster: Cluster, settings: Settings) -> None:
+    """Connections stand, and nothing comes over them: as when its disk does not answer."""
+    postmaster = psutil.Process(int((cluster.data / "postmaster.pid").read_text().split()[0]))
+    with local_server(settings.model_copy(update={"request_timeout_s": 3.0, "job_workers": 0})) as server:
+        with httpx.Client(base_url=server.url, timeout=30) as client:
+            expected = client.post("/v1/models/weather/predict", json=ASKED).json()
+            frozen = [postmaster, *postmaster.children(recursive=True)]
+            for process in frozen:
+                process.suspend()
+            try:
+                assert problem(client.get("/v1/models"), 503)["title"] == "Too slow"
+                wait_for(lambda: client.get("/readyz").json()["status"] == "degraded", 20)
+                assert "did not answer" in client.get("/readyz").json()["reason"]
+                assert client.post("/v1/models/weather/predict", json=ASKED).json() == expected
+            finally:
+                for process in frozen:
+                    process.resume()
+            wait_for(lambda: client.get("/readyz").json()["status"] == "ok", 20)
+            assert client.get("/v1/models").status_code == 200
+        assert "Traceback" not in log_of(server)
 
 
 def test_a_server_that_finds_no_postgresql_says_so(cluster: Cluster, settings: Settings) -> None:
