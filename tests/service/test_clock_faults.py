@@ -22,6 +22,10 @@ from tests.service.test_faults import ASKED, assert_sound, job_of, long_job, set
 from tests.service.test_schedules import Clock
 
 HOUR = 3600
+needs_cc = pytest.mark.skipif(
+    shutil.which("cc") is None or not sys.platform.startswith("linux"),
+    reason="setting the clock of one server needs Linux and a C compiler (cc)",
+)
 
 
 class Wall:
@@ -43,12 +47,9 @@ class Wall:
 
 @pytest.fixture(scope="session")
 def jumping_clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = shutil.which("cc")
-    if compiler is None or not sys.platform.startswith("linux"):
-        pytest.skip("setting the clock of one server needs Linux and a C compiler (cc)")
     library = tmp_path_factory.mktemp("clock") / "jumping_clock.so"
     source = Path(__file__).parent / "jumping_clock.c"
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
     return library
 
 
@@ -88,6 +89,7 @@ def ids(client: httpx.Client) -> list[str]:
     return [job["id"] for job in client.get("/v1/jobs?limit=500").json()["items"]]
 
 
+@needs_cc
 def test_a_clock_that_jumps_by_hours_ends_nothing_and_starts_nothing_twice(
     served: tuple[LocalServer, httpx.Client], wall: Wall, weather_files: tuple[Path, Path]
 ) -> None:
@@ -144,6 +146,7 @@ def test_a_clock_that_jumps_by_hours_ends_nothing_and_starts_nothing_twice(
     assert "Traceback" not in server.log.read_text()
 
 
+@needs_cc
 def test_limits_of_time_are_those_of_a_clock_that_nobody_sets(
     served: tuple[LocalServer, httpx.Client], wall: Wall, weather_files: tuple[Path, Path]
 ) -> None:

@@ -25,6 +25,10 @@ from tests.service.test_faults import ASKED, job_of, long_job, settings_of, trai
 from tests.service.test_predict import problem
 
 pytest.importorskip("psycopg", reason="PostgreSQL needs the extra 'postgres' (psycopg)")
+pytestmark = pytest.mark.skipif(
+    not all(map(shutil.which, ("initdb", "pg_ctl", "postgres"))),
+    reason="PostgreSQL (initdb, pg_ctl and postgres on the PATH) is not installed",
+)
 
 
 class Cluster:
@@ -65,8 +69,6 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    if not all(map(shutil.which, ("initdb", "pg_ctl", "postgres"))):
-        pytest.skip("PostgreSQL (initdb, pg_ctl and postgres on the PATH) is not installed")
     folder = Path(tempfile.mkdtemp(prefix="fewpass-pg-"))  # the path of its socket must be short
     made = Cluster(folder)
     made.start()
