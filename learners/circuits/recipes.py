@@ -203,7 +203,7 @@ def _structure(schema: Schema, parameters: CircuitParameters) -> Generator[Any, 
             replicas=parameters.replicas,
             seed=parameters.seed,
         )
-    drawn = yield HoldOut(schema, parameters.sample)
+    drawn = yield HoldOut(schema, parameters.sample, room=0)
     codes = np.repeat(drawn.sample.rows, drawn.sample.counts, axis=0).T.astype(np.int64)
     sizes = schema.domain_sizes.tolist()
     for i in schema.continuous:  # a missing number becomes -1, and is summed out

@@ -13,6 +13,8 @@ from learners.schema import Chunk, Schema
 from learners.schema.extension import CodeMaps
 
 MAX_ROWS = 5000
+# Codes of the distinct rows drawn from: of a narrow table, where rows repeat, more rows.
+ROOM = 200_000
 # Twice as many are kept as are drawn from, so that rows can be subtracted until half of them are gone.
 RESERVE = 2
 EVERYTHING = 2**64 - 1
@@ -37,18 +39,23 @@ class HoldOut:
     ----------
     schema : Schema
     capacity : int
-        Distinct rows to draw from; twice as many are kept.
+        Rows to draw at most.
+    room : int
+        Codes that the distinct rows to draw from may have, where these are more than `capacity`; twice as many are kept.
 
     Attributes
     ----------
+    n_distinct : int
+        Distinct rows to draw from.
     limit : int
         Every row with a hash up to this one is in the sample.
     """
 
     stage = "drawing the hold-out"
 
-    def __init__(self, schema: Schema, capacity: int = MAX_ROWS) -> None:
-        self.schema, self.capacity = schema, capacity
+    def __init__(self, schema: Schema, capacity: int = MAX_ROWS, room: int = ROOM) -> None:
+        self.schema, self.capacity, self.room = schema, capacity, room
+        self.n_distinct = max(capacity, room // (schema.n_attributes + 1))
         self.n_rows = 0
         self.limit = EVERYTHING
         width = schema.n_attributes + 1
@@ -59,7 +66,7 @@ class HoldOut:
     @property
     def spec(self) -> dict[str, Any]:
         """What is collected."""
-        return {"statistic": "hold-out", "capacity": self.capacity, "reserve": RESERVE}
+        return {"statistic": "hold-out", "capacity": self.capacity, "room": self.room, "reserve": RESERVE}
 
     @property
     def columns(self) -> list[str]:
@@ -68,11 +75,11 @@ class HoldOut:
 
     def empty(self) -> HoldOut:
         """No rows."""
-        return HoldOut(self.schema, self.capacity)
+        return HoldOut(self.schema, self.capacity, self.room)
 
     def under(self, schema: Schema) -> HoldOut:
         """No rows, by another schema."""
-        return HoldOut(schema, self.capacity)
+        return HoldOut(schema, self.capacity, self.room)
 
     def update(self, rows: Chunk) -> None:
         """Add the rows of a chunk."""
@@ -89,10 +96,10 @@ class HoldOut:
         """A hash above which no row can be among the smallest."""
         if self.limit < EVERYTHING:
             return np.uint64(self.limit)
-        rank = 2 * RESERVE * self.capacity
+        rank = 2 * RESERVE * self.n_distinct
         if hashes.size > rank:
             smallest = np.partition(hashes, rank)[:rank]
-            if np.unique(smallest).size > RESERVE * self.capacity:
+            if np.unique(smallest).size > RESERVE * self.n_distinct:
                 return smallest.max()
         return np.uint64(EVERYTHING)
 
@@ -125,8 +132,7 @@ class HoldOut:
     @property
     def is_sufficient(self) -> bool:
         """Whether enough rows are known for `draw`."""
-        size = min(self.n_rows // 10, self.capacity)
-        return self.limit == EVERYTHING or int((-(-self.sample.counts // 10)).sum()) >= size
+        return self.limit == EVERYTHING or self.sample.hashes.size >= self.n_distinct
 
     def recoded(self, schema: Schema, maps: CodeMaps) -> HoldOut | None:
         """The same rows by another schema; None where values share a code that were apart, as they hash differently."""
@@ -146,14 +152,14 @@ class HoldOut:
         return read
 
     def _require_same(self, other: HoldOut) -> None:
-        if other.schema != self.schema or other.capacity != self.capacity:
+        if other.schema != self.schema or other.spec != self.spec:
             raise StatisticMismatch("Hold-outs of different schemas or capacities cannot be combined.")
 
     def _add(self, sample: _Sample) -> None:
         # Sorting at every chunk would take longer than counting.
         self._pending.append(sample)
         self._n_pending += sample.hashes.size
-        if self._n_pending > RESERVE * self.capacity:
+        if self._n_pending > RESERVE * self.n_distinct:
             self._settle()
 
     @property
@@ -163,20 +169,21 @@ class HoldOut:
         return self._sample
 
     def _settle(self) -> None:
-        if not self._pending and self._sample.hashes.size <= RESERVE * self.capacity:
+        if not self._pending and self._sample.hashes.size <= RESERVE * self.n_distinct:
             return
         whole = _distinct([self._sample, *self._pending])
         self._pending, self._n_pending = [], 0
         known = int(np.searchsorted(whole.hashes, np.uint64(self.limit), side="right"))
-        if known > RESERVE * self.capacity:
-            known = RESERVE * self.capacity
+        if known > RESERVE * self.n_distinct:
+            known = RESERVE * self.n_distinct
             self.limit = int(whole.hashes[known - 1])
         self._sample = _Sample(*(array[:known] for array in whole))
 
     def draw(self) -> Chunk:
-        """At most min(n_rows / 10, capacity) rows: of each sampled row a tenth of its occurrences, rounded up.
+        """min(n_rows / 10, capacity) rows: of the `n_distinct` first distinct rows, in hash order, every so many occurrences one.
 
-        A tenth, so that a table with few distinct rows keeps most of each of them for training.
+        So each occurrence of a sampled row is as likely to be drawn as any other, and of a row that is frequent most stay
+        for training.
 
         Returns
         -------
@@ -188,11 +195,10 @@ class HoldOut:
         Petitjean, Buntine, Webb, Zaidi (2018), section 6.1 (the size of the hold-out).
         """
         size = min(self.n_rows // 10, self.capacity)
-        sample = self.sample
-        copies = -(-sample.counts // 10)
-        before = np.cumsum(copies) - copies
-        copies = np.clip(size - before, 0, copies)
-        rows = np.repeat(sample.rows, copies, axis=0)
+        sample = _Sample(*(array[: self.n_distinct] for array in self.sample))
+        # Occurrences lie in a row, of which `size` at equal distances are drawn.
+        passed = np.cumsum(sample.counts) * size // max(1, int(sample.counts.sum()))
+        rows = np.repeat(sample.rows, np.diff(passed, prepend=0), axis=0)
         return Chunk(np.ascontiguousarray(rows[:, :-1].T), np.ascontiguousarray(rows[:, -1].astype(np.uint8)))
 
     def to_arrow(self) -> pa.Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 
 import numpy as np
@@ -15,6 +14,10 @@ from learners.counts.kernels import row_hashes
 from tests import laws, strategies
 
 
+def sorted_counts(counted):
+    return counted.sample.counts.tolist()
+
+
 def rows_of(chunk):
     return Counter((*chunk.x[:, row].tolist(), int(chunk.y[row])) for row in range(chunk.n_rows))
 
@@ -22,11 +25,13 @@ def rows_of(chunk):
 @given(drawn=strategies.chunk_lists(), capacity=st.sampled_from([1, 10, 100, 5000]))
 def test_draws_a_tenth_of_rows_that_exist(drawn, capacity):
     schema, parts = drawn
-    counted = laws.updated(HoldOut(schema, capacity), parts)
+    counted = laws.updated(HoldOut(schema, capacity, 0), parts)
     whole, held = rows_of(strategies.joined(parts)), rows_of(counted.draw())
-    assert sum(held.values()) <= min(counted.n_rows // 10, capacity)
+    size = min(counted.n_rows // 10, capacity)
+    assert sum(held.values()) == size
+    known = sum(sorted_counts(counted)[:capacity])
     for row, n in held.items():
-        assert n <= math.ceil(whole[row] / 10)
+        assert abs(n - whole[row] * size / known) < 1, "as many as its share of the occurrences"
     sampled = counted.sample
     for content, count in zip(sampled.rows.tolist(), sampled.counts.tolist(), strict=True):
         assert whole[tuple(content)] == count, "every occurrence of a sampled row is counted"
@@ -45,7 +50,7 @@ def test_does_not_depend_on_the_type_of_the_codes_or_of_the_order():
     schema = strategies.schema_of((5, 3), 2)
     chunk = strategies.chunk_of(0, schema, 2000)
     shuffled = chunk.rows(np.random.default_rng(0).permutation(2000))
-    a, b = (laws.updated(HoldOut(schema, 20), [part]) for part in (chunk, shuffled))
+    a, b = (laws.updated(HoldOut(schema, 20, 0), [part]) for part in (chunk, shuffled))
     assert a == b
     assert np.array_equal(a.draw().x, b.draw().x)
 
@@ -53,10 +58,22 @@ def test_does_not_depend_on_the_type_of_the_codes_or_of_the_order():
 def test_rows_are_drawn_without_regard_to_their_class():
     """Shares of classes in the hold-out are those of the data within four standard deviations."""
     schema = strategies.schema_of((200, 200, 200), 2)
-    chunk = strategies.chunk_of(1, schema, 40_000, 2.0)
+    chunk = strategies.chunk_of(1, schema, 40_000, 1.1)
     held = laws.updated(HoldOut(schema), [chunk]).draw()
     share = chunk.y.mean()
     assert abs(held.y.mean() - share) < 4 * np.sqrt(share * (1 - share) / held.n_rows)
+
+
+def test_frequent_and_rare_rows_are_drawn_alike():
+    """Half of the rows are one of four, the others hardly ever repeat."""
+    rng = np.random.default_rng(0)
+    schema = strategies.schema_of((200, 200), 2)
+    x = np.where(rng.random(20_000) < 0.5, rng.integers(0, 2, (2, 20_000)), rng.integers(0, 200, (2, 20_000)))
+    y = rng.integers(0, 2, 20_000)
+    counted = laws.updated(HoldOut(schema, 30_000), [strategies.Chunk(x.astype(np.uint8), y.astype(np.uint8))])
+    held = counted.draw()
+    assert held.n_rows == 2000
+    assert abs(np.mean((held.x < 2).all(axis=0)) - np.mean((x < 2).all(axis=0))) < 0.002
 
 
 @pytest.mark.parametrize("wide", [False, True])
@@ -85,11 +102,11 @@ def test_hashes_are_sums_of_the_keys_of_values(drawn):
 def test_a_hold_out_is_subtracted_while_enough_is_known():
     schema = strategies.schema_of((40, 40, 40), 2)
     a, b, c = (strategies.chunk_of(seed, schema, 3000) for seed in range(3))
-    whole, rest = laws.updated(HoldOut(schema, 100), [a, b, c]), laws.updated(HoldOut(schema, 100), [b, c])
-    whole.subtract(laws.updated(HoldOut(schema, 100), [a]))
+    whole, rest = laws.updated(HoldOut(schema, 100, 0), [a, b, c]), laws.updated(HoldOut(schema, 100, 0), [b, c])
+    whole.subtract(laws.updated(HoldOut(schema, 100, 0), [a]))
     assert whole.is_sufficient
     assert np.array_equal(whole.draw().x, rest.draw().x) and whole.n_rows == rest.n_rows
-    whole.subtract(laws.updated(HoldOut(schema, 100), [b]))
+    whole.subtract(laws.updated(HoldOut(schema, 100, 0), [b]))
     assert not whole.is_sufficient, "two thirds are gone, and twice as many rows were known as are drawn"
 
 

@@ -44,8 +44,8 @@ OF_CHUNKS = {
     "pairwise counts": lambda schema, parts: PairwiseCounts(schema),
     "family counts": lambda schema, parts: FamilyCounts(schema, families_of(schema)),
     "hold-out": lambda schema, parts: HoldOut(schema),
-    "a small hold-out": lambda schema, parts: HoldOut(schema, 20),
-    "together": lambda schema, parts: Together(PairwiseCounts(schema), HoldOut(schema, 30)),
+    "a small hold-out": lambda schema, parts: HoldOut(schema, 20, 0),
+    "together": lambda schema, parts: Together(PairwiseCounts(schema), HoldOut(schema, 30, 0)),
     "prefix losses": prefix_losses,
 }
 
