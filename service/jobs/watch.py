@@ -176,9 +176,9 @@ class Watch:
         """Tell jobs that take too much; end those that were told and go on."""
         with self._lock:
             running = list(self._running)
+            if not running:
+                return
             used = used_bytes() - self._at_rest
-        if not running:
-            return
         for job in running:
             job.peak = max(job.peak, used)
             if job.excess is None and job.is_late(now):
