@@ -258,14 +258,16 @@ def memory(folder: Path, args: Any) -> list[Figure]:
             thread.start()
         for thread in threads:
             thread.join()
-        serving = [
-            process.memory_full_info()
-            for process in psutil.Process(pid).children(recursive=True)
-            if process.memory_info().rss > 80 << 20
-        ]
+        family = psutil.Process(pid).children(recursive=True)
+        loaders = [process for process in family if process.ppid() == pid]
+        serving = [process.memory_full_info() for process in family if process.ppid() != pid]
+        others = [process.memory_full_info().uss / 2**20 for process in (psutil.Process(pid), *loaders)]
     own = sorted(info.uss / 2**20 for info in serving)
     resident = ", ".join(f"{info.rss / 2**20:.0f}" for info in serving)
-    detail = f"model {size / 2**20:.0f} MiB; private memory of each; resident with shared pages: {resident} MiB"
+    detail = (
+        f"model {size / 2**20:.0f} MiB; private memory of each; resident with shared pages: {resident} MiB; private memory of "
+        f"the command and of the process that loads: {', '.join(f'{mib:.0f}' for mib in others)} MiB"
+    )
     return [
         Figure(
             "memory of a further serving process, MiB", statistics.median(own), own[0], own[-1], "150", "100", detail

@@ -17,6 +17,9 @@ from service.telemetry import configure_logs
 
 RESTART_S = 1.0  # grows while a worker keeps dying, so that a broken workspace does not fill the log
 MAX_RESTART_S = 30.0
+STARTUP_FAILURE = 3  # uvicorn's exit code where starting again would fail the same way
+# New serving processes one by one; one more; one less: uvicorn's supervisor takes these from whoever runs it.
+FORWARDED = (signal.SIGHUP, signal.SIGTTIN, signal.SIGTTOU)
 
 
 def run_server(settings: Settings) -> None:
@@ -66,32 +69,53 @@ def _serve(settings: Settings) -> None:
     import uvicorn
     from uvicorn.supervisors import Multiprocess
 
+    from service.forking import server_config
+
     os.environ.update(settings.environment())
-    config = uvicorn.Config(
-        "service.app:app_of_environment",
-        factory=True,
-        host=settings.host,
-        port=settings.port,
-        workers=settings.workers,
-        loop="uvloop",
-        http="httptools",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        # Longer than clients keep idle connections, so that it is never us who close one that is about to be used.
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=int(settings.shutdown_s),
-    )
+    config = server_config(settings)
     server = uvicorn.Server(config)
     socket = config.bind_socket()
     host, port = socket.getsockname()[:2]
     structlog.get_logger("serve").info("serving", url=f"http://{host}:{port}", port=port, workers=settings.workers)
-    if settings.workers > 1:
-        Multiprocess(config, sockets=[socket]).run()
-    else:
+    if settings.workers == 1:
         server.run(sockets=[socket])
         if not server.started:
-            sys.exit(3)
+            sys.exit(STARTUP_FAILURE)
+    elif sys.platform == "linux":
+        _serve_forked(settings, socket.fileno())
+    else:
+        Multiprocess(config, sockets=[socket]).run()
+
+
+def _serve_forked(settings: Settings, descriptor: int) -> None:
+    """Keep the process alive from which the serving processes are forked; see `service.forking`."""
+    command = [sys.executable, "-m", "service.forking", str(descriptor), str(os.getpid())]
+    # Threads of linear algebra would run beside the fork, and serving needs none.
+    environment = {"OPENBLAS_NUM_THREADS": "1"} | os.environ
+    pause = RESTART_S
+    while True:
+        started = time.monotonic()
+        process = subprocess.Popen(command, env=environment, pass_fds=[descriptor], start_new_session=True)
+        _forward_to(process)
+        try:
+            code = process.wait()
+        finally:
+            # Longer than the serving processes are given, as it waits for them.
+            _end(process, settings.shutdown_s + MAX_RESTART_S)
+        if code == STARTUP_FAILURE:
+            sys.exit(code)
+        pause = RESTART_S if time.monotonic() - started > MAX_RESTART_S else pause
+        structlog.get_logger("serve").error("serving died, another takes its place", code=code, pause_s=pause)
+        time.sleep(pause)
+        pause = min(pause * 2, MAX_RESTART_S)
+
+
+def _forward_to(process: subprocess.Popen[bytes]) -> None:
+    def forward(number: int, _frame: object) -> None:
+        process.send_signal(number)
+
+    for number in FORWARDED:
+        signal.signal(number, forward)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """Run every kernel of the predict path once, before the first request has to wait for it."""
 
 import time
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -39,8 +40,12 @@ def compile_all() -> float:
     return warm_up() + time.perf_counter() - started
 
 
+@cache
 def warm_up() -> float:
-    """Compile or load the kernels, on arrays that are as read-only as mapped ones; returns the seconds it took."""
+    """Compile or load the kernels, on arrays that are as read-only as mapped ones; returns the seconds it took.
+
+    Once for a process and those that are forked from it.
+    """
     started = time.perf_counter()
     model = drive(recipes.learner("kdb", {"k": 1}, "class"), Source.of_table(TABLE))
     header, arrays = model.to_arrays()

@@ -1,0 +1,196 @@
+"""Several serving processes: forked from one that loaded everything, replaced when they die, ended with their parents."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from service.local_server import LocalServer, local_server
+from service.requests import TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from tests.service.conftest import Site
+from tests.service.test_predict import RECORD
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="serving processes are forked on Linux only")
+ASKED = {"records": [RECORD]}
+PATH = "/v1/models/weather@champion/predict"
+MIB = 2**20
+
+
+@pytest.fixture
+def settings(site: Site, tmp_path: Path) -> Settings:
+    shutil.copytree(site.workspace, tmp_path / "workspace")
+    found = Settings(
+        workspace=tmp_path / "workspace", workers=3, predict_only=True, job_workers=0, generation_poll_s=0.05
+    )
+    second = TrainRequest(uris=[str(site.train)], target="class", learner="nb", model="weather", holdout=0)
+    with Workspace(found) as workspace:
+        workspace.set_alias("weather", "champion", 1)
+        workspace.train(second)
+    return found
+
+
+@pytest.fixture(scope="module")
+def server(settings: Settings) -> Iterator[LocalServer]:
+    """One for all tests: each leaves it with its three serving processes."""
+    with local_server(settings) as server:
+        yield server
+
+
+def loader_of(server: LocalServer) -> psutil.Process:
+    """The process that the serving ones are forked from."""
+    (loader,) = psutil.Process(server.pid).children()
+    return loader
+
+
+def servers_of(server: LocalServer) -> set[int]:
+    return {child.pid for child in loader_of(server).children()}
+
+
+def until(look: Callable[[], object], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not look():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def ask(server: LocalServer) -> httpx.Response:
+    """On a connection of its own, which any of the processes may take."""
+    return httpx.post(f"{server.url}{PATH}", json=ASKED, timeout=30)
+
+
+def answers_again(server: LocalServer) -> bool:
+    try:
+        return ask(server).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def ended(pids: set[int]) -> bool:
+    return not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in pids)
+
+
+def test_each_holds_little_memory_of_its_own(server: LocalServer) -> None:
+    until(lambda: len(servers_of(server)) == 3)
+    assert {ask(server).status_code for _ in range(60)} == {200}
+    loader = loader_of(server)
+    assert "threads run beside the fork" not in server.log.read_text()
+    for pid in servers_of(server):
+        memory = psutil.Process(pid).memory_full_info()
+        assert memory.uss < 80 * MIB < memory.rss, "shared, but not read from disk again"
+    assert loader.memory_full_info().uss < 80 * MIB
+
+
+@pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_killed_or_hanging_serving_process_is_replaced(server: LocalServer, fault: signal.Signals) -> None:
+    before = servers_of(server)
+    victim = min(before)
+    os.kill(victim, fault)
+    until(lambda: victim not in servers_of(server) and len(servers_of(server)) == 3)
+    assert len(servers_of(server) & before) == 2
+    until(lambda: answers_again(server))
+    assert {ask(server).status_code for _ in range(30)} == {200}
+
+
+def test_a_killed_loader_is_replaced_with_all_that_were_forked_from_it(server: LocalServer) -> None:
+    loader, before = loader_of(server), servers_of(server)
+    os.kill(loader.pid, signal.SIGKILL)
+    until(lambda: ended(before))
+    until(lambda: answers_again(server))
+    assert loader_of(server).pid != loader.pid
+    assert not servers_of(server) & before
+
+
+def test_nothing_outlives_a_killed_server(settings: Settings) -> None:
+    with local_server(settings) as server:
+        family = {server.pid, loader_of(server).pid, *servers_of(server)}
+        os.kill(server.pid, signal.SIGKILL)
+        until(lambda: ended(family))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_requests_under_way_are_answered_before_the_end(settings: Settings, number: signal.Signals) -> None:
+    with local_server(settings) as server:
+        family = {server.pid, loader_of(server).pid, *servers_of(server)}
+        failures: list[str] = []
+        answered: list[int] = []
+
+        def keep_asking() -> None:
+            with httpx.Client(base_url=server.url, timeout=30) as client:
+                while True:
+                    try:
+                        answered.append(client.post(PATH, json=ASKED).status_code)
+                    except httpx.ConnectError:
+                        return
+                    except httpx.HTTPError as error:  # a connection that was closed between two answers
+                        if not isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
+                            failures.append(repr(error))
+                        return
+
+        threads = [threading.Thread(target=keep_asking) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        until(lambda: len(answered) > 50)
+        os.kill(server.pid, number)
+        for thread in threads:
+            thread.join()
+        assert not failures and set(answered) == {200}
+        until(lambda: ended(family))
+        assert "Traceback" not in server.log.read_text()
+
+
+def test_each_process_takes_over_a_promotion_and_no_answer_is_mixed(server: LocalServer, settings: Settings) -> None:
+    until(lambda: len(servers_of(server)) == 3)
+    seen: list[int] = []
+    stop = threading.Event()
+
+    def keep_asking() -> None:
+        while not stop.is_set():
+            response = ask(server)
+            assert response.status_code == 200
+            seen.append(response.json()["version"])
+
+    threads = [threading.Thread(target=keep_asking) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    until(lambda: len(seen) > 30)
+    with Workspace(settings) as workspace:
+        workspace.set_alias("weather", "champion", 2)
+    time.sleep(2)
+    settled = len(seen)
+    until(lambda: len(seen) > settled + 60)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert set(seen[:30]) == {1} and set(seen[settled:]) == {2}
+
+
+def test_hangup_takes_new_processes_and_drops_no_request(server: LocalServer) -> None:
+    until(lambda: len(servers_of(server)) == 3)
+    before, loader = servers_of(server), loader_of(server).pid
+    os.kill(server.pid, signal.SIGHUP)
+    until(lambda: ended(before) and len(servers_of(server)) == 3, 60)
+    assert loader_of(server).pid == loader
+    until(lambda: answers_again(server))
+
+
+def rows_counted(server: LocalServer) -> int:
+    lines = httpx.get(f"{server.url}/metrics").text.splitlines()
+    return sum(int(float(line.rsplit(" ", 1)[1])) for line in lines if line.startswith("fewpass_predicted_rows_total"))
+
+
+def test_metrics_of_all_processes_are_added_up(server: LocalServer) -> None:
+    before = rows_counted(server)
+    assert {ask(server).status_code for _ in range(40)} == {200}
+    assert rows_counted(server) == before + 40
