@@ -14,10 +14,10 @@ class UnknownColumn(LearnerError, KeyError):
     """A column that the schema or the caller names is not in the table."""
 
     def __init__(self, column: str, available: Sequence[str]) -> None:
-        near = ", ".join(get_close_matches(column, available)) or "none similar"
-        super().__init__(
-            f"Column {column!r} is not in the table (similar: {near}). Rename it, or name the target with target=."
-        )
+        near = get_close_matches(column, available)
+        some = ", ".join(available[:8]) + (", …" if len(available) > 8 else "")
+        known = f"similar: {', '.join(near)}" if near else f"its columns: {some or 'none'}"
+        super().__init__(f"Column {column!r} is not in the table ({known}).")
         self.column = column
 
     __str__ = Exception.__str__  # KeyError would print the message in quotes

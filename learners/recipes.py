@@ -92,6 +92,9 @@ def parse_parameters(name: str, parameters: Mapping[str, Any]) -> Any:
         return TypeAdapter(cls).validate_python(dict(parameters))
     except ValidationError as error:
         first = error.errors()[0]
+        cause = first.get("ctx", {}).get("error")
+        if isinstance(cause, InvalidParameter):
+            raise cause from None
         field = str(first["loc"][0]) if first["loc"] else known[0]
         raise InvalidParameter(field, parameters.get(field), first["msg"]) from None
 

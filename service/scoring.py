@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pyarrow.parquet as pq
 
 from learners.circuits.model import CircuitModel
 from learners.errors import EmptyData, UnknownColumn
-from learners.evaluation.metrics import evaluate
+from learners.evaluation.metrics import NO_ROWS, evaluate
 from learners.explanation import explain
 from learners.model import Model
 from learners.passes.source import Source
@@ -23,6 +24,10 @@ from storage.files import publish
 
 Report = Callable[[dict[str, Any]], None]
 Labels = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+def unheard(warning: str) -> None:
+    """For whoever does not want to be warned."""
 
 
 def probabilities_of(model: Model, source: Source, report: Report | None = None) -> tuple[Probabilities, Labels]:
@@ -47,7 +52,7 @@ def probabilities_of(model: Model, source: Source, report: Report | None = None)
         if report is not None:
             report({"rows_done": n_rows, "rows_total": source.n_rows})
     if not n_rows:
-        raise EmptyData("There are no rows to evaluate on.")
+        raise EmptyData(NO_ROWS)
     return np.concatenate(probabilities), np.concatenate(labels)
 
 
@@ -69,7 +74,7 @@ def log_likelihood_of(model: Model, source: Source, report: Report | None = None
         if report is not None:
             report({"rows_done": n_rows, "rows_total": source.n_rows})
     if not n_rows:
-        raise EmptyData("There are no rows to evaluate on.")
+        raise EmptyData(NO_ROWS)
     mean = total / max(1, n_rows - n_impossible)
     return {"log_likelihood": mean, "n_impossible": n_impossible, "n_test_rows": n_rows}
 
@@ -80,6 +85,27 @@ def measure(model: Model, source: Source, report: Report | None = None) -> dict[
         return log_likelihood_of(model, source, report)
     probabilities, labels = probabilities_of(model, source, report)
     return asdict(evaluate(probabilities, labels)) | {"n_test_rows": len(labels)}
+
+
+def absences(model: Model, source: Source) -> list[str]:
+    """What is worth knowing of columns of the model that the data lacks, in words.
+
+    Raises
+    ------
+    InvalidRequest
+        If there is none of them.
+    """
+    names, attributes = source.arrow_schema.names, [attribute.name for attribute in model.schema.attributes]
+    absent = [name for name in attributes if name not in names]
+    if attributes and len(absent) == len(attributes):
+        raise InvalidRequest(f"The data has none of the model's columns ({', '.join(attributes[:8])}).")
+    others = [name for name in names if name not in attributes]
+    told = []
+    for name in absent:
+        near = get_close_matches(name, others)
+        similar = f" (similar: {', '.join(near)})" if near else ""
+        told.append(f"Column {name!r} is not in the data{similar}; rows are answered without it.")
+    return told
 
 
 def score(
@@ -99,7 +125,7 @@ def score(
             raise UnknownColumn(name, source.arrow_schema.names)
     classes = model.schema.class_values()
     for batch in source.batches():
-        chunk = encode(batch, model.schema)
+        chunk = encode(batch, model.schema, with_class=False)
         bounds = None if interval is None else intervals_of(model, chunk, interval)
         scored = scored_batch(classes, model.predict_proba(chunk), bounds)
         if is_explained:
@@ -135,14 +161,17 @@ def score_files(
     model: Model,
     source: Source,
     output: Path,
-    keep: Sequence[str],
     *,
+    keep: Sequence[str] = (),
     interval: float | None = None,
     is_explained: bool = False,
-    replace: bool,
+    replace: bool = False,
     report: Report | None = None,
+    warn: Callable[[str], None] = unheard,
 ) -> int:
     """Write the scored rows to a Parquet file that appears when it is complete; returns the number of rows.
+
+    `warn` is told of columns of the model that the data lacks.
 
     Raises
     ------
@@ -151,6 +180,8 @@ def score_files(
     """
     if output.exists() and not replace:
         raise InvalidRequest(f"{output} exists already. Choose another name, or replace it with --force.")
+    for absence in absences(model, source):
+        warn(absence)
     n_rows = 0
     with publish(output, replace=replace) as draft:
         writer = None

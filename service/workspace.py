@@ -373,21 +373,6 @@ class Workspace:
 
     # Scoring files
 
-    def predict_files(
-        self,
-        reference: str,
-        uris: Sequence[str],
-        output: Path,
-        *,
-        keep: Sequence[str] = (),
-        interval: float | None = None,
-        is_explained: bool = False,
-        replace: bool = False,
-        report: Report = silent,
-    ) -> int:
-        """Score Parquet files batch by batch into one Parquet file; returns the number of rows."""
-        model = self.served(reference).model
-        source = Source.open(list(uris))
-        return scoring.score_files(
-            model, source, output, keep, interval=interval, is_explained=is_explained, replace=replace, report=report
-        )
+    def predict_files(self, reference: str, uris: Sequence[str], output: Path, **how: Any) -> int:
+        """Score Parquet files into one; as `scoring.score_files`, returns the number of rows."""
+        return scoring.score_files(self.served(reference).model, Source.open(list(uris)), output, **how)

@@ -95,8 +95,10 @@ class Columns:
         return self._labels[variable]
 
     def value(self, variable: int, code: float) -> Any:
-        """The raw value of a code: None for missing, words for an interval; a numeric variable's number is itself."""
-        return self._values[variable][int(code)] if self.n_values[variable] else float(code)
+        """The raw value of a code: None for missing, words for an interval and a time; a number is itself."""
+        if self.n_values[variable]:
+            return self._values[variable][int(code)]
+        return self.schema.attributes[variable].number_in_words(float(code))
 
     def code(self, variable: int, value: Any) -> float:
         """The code of a raw value, or its number; NaN for None. Words that `labels` has are understood, too.

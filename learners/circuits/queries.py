@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from learners.circuits import answers
-from learners.circuits.circuit import Circuit, Floats
+from learners.circuits.circuit import EXPONENTIAL, GAUSSIAN, Circuit, Floats
 from learners.circuits.columns import Columns, columns_of
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.map import map_query
@@ -157,7 +157,8 @@ def _compact(columns: Columns, evidence: Sequence[Mapping[str, Any]]) -> Any:
 
 def _marginal(columns: Columns, x: Any) -> list[Answer]:
     logs = answers.log_likelihood(columns.circuit, x)
-    numeric = np.flatnonzero(columns.circuit.n_values == 0)
+    kind, variable = columns.circuit.kind, columns.circuit.variable
+    numeric = np.unique(variable[(kind == GAUSSIAN) | (kind == EXPONENTIAL)])
     is_density: list[bool] = np.any(~np.isnan(np.asarray(x, np.float64)[numeric]), axis=0).tolist()
     return [
         {"log_probability": log, "density" if dense else "probability": float(np.exp(log))}

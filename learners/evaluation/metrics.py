@@ -10,6 +10,7 @@ import numpy as np
 from learners.errors import EmptyData
 
 CALIBRATION_BINS = 15
+NO_ROWS = "There are no rows to evaluate on. In training, keep back a larger share of the rows, or none (holdout=0)."
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def evaluate(probabilities: Any, y: Any) -> Metrics:
     """
     probabilities, y = np.asarray(probabilities, np.float64), np.asarray(y, np.int64)
     if not y.size:
-        raise EmptyData("There are no rows to evaluate on.")
+        raise EmptyData(NO_ROWS)
     of_true = probabilities[np.arange(y.size), y]
     predicted = probabilities.argmax(axis=1)
     indicator_distance = (probabilities**2).sum(axis=1) - 2 * of_true + 1

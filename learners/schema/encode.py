@@ -79,9 +79,16 @@ def plain_values(column: pa.Array, name: str, allow_fractions: bool = False) -> 
         is_whole = pc.all(pc.equal(pc.cast(whole, pa.float64(), safe=False), values)).as_py() is not False
         if is_whole or allow_fractions:
             return whole if is_whole else values
+        raise SchemaError(
+            f"Column {name!r} holds {kind}, which cannot be read as nominal values where there are fractions. Group the "
+            "numbers, or convert them to text.",
+            name,
+        )
     if pa.types.is_temporal(kind):
         return pc.cast(column, pa.string())
-    raise SchemaError(f"Column {name!r} holds {kind}, which cannot be read as nominal values.", name)
+    raise SchemaError(
+        f"Column {name!r} holds {kind}, which cannot be read as nominal values. Convert it, or drop it.", name
+    )
 
 
 def distinct(column: pa.Array, name: str, allow_fractions: bool = False) -> tuple[pa.Array, Codes, Codes]:
@@ -91,7 +98,8 @@ def distinct(column: pa.Array, name: str, allow_fractions: bool = False) -> tupl
             column = column.dictionary_encode()
         except pa.ArrowException:
             raise SchemaError(
-                f"Column {name!r} holds {column.type}, which cannot be read as nominal values.", name
+                f"Column {name!r} holds {column.type}, which cannot be read as nominal values. Convert it, or drop it.",
+                name,
             ) from None
     is_null = column.is_null().to_numpy(zero_copy_only=False)
     index = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
@@ -233,8 +241,9 @@ class Encoder:
             row = int(np.argmax(y >= self.schema.n_classes))
             value = batch.column(batch.schema.names.index(self.schema.target))[row].as_py()
             what = "is null" if value is None else f"is {value!r}, which is none of the model's classes"
+            remedy = "fill in the class" if value is None else "train with them"
             raise SchemaError(
-                f"The class {self.schema.target!r} of row {row} of the batch {what}. Remove such rows, or train with them.",
+                f"The class {self.schema.target!r} of row {row} of the batch {what}. Remove such rows, or {remedy}.",
                 self.schema.target,
             )
         return y.astype(np.uint8)
@@ -277,7 +286,9 @@ def _encoder_of(schema: Schema) -> Encoder:
     return kept
 
 
-def encode(batch: pa.RecordBatch | pa.Table, schema: Schema, is_trusted: bool = True) -> Chunk:
+def encode(
+    batch: pa.RecordBatch | pa.Table, schema: Schema, is_trusted: bool = True, *, with_class: bool = True
+) -> Chunk:
     """Encode rows for a model: values that training never saw and absent columns get the unseen code.
 
     Parameters
@@ -288,6 +299,8 @@ def encode(batch: pa.RecordBatch | pa.Table, schema: Schema, is_trusted: bool = 
     is_trusted : bool
         False if the buffers come from outside: they are then checked as `batch.validate(full=True)` does, at a
         fraction of its price.
+    with_class : bool
+        False to overlook the target.
 
     Returns
     -------
@@ -301,20 +314,19 @@ def encode(batch: pa.RecordBatch | pa.Table, schema: Schema, is_trusted: bool = 
         If what is not trusted is not valid.
     """
     encoder = _encoder_of(schema)
+    with_class = with_class and schema.target is not None and schema.target in batch.schema.names
     batches = batch.to_batches() if isinstance(batch, pa.Table) else [batch]
     if len(batches) != 1:
         # Text of more than 2 GB has no single batch.
-        parts = [encode(part, schema, is_trusted) for part in batches]
+        parts = [encode(part, schema, is_trusted, with_class=with_class) for part in batches]
         x = [part.x for part in parts] or [np.empty((schema.n_attributes, 0), schema.code_dtype)]
         y = [part.y for part in parts if part.y is not None] or [np.empty(0, np.uint8)]
         own = [part.numbers for part in parts if part.numbers is not None]
-        with_class = schema.target is not None and schema.target in batch.schema.names
         return Chunk(
             np.concatenate(x, axis=1),
             np.concatenate(y) if with_class else None,
             np.concatenate(own, axis=1) if own else None,
         )
     batch = batches[0]
-    with_class = schema.target is not None and schema.target in batch.schema.names
     codes = encoder.attributes(batch, is_trusted)  # first, as it checks every column
     return Chunk(codes, encoder.classes(batch) if with_class else None, encoder.numbers(batch))

@@ -14,15 +14,20 @@ import numpy as np
 from learners.errors import SchemaError
 from learners.schema.chunk import Chunk
 from learners.schema.kernels import interval_codes
-from learners.schema.schema import Attribute, Schema
+from learners.schema.schema import EPOCH, Attribute, Schema
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 EXACT = 2**53  # whole numbers up to here are float64 numbers
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _wrong(attribute: Attribute, value: Any) -> SchemaError:
-    expected = "a number" if attribute.kind == "numeric" else f"one of {', '.join(map(repr, attribute.values[:4]))}, …"
+    if attribute.is_time:
+        expected = "a time such as '2026-01-31T12:00', or seconds since 1970"
+    elif attribute.kind == "numeric":
+        expected = "a number"
+    else:
+        some = [str(known).lower() if isinstance(known, bool) else repr(known) for known in attribute.values[:4]]
+        expected = f"one of {', '.join(some)}" + (", …" if len(attribute.values) > 4 else "")
     return SchemaError(
         f"Column {attribute.name!r} holds {value!r} ({type(value).__name__}), but the model expects {expected}.",
         attribute.name,
@@ -61,7 +66,7 @@ def number_reader(attribute: Attribute) -> Callable[[Any], float]:
 
     It raises SchemaError naming the column of a value that is none.
     """
-    is_time = attribute.arrow_type.startswith(("timestamp", "date"))
+    is_time = attribute.is_time
 
     def number(value: Any) -> float:
         if value is None:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -22,6 +23,7 @@ MAX_CLASSES = 256
 OTHER = "(other)"
 # Of one table: 8 KiB stay in the first-level cache.
 MAX_KEYS = 1024
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,31 @@ class Attribute:
         """Where null goes: to code 0 if training saw missing values, else it is an absent value."""
         return 0 if self.has_missing else self.n_values
 
+    @property
+    def is_time(self) -> bool:
+        """Whether the numbers are seconds since 1970."""
+        return self.kind == "numeric" and self.arrow_type.startswith(("timestamp", "date"))
+
+    def number_in_words(self, number: float) -> str | float:
+        """A number as a user would write it: ISO 8601 of a time."""
+        try:
+            return _time(number) if self.is_time else number
+        except OverflowError:  # before year 1 or after 9999
+            return number
+
+    def _cuts_in_words(self) -> list[str]:
+        """Different words for different cuts."""
+        for digits in range(6, 18):
+            words = [f"{cut:.{digits}g}" for cut in self.cuts]
+            if len(set(words)) == len(words):
+                break
+        if self.is_time:
+            return [
+                told if isinstance(told, str) else word
+                for told, word in zip(map(self.number_in_words, self.cuts), words, strict=True)
+            ]
+        return words
+
     def value_keys(self) -> list[int]:
         """64-bit keys of the codes and of the unseen one: they depend on the value, not on what else the domain holds."""
         tokens: list[object] = ["missing"] if self.has_missing else []
@@ -92,9 +119,14 @@ class Attribute:
         if self.kind == "nominal":
             words += [str(value) for value in self.values]
         else:
-            edges = ["-inf", *(f"{cut:g}" for cut in self.cuts), "inf"]
+            edges = ["-inf", *self._cuts_in_words(), "inf"]
             words += [f"({low}, {high}]" for low, high in zip(edges, edges[1:], strict=False)]
         return words + ([OTHER] if self.n_folded else [])
+
+
+def _time(seconds: float) -> str:
+    """A moment in words; a day where it is midnight."""
+    return (EPOCH + timedelta(seconds=seconds)).isoformat().removesuffix("+00:00").removesuffix("T00:00:00")
 
 
 def _key(*content: object) -> int:

@@ -134,10 +134,9 @@ class ColumnSummaries:
             )
         values, index, is_null = distinct(column, self.target)
         if is_null.any():
-            row = int(np.argmax(is_null))
             raise SchemaError(
-                f"The target {self.target!r} is null in {int(is_null.sum())} of {rows.num_rows} rows (first: row {row} of "
-                "the batch). Remove these rows, or fill in their class.",
+                f"The target {self.target!r} is null in {int(is_null.sum())} of {rows.num_rows} rows read together. Remove "
+                "such rows, or fill in their class.",
                 self.target,
             )
         counts = np.bincount(index, minlength=len(values))
@@ -261,7 +260,7 @@ class ColumnSummaries:
         # Numbers that tell nothing of the class leave a model that answers with the classes' shares; anything else is a mistake.
         if not attributes and not any(entry.reason == NO_CUT for entry in left_out):
             reasons = "; ".join(f"{entry.name}: {entry.reason}" for entry in left_out[:5])
-            raise SchemaError(f"No column is left to learn from ({reasons}).")
+            raise SchemaError(f"No column is left to learn from ({reasons or 'the table has the target only'}).")
         classes = [self.classes[j] for j in order]
         class_type = "string" if isinstance(classes[0], str) else "bool" if isinstance(classes[0], bool) else "int64"
         return Schema(tuple(attributes), self.target, tuple(str(name) for name in classes), class_type, tuple(left_out))

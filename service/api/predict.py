@@ -331,7 +331,7 @@ def encode_table(table: pa.Table | pa.RecordBatch, served: Served, is_trusted: b
         If the table is not trusted, and not valid: offsets of a hostile stream may point anywhere.
     """
     try:
-        return encode(table, served.schema, is_trusted)
+        return encode(table, served.schema, is_trusted, with_class=False)
     except InvalidBuffers as error:
         raise MalformedBody(f"The body is not an Arrow IPC stream: {error}") from error
     except pa.ArrowException as error:

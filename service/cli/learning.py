@@ -157,6 +157,7 @@ def predict(
             is_explained=explain,
             replace=force,
             report=report,
+            warn=lambda told: err.print(f"[yellow]warning:[/] {escape(told)}"),
         )
     seconds = time.perf_counter() - started
     summary = {"out": str(output), "n_rows": n_rows, "seconds": seconds, "rows_per_s": n_rows / max(seconds, 1e-9)}

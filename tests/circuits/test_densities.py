@@ -263,6 +263,8 @@ def test_what_is_a_density_is_called_one(table):
     plain, dense = model.answer([Marginal({"colour": "red"}), Marginal({"height": 170.0})])
     assert set(plain) == {"kind", "log_probability", "probability"}
     assert set(dense) == {"kind", "log_probability", "density"}
+    (count,) = model.answer([Marginal({"visits": 3})])
+    assert "probability" in count, "of a whole number"
     with pytest.raises(InvalidEvidence, match="'height', 'visits', 'wait' are numbers"):
         model.answer([Map(())])
     with pytest.raises(InvalidEvidence, match="leaves=gaussian"):

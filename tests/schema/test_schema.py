@@ -82,3 +82,12 @@ def test_different_schemas_have_different_fingerprints():
 )
 def test_overrides_are_read(entry, expected):
     assert ColumnOverride.of("x", entry) == expected
+
+
+def test_intervals_have_different_names():
+    """However near their cut points are; times are told as times."""
+    near = Attribute("x", "numeric", cuts=(123456.1, 123456.2, 123456.3))
+    assert near.labels() == ["(-inf, 123456.1]", "(123456.1, 123456.2]", "(123456.2, 123456.3]", "(123456.3, inf]"]
+    day = Attribute("t", "numeric", cuts=(86_400.0, 90_000.5), arrow_type="timestamp[us]")
+    assert day.labels()[1] == "(1970-01-02, 1970-01-02T01:00:00.500000]"
+    assert day.number_in_words(1e300) == 1e300

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import httpx
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -50,6 +51,27 @@ def test_predict_writes_a_parquet_file_and_keeps_an_existing_one(
     assert "--force" in failed.stderr and len(failed.stderr.strip().splitlines()) == 1
     fewpass(*command, "--force", workspace=workspace)
     assert [path.name for path in tmp_path.iterdir()] == ["scored.parquet"]
+
+
+def test_predict_looks_at_the_model_s_columns_only(
+    workspace: Path, weather_files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Columns that are absent are told with those that resemble them; a class that is null or new does not matter."""
+    table = pq.read_table(weather_files[1]).slice(0, 20)
+    classes = pa.array([None, "never"] * 10)
+    names = ["outlok" if name == "outlook" else name for name in table.column_names]
+    changed = table.set_column(names.index("class"), "class", classes).rename_columns(names)
+    pq.write_table(changed, tmp_path / "changed.parquet")
+    told = fewpass(
+        "predict", "weather", tmp_path / "changed.parquet", "--out", tmp_path / "a.parquet", workspace=workspace
+    )
+    assert "Column 'outlook' is not in the data (similar: outlok)" in " ".join(told.stderr.split())
+    assert pq.read_table(tmp_path / "a.parquet").num_rows == 20
+    pq.write_table(table.select(["station"]), tmp_path / "others.parquet")
+    told = fewpass(
+        "predict", "weather", tmp_path / "others.parquet", "--out", tmp_path / "b.parquet", workspace=workspace, code=1
+    )
+    assert "none of the model's columns" in told.stderr
 
 
 def test_evaluate_models_and_schema_print_json_and_tables(workspace: Path, weather_files: tuple[Path, Path]) -> None:
