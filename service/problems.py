@@ -5,7 +5,7 @@ References
 RFC 9457, Problem Details for HTTP APIs.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -13,6 +13,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from learners import errors as learner_errors
+from service import requests
+from service.complaints import complaints
 from storage import errors as storage_errors
 
 MEDIA_TYPE = "application/problem+json"
@@ -157,17 +159,9 @@ def problem_of(error: BaseException) -> Problem:
 
 def _complaints(error: ValidationError) -> str:
     """Each member of a request shape that is wrong, and how."""
-    told = dict.fromkeys(
-        f"{'.'.join(str(place) for place in each['loc'][:2]) or 'request'}: {complaint(each)}"
-        for each in error.errors()
-    )
+    root = getattr(requests, error.title, None)
+    told = (f"{'.'.join(map(str, place)) or 'request'}: {words}" for place, words in complaints(error.errors(), root))
     return "; ".join(told) + "."
-
-
-def complaint(finding: Mapping[str, Any]) -> str:
-    """One finding of pydantic in words; ours where one of our checks has found it."""
-    ours = finding.get("ctx", {}).get("error")
-    return str(ours if isinstance(ours, Exception) else finding["msg"]).removesuffix(".")
 
 
 def problem_of_status(status: int, detail: str | None = None) -> Problem:

@@ -8,9 +8,20 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from learners.errors import InvalidParameter
 from learners.memory import parse_bytes
 from learners.query import Query
+from storage.names import checked_alias, checked_name
 
 NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
-Name = Annotated[str, Field(pattern=NAME, examples=["income"])]
+
+
+def _name(name: str) -> str:
+    return checked_name("model, data set, schedule or key", name)
+
+
+# The patterns are for clients; a violation is told in our words.
+Name = Annotated[
+    str, AfterValidator(_name), WithJsonSchema({"type": "string", "pattern": NAME}), Field(examples=["income"])
+]
+Alias = Annotated[str, AfterValidator(checked_alias), WithJsonSchema({"type": "string", "pattern": NAME})]
 # What is known of a column, or in one word: "drop", "nominal", "numeric".
 Columns = dict[str, dict[str, Any] | Literal["drop", "nominal", "numeric"]]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -24,7 +35,6 @@ def _window(length: str) -> str:
     return length
 
 
-# The pattern is for clients; a violation of it is told in our words.
 Window = Annotated[str, AfterValidator(_window), WithJsonSchema({"type": "string", "pattern": WINDOW})]
 
 
@@ -132,7 +142,7 @@ class TrainRequest(LimitedRequest):
     timestamp: str | None = Field(
         default=None, description="Column of times that the window is measured by; without it, when files changed."
     )
-    aliases: list[Name] = Field(default_factory=list, description="Aliases to move to the new version.")
+    aliases: list[Alias] = Field(default_factory=list, description="Aliases to move to the new version.")
     tags: dict[str, str] = Field(default_factory=dict)
 
     @property
@@ -207,7 +217,7 @@ class PromotionRule(Request):
     `max_ece_increase` greater; and if there is no champion yet.
     """
 
-    alias: Name = Field(default="champion", description="The alias that is at stake.", examples=["champion"])
+    alias: Alias = Field(default="champion", description="The alias that is at stake.", examples=["champion"])
     metric: Literal["log_loss", "rmse", "zero_one_loss"] = "log_loss"
     margin: float = Field(
         default=0.0,

@@ -34,7 +34,7 @@ class InvalidName(StorageError, ValueError):
     """A name cannot be used, because it becomes part of a path and of a URL."""
 
     def __init__(self, kind: str, name: object, allowed: str) -> None:
-        super().__init__(f"{name!r} is not a name for a {kind}: use {allowed}.")
+        super().__init__(f"{name!r} is not a name for {'an' if kind[0] in 'aeiou' else 'a'} {kind}: use {allowed}.")
         self.kind = kind
         self.name = name
 

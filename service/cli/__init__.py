@@ -6,10 +6,27 @@ import sys
 from typing import Any
 
 import typer
+from pydantic import ValidationError
+from typer.core import TyperGroup
 
 from service.cli import evaluation, jobs, keys, learning, models, operations, querying, schedules, serving
 from service.cli.output import show_error
+from service.complaints import complaint
 from service.version import VERSION
+
+
+class Commands(TyperGroup):
+    """A group of commands that tells wrong options in our words."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was named."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            findings = error.__cause__.errors() if isinstance(error.__cause__, ValidationError) else []
+            if findings and error.message == findings[0]["msg"]:  # else we have told it ourselves
+                error.message = complaint(findings[0])
+            raise
 
 
 class CommandLine(typer.Typer):
@@ -32,6 +49,7 @@ class CommandLine(typer.Typer):
 
 app = CommandLine(
     name="fewpass",
+    cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Learn probabilistic models from tables larger than memory, in a few passes, and serve them.",

@@ -19,7 +19,7 @@ from service.cli.output import (
     show_json,
     show_table,
 )
-from service.problems import complaint
+from service.complaints import complaints
 from service.requests import JobRequest, Request
 
 app = typer.Typer(help="Submit, list, show, follow, cancel and retry jobs.", invoke_without_command=True)
@@ -178,5 +178,5 @@ def checked(shape: Any, given: dict[str, Any]) -> Any:
     try:
         return shape(**given)
     except ValidationError as error:
-        places = [f"{'.'.join(map(str, found['loc']))}: {complaint(found)}" for found in error.errors()]
-        raise typer.BadParameter("; ".join(places)) from error
+        told = (f"{'.'.join(map(str, place))}: {words}" for place, words in complaints(error.errors(), shape))
+        raise typer.BadParameter("; ".join(told)) from error

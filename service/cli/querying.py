@@ -4,12 +4,14 @@ import json
 from typing import Annotated, Any
 
 import typer
-from pydantic import Field, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from learners.query import Query
 from service.cli.output import JsonOption, WorkspaceOption, escape, out, settings_of, show_json, show_table
 
-_QUERIES: TypeAdapter[Any] = TypeAdapter(Annotated[Query, Field(discriminator="kind")])
+_QUERIES: TypeAdapter[Any] = TypeAdapter(
+    Annotated[Query, Field(discriminator="kind")], config=ConfigDict(extra="forbid")
+)
 KINDS = "marginal, conditional, moments, sample or map"
 
 

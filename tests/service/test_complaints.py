@@ -1,0 +1,78 @@
+"""What is wrong with a request, in words that name what is allowed: on the command line and over REST alike."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.service.test_cli import fewpass
+
+RAW = re.compile(r"Input should|Input tag|String should|Value error|Extra inputs|Unexpected keyword|discriminator")
+NAMES = "1 to 64 of a-z"
+
+
+def flat(text: str) -> str:
+    """What a box of rich says, on one line."""
+    return " ".join(text.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("kind", "known"),
+    [
+        ("marginal", "evidence"),
+        ("conditional", "variables, evidence, joint"),
+        ("moments", "variables, evidence"),
+        ("sample", "n, evidence, variables, seed"),
+        ("map", "variables, evidence, solver, time_limit_s, k, seed"),
+    ],
+)
+def test_a_query_refuses_members_that_it_does_not_have(site, kind, known):
+    failed = fewpass("query", "weather", kind, "--set", "nn=1", workspace=site.workspace, code=1)
+    assert f"{kind}.nn: is not known" in failed.stderr and f"there are {known}." in failed.stderr
+    asked = {"queries": [{"kind": kind, "nn": 1}]}
+    answer = site.client.post("/v1/models/weather/query", json=asked)
+    assert answer.status_code == 422 and f"there are {known}" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["train", "x.parquet", "-t", "y", "-n", "My Model"], 1, ["'My Model' is not a name", NAMES]),
+        (["train", "x.parquet", "-t", "y", "-n", "m", "--alias", "7"], 1, ["'7' is not a name for an alias"]),
+        (["train", "x.parquet", "-t", "y", "-n", "m", "--holdout", "3"], 2, ["--holdout", "at most 0.99"]),
+        (["query", "weather", "foo"], 1, ["'foo'", "'marginal', 'conditional', 'moments', 'sample', 'map'"]),
+        (["query", "weather", "sample", "--set", "n=x"], 1, ["sample.n: 'x' must be a whole number"]),
+        (["query", "weather", "marginal", "--given", "outlook=[1]"], 1, ["[1] must be text, a number, true"]),
+        (["keys", "create", "x", "--role", "boss"], 2, ["'boss'", "'read', 'predict', 'train', 'admin'"]),
+        (["models", "alias", "weather@1", "7"], 1, ["'7' is not a name for an alias"]),
+        (["jobs", "submit", '{"kind": "trin"}'], 2, ["'trin'", "'train', 'evaluate'"]),
+        (["jobs", "submit", '{"kind": "schema", "datset": "x"}'], 2, ["job.schema.datset", "similar: dataset"]),
+        (["jobs", "--limit", "x"], 2, ["--limit", "must be a whole number"]),
+    ],
+)
+def test_the_command_line_says_what_is_allowed(site, arguments, code, words):
+    told = flat(fewpass(*arguments, workspace=site.workspace, code=code).stderr)
+    assert all(word in told for word in words), told
+    assert not RAW.search(told), told
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "words"),
+    [
+        ("POST", "/v1/datasets", {"name": "My Data", "uris": ["x"]}, ["body.name: 'My Data' is not a name", NAMES]),
+        ("POST", "/v1/datasets", {"name": "d", "uri": "x"}, ["body.uri: is not known (similar: uris)"]),
+        ("POST", "/v1/datasets", {"name": "d", "uris": "x"}, ["body.uris: 'x' must be a list"]),
+        ("POST", "/v1/jobs", {"kind": "foo"}, ["'foo'", "'train', 'evaluate'"]),
+        ("POST", "/v1/jobs", {"kind": "schema"}, ["body.schema.dataset: is missing"]),
+        ("POST", "/v1/keys", {"name": "x", "role": "boss"}, ["body.role: 'boss'", "'read', 'predict'"]),
+        ("POST", "/v1/models/weather/query", {"queries": [{"kind": "foo"}]}, ["'foo'", "'marginal'"]),
+        ("PUT", "/v1/models/weather/aliases/7", {"version": 1}, ["'7' is not a name for an alias"]),
+        ("GET", "/v1/jobs?limit=x", None, ["query.limit: 'x' must be a whole number"]),
+    ],
+)
+def test_rest_says_what_is_allowed(site, method, path, body, words):
+    answer = site.client.request(method, path, json=body)
+    problem = answer.json()
+    assert answer.status_code == 422 and all(word in problem["detail"] for word in words), problem
+    assert not RAW.search(answer.text), problem
