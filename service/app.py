@@ -17,15 +17,16 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service import openapi, problems
+from service import openapi, problems, signposts
 from service.allocation import keep_freed_memory
 from service.api import datasets, health, inference, invocations, jobs, keys, models, query, schedules
-from service.api.bodies import BodyLimit
+from service.api.bodies import BodyLimit, is_json
 from service.api.explain import Explain
 from service.api.predict import HotPath, Predict
+from service.complaints import complaints
 from service.deadlines import Deadlines
 from service.predictor import Predictor
-from service.problems import InvalidRequest, MalformedBody, Problem
+from service.problems import InvalidRequest, MalformedBody, Problem, UnsupportedMediaType
 from service.security import Guard
 from service.settings import Settings
 from service.telemetry import Telemetry, configure_logs
@@ -35,6 +36,7 @@ from service.workspace import Workspace
 from storage.control import as_storage_error
 
 ANSWER_S = 10.0
+NOT_JSON = "The request does not say that its body is JSON: send the header Content-Type: application/json."
 Answer = TypeVar("Answer")
 
 
@@ -214,8 +216,14 @@ def _unexpected(request: Request, error: Exception) -> JSONResponse:
 
 
 def _http_error(request: Request, error: Any) -> JSONResponse:
-    headers = dict(error.headers or {})
-    return _response(problems.problem_of_status(error.status_code, error.detail), request, headers)
+    headers = {name.lower(): value for name, value in (error.headers or {}).items()}
+    detail, path = error.detail, request.url.path
+    if error.status_code == 404:  # of the routing; a thing that is missing has an error of its own
+        detail = signposts.unknown_path(request.app.openapi(), path)
+    elif error.status_code == 405 and (allowed := signposts.allowed_methods(request.app.openapi(), path)):
+        detail = signposts.wrong_method(request.method, path, allowed)
+        headers["allow"] = ", ".join(allowed)
+    return _response(problems.problem_of_status(error.status_code, detail), request, headers)
 
 
 def _invalid_request(request: Request, error: Any) -> JSONResponse:
@@ -224,9 +232,11 @@ def _invalid_request(request: Request, error: Any) -> JSONResponse:
     if findings and findings[0]["type"] == "json_invalid":
         reason = findings[0].get("ctx", {}).get("error", "unreadable")
         return _response(problems.problem_of(MalformedBody(f"The body is not JSON: {reason}.")), request)
-    places = [
-        {"field": ".".join(str(part) for part in finding["loc"]), "reason": problems.complaint(finding)}
-        for finding in findings
-    ]
+    is_unread = any(finding["loc"] == ("body",) and finding["type"] != "missing" for finding in findings)
+    if is_unread and not is_json(request.headers.get("content-type")):
+        return _response(problems.problem_of(UnsupportedMediaType(NOT_JSON)), request)
+    shape = getattr(request.scope.get("route"), "body_field", None)
+    root = None if shape is None else shape.field_info.annotation
+    places = [{"field": ".".join(map(str, place)), "reason": words} for place, words in complaints(findings, root)]
     detail = "; ".join(f"{place['field']}: {place['reason']}" for place in places)
     return _response(problems.problem_of(InvalidRequest(detail, errors=places)), request)

@@ -48,6 +48,12 @@ def content_length(scope: Scope) -> int | None:
     return next((int(value) for name, value in scope["headers"] if name == b"content-length"), None)
 
 
+def is_json(content_type: str | None) -> bool:
+    """Whether a content type says JSON: application/json, or application/…+json."""
+    media_type = (content_type or "").partition(";")[0].strip().lower()
+    return media_type.startswith("application/") and media_type.endswith(("/json", "+json"))
+
+
 async def read_body(receive: Receive, length: int | None, max_bytes: int) -> bytes:
     """The whole request body, refused as soon as it is known to be too long."""
     if length is not None and length > max_bytes:

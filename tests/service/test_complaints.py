@@ -76,3 +76,44 @@ def test_rest_says_what_is_allowed(site, method, path, body, words):
     problem = answer.json()
     assert answer.status_code == 422 and all(word in problem["detail"] for word in words), problem
     assert not RAW.search(answer.text), problem
+
+
+@pytest.mark.parametrize(
+    ("path", "similar"),
+    [
+        ("/v1/model", "/v1/models"),
+        ("/v1/models/weather/predcit", "/v1/models/weather/predict"),
+        ("/v1/models/weather/alias", "/v1/models/weather/aliases"),
+        ("/v2/models/weather/inferr", "/v2/models/weather/infer"),
+        ("/nothing/of/the/kind", None),
+    ],
+)
+def test_an_unknown_path_names_a_similar_one_and_the_docs(site, path, similar):
+    answer = site.client.get(path)
+    detail = answer.json()["detail"]
+    assert answer.status_code == 404 and path in detail and "/docs" in detail
+    assert f"(similar: {similar})" in detail if similar else "similar" not in detail, detail
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("DELETE", "/v1/models", "GET"),
+        ("DELETE", "/v1/datasets", "GET, POST"),
+        ("GET", "/v1/models/weather/predict", "POST"),
+        ("PATCH", "/v1/models/weather/aliases/best", "DELETE, PUT"),
+    ],
+)
+def test_a_wrong_method_names_those_that_are_right(site, method, path, allowed):
+    answer = site.client.request(method, path)
+    assert answer.status_code == 405 and answer.headers["allow"] == allowed
+    assert allowed.replace(", ", " and ") in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("headers", [{}, {"content-type": "application/x-www-form-urlencoded"}])
+def test_json_without_its_content_type_is_told_of_it(site, headers):
+    body = b'{"name": "d", "uris": ["x"]}'
+    for path in ("/v1/datasets", "/v1/models/weather/query"):
+        answer = site.client.post(path, content=body, headers=headers)
+        assert answer.status_code == 415 and "Content-Type: application/json" in answer.json()["detail"], answer.text
+    assert site.client.post("/v1/datasets", headers=headers).json()["detail"] == "body: is missing"
