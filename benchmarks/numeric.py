@@ -96,6 +96,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", default=list(SETS))
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     titles = ["one Gaussian", "mixture", *CIRCUITS]
     rows, results = [], {}
@@ -106,6 +107,8 @@ def main() -> None:
         rows.append([name, *(f"{middle[t]:.3f} ± {spread[t] / 2:.3f}" for t in titles)])
         print(rows[-1], {t: round(middle[f"{t}, seconds"], 1) for t in titles}, flush=True)
     print(json.dumps(results))
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps(results, indent=2) + "\n")
     if arguments.write:
         write(titles, rows, arguments.seeds)
 

@@ -54,6 +54,9 @@ class CircuitParameters:
         Rows that EM adds to each count.
     strength : float
         Rows that the structure's own weights stand for, in ADF and BMM.
+    stream_passes : int
+        Of ADF and BMM. After the first each starts at the means of the last, which stand for `strength` rows again, so that
+        no row counts twice.
     states : int
         Of each latent variable of "hclt".
     depth, sums, replicas : int
@@ -79,6 +82,7 @@ class CircuitParameters:
     tolerance: float = 1e-3
     laplace: float = 0.1
     strength: float = 10.0
+    stream_passes: int = 1
     states: int = 8
     depth: int = 3
     sums: int = 4
@@ -92,6 +96,7 @@ class CircuitParameters:
     def __post_init__(self) -> None:
         for name, low, high in (
             ("passes", 1, 10_000),
+            ("stream_passes", 1, 10_000),
             ("states", 1, 1024),
             ("depth", 1, 20),
             ("sums", 1, 1024),
@@ -129,10 +134,13 @@ def spn(
     least = narrowest(start, densities) if densities else None
     facts: dict[str, Any] = {"learner": "spn", "parameters": asdict(parameters)}
     if parameters.learning in ("adf", "bmm"):
-        prior = pseudo_counts_of(start, parameters.strength)
         rows_of = columns_of(start, schema).rows_of_chunk
-        empty = StreamingPosterior(start, prior, parameters.learning, rows_of=rows_of, narrowest=least)
-        return (yield from continued(schema, empty, facts))
+        for _ in range(parameters.stream_passes):
+            prior = pseudo_counts_of(start, parameters.strength)
+            empty = StreamingPosterior(start, prior, parameters.learning, rows_of=rows_of, narrowest=least)
+            model = yield from continued(schema, empty, facts)
+            start = model.circuit
+        return model
     circuit, n_rows = start, 0
     if parameters.learning == "em":
         counting: list[ExpectedCounts] = []

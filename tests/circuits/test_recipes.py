@@ -9,6 +9,7 @@ import pytest
 
 from learners import recipes
 from learners.circuits.model import CircuitModel, NoClass
+from learners.circuits.online import pseudo_counts_of
 from learners.circuits.recipes import continued
 from learners.errors import InvalidParameter
 from learners.kinds import load_model
@@ -103,6 +104,22 @@ def test_it_goes_on_learning_from_tomorrow_s_files(folder, learning):
     for batch in Source.open(paths).batches(schema.columns):
         whole.update(encode(batch, schema))
     assert tomorrow.circuit == whole.circuit()
+
+
+def test_more_passes_over_the_stream_fit_better(folder):
+    """Each starts at the means of the last; what is stored goes on from the last."""
+    parameters = {"structure": "hclt", "learning": "bmm", "states": 4, "strength": 1.0}
+    rows = pq.read_table(folder)
+    models = [learned(folder, parameters | {"stream_passes": n}, None) for n in (1, 2, 5)]
+    once, twice, often = (model.log_likelihood(encode(rows, model.schema)).mean() for model in models)
+    assert once < twice < often
+    assert models[1].posterior.n_rows == 1800, "no row counts twice"
+    restarted = type(models[0].posterior)(
+        models[0].circuit, pseudo_counts_of(models[0].circuit, 1.0), "bmm", rows_of=models[0].posterior.rows_of
+    )
+    for batch in Source.open(folder).batches(models[0].schema.columns):
+        restarted.update(encode(batch, models[0].schema))
+    assert restarted.circuit() == models[1].circuit
 
 
 def test_nulls_are_summed_out_by_trees(folder):
