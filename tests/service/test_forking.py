@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import httpx
 import psutil
@@ -28,12 +27,11 @@ PATH = "/v1/models/weather@champion/predict"
 MIB = 2**20
 
 
-@pytest.fixture
-def settings(site: Site, tmp_path: Path) -> Settings:
-    shutil.copytree(site.workspace, tmp_path / "workspace")
-    found = Settings(
-        workspace=tmp_path / "workspace", workers=3, predict_only=True, job_workers=0, generation_poll_s=0.05
-    )
+@pytest.fixture(scope="module")
+def settings(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    folder = tmp_path_factory.mktemp("forking") / "workspace"
+    shutil.copytree(site.workspace, folder)
+    found = Settings(workspace=folder, workers=3, predict_only=True, job_workers=0, generation_poll_s=0.05)
     second = TrainRequest(uris=[str(site.train)], target="class", learner="nb", model="weather", holdout=0)
     with Workspace(found) as workspace:
         workspace.set_alias("weather", "champion", 1)
