@@ -97,8 +97,17 @@ class Served:
         """
         return intervals_of(self.model, chunk, level)
 
-    def check_names(self, records: Iterable[Mapping[str, Any]], ignore_unknown: bool) -> None:
+    def check_names(
+        self, records: Iterable[Mapping[str, Any]], ignore_unknown: bool, way_out: str = "or send ?ignore_unknown=true"
+    ) -> None:
         """Refuse columns that the model has never heard of: most likely a typing error that would cost accuracy.
+
+        Parameters
+        ----------
+        records : iterable of mapping
+        ignore_unknown : bool
+        way_out : str
+            What else the caller can do, in its protocol.
 
         Raises
         ------
@@ -114,7 +123,7 @@ class Served:
                 near = ", ".join(get_close_matches(unknown, known)) or "none similar"
                 raise InvalidRequest(
                     f"Model {self.name!r} knows no column {unknown!r} (similar: {near}). "
-                    "Rename it, leave it out, or send ?ignore_unknown=true.",
+                    f"Rename it, leave it out, {way_out}.",
                     column=unknown,
                 )
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from learners.circuits.model import CircuitModel
-from learners.errors import EmptyData, UnknownColumn
+from learners.errors import EmptyData, LearnerError, UnknownColumn
 from learners.evaluation.metrics import NO_ROWS, evaluate
-from learners.explanation import explain
+from learners.explanation import Additive, explain
 from learners.model import Model
 from learners.passes.source import Source
 from learners.schema import Chunk
@@ -22,6 +22,7 @@ from service.predictor import Probabilities, intervals_of, scored_batch
 from service.problems import InvalidRequest
 from storage.files import publish
 
+SUFFIXES = {"", ".parquet", ".pq"}
 Report = Callable[[dict[str, Any]], None]
 Labels = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -139,6 +140,27 @@ def beside(left: pa.RecordBatch, right: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*left.columns, *right.columns], names=names)
 
 
+class NotExplainable(LearnerError, ValueError):
+    """A model whose answers cannot be taken apart by attribute."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(
+            f"The answers of a model of kind {kind!r} are no sums over attributes, so that no attribute has a part of its "
+            "own to tell. Those of the learners nb, tan, kdb, skdb and xgboost can be explained."
+        )
+
+
+def check_explainable(model: Model) -> None:
+    """Refuse a model whose answers are no sums over attributes.
+
+    Raises
+    ------
+    NotExplainable
+    """
+    if not isinstance(model, Additive):
+        raise NotExplainable(model.kind)
+
+
 def explained_batch(model: Model, chunk: Chunk) -> pa.RecordBatch:
     """Why each row got its class: `against`, `log_odds`, `prior`, and `contribution_<attribute>` for each attribute.
 
@@ -176,8 +198,17 @@ def score_files(
     Raises
     ------
     InvalidRequest
-        If the output exists and is not to be replaced.
+        If the output exists and is not to be replaced, or has the suffix of something else.
+    NotExplainable
     """
+    if output.suffix.lower() not in SUFFIXES:
+        raise InvalidRequest(
+            f"{output} would be a Parquet file: name it {output.with_suffix('.parquet')}. To get {output.suffix}, convert "
+            "it afterwards, such as with pandas.read_parquet.",
+            path=str(output),
+        )
+    if is_explained:
+        check_explainable(model)
     if output.exists() and not replace:
         raise InvalidRequest(f"{output} exists already. Choose another name, or replace it with --force.")
     for absence in absences(model, source):

@@ -12,6 +12,7 @@ from learners.explanation import explain
 from service.api.predict import JSON, Predict, headers_of, options_of
 from service.predictor import Served
 from service.problems import BodyTooLarge
+from service.scoring import check_explainable
 
 PATH = "/v1/models/{name}/explain"
 MAX_ROWS = 1_000
@@ -64,6 +65,7 @@ class Explain:
         served = await self.predict.served(request.path_params["name"])
 
         def work() -> bytes:
+            check_explainable(served.model)
             chunk = self.predict.rows(served, body, content_type, options)
             if chunk.n_rows > MAX_ROWS:
                 detail = f"{chunk.n_rows} rows; at most {MAX_ROWS} are explained at once."

@@ -21,6 +21,7 @@ from service.workspace import Workspace
 router = APIRouter(prefix="/v2", tags=["open inference protocol"])
 Ours = Annotated[Workspace, Depends(workspace_of)]
 PATHS = ("/v2/models/{name}/infer", "/v2/models/{name}/versions/{version}/infer")
+WAY_OUT = 'or send the request parameter "ignore_unknown": true'
 EXTENSIONS = ["binary_tensor_data"]
 
 
@@ -151,7 +152,7 @@ class Infer:
     def infer(self, served: Served, body: bytes, header_bytes: bytes | None) -> Response:
         """Tensors in, tensors out."""
         request, columns = read_request(body, header_bytes, self.predict.max_rows)
-        served.check_names([columns], request.parameters.get("ignore_unknown", False) is True)
+        served.check_names([columns], request.parameters.get("ignore_unknown", False) is True, WAY_OUT)
         probabilities = served.predict_proba(encode_columns(columns, served.schema))
         served.count_rows(len(probabilities))
         classes = served.classes

@@ -19,6 +19,7 @@ from service.problems import BodyTooLarge, InvalidRequest, MalformedBody, NotRea
 from service.settings import Settings
 from service.version import VERSION
 
+WAY_OUT = "or ask /v1/models/{name}/predict?ignore_unknown=true"
 router = APIRouter(tags=["invocations"])
 PATH = "/invocations"
 CSV = "text/csv"
@@ -137,10 +138,10 @@ def chunk_of_json(served: Served, body: bytes, max_rows: int) -> Chunk:
     if isinstance(rows, dict):
         rows = {name: values if isinstance(values, list) else [values] for name, values in rows.items()}
         check_rows(max((len(values) for values in rows.values()), default=0), max_rows)
-        served.check_names([rows], ignore_unknown=False)
+        served.check_names([rows], ignore_unknown=False, way_out=WAY_OUT)
         return encode_columns(rows, served.schema)
     check_rows(len(rows), max_rows)
-    served.check_names(rows, ignore_unknown=False)
+    served.check_names(rows, ignore_unknown=False, way_out=WAY_OUT)
     return encode_records(rows, served.schema)
 
 
@@ -165,7 +166,7 @@ def chunk_of_csv(served: Served, body: bytes, max_rows: int) -> Chunk:
     except pa.ArrowException as error:
         raise MalformedBody(f"The body is not CSV with a header: {error}") from error
     check_rows(table.num_rows, max_rows)
-    served.check_names([dict.fromkeys(table.column_names)], ignore_unknown=False)
+    served.check_names([dict.fromkeys(table.column_names)], ignore_unknown=False, way_out=WAY_OUT)
     return encode_table(table, served)
 
 

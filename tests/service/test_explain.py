@@ -17,7 +17,11 @@ from learners.classifiers.lookup import LookupModel
 from learners.errors import InvalidParameter
 from learners.passes.learner import drive
 from learners.passes.source import Source
+from service.requests import TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
 from tests.service.conftest import Site, weather
+from tests.service.test_cli import fewpass
 from tests.service.test_predict import RECORD, problem, stream_of
 
 PATH = "/v1/models/weather/explain"
@@ -130,3 +134,15 @@ def test_explanations_on_the_command_line(site: Site, tmp_path: Path) -> None:
         contributions = [value for name, value in row.items() if name.startswith("contribution_")]
         assert row["log_odds"] == pytest.approx(row["prior"] + sum(contributions)) and len(contributions) == 3
         assert row["against"] == {"yes": "no", "no": "yes"}[row["prediction"]]
+
+
+def test_a_circuit_s_answers_cannot_be_explained_and_say_so(site: Site, tmp_path: Path) -> None:
+    with Workspace(Settings(workspace=site.workspace)) as workspace:
+        asked = {"uris": [str(site.train)], "target": "class", "learner": "spn", "model": "leafy"}
+        workspace.train(TrainRequest(**asked, parameters={"passes": 2, "states": 2}))
+    answer = site.client.post("/v1/models/leafy/explain", json={"records": [RECORD]})
+    assert answer.status_code == 422 and "no sums over attributes" in answer.json()["detail"]
+    assert "nb, tan, kdb, skdb and xgboost" in answer.json()["detail"] and "explain=" not in answer.text
+    out = tmp_path / "reasons.parquet"
+    failed = fewpass("predict", "leafy", site.test, "--out", out, "--explain", workspace=site.workspace, code=1)
+    assert "no sums over attributes" in failed.stderr and not out.exists()

@@ -92,6 +92,8 @@ def test_triton_s_client_hears_what_is_wrong(client: triton.InferenceServerClien
     typo.set_data_from_numpy(np.array(["sunny"], dtype=object))
     with pytest.raises(InferenceServerException, match="similar: outlook"):
         client.infer("weather", [typo])
+    with pytest.raises(InferenceServerException, match='request parameter "ignore_unknown": true'):
+        client.infer("weather", [typo])
     with pytest.raises(InferenceServerException, match="no model 'nothing'"):
         client.infer("nothing", [])
     answered = client.infer("weather", [typo], parameters={"ignore_unknown": True})
