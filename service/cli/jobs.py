@@ -13,6 +13,7 @@ from service.cli.output import (
     WorkspaceOption,
     describe,
     escape,
+    existing,
     out,
     progress_bar,
     settings_of,
@@ -47,7 +48,7 @@ def list_all(
 
     if context.invoked_subcommand is not None:
         return
-    with Workspace(settings_of(workspace)) as here:
+    with Workspace(existing(workspace)) as here:
         items = here.queue.list(limit=limit).items
     if json_output:
         show_json(items)
@@ -90,7 +91,7 @@ def show(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOpti
     """Show one job."""
     from service.workspace import Workspace
 
-    with Workspace(settings_of(workspace)) as here:
+    with Workspace(existing(workspace)) as here:
         job = here.queue.get(job_id)
     _show(job, json_output)
 
@@ -100,7 +101,7 @@ def watch(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOpt
     """Follow a job to its end; the exit code says whether it succeeded."""
     from service.workspace import Workspace
 
-    with Workspace(settings_of(workspace)) as here, progress_bar(not json_output) as report:
+    with Workspace(existing(workspace)) as here, progress_bar(not json_output) as report:
         while not (job := here.queue.get(job_id)).is_finished:
             report(job.progress or {"step": job.state})
             time.sleep(0.2)
@@ -114,7 +115,7 @@ def cancel(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOp
     """Cancel a queued or running job."""
     from service.workspace import Workspace
 
-    with Workspace(settings_of(workspace)) as here:
+    with Workspace(existing(workspace)) as here:
         _show(here.queue.cancel(job_id), json_output)
 
 
@@ -123,7 +124,7 @@ def retry(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOpt
     """Submit a failed or cancelled job again."""
     from service.workspace import Workspace
 
-    with Workspace(settings_of(workspace)) as here:
+    with Workspace(existing(workspace)) as here:
         _show(here.queue.retry(job_id), json_output)
 
 
@@ -137,7 +138,7 @@ def log(
     from service.workspace import Workspace
 
     del json_output
-    with Workspace(settings_of(workspace)) as here:
+    with Workspace(existing(workspace)) as here:
         typer.echo(here.job_log(job_id), nl=False)
 
 

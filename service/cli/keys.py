@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from service.cli.output import JsonOption, WorkspaceOption, err, out, settings_of, show_json, show_table
+from service.cli.output import JsonOption, WorkspaceOption, err, existing, out, settings_of, show_json, show_table
 from storage.keys import Role
 
 app = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)
@@ -36,7 +36,7 @@ def list_all(workspace: WorkspaceOption = None, json_output: JsonOption = False)
     """List the keys, also the revoked ones."""
     from service.workspace import Workspace
 
-    with Workspace(settings_of(workspace)) as here:
+    with Workspace(existing(workspace)) as here:
         items = here.keys(1000).items
     if json_output:
         show_json(items)
@@ -62,7 +62,7 @@ def revoke(name: Name, workspace: WorkspaceOption = None, json_output: JsonOptio
     """End a key; running servers refuse it within the poll interval."""
     from service.workspace import Workspace
 
-    with Workspace(settings_of(workspace)) as here:
+    with Workspace(existing(workspace)) as here:
         key = here.revoke_key(name)
     if json_output:
         show_json(key)

@@ -12,6 +12,7 @@ from service.cli.output import (
     WorkspaceOption,
     err,
     escape,
+    existing,
     jsonable,
     out,
     progress_bar,
@@ -113,7 +114,7 @@ def forget(
     from service.requests import ForgetRequest
     from service.workspace import Workspace
 
-    with Workspace(settings_of(workspace)) as here, progress_bar(not json_output) as report:
+    with Workspace(existing(workspace)) as here, progress_bar(not json_output) as report:
         place: dict[str, Any] = {here.data_kind(name): name}
         request = ForgetRequest(where=where, retrain=retrain, prove=prove, **place)
         done = here.forget(request, report)
@@ -147,7 +148,7 @@ def predict(
     from service.workspace import Workspace
 
     started = time.perf_counter()
-    with Workspace(settings_of(workspace)) as here, progress_bar(not json_output) as report:
+    with Workspace(existing(workspace)) as here, progress_bar(not json_output) as report:
         n_rows = here.predict_files(
             model,
             uris,
@@ -177,7 +178,7 @@ def evaluate(
     from service.requests import EvaluateRequest
     from service.workspace import Workspace
 
-    with Workspace(settings_of(workspace)) as here, progress_bar(not json_output) as report:
+    with Workspace(existing(workspace)) as here, progress_bar(not json_output) as report:
         metrics = here.evaluate(EvaluateRequest(model=model, uris=uris), report)
     if json_output:
         show_json(metrics)

@@ -6,7 +6,17 @@ from typing import Annotated, Any
 import typer
 
 from service.cli.learning import show_metrics
-from service.cli.output import JsonOption, WorkspaceOption, escape, out, settings_of, show_json, show_table, text_of
+from service.cli.output import (
+    JsonOption,
+    WorkspaceOption,
+    escape,
+    existing,
+    out,
+    settings_of,
+    show_json,
+    show_table,
+    text_of,
+)
 
 app = typer.Typer(help="List, show, alias, tag, prune, export and import models.", invoke_without_command=True)
 Reference = Annotated[str, typer.Argument(help="name, name@version or name@alias.")]
@@ -20,7 +30,7 @@ def list_all(context: typer.Context, workspace: WorkspaceOption = None, json_out
 
     if context.invoked_subcommand is not None:
         return
-    with Workspace(settings_of(workspace)) as here:
+    with Workspace(existing(workspace)) as here:
         items = here.models(1000).items
     if json_output:
         show_json(items)
@@ -47,7 +57,7 @@ def show(reference: Reference, workspace: WorkspaceOption = None, json_output: J
     """Show one version: learner, parameters, rows, metrics, files."""
     from service.workspace import Workspace
 
-    with Workspace(settings_of(workspace)) as here:
+    with Workspace(existing(workspace)) as here:
         version = here.model(reference)
     if json_output:
         show_json(version)
@@ -65,7 +75,7 @@ def versions(name: Name, workspace: WorkspaceOption = None, json_output: JsonOpt
     """List the versions of a model, newest first."""
     from service.workspace import Workspace
 
-    with Workspace(settings_of(workspace)) as here:
+    with Workspace(existing(workspace)) as here:
         items = here.versions(name, 1000).items
     if json_output:
         show_json(items)
@@ -92,7 +102,7 @@ def structure(reference: Reference, workspace: WorkspaceOption = None, json_outp
     """Show the graph of a model: the parents of each attribute."""
     from service.workspace import Workspace
 
-    with Workspace(settings_of(workspace)) as here:
+    with Workspace(existing(workspace)) as here:
         found = here.structure(reference)
     if json_output:
         show_json(found)
@@ -129,7 +139,7 @@ def alias(
     """Point an alias at a version; running servers follow by themselves."""
     from service.workspace import Workspace
 
-    with Workspace(settings_of(workspace)) as here:
+    with Workspace(existing(workspace)) as here:
         version = here.model(reference)
         here.set_alias(version.name, alias_name, version.version)
         found = here.aliases(version.name)
@@ -144,7 +154,7 @@ def delete(reference: Reference, workspace: WorkspaceOption = None, json_output:
     """Delete one version and its files; refused while an alias points at it."""
     from service.workspace import Workspace
 
-    with Workspace(settings_of(workspace)) as here:
+    with Workspace(existing(workspace)) as here:
         version = here.model(reference)
         here.delete_version(version.name, version.version)
     if json_output:
@@ -164,7 +174,7 @@ def tag(
     """Set a tag of a version, or remove it."""
     from service.workspace import Workspace
 
-    with Workspace(settings_of(workspace)) as here:
+    with Workspace(existing(workspace)) as here:
         version = here.registry.set_tag(reference, tag_name, value)
     if json_output:
         show_json(version.tags)
@@ -177,7 +187,7 @@ def lineage(reference: Reference, workspace: WorkspaceOption = None, json_output
     """Show where a version comes from: files, job, what was asked for, libraries."""
     from service.workspace import Workspace
 
-    with Workspace(settings_of(workspace)) as here:
+    with Workspace(existing(workspace)) as here:
         found = here.registry.lineage(reference)
     if json_output:
         show_json(found)
@@ -203,7 +213,7 @@ def rollback(
     """Let an alias mean what it meant before; once more goes back further."""
     from service.workspace import Workspace
 
-    with Workspace(settings_of(workspace)) as here:
+    with Workspace(existing(workspace)) as here:
         version = here.registry.roll_back(name, alias_name)
     if json_output:
         show_json({"name": name, "alias": alias_name, "version": version})
@@ -216,7 +226,7 @@ def history(name: Name, workspace: WorkspaceOption = None, json_output: JsonOpti
     """List where the aliases of a model have pointed, newest first."""
     from service.workspace import Workspace
 
-    with Workspace(settings_of(workspace)) as here:
+    with Workspace(existing(workspace)) as here:
         items = here.registry.history(name, 1000).items
     if json_output:
         show_json(items)
@@ -230,7 +240,7 @@ def promotions(name: Name, workspace: WorkspaceOption = None, json_output: JsonO
     """List the decisions between champion and challenger, newest first."""
     from service.workspace import Workspace
 
-    with Workspace(settings_of(workspace)) as here:
+    with Workspace(existing(workspace)) as here:
         items = here.registry.promotions(name, 1000).items
     if json_output:
         show_json(items)
@@ -255,7 +265,7 @@ def retention(
 
     if keep is not None and keep_all:
         raise typer.BadParameter("Give --keep or --all.", param_hint="--keep")
-    with Workspace(settings_of(workspace)) as here:
+    with Workspace(existing(workspace)) as here:
         if keep is not None or keep_all:
             here.registry.set_retention(name, keep)
         kept = here.registry.retention(name)
@@ -277,7 +287,7 @@ def prune(
     """Remove old versions and their files, never one that an alias points at."""
     from service.workspace import Workspace
 
-    with Workspace(settings_of(workspace)) as here:
+    with Workspace(existing(workspace)) as here:
         removed = here.registry.prune(name, keep)
     if json_output:
         show_json({"removed": removed})
@@ -296,7 +306,7 @@ def export(
     """Write a version as one file, which `import` takes."""
     from service.workspace import Workspace
 
-    with Workspace(settings_of(workspace)) as here:
+    with Workspace(existing(workspace)) as here:
         version, n_bytes = here.registry.export_to(reference, output, replace=force)
     if json_output:
         show_json({"model": version.name, "version": version.version, "out": output, "bytes": n_bytes})

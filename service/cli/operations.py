@@ -5,7 +5,17 @@ from typing import Annotated
 
 import typer
 
-from service.cli.output import EXIT_FAILED, JsonOption, WorkspaceOption, escape, out, settings_of, show_json, show_table
+from service.cli.output import (
+    EXIT_FAILED,
+    JsonOption,
+    WorkspaceOption,
+    escape,
+    existing,
+    out,
+    settings_of,
+    show_json,
+    show_table,
+)
 
 
 def backup(
@@ -17,7 +27,7 @@ def backup(
     from service.backup import back_up
     from service.workspace import Workspace
 
-    with Workspace(settings_of(workspace)) as here:
+    with Workspace(existing(workspace)) as here:
         done = back_up(here, target)
     if json_output:
         show_json(done)

@@ -14,7 +14,9 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRe
 from rich.table import Table
 
 from service import problems
+from service.problems import InvalidRequest
 from service.settings import Settings
+from storage.files import Layout
 
 EXIT_FAILED = 1
 EXIT_INTERNAL = 70  # EX_SOFTWARE of sysexits.h
@@ -33,6 +35,24 @@ def settings_of(workspace: Path | None = None, **given: Any) -> Settings:
     """The settings of the environment, with what was given on the command line instead."""
     chosen = {name: value for name, value in {"workspace": workspace, **given}.items() if value is not None}
     return Settings(**chosen)
+
+
+def existing(workspace: Path | None) -> Settings:
+    """The settings of a command that makes no workspace: a mistyped name shall not look like an empty registry.
+
+    Raises
+    ------
+    InvalidRequest
+    """
+    settings = settings_of(workspace)
+    # A control database elsewhere is named by its URL, and then what is mistyped is noticed there.
+    if settings.control_url is None and not Layout(settings.workspace).models.is_dir():
+        raise InvalidRequest(
+            f"There is no workspace at {settings.workspace}: name one with --workspace or FEWPASS_WORKSPACE. "
+            "fewpass train and fewpass serve make a new one.",
+            workspace=str(settings.workspace),
+        )
+    return settings
 
 
 def show_error(error: Exception, as_json: bool) -> int:

@@ -7,7 +7,7 @@ import typer
 from pydantic import ConfigDict, Field, TypeAdapter
 
 from learners.query import Query
-from service.cli.output import JsonOption, WorkspaceOption, escape, out, settings_of, show_json, show_table
+from service.cli.output import JsonOption, WorkspaceOption, escape, existing, out, show_json, show_table
 
 _QUERIES: TypeAdapter[Any] = TypeAdapter(
     Annotated[Query, Field(discriminator="kind")], config=ConfigDict(extra="forbid")
@@ -37,7 +37,7 @@ def query(
     if variables:
         asked["variables"] = variables
     asked |= dict(map(_pair, parameters or []))
-    with Workspace(settings_of(workspace)) as here:
+    with Workspace(existing(workspace)) as here:
         answer = here.query(model, [_QUERIES.validate_python(asked)])[0]
     if json_output:
         show_json(answer)

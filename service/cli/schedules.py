@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from service.cli.jobs import checked, read_request
-from service.cli.output import JsonOption, WorkspaceOption, escape, out, settings_of, show_json, show_table
+from service.cli.output import JsonOption, WorkspaceOption, escape, existing, out, settings_of, show_json, show_table
 from service.requests import ScheduleChange, ScheduleRequest
 
 app = typer.Typer(help="Create, list, change, pause and run schedules.", invoke_without_command=True)
@@ -29,7 +29,7 @@ def list_all(workspace: WorkspaceOption = None, json_output: JsonOption = False)
     """List the schedules, each with its next time and its newest run."""
     from service.workspace import Workspace
 
-    with Workspace(settings_of(workspace)) as here:
+    with Workspace(existing(workspace)) as here:
         items = here.schedules.list(1000).items
     if json_output:
         show_json(items)
@@ -86,7 +86,7 @@ def change(
 
     given: dict[str, Any] = {"cron": cron, "timezone": timezone, "missed": missed}
     given["job"] = None if job is None else read_request(job)
-    with Workspace(settings_of(workspace)) as here:
+    with Workspace(existing(workspace)) as here:
         _show(here.schedules.change(name, checked(ScheduleChange, given)), json_output)
 
 
@@ -95,7 +95,7 @@ def show(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption 
     """Show a schedule and its newest runs."""
     from service.workspace import Workspace
 
-    with Workspace(settings_of(workspace)) as here:
+    with Workspace(existing(workspace)) as here:
         schedule, runs = here.schedules.get(name), here.schedules.runs(name, 20).items
     if json_output:
         show_json(vars(schedule) | {"runs": runs})
@@ -115,7 +115,7 @@ def pause(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption
     """Stop a schedule from being due; a job that is running goes on."""
     from service.workspace import Workspace
 
-    with Workspace(settings_of(workspace)) as here:
+    with Workspace(existing(workspace)) as here:
         _show(here.schedules.pause(name), json_output)
 
 
@@ -124,7 +124,7 @@ def resume(name: Name, workspace: WorkspaceOption = None, json_output: JsonOptio
     """Let a schedule be due again from now on."""
     from service.workspace import Workspace
 
-    with Workspace(settings_of(workspace)) as here:
+    with Workspace(existing(workspace)) as here:
         _show(here.schedules.resume(name), json_output)
 
 
@@ -133,7 +133,7 @@ def run(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption =
     """Submit the job of a schedule now."""
     from service.workspace import Workspace
 
-    with Workspace(settings_of(workspace)) as here:
+    with Workspace(existing(workspace)) as here:
         job = here.schedules.run_now(name)
     if json_output:
         show_json(job)
@@ -146,7 +146,7 @@ def delete(name: Name, workspace: WorkspaceOption = None, json_output: JsonOptio
     """Delete a schedule; its jobs and models stay."""
     from service.workspace import Workspace
 
-    with Workspace(settings_of(workspace)) as here:
+    with Workspace(existing(workspace)) as here:
         here.schedules.delete(name)
     if json_output:
         show_json({"name": name, "deleted": True})

@@ -74,6 +74,15 @@ def test_predict_looks_at_the_model_s_columns_only(
     assert "none of the model's columns" in told.stderr
 
 
+@pytest.mark.parametrize("name", ["scored.csv", "scored.json"])
+def test_predict_does_not_write_parquet_under_the_name_of_something_else(
+    workspace: Path, weather_files: tuple[Path, Path], tmp_path: Path, name: str
+) -> None:
+    scored = tmp_path / name
+    failed = fewpass("predict", "weather", weather_files[1], "--out", scored, workspace=workspace, code=1)
+    assert "Parquet" in failed.stderr and "scored.parquet" in failed.stderr and not scored.exists()
+
+
 def test_evaluate_models_and_schema_print_json_and_tables(workspace: Path, weather_files: tuple[Path, Path]) -> None:
     metrics = json.loads(fewpass("evaluate", "weather@1", weather_files[1], "--json", workspace=workspace).stdout)
     assert metrics["n_test_rows"] == 500 and 0 < metrics["log_loss"] < 1
@@ -113,6 +122,27 @@ def test_failures_are_one_clear_line_and_exit_code_1(
     assert words in failed.stderr and len(failed.stderr.strip().splitlines()) == 1, failed.stderr
     failed = fewpass(*filled, "--json", workspace=workspace, code=1)
     assert words in json.loads(failed.stderr)["detail"] and failed.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["models"],
+        ["models", "show", "weather"],
+        ["jobs"],
+        ["schedules"],
+        ["keys", "list"],
+        ["query", "weather", "marginal"],
+        ["predict", "weather", "x.parquet", "--out", "y.parquet"],
+        ["evaluate", "weather", "x.parquet"],
+        ["forget", "weather", "--where", "a = 1"],
+        ["backup", "b.tar"],
+    ],
+)
+def test_a_mistyped_workspace_is_not_made(tmp_path: Path, arguments: list[str]) -> None:
+    nowhere = tmp_path / "wrokspace"
+    failed = fewpass(*arguments, workspace=nowhere, code=1)
+    assert f"no workspace at {nowhere}" in " ".join(failed.stderr.split()) and not nowhere.exists()
 
 
 def test_a_wrong_command_line_is_exit_code_2(workspace: Path) -> None:
