@@ -14,7 +14,7 @@ from learners.memory import limit_memory
 from learners.passes.cluster import connected
 from learners.passes.engine import Progress, collect
 from learners.passes.learner import Account, Part, drive
-from learners.passes.source import Source
+from learners.passes.source import Source, SourceFile
 from learners.schema import Schema
 from learners.schema.summaries import ColumnSummaries
 from service import provenance, queries, scoring
@@ -82,6 +82,8 @@ def learn(workspace: "Workspace", run: Run) -> dict[str, Any]:
     request = TrainRequest(**run.request)
     ledger = ledger_of(workspace, request, run)
     source = _source(workspace, run, request.dataset, request.uris)
+    if request.dataset is not None:
+        datasets.keep_files(workspace.control, request.dataset, list(map(file_facts, source.files)))
     rows = training_rows(source, request, ledger.forgotten)
     started = time.perf_counter()
     model, accounts = fit(workspace, request, rows, ledger, run)
@@ -94,7 +96,7 @@ def learn(workspace: "Workspace", run: Run) -> dict[str, Any]:
     return {
         "path": str(path),
         "n_rows": n_rows,
-        "files": [_file(file) for file in files],
+        "files": [file_facts(file) for file in files],
         "passes": [asdict(account) for account in accounts],
         "train_s": seconds,
         "rows_per_s": n_rows / max(seconds, 1e-9),
@@ -232,7 +234,7 @@ def summarise(workspace: "Workspace", run: Run) -> dict[str, Any]:
     source = _source(workspace, run, name, None)
     threads = available_threads(workspace.settings)
     schema = _schema(source, dataset.target, dict(dataset.columns), threads, run.report)
-    datasets.describe_dataset(workspace.control, name, schema.to_json(), [_file(file) for file in source.files])
+    datasets.describe_dataset(workspace.control, name, schema.to_json(), [file_facts(file) for file in source.files])
     return {"dataset": name, "n_rows": source.n_rows, "n_attributes": schema.n_attributes}
 
 
@@ -288,5 +290,6 @@ def _reporting(report: Report) -> Callable[[Progress], None]:
     return on_progress
 
 
-def _file(file: Any) -> dict[str, Any]:
+def file_facts(file: SourceFile) -> dict[str, Any]:
+    """What is kept of a file that was read."""
     return {"path": file.path, "size": file.size, "n_rows": file.n_rows, "footer_sha256": file.footer_sha256}

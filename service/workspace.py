@@ -146,7 +146,13 @@ class Workspace:
             raise UnknownColumn(request.target, source.arrow_schema.names)
         dataset = datasets.register_dataset(
             self.control,
-            Dataset(name=request.name, uris=tuple(request.uris), target=request.target, columns=request.columns),
+            Dataset(
+                name=request.name,
+                uris=tuple(request.uris),
+                target=request.target,
+                columns=request.columns,
+                files=tuple(map(steps.file_facts, source.files)),
+            ),
         )
         if source.n_rows * len(source.arrow_schema) <= self.settings.inline_schema_cells:
             try:

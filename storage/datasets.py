@@ -32,7 +32,7 @@ class Dataset:
     columns : column name -> what the user says about it (kind, drop, order, cut points)
     created_at : aware, UTC; set when it is registered
     schema_json : the inferred schema as JSON, once known
-    files : the files found, each with its path, size and fingerprint, once known
+    files : those that the last pass found, or else registering it; each with its path, size and fingerprint
     """
 
     name: str
@@ -82,6 +82,13 @@ def describe_dataset(control: Control, name: str, schema_json: str, files: Seque
         values = {"schema_json": schema_json, "files": [dict(file) for file in files]}
         connection.execute(sa.update(_DATASETS).where(_DATASETS.c.name == name).values(**values))
         return _dataset(_existing(connection, name))
+
+
+def keep_files(control: Control, name: str, files: Sequence[Mapping[str, Any]]) -> None:
+    """Store which files a dataset has now; one that was deleted meanwhile stays deleted."""
+    with control.writing() as connection:
+        values = {"files": [dict(file) for file in files]}
+        connection.execute(sa.update(_DATASETS).where(_DATASETS.c.name == name).values(**values))
 
 
 def get_dataset(control: Control, name: str) -> Dataset:

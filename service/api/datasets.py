@@ -14,7 +14,7 @@ Ours = Annotated[Workspace, Depends(workspace_of)]
 
 
 class DatasetShape(Shape):
-    """A registered data set; `files` is known after the first pass over it."""
+    """A registered data set; `files` are those that the last pass found, or else registering it."""
 
     name: str
     uris: list[str]
@@ -42,7 +42,7 @@ def list_all(
 
 @router.get("/{name}", summary="Show a data set")
 def show(name: str, workspace: Ours) -> DatasetShape:
-    """Its files, target and overrides."""
+    """Its target, overrides, and files as of the last pass over it, or else of its registration."""
     return DatasetShape.model_validate(workspace.dataset(name))
 
 

@@ -50,6 +50,21 @@ def test_remote_data_sets_stay_within_the_data_roots(tmp_path: Path, weather_fil
         workspace.train(outsider)  # whoever works on this machine may read what its user may read
 
 
+def test_a_data_set_lists_the_files_that_registering_and_training_found(
+    tmp_path: Path, weather_files: tuple[Path, Path]
+) -> None:
+    """Also one that is too large for its schema to be inferred at once."""
+    for number, content in enumerate(weather_files):
+        (tmp_path / f"{number}.parquet").write_bytes(content.read_bytes())
+        with Workspace(Settings(workspace=tmp_path / "workspace", inline_schema_cells=0)) as workspace:
+            request = DatasetRequest(name="d", uris=[f"{tmp_path}/*.parquet"], target="class")
+            registered = workspace.register_dataset(request, is_remote=True)
+            assert registered.schema_json is None
+            assert [file["n_rows"] for file in registered.files] == [3000]
+            workspace.train(TrainRequest(dataset="d", learner="nb", model="m"))
+            assert [file["n_rows"] for file in workspace.dataset("d").files] == [3000, 500][: number + 1]
+
+
 def test_a_cancelled_or_failed_training_leaves_nothing(tmp_path: Path, weather_files: tuple[Path, Path]) -> None:
     def cancel(progress: dict) -> None:
         if progress.get("rows_done"):
