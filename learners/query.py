@@ -72,7 +72,7 @@ class Sample:
     Parameters
     ----------
     n : int
-        From 1 to a million.
+        From 1 to a million; a server's limit for one request may be lower.
     evidence : mapping of column to value
     variables : tuple of str
         The columns to tell; none named: all.
@@ -92,8 +92,12 @@ class Sample:
     kind: Literal["sample"] = "sample"
 
     def __post_init__(self) -> None:
-        if not 1 <= self.n <= MAX_SAMPLES:
-            raise InvalidParameter("n", self.n, f"use 1 to {MAX_SAMPLES} samples")
+        if self.n < 1:
+            raise InvalidParameter("n", self.n, "use 1 or more samples")
+        if self.n > MAX_SAMPLES:
+            raise InvalidParameter(
+                "n", self.n, f"one query draws at most {MAX_SAMPLES:,} samples, wherever it is asked"
+            )
         if not 0 <= self.seed < 1 << 64:
             raise InvalidParameter("seed", self.seed, "use a whole number from 0 to 2^64 - 1")
 

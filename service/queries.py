@@ -58,7 +58,11 @@ def limited(queries: Sequence[Query], max_queries: int, time_limit_s: float) -> 
     n_samples = sum(query.n for query in queries if isinstance(query, Sample))
     for n, what in ((len(queries), "queries"), (n_samples, "samples")):
         if n > max_queries:
-            raise BodyTooLarge(f"{n} {what}; at most {max_queries} are answered at once.", max_rows=max_queries)
+            raise BodyTooLarge(
+                f"{n} {what}; at most {max_queries} are answered in one request (FEWPASS_MAX_ROWS). "
+                "A job of kind 'query', or fewpass query, answers more.",
+                max_rows=max_queries,
+            )
     n_maps = max(1, sum(isinstance(query, Map) for query in queries))
     share = time_limit_s / n_maps
     return [

@@ -76,8 +76,9 @@ def test_the_class_posterior_is_what_predict_says(site):
         ({"kind": "marginal", "evidence": {"outlok": "rain"}}, 422, "outlook"),
         ({"kind": "marginal", "evidence": {"outlook": "hail"}}, 422, "'hail'"),
         ({"kind": "guess"}, 422, "guess"),
-        ({"kind": "sample", "n": 0}, 422, "n"),
-        ({"kind": "sample", "n": 900_000}, 413, "samples"),
+        ({"kind": "sample", "n": 0}, 422, "use 1 or more samples"),
+        ({"kind": "sample", "n": 2_000_000}, 422, "at most 1,000,000 samples"),
+        ({"kind": "sample", "n": 900_000}, 413, "at most 2000 are answered in one request (FEWPASS_MAX_ROWS)"),
         ({"kind": "map", "solver": "magic"}, 422, "solver"),
         (
             {"kind": "conditional", "variables": ["class"], "evidence": {"class": "yes"}},
