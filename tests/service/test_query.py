@@ -120,37 +120,37 @@ def test_the_command_line_asks(site, circuit):
 
 def test_numbers_may_stay_numbers(site):
     """Trained by a job, classified in all three forms, asked for means."""
-    asked = {"uris": [str(site.train)], "target": "class", "learner": "spn", "model": "air", "kind": "train"}
+    asked = {"uris": [str(site.train)], "target": "class", "learner": "spn", "model": "breeze", "kind": "train"}
     finished(site.client, asked | {"parameters": {"leaves": "gaussian", "passes": 5}})
     rows = site.table.slice(0, 40)
     forms = [{"records": rows.to_pylist()}, {"columns": rows.to_pydict()}]
-    answers = [site.client.post("/v1/models/air/predict", json=form).json()["probabilities"] for form in forms]
+    answers = [site.client.post("/v1/models/breeze/predict", json=form).json()["probabilities"] for form in forms]
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_table(rows)
     kind = "application/vnd.apache.arrow.stream"
     response = site.client.post(
-        "/v1/models/air/predict",
+        "/v1/models/breeze/predict",
         content=sink.getvalue().to_pybytes(),
         headers={"content-type": kind, "accept": "application/json"},
     )
     answers.append(response.json()["probabilities"])
     one = [
-        site.client.post("/v1/models/air/predict", json={"records": [row]}).json()["probabilities"][0]
+        site.client.post("/v1/models/breeze/predict", json={"records": [row]}).json()["probabilities"][0]
         for row in rows.to_pylist()
     ]
     for other in [*answers[1:], one]:
         assert np.allclose(answers[0], other, atol=1e-6)
     dry, wet = ask(
         site.client,
-        "air",
+        "breeze",
         *({"kind": "moments", "variables": ["humidity"], "evidence": {"class": c}} for c in ("yes", "no")),
     )
     assert dry["moments"]["humidity"]["mean"] == pytest.approx(55, abs=2)
     assert wet["moments"]["humidity"]["mean"] == pytest.approx(75, abs=2)
-    told = fewpass("query", "air", "moments", "--given", "class=yes", workspace=site.workspace).stdout
+    told = fewpass("query", "breeze", "moments", "--given", "class=yes", workspace=site.workspace).stdout
     assert "humidity" in told and "variance" in told
-    assert "'humidity' are numbers" in ask(site.client, "air", {"kind": "map"}, code=422)["detail"]
+    assert "'humidity' are numbers" in ask(site.client, "breeze", {"kind": "map"}, code=422)["detail"]
 
 
 @pytest.mark.parametrize("learning", ["adf", "bmm"])

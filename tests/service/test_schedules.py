@@ -266,9 +266,9 @@ def await_job(site: Site, job_id: str) -> dict:
 
 def test_a_worker_catches_up_trains_and_promotes_by_the_rule(site: Site) -> None:
     client = site.client
-    data = {"name": "sky", "uris": [str(site.train)], "target": "class"}
+    data = {"name": "clouds", "uris": [str(site.train)], "target": "class"}
     assert client.post("/v1/datasets", json=data).status_code == 201
-    job = {"kind": "refresh", "train": {"dataset": "sky", "learner": "nb", "model": "sky"}}
+    job = {"kind": "refresh", "train": {"dataset": "clouds", "learner": "nb", "model": "clouds"}}
     body = {"name": "sky-nightly", "cron": "30 2 * * *", "timezone": "Europe/Berlin", "job": job}
     created = client.post("/v1/schedules", json=body)
     assert created.status_code == 201 and created.headers["location"] == "/v1/schedules/sky-nightly"
