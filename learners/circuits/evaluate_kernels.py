@@ -15,6 +15,7 @@ BLOCK = 16
 # Values are at most one, and so is the derivative of the root by any of them. So a value lost below 1e-300 takes no more
 # than that from the root, and a root above this threshold is right to all its digits.
 SMALLEST = 1e-200
+MOST_EVENTS = 1e300
 
 
 @kernel
@@ -28,7 +29,8 @@ def log_density(kind, a, b, x):
     if x < 0:
         return -np.inf
     if kind == POISSON:
-        if x != np.floor(x):
+        # Beyond, the terms would overflow and cancel to NaN.
+        if x != np.floor(x) or x > MOST_EVENTS:
             return -np.inf
         return x * np.log(a) - a - math.lgamma(x + 1.0)
     return np.log(a) - a * x

@@ -17,7 +17,7 @@ from learners import recipes
 from learners.circuits.answers import log_likelihood
 from learners.circuits.circuit import CATEGORICAL, INDICATOR
 from learners.circuits.em import batch_em
-from learners.circuits.errors import InvalidEvidence
+from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.online import StreamingPosterior, merge_shards, pseudo_counts_of
 from learners.circuits.structures.densities import Densities, densities_of, narrowest, with_densities
 from learners.errors import InvalidParameter, SchemaError
@@ -301,3 +301,15 @@ def test_em_in_memory_takes_the_bound_too():
     x = np.stack([np.zeros(50), rng.integers(0, circuit.n_values[1], 50)])
     learnt = batch_em(made, x, 3)
     assert pseudo_counts_of(learnt, 1.0).numeric == 1.0
+
+
+@pytest.mark.parametrize("value", [1e308, -1e308, 1e-308, math.inf, -math.inf, 10**400, 1e301, 3.5])
+def test_numbers_of_any_size_have_answers_or_are_impossible(table, value):
+    model = learned(table, {**OTHERS, "learning": "none"}, None)
+    for name in ("height", "visits", "wait"):
+        for query in (Marginal({name: value}), Sample(1, {name: value}), Map(("kind",), {name: value})):
+            try:
+                (told,) = model.answer([query])
+            except ImpossibleEvidence:
+                continue
+            assert not math.isnan(told.get("log_probability", 0.0))

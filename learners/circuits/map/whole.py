@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from learners.circuits.circuit import CATEGORICAL, GAUSSIAN, INDICATOR, POISSON, SUM, Circuit
+from learners.circuits.evaluate_kernels import log_density
 from learners.circuits.map.reduction import Floats, Ints, MaxProblem, restricted
 from learners.circuits.map.reduction_kernels import MaxArrays
 
@@ -138,13 +139,7 @@ class WholeCircuit:
         kind = self.leaf_kind[leaf]
         p = self.parameters[self.parameter_starts[leaf] : self.parameter_starts[leaf + 1]]
         x = self._mode(leaf) if value is None else value
-        if kind == GAUSSIAN:
-            return -0.5 * ((x - p[0]) / p[1]) ** 2 - math.log(p[1]) - 0.5 * math.log(2 * math.pi)
-        if x < 0 or (kind == POISSON and not float(x).is_integer()):
-            return -math.inf
-        if kind == POISSON:
-            return (x * math.log(p[0]) if x else 0.0) - p[0] - math.lgamma(x + 1)
-        return math.log(p[0]) - p[0] * x
+        return float(log_density(kind, p[0], p[-1], float(x)))
 
     def _mode(self, leaf: int) -> float:
         kind = self.leaf_kind[leaf]
