@@ -171,6 +171,11 @@ def _results(
     }
 
 
+def _thousands(number: float) -> str:
+    """A number of rows in thousands, with two digits at least."""
+    return f"{number / 1000:,.0f} k" if number >= 10_000 else f"{number / 1000:.2g} k"
+
+
 def _write_json(path: Path, value: Any) -> None:
     import json
 
@@ -184,7 +189,7 @@ def _show(tables: Sequence[DemoTable], outcomes: Sequence[Outcome]) -> None:
                 outcome.learner,
                 *(outcome.metrics[name] for name in METRICS),
                 f"{outcome.train_s:.2f} s",
-                f"{outcome.rows_per_s / 1000:,.0f} k",
+                _thousands(outcome.rows_per_s),
                 f"{outcome.latency_ms:.2f} ms",
             ]
             for outcome in outcomes

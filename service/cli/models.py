@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from service.cli.learning import show_metrics
+from service.cli.learning import show_metrics, show_passes
 from service.cli.output import (
     JsonOption,
     WorkspaceOption,
@@ -16,6 +16,7 @@ from service.cli.output import (
     show_json,
     show_table,
     text_of,
+    words_of,
 )
 
 app = typer.Typer(help="List, show, alias, tag, prune, export and import models.", invoke_without_command=True)
@@ -62,7 +63,7 @@ def show(reference: Reference, workspace: WorkspaceOption = None, json_output: J
     if json_output:
         show_json(version)
         return
-    out.print(f"[bold]{version.name}@{version.version}[/]: {version.learner} {dict(version.parameters)}")
+    out.print(f"[bold]{version.name}@{version.version}[/]: {version.learner} {escape(words_of(version.parameters))}")
     out.print(f"{version.n_rows:,} rows, {len(version.files)} files, {version.created_at:%Y-%m-%d %H:%M}")
     out.print(escape(str(version.duckdb_path)), soft_wrap=True)
     for tag, value in version.tags.items():
@@ -179,7 +180,7 @@ def tag(
     if json_output:
         show_json(version.tags)
     else:
-        out.print(f"{version.name}@{version.version}: {escape(str(dict(version.tags)))}")
+        out.print(f"{version.name}@{version.version}: {escape(words_of(version.tags)) or 'no tags'}")
 
 
 @app.command()
@@ -194,7 +195,10 @@ def lineage(reference: Reference, workspace: WorkspaceOption = None, json_output
         return
     out.print(f"[bold]{found['name']}@{found['version']}[/], sha256 {found['sha256']}", soft_wrap=True)
     told = {name: found[name] for name in ("job_id", "dataset", "n_rows")} | found["provenance"]
+    passes = told.pop("passes", [])
     show_table(None, ["what", "value"], [[name, text_of(value)] for name, value in told.items()])
+    if passes:
+        show_passes(passes)
     show_table(
         "files",
         ["path", "rows", "bytes", "footer"],

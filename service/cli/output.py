@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.measure import Measurement
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -96,16 +97,43 @@ def jsonable(value: Any) -> Any:
     return value
 
 
-def show_table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str = "none") -> None:
-    """Print a table; numbers stand right."""
+def table_of(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+    """A table; numbers stand right."""
     table = Table(title=title, title_justify="left", header_style="bold")
-    rows = list(rows)
     for index, column in enumerate(columns):
         is_number = bool(rows) and all(isinstance(row[index], int | float) or row[index] is None for row in rows)
-        table.add_column(column, justify="right" if is_number else "left", overflow="fold")
+        table.add_column(escape(column), justify="right" if is_number else "left", overflow="fold")
     for row in rows:
         table.add_row(*(escape(text_of(value)) for value in row))
-    out.print(table if rows else f"[dim]{empty}[/]")
+    return table
+
+
+def show_table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str = "none") -> None:
+    """Print a table, or what to say if it has no rows."""
+    rows = list(rows)
+    out.print(table_of(title, columns, rows) if rows else f"[dim]{empty}[/]")
+
+
+def show_records(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print rows that may have many columns: as a table, else with a line for each column, else one after the other."""
+    lines = [[column, *(row[index] for row in rows)] for index, column in enumerate(columns)]
+    wide = table_of(None, columns, rows)
+    tall = table_of(None, ["column", *map(str, range(1, len(rows) + 1))], lines)
+    fitting = next((table for table in (wide, tall) if _fits(table)), None)
+    if fitting is not None:
+        out.print(fitting)
+        return
+    margin = max(map(len, columns))
+    for number, row in enumerate(rows, 1):
+        out.print(f"[bold]row {number}[/]")
+        for column, value in zip(columns, row, strict=True):
+            out.print(f"  {escape(column):{margin}}  {escape(text_of(value))}", highlight=False, soft_wrap=True)
+
+
+def _fits(table: Table) -> bool:
+    """Whether no cell of a table would be broken."""
+    boundless = out.options.update(max_width=100_000)
+    return Measurement.get(out, boundless, table).maximum <= out.width
 
 
 def text_of(value: Any) -> str:
@@ -116,6 +144,18 @@ def text_of(value: Any) -> str:
         return f"{value:.4g}"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
+    return words_of(value)
+
+
+def words_of(value: Any) -> str:
+    """A value within others: `name=value, …` for a mapping, without what is not set."""
+    if isinstance(value, Mapping):
+        told = ((name, item) for name, item in value.items() if item not in (None, "", [], {}))
+        return ", ".join(f"{name}={words_of(item)}" for name, item in told)
+    if isinstance(value, list | tuple):
+        return ("; " if any(isinstance(item, Mapping) for item in value) else ", ").join(map(words_of, value))
+    if isinstance(value, float):
+        return f"{value:.4g}"
     return str(value)
 
 

@@ -7,11 +7,13 @@ import typer
 from pydantic import ConfigDict, Field, TypeAdapter
 
 from learners.query import Query
-from service.cli.output import JsonOption, WorkspaceOption, escape, existing, out, show_json, show_table
+from service.cli.output import JsonOption, WorkspaceOption, existing, out, show_json, show_records, show_table
 
 _QUERIES: TypeAdapter[Any] = TypeAdapter(
     Annotated[Query, Field(discriminator="kind")], config=ConfigDict(extra="forbid")
 )
+LOGARITHMS = {"log_probability", "log_evidence", "upper_bound"}
+ROUNDING = 1e-12
 KINDS = "marginal, conditional, moments, sample or map"
 
 
@@ -59,12 +61,14 @@ def _show(answer: dict[str, Any]) -> None:
     for name in ("log_probability", "probability", "density", "log_evidence", "upper_bound", "is_optimal"):
         if name in answer:
             value = answer[name]
+            if isinstance(value, float) and name in LOGARITHMS and abs(value) < ROUNDING:
+                value = 0.0  # a sum of probabilities that is one but for rounding
             out.print(f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}")
     for column, distribution in answer.get("distributions", {}).items():
-        rows = [[escape(label), f"{p:.4f}"] for label, p in distribution.items()]
+        rows = [[label, f"{p:.4f}"] for label, p in distribution.items()]
         show_table(None, [column, "probability"], rows, empty="")
     if "distribution" in answer:
-        rows = [[escape(json.dumps(cell["values"])), f"{cell['probability']:.4f}"] for cell in answer["distribution"]]
+        rows = [[_cell(cell["values"]), f"{cell['probability']:.4f}"] for cell in answer["distribution"]]
         show_table(None, ["values", "probability"], rows[:50], empty="")
     if "moments" in answer:
         rows = [[name, f"{m['mean']:.6g}", f"{m['variance']:.6g}"] for name, m in answer["moments"].items()]
@@ -72,10 +76,14 @@ def _show(answer: dict[str, Any]) -> None:
     if "assignment" in answer:
         rows = [[name, _word(value)] for name, value in answer["assignment"].items()]
         show_table(None, ["column", "most probable"], rows, empty="")
-    if "rows" in answer:
-        names = list(answer["rows"][0]) if answer["rows"] else []
-        show_table(None, names, [[_word(row[name]) for name in names] for row in answer["rows"]], empty="")
+    if answer.get("rows"):
+        names = list(answer["rows"][0])
+        show_records(names, [[_word(row[name]) for name in names] for row in answer["rows"]])
+
+
+def _cell(values: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={_word(value)}" for name, value in values.items())
 
 
 def _word(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else escape(str(value))
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from service.demo import _thousands
 from service.demo_data import KnownNetwork, write_real, write_synthetic
 
 
@@ -56,3 +57,7 @@ def test_demo_tables_have_the_promised_rows(tmp_path: Path) -> None:
         assert pq.ParquetFile(table.test).metadata.num_rows == table.n_test
         assert table.target in pq.read_schema(table.train).names
     assert 0 < synthetic.bayes_error < 0.5
+
+
+def test_slow_rates_are_not_rounded_to_nothing() -> None:
+    assert [_thousands(n) for n in (2_345_678, 23_456, 2_345, 345)] == ["2,346 k", "23 k", "2.3 k", "0.34 k"]

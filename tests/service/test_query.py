@@ -118,6 +118,29 @@ def test_the_command_line_asks(site, circuit):
     assert "outlook" in wrong.stderr
 
 
+def test_tables_of_queries_can_be_read_at_any_width(tmp_path):
+    """Columns that do not fit beside each other stand below each other; no word is broken."""
+    rng = np.random.default_rng(3)
+    names = [f"a_rather_long_name_{i}" for i in range(8)]
+    columns = {name: rng.choice(["Österreich", "São Tomé"], 300) for name in names}
+    pq.write_table(pa.table(columns), tmp_path / "land.parquet")
+    workspace = tmp_path / "workspace"
+    fewpass("train", tmp_path / "land.parquet", "-l", "spn", "-n", "land", workspace=workspace)
+    one = fewpass("query", "land", "sample", workspace=workspace).stdout
+    assert all(sum(name in line for line in one.splitlines()) == 1 for name in names)
+    assert max(map(len, one.splitlines())) <= 80 and "Österreich" in one
+    many = fewpass("query", "land", "sample", "--set", "n=30", workspace=workspace).stdout
+    assert "row 30" in many and many.count(names[7]) == 30
+    few = fewpass("query", "land", "sample", "--set", "n=30", "--of", names[0], workspace=workspace).stdout
+    assert few.count(names[0]) == 1
+    told = fewpass("query", "land", "conditional", "--of", names[0], "--set", "joint=true", workspace=workspace).stdout
+    assert f"{names[0]}=Österreich" in told and "log_evidence 0\n" in told
+    lineage = fewpass("models", "lineage", "land", workspace=workspace).stdout
+    assert "learner=spn" in lineage and "{" not in lineage and "statistic" in lineage
+    schema = fewpass("schema", tmp_path / "land.parquet", workspace=workspace).stdout
+    assert "string" in schema and "dictionary" not in schema
+
+
 def test_numbers_may_stay_numbers(site):
     """Trained by a job, classified in all three forms, asked for means."""
     asked = {"uris": [str(site.train)], "target": "class", "learner": "spn", "model": "breeze", "kind": "train"}
