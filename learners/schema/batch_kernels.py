@@ -1,4 +1,4 @@
-"""Codes of all columns of an Arrow batch in one call, read where the C data interface says that they are.
+"""Codes of all columns of an Arrow batch in one call, read where Arrow's C data interface says that they are.
 
 Addresses of fields are those of `struct ArrowArray`. Buffers have been checked to be as long as their columns say
 (`RecordBatch.validate()`); what stands in them is checked here before it leads anywhere.

@@ -1,4 +1,4 @@
-"""Codes of columns that stand as JSON arrays in a request, without a Python object for each value.
+"""Codes of the columns that stand as JSON arrays in a request, without a Python object for each value.
 
 What is not plain (escapes, text that may not be UTF-8, a number too near a cut point to tell without rounding it exactly,
 anything of another type) makes its column STRANGE: then msgspec reads it, and says what is wrong with it.

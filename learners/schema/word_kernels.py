@@ -1,4 +1,8 @@
-"""Looking up text in domains, eight bytes at a time, at addresses as Arrow and requests lend them."""
+"""Looking up text in domains, eight bytes at a time, at addresses as Arrow and requests lend them.
+
+numba's cache does not notice when a kernel of another file changes: whoever changes one here touches `batch_kernels.py` and
+`json_kernels.py`, too.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from learners.jit import kernel, load
 
 EIGHT = np.uint64(8)
 ODD = np.uint64(0x9E3779B97F4A7C15)
-HALF = np.uint64(32)
+HALF, TOP = np.uint64(32), np.uint64(52)
 ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 HIGH_BITS = np.uint64(0x8080808080808080)
 ABSENT = -1
@@ -50,9 +54,9 @@ def word_at(address, n, end):  # uint64, int64, uint64 -> uint64
 
 @kernel
 def mixed(state, word):  # uint64, uint64 -> uint64
-    """One step of the hash."""
+    """One step of the hash; its lowest bits, which say the slot, depend on all bits of the word."""
     state = (state ^ word) * ODD
-    return state ^ (state >> HALF)
+    return state ^ (state >> HALF) ^ (state >> TOP)
 
 
 @kernel

@@ -45,3 +45,12 @@ def test_plain_and_dictionary_columns_have_the_same_codes(domain, words, has_mis
     plain = pa.table({"x": pa.array(words, pa.string())})
     encoded = pa.table({"x": pa.array(words, pa.string()).dictionary_encode()})
     assert np.array_equal(encode(plain, schema).x, encode(encoded, schema).x)
+
+
+def test_words_that_differ_in_any_byte_have_slots_of_their_own():
+    for pattern in ("{}", "{}......", ".......{}", "value number {}", "{} is in front of a longer text", "{:>30}"):
+        table = word_table([pattern.format(i) for i in range(500)], 0)
+        taken = np.flatnonzero(table.slots[:, 0] >= 0)
+        ends = np.flatnonzero(np.concatenate([[True], np.diff(taken) > 1, [True]]))
+        assert taken.size == 500
+        assert np.diff(ends).max() < 60, f"{pattern}: a long run of taken slots"
