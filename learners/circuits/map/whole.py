@@ -161,6 +161,8 @@ class WholeCircuit:
         sum of their peaks, so the bound holds for densities, too.
         """
         problem = self.problem(asked, given)
+        if problem.log_bound == -math.inf:  # no leaf is possible, so none is left
+            return problem
         starts = problem.arrays.value_starts
         position = np.full(self.n_values.size, -1)
         position[problem.variables] = np.arange(problem.n_variables)
