@@ -1,0 +1,58 @@
+"""The tour of the README, run as it stands, in order."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from service.local_server import local_server
+from service.settings import Settings
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+SERVE = "fewpass serve "
+
+
+def block(after: str, language: str = "sh") -> str:
+    """The first block of code after some words."""
+    found = re.search(rf"```{language}\n(.*?)```", README[README.index(after) :], re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def run(command: list[str], folder: Path) -> str:
+    # The commands of this installation, whatever else is on the path.
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("FEWPASS_")}
+    done = subprocess.run(
+        command, cwd=folder, env=environment | {"PATH": path}, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.skipif(not (shutil.which("bash") and shutil.which("curl")), reason="bash and curl are needed")
+def test_the_tour_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tour = block("On the command line:")
+    assert SERVE in tour.splitlines()[-1]
+    script = block("First three small tables") + "\n".join(tour.splitlines()[:-1])
+    told = run(["bash", "-ec", script], tmp_path)
+    assert "left out customer_id" in told and "equals, bit for bit," in told and "means over 2 data sets" in told
+    assert pq.read_metadata(tmp_path / "scored.parquet").num_rows == 2000
+    run([sys.executable, "-c", block("In Python, as scikit-learn", "python")], tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with local_server(Settings(workspace=tmp_path / "workspace", warm_up=False)) as server:
+        calls = block("Over HTTP").replace("localhost:8000", server.url.removeprefix("http://"))
+        submit, predict = (call for call in re.split(r"(?=^curl )", calls, flags=re.MULTILINE) if call)
+        job = json.loads(run(["bash", "-ec", submit], tmp_path))
+        assert job["kind"] == "train" and "id" in job
+        run(["bash", "-ec", f"fewpass jobs watch {job['id']}"], tmp_path)
+        answer = json.loads(run(["bash", "-ec", predict], tmp_path))
+        assert answer["model"] == "income" and answer["classes"] == ["<=50K", ">50K"]
