@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -20,9 +21,24 @@ if "NUMBA_CPU_NAME" not in os.environ and "NUMBA_CPU_FEATURES" not in os.environ
     numba.config.CPU_FEATURES = llvm.get_host_cpu_features().flatten() + ",-prefer-256-bit"
 
 
+def _stamp_of_kernels() -> str:
+    """Changes when the source of any kernel does."""
+    sources = [Path(__file__), *sorted(Path(__file__).parent.rglob("*kernels.py"))]
+    stats = [(source.name, source.stat()) for source in sources]
+    return repr([(name, stat.st_mtime_ns, stat.st_size) for name, stat in stats])
+
+
+STAMP = _stamp_of_kernels()
+
+
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile a kernel: without the GIL, cached on disk, exact arithmetic (no fastmath: we need -inf and ordered sums)."""
-    return numba.njit(nogil=True, cache=True, error_model="numpy")(function)
+    compiled = numba.njit(nogil=True, cache=True, error_model="numpy")(function)
+    # Numba looks whether the file of a function has changed, but not those of the functions compiled into it: a kernel
+    # that calls another one would go on with what that was before an update.
+    if hasattr(compiled, "_cache"):  # not with NUMBA_DISABLE_JIT
+        compiled._cache._cache_file._source_stamp = STAMP
+    return compiled
 
 
 @intrinsic

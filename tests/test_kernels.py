@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -93,3 +94,26 @@ def test_kernels_have_few_signatures_and_mapped_models_add_none(tmp_path):
         assert n <= MOST_SIGNATURES.get(name, 2), name
     assert once["learners.classifiers.kernels.probabilities"] == 2
     assert twice == once
+
+
+def test_a_kernel_is_compiled_anew_when_one_that_it_calls_has_changed(tmp_path):
+    """Though its own file is the same: numba's cache knows that file only."""
+    package = tmp_path / "learners"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "jit.py").write_text((ROOT / "learners" / "jit.py").read_text())
+    (package / "kernels.py").write_text(
+        "from learners.jit import kernel\nfrom learners.inner_kernels import inner\n\n\n"
+        "@kernel\ndef outer(x):\n    return inner(x) + 1\n"
+    )
+    asked = [sys.executable, "-c", "from learners.kernels import outer; print(outer(1), outer.stats.cache_hits)"]
+    told = []
+    for factor in (2, 2, 30):
+        source = f"from learners.jit import kernel\n\n\n@kernel\ndef inner(x):\n    return {factor} * x\n"
+        if not told or factor == 30:
+            (package / "inner_kernels.py").write_text(source)
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+        done = subprocess.run(asked, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+        told.append(done.stdout.split()[0])
+        hits = done.stdout
+    assert told == ["3", "3", "31"], hits
