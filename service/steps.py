@@ -19,6 +19,7 @@ from learners.schema import Schema
 from learners.schema.summaries import ColumnSummaries
 from service import provenance, queries, scoring
 from service.continuing import Continuation, chosen, continuation
+from service.foresight import check_queries
 from service.forgetting import affected_models, forget_steps
 from service.jobs.limits import counts_bytes
 from service.jobs.steps import Kinds, Run, Step
@@ -63,15 +64,17 @@ def check_request(workspace: "Workspace", request: AnyRequest) -> None:
 
     Raises
     ------
-    NotFound, InvalidParameter, InvalidRequest
+    NotFound, InvalidParameter, InvalidRequest, UnknownColumn, InvalidEvidence, SchemaError
     """
     if isinstance(request, ForgetRequest):
         RowPredicate(request.where)
         affected_models(workspace, request)
     for name in {getattr(request, "dataset", None), getattr(request, "test_dataset", None)} - {None}:
         workspace.dataset(str(name))
-    if isinstance(request, EvaluateRequest | QueryJobRequest):
+    if isinstance(request, EvaluateRequest):
         workspace.model(request.model)
+    if isinstance(request, QueryJobRequest):
+        check_queries(workspace.served(request.model).model, request.queries)
     if isinstance(request, TrainRequest):
         recipes.parse_parameters(request.learner, request.parameters)
         _target(workspace, request)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from learners.errors import UnknownColumn
 from learners.passes.source import Source
 from learners.query import Query
-from service import promotion, queries, roots, scoring, steps
+from service import foresight, promotion, queries, roots, scoring, steps
 from service.jobs.limits import check_limits, limits_of
 from service.jobs.logs import log_path
 from service.jobs.notes import NOTES, Notes
@@ -339,6 +339,7 @@ class Workspace:
     ) -> Any:
         """Queue a job after checking what can be checked without reading data; see JobQueue.submit."""
         self.check_request(request, is_remote=is_remote)
+        foresight.check_files(self, request)
         asked = request.model_dump(exclude={"kind"})
         return self.queue.submit(request.kind, asked, idempotency_key=idempotency_key, priority=priority)
 

@@ -44,6 +44,25 @@ def test_a_data_set_is_registered_shown_and_listed(site: Site, dataset: str) -> 
     assert "registered already" in problem(site.client.post("/v1/datasets", json=other), 409)["detail"]
 
 
+def test_jobs_whose_files_are_not_there_are_refused_at_once(site: Site, tmp_path) -> None:
+    (tmp_path / "data").mkdir()
+    moved = tmp_path / "data" / "train.parquet"
+    moved.write_bytes(site.train.read_bytes())
+    made = site.client.post("/v1/datasets", json={"name": "moving", "uris": [f"{tmp_path}/data/*"], "target": "class"})
+    assert made.status_code == 201
+    moved.unlink()
+    train = {"kind": "train", "learner": "nb", "model": "m", "target": "class"}
+    jobs = [
+        (train | {"uris": ["/no/such.parquet"]}, "/no/such.parquet: no such file"),
+        (train | {"uris": [str(site.train)], "test_uris": [f"{tmp_path}/*.pq"]}, "*.pq: matches no file"),
+        (train | {"dataset": "moving"}, "matches no file"),
+        ({"kind": "evaluate", "model": "weather", "uris": ["file:///no/such"]}, "no such file"),
+    ]
+    for body, words in jobs:
+        assert words in problem(site.client.post("/v1/jobs", json=body), 422)["detail"]
+    assert site.client.delete("/v1/datasets/moving").status_code == 204
+
+
 def test_bad_data_sets_are_refused_and_leave_nothing(site: Site, tmp_path) -> None:
     (tmp_path / "text.parquet").write_text("this is no Parquet")
     bad = [

@@ -108,6 +108,29 @@ def test_long_queries_run_as_jobs(site, circuit):
     assert result["answers"][0]["is_optimal"] is True
 
 
+@pytest.mark.parametrize("model", ["sky", "weather"])
+@pytest.mark.parametrize(
+    ("query", "word"),
+    [
+        ({"kind": "conditional", "variables": ["outlok"]}, "similar: outlook"),
+        ({"kind": "map", "evidence": {"outlok": "rain"}}, "similar: outlook"),
+        ({"kind": "map", "evidence": {"outlook": "hail"}}, "'hail'"),
+        ({"kind": "map", "evidence": {"class": "maybe"}}, "'maybe'"),
+        ({"kind": "map", "evidence": {"windy": "perhaps"}}, "'perhaps'"),
+    ],
+)
+def test_a_job_of_queries_that_cannot_be_asked_is_refused_at_once(site, circuit, model, query, word):
+    asked = {"kind": "query", "model": model, "queries": [{"kind": "marginal"}, query]}
+    answer = site.client.post("/v1/jobs", json=asked)
+    assert answer.status_code == 422 and word in answer.json()["detail"], answer.text
+
+
+@pytest.mark.parametrize("evidence", [{"humidity": 60}, {"outlook": None}, {"windy": True, "class": "yes"}])
+def test_what_can_be_asked_is_not_refused(site, evidence):
+    asked = {"kind": "query", "model": "weather", "queries": [{"kind": "marginal", "evidence": evidence}]}
+    assert finished(site.client, asked)["answers"][0]["probability"] > 0
+
+
 def test_the_command_line_asks(site, circuit):
     asked = ["query", "sky", "conditional", "--of", "outlook", "--given", "class=yes"]
     told = json.loads(fewpass(*asked, "--json", workspace=site.workspace).stdout)

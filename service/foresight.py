@@ -1,0 +1,101 @@
+"""What a job would fail with that can be seen before it is queued: files that there are not, questions of no sense."""
+
+import glob
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from learners.circuits.columns import columns_of
+from learners.circuits.errors import InvalidEvidence
+from learners.circuits.model import CircuitModel
+from learners.classifiers.lookup import LookupModel
+from learners.errors import SourceError, UnknownColumn
+from learners.model import Model
+from learners.query import Marginal, Query
+from learners.schema.records import encode_records
+from service.queries import NoJoint
+from service.requests import AnyRequest, RefreshRequest
+from service.roots import plain
+
+if TYPE_CHECKING:
+    from service.workspace import Workspace
+
+MOST_NAMED = 4
+
+
+def check_files(workspace: "Workspace", request: AnyRequest) -> None:
+    """Refuse a job whose files are not there. Not for schedules, whose files may be written later.
+
+    Object stores are not asked: a request shall not wait for them.
+
+    Raises
+    ------
+    SourceError
+    """
+    for uri in _uris(workspace, request):
+        path = plain(uri)
+        if "://" in path or "**" in path or Path(path).exists():
+            continue
+        if not glob.has_magic(path):
+            raise SourceError(uri, "no such file or folder.")
+        if next(glob.iglob(path, include_hidden=True), None) is None:  # noqa: PTH207 (Path.glob takes no absolute one)
+            raise SourceError(uri, "matches no file.")
+
+
+def _uris(workspace: "Workspace", request: AnyRequest) -> Iterator[str]:
+    """Where the data of a job come from."""
+    named = request.train if isinstance(request, RefreshRequest) else request
+    for member in ("uris", "test_uris"):
+        yield from getattr(named, member, None) or ()
+    for member in ("dataset", "test_dataset"):
+        if (name := getattr(named, member, None)) is not None:
+            yield from workspace.dataset(name).uris
+
+
+def check_queries(model: Model, asked: Sequence[Query]) -> None:
+    """Refuse queries whose columns or values the model has not, without answering them.
+
+    Raises
+    ------
+    NoJoint, UnknownColumn, InvalidEvidence, SchemaError
+    """
+    if isinstance(model, CircuitModel):
+        columns = columns_of(model.circuit, model.schema)
+        for query in asked:
+            columns.rows([query.evidence])
+            columns.variables(_variables(query))
+    elif isinstance(model, LookupModel):
+        for query in asked:
+            _check_of_network(model, query)
+    else:
+        raise NoJoint(model.kind)
+
+
+def _variables(query: Query) -> Sequence[str]:
+    return () if isinstance(query, Marginal) else query.variables
+
+
+def _check_of_network(model: LookupModel, query: Query) -> None:
+    """As a circuit would, which is not made for this: that of a network may be large."""
+    schema = model.schema
+    places = {attribute.name: place for place, attribute in enumerate(schema.attributes)}
+    names = [*places, str(schema.target)]
+    given = {name: value for name, value in query.evidence.items() if value is not None}
+    for name in (*query.evidence, *_variables(query)):
+        if name not in names:
+            raise UnknownColumn(name, names)
+    for name, value in given.items():
+        if name == schema.target:
+            if str(value) not in schema.classes:
+                raise _never_had(name, value, schema.classes)
+            continue
+        attribute = schema.attributes[places[name]]
+        if isinstance(value, str) and value in attribute.labels():
+            continue
+        if encode_records([{name: value}], schema).x[places[name], 0] == attribute.unseen_code:
+            raise _never_had(name, value, attribute.labels())
+
+
+def _never_had(name: str, value: Any, known: Sequence[str]) -> InvalidEvidence:
+    shown = ", ".join(map(repr, known[:MOST_NAMED])) + (", …" if len(known) > MOST_NAMED else "")
+    return InvalidEvidence(f"Column {name!r} never had the value {value!r} in training (known: {shown}). Leave it out.")
