@@ -76,7 +76,13 @@ def answers_again(server: LocalServer) -> bool:
 
 
 def ended(pids: set[int]) -> bool:
-    return not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in pids)
+    def runs(pid: int) -> bool:
+        try:
+            return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return False
+
+    return not any(map(runs, pids))
 
 
 def test_each_holds_little_memory_of_its_own(server: LocalServer) -> None:
