@@ -20,6 +20,7 @@ _FUNCTIONS = {
     "~~", "!~~", "~~*", "!~~*", "like_escape", "+", "-", "*", "/", "//", "%", "abs", "lower", "upper", "length",
     "starts_with", "ends_with", "contains", "substring", "trim", "year", "month", "day", "date_trunc", "coalesce",
 }  # fmt: skip
+_BEFORE = "SELECT ("
 
 
 class RowPredicate:
@@ -90,17 +91,26 @@ class RowPredicate:
 
 def _parsed(text: str) -> Any:
     with duckdb_files.in_memory() as connection:
-        ((document,),) = connection.execute("SELECT json_serialize_sql(?)", [f"SELECT ({text}) FROM rows"]).fetchall()
+        ((document,),) = connection.execute("SELECT json_serialize_sql(?)", [f"{_BEFORE}{text}) FROM rows"]).fetchall()
     parsed = json.loads(document)
     if parsed["error"]:
-        reason = str(parsed.get("error_message", "it is not an SQL condition"))
-        raise InvalidPredicate(text, "it is more than one condition" if "Only SELECT" in reason else reason)
+        raise InvalidPredicate(text, _reason(text, parsed))
     node = parsed["statements"][0]["node"] if len(parsed["statements"]) == 1 else {}
     plain = node.get("type") == "SELECT_NODE" and len(node.get("select_list", ())) == 1
     from_rows = plain and node["from_table"].get("table_name") == "rows" and node["where_clause"] is None
     if not from_rows or node["modifiers"] or node["group_expressions"] or node["having"] or node["qualify"]:
         raise InvalidPredicate(text, "it is more than one condition")
     return node["select_list"][0]
+
+
+def _reason(text: str, parsed: dict[str, Any]) -> str:
+    """Why a text is no condition, without naming what stands around it here."""
+    reason = str(parsed.get("error_message", "it is not an SQL condition"))
+    if "Only SELECT" in reason:
+        return "it is more than one condition"
+    position = str(parsed.get("position", ""))
+    is_behind = position.isdigit() and int(position) >= len((_BEFORE + text).encode())
+    return "it ends too early, or closes a parenthesis too many" if is_behind else reason
 
 
 def _expressions(node: Any) -> Iterator[dict[str, Any]]:
