@@ -1,8 +1,4 @@
-"""Looking up text in domains, eight bytes at a time, at addresses as Arrow and requests lend them.
-
-numba's cache does not notice when a kernel of another file changes: whoever changes one here touches `batch_kernels.py` and
-`json_kernels.py`, too.
-"""
+"""Looking up text in domains, eight bytes at a time, at addresses as Arrow and requests lend them."""
 
 from __future__ import annotations
 
