@@ -5,6 +5,7 @@ from difflib import get_close_matches
 from typing import Any
 
 DOCS = "/docs shows every call."
+MOST_COMPARED = 300  # characters: to look for similar ones takes time that grows with their square
 
 
 def unknown_path(document: dict[str, Any], path: str) -> str:
@@ -17,7 +18,7 @@ def unknown_path(document: dict[str, Any], path: str) -> str:
     path : str
         As it was asked for.
     """
-    candidates = [_filled(template, path) for template in document["paths"]]
+    candidates = [_filled(template, path) for template in document["paths"]] if len(path) <= MOST_COMPARED else []
     near = get_close_matches(path.rstrip("/") or "/", candidates, 1, 0.8)
     similar = f" (similar: {near[0]})" if near else ""
     return f"There is no path {path}{similar}. {DOCS}"
