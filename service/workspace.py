@@ -144,6 +144,7 @@ class Workspace:
         source = self.open_source(request.uris) if is_remote else Source.open(request.uris)
         if request.target is not None and request.target not in source.arrow_schema.names:
             raise UnknownColumn(request.target, source.arrow_schema.names)
+        is_new = not datasets.is_registered(self.control, request.name)
         dataset = datasets.register_dataset(
             self.control,
             Dataset(
@@ -159,7 +160,8 @@ class Workspace:
                 self.infer_schema(request.name)
             except Exception:
                 # A data set that nothing can be learned from is refused here, not by the first job.
-                datasets.delete_dataset(self.control, request.name)
+                if is_new:
+                    datasets.delete_dataset(self.control, request.name)
                 raise
             dataset = datasets.get_dataset(self.control, request.name)
         return dataset

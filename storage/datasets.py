@@ -102,6 +102,12 @@ def get_dataset(control: Control, name: str) -> Dataset:
         return _dataset(_existing(connection, name))
 
 
+def is_registered(control: Control, name: str) -> bool:
+    """Whether there is a dataset of that name."""
+    with control.reading() as connection:
+        return _row_of(connection, name) is not None
+
+
 def list_datasets(control: Control, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[Dataset]:
     """A page of the datasets, ordered by name.
 

@@ -63,6 +63,8 @@ def _show(answer: dict[str, Any]) -> None:
             value = answer[name]
             if isinstance(value, float) and name in LOGARITHMS and abs(value) < ROUNDING:
                 value = 0.0  # a sum of probabilities that is one but for rounding
+            if value is None and name in LOGARITHMS:  # JSON has no infinities
+                value = float("-inf")
             out.print(f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}")
     for column, distribution in answer.get("distributions", {}).items():
         rows = [[label, f"{p:.4f}"] for label, p in distribution.items()]

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from learners.errors import Cancelled
+from learners.errors import Cancelled, SchemaError
 from service.problems import OutsideRoots
 from service.requests import DatasetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
+from storage.errors import NotFound
 
 
 def files_below(directory: Path) -> set[str]:
@@ -118,3 +119,20 @@ def test_a_models_file_says_where_it_comes_from_and_how_good_it_is(
     assert json.loads(provenance["learner"]) == "tan" and json.loads(provenance["n_rows"]) == 3000
     assert sources == [(str(weather_files[0]), 3000)]
     assert libraries["pyarrow"] == pa.__version__
+
+
+def test_a_registration_that_fails_again_stays(tmp_path: Path) -> None:
+    """Its files have changed so that nothing can be learned from them: the data set that there was is kept."""
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"x": ["a", "b"] * 20, "class": ["yes", "no"] * 20}), path)
+    request = DatasetRequest(name="d", uris=[str(path)], target="class")
+    with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
+        workspace.register_dataset(request)
+        pq.write_table(pa.table({"x": ["a", "b"] * 20, "class": ["yes"] * 40}), path)
+        with pytest.raises(SchemaError, match="single value"):
+            workspace.register_dataset(request)
+        assert workspace.dataset("d").target == "class"
+        with pytest.raises(SchemaError, match="single value"):
+            workspace.register_dataset(DatasetRequest(name="new", uris=[str(path)], target="class"))
+        with pytest.raises(NotFound):
+            workspace.dataset("new")
