@@ -161,7 +161,7 @@ def test_pydantic_reads_queries():
     assert read == Conditional(("a",), {"b": 1, "c": "x", "d": None})
     assert adapter.validate_python({"kind": "sample", "n": 3}) == Sample(3)
     assert adapter.validate_python({"kind": "map", "solver": "bt"}) == Map(solver="bt")
-    with pytest.raises(ValidationError, match="use 1 to 1000000 samples"):
+    with pytest.raises(ValidationError, match="use 1 or more samples"):
         adapter.validate_python({"kind": "sample", "n": 0})
     with pytest.raises(ValidationError):
         adapter.validate_python({"kind": "map", "solver": "guess"})
