@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check bench serve clean setup container-test audit load
+.PHONY: demo test faults check bench serve clean setup container-test audit load
 
 setup: $(READY)
 
@@ -17,7 +17,11 @@ demo: $(READY)
 	$(BIN)/fewpass demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 3 --dist loadfile
+
+# What takes minutes of killing and waiting, and so is not in `make test`.
+faults: $(READY)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m faults
 
 check: $(READY)
 	$(BIN)/ruff check .

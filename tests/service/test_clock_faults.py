@@ -21,6 +21,8 @@ from service.workspace import Workspace
 from tests.service.test_faults import ASKED, assert_sound, job_of, long_job, settings_of, train_two, wait_for
 from tests.service.test_schedules import Clock
 
+pytestmark = pytest.mark.faults
+
 HOUR = 3600
 needs_cc = pytest.mark.skipif(
     shutil.which("cc") is None or not sys.platform.startswith("linux"),

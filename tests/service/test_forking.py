@@ -107,6 +107,7 @@ def test_a_killed_or_hanging_serving_process_is_replaced(server: LocalServer, fa
     assert {ask(server).status_code for _ in range(30)} == {200}
 
 
+@pytest.mark.faults
 def test_a_killed_loader_is_replaced_with_all_that_were_forked_from_it(server: LocalServer) -> None:
     loader, before = loader_of(server), servers_of(server)
     os.kill(loader.pid, signal.SIGKILL)
@@ -116,6 +117,7 @@ def test_a_killed_loader_is_replaced_with_all_that_were_forked_from_it(server: L
     assert not servers_of(server) & before
 
 
+@pytest.mark.faults
 def test_nothing_outlives_a_killed_server(settings: Settings) -> None:
     with local_server(settings) as server:
         family = {server.pid, loader_of(server).pid, *servers_of(server)}
@@ -123,6 +125,7 @@ def test_nothing_outlives_a_killed_server(settings: Settings) -> None:
         until(lambda: ended(family))
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_requests_under_way_are_answered_before_the_end(settings: Settings, number: signal.Signals) -> None:
     with local_server(settings) as server:
@@ -180,6 +183,7 @@ def test_each_process_takes_over_a_promotion_and_no_answer_is_mixed(server: Loca
     assert set(seen[:30]) == {1} and set(seen[settled:]) == {2}
 
 
+@pytest.mark.faults
 def test_hangup_takes_new_processes_and_drops_no_request(server: LocalServer) -> None:
     until(lambda: len(servers_of(server)) == 3)
     before, loader = servers_of(server), loader_of(server).pid

@@ -28,6 +28,8 @@ from tests.service.conftest import Workers
 from tests.service.test_cli import fewpass
 from tests.service.test_jobs import finished, wait_for
 
+pytestmark = pytest.mark.faults
+
 MIB, GIB = 1 << 20, 1 << 30
 
 

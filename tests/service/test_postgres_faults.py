@@ -25,10 +25,13 @@ from tests.service.test_faults import ASKED, job_of, long_job, settings_of, trai
 from tests.service.test_predict import problem
 
 pytest.importorskip("psycopg", reason="PostgreSQL needs the extra 'postgres' (psycopg)")
-pytestmark = pytest.mark.skipif(
-    not all(map(shutil.which, ("initdb", "pg_ctl", "postgres"))),
-    reason="PostgreSQL (initdb, pg_ctl and postgres on the PATH) is not installed",
-)
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.skipif(
+        not all(map(shutil.which, ("initdb", "pg_ctl", "postgres"))),
+        reason="PostgreSQL (initdb, pg_ctl and postgres on the PATH) is not installed",
+    ),
+]
 
 
 class Cluster:

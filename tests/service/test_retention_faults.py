@@ -15,6 +15,8 @@ from service.workspace import Workspace
 from storage.compiled import map_compiled
 from storage.errors import CorruptFile
 
+pytestmark = pytest.mark.faults
+
 REFRESH = RefreshRequest.model_validate(
     {
         "train": {"dataset": "weather", "learner": "nb", "parameters": {"m": 1.0}, "model": "weather"},

@@ -12,10 +12,14 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
+
 from service.requests import ScheduleRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage import schedules
+
+pytestmark = pytest.mark.faults
 
 N = 60
 
