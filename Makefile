@@ -17,7 +17,7 @@ demo: $(READY)
 	$(BIN)/fewpass demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 3 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # What takes minutes of killing and waiting, and so is not in `make test`.
 faults: $(READY)

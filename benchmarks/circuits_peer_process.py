@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-# One core, before a library starts threads for each.
-if hasattr(os, "sched_setaffinity"):
+# One core, before a library starts threads for each; not of a process that only imports this.
+if __name__ == "__main__" and hasattr(os, "sched_setaffinity"):
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 import numpy as np
