@@ -268,22 +268,33 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A table whose families have more cells than may stay in memory."""
     rng, path = np.random.default_rng(0), tmp_path_factory.mktemp("wide") / "wide.parquet"
     columns = {f"a{number}": pa.array(rng.integers(0, 120, 60_000).astype(str)) for number in range(6)}
-    pq.write_table(pa.table(columns | {"class": rng.integers(0, 2, 60_000)}), path, row_group_size=25_000)
+    table = pa.table(columns | {"class": rng.integers(0, 2, 60_000)})
+    pq.write_table(table, path, row_group_size=25_000)
+    return path
+
+
+@pytest.fixture(scope="module")
+def wider(wide: Path) -> Path:
+    """One of which the trees of five parents need several times 256 MiB."""
+    rng, path = np.random.default_rng(1), wide.with_name("wider.parquet")
+    columns = {f"a{number}": pa.array(rng.integers(0, 120, 300_000).astype(str)) for number in range(6)}
+    pq.write_table(pa.table(columns | {"class": rng.integers(0, 2, 300_000)}), path, row_group_size=25_000)
     return path
 
 
 def test_a_job_under_its_limit_spills_and_succeeds_and_one_over_it_leaves_the_server_as_it_was(
-    tmp_path: Path, wide: Path
+    tmp_path: Path, wide: Path, wider: Path
 ) -> None:
     settings = Settings(workspace=tmp_path / "workspace", job_poll_s=0.05, progress_s=0.1, threads=1)
-    train = {"kind": "train", "uris": [str(wide)], "target": "class", "learner": "kdb", "holdout": 0}
+    train = {"kind": "train", "target": "class", "learner": "kdb", "holdout": 0}
     spilled: set[Path] = set()
     with local_server(settings) as server, httpx.Client(base_url=server.url, timeout=30) as client:
         ids = [
             client.post(
-                "/v1/jobs", json=train | {"model": f"k-{k}", "parameters": {"k": k}, "memory_limit": limit}
+                "/v1/jobs",
+                json=train | {"uris": [str(table)], "model": f"k-{k}", "parameters": {"k": k}, "memory_limit": limit},
             ).json()["id"]
-            for k, limit in ((2, "360 MiB"), (5, 256 * MIB), (1, "512MiB"))
+            for k, limit, table in ((2, "360 MiB", wide), (5, 256 * MIB, wider), (1, "512MiB", wide))
         ]
         jobs = []
         for job_id in ids:
