@@ -9,13 +9,14 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 
+from benchmarks.measuring import keep, read_kept
 from learners.circuits.answers import log_likelihood
 from learners.circuits.circuit import Circuit
 from learners.circuits.em import batch_em
@@ -208,15 +209,12 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="where results are kept, and read from when the run goes on")
     parser.add_argument("--write", action="store_true", help="put the tables into docs/results/density.md")
     args = parser.parse_args()
-    found: list[Result] = []
-    if args.json is not None and args.json.is_file():
-        found = [Result(**entry) for entry in json.loads(args.json.read_text())]
+    found: list[Result] = read_kept(args.json, Result)
     for name in args.sets:
         done = {(result.structure, result.learner) for result in found if result.name == name}
         for result in results(name, args.states, args.passes, args.seed, args.structures, args.learners, done):
             found.append(result)
-            if args.json is not None:
-                args.json.write_text(json.dumps([asdict(each) for each in found], indent=1) + "\n")
+            keep(args.json, found)
             print(
                 f"{result.name} {result.structure}, {result.learner}: {result.n_edges:,} edges, "
                 f"test {result.test:.3f}, {result.seconds:.1f} s",

@@ -73,6 +73,17 @@ def apart(task: Callable[..., Any], *arguments: Any) -> tuple[Any, int]:
     return answer
 
 
+def read_kept(path: Path | None, cls: type[Any]) -> list[Any]:
+    """Results that a run before has kept, each a dataclass; none if there is no such file."""
+    return [cls(**entry) for entry in json.loads(path.read_text())] if path is not None and path.is_file() else []
+
+
+def keep(path: Path | None, results: Sequence[Any]) -> None:
+    """Write results so that a run that is ended goes on from them."""
+    if path is not None:
+        path.write_text(json.dumps([asdict(each) for each in results], indent=1) + "\n")
+
+
 def report(title: str, figures: Sequence[Figure], facts: dict[str, Any], json_path: Path | None) -> None:
     """Print the table, then JSON (to a file if asked)."""
     table = Table(title=title)

@@ -6,11 +6,10 @@ python -m benchmarks.streaming --json docs/results/streaming.json --write    # d
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ import numpy as np
 
 from benchmarks import map_circuits
 from benchmarks.density import LAPLACE, em, table, write_page
+from benchmarks.measuring import keep, read_kept
 from learners.circuits.circuit import CATEGORICAL, INDICATOR, SUM, Circuit
 from learners.circuits.em import batch_em
 from learners.circuits.evaluate import log_values
@@ -232,15 +232,12 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="where results are kept, and read from when the run goes on")
     parser.add_argument("--write", action="store_true", help="put the table into docs/results/streaming.md")
     args = parser.parse_args()
-    lines: list[Line] = []
-    if args.json is not None and args.json.is_file():
-        lines = [Line(**entry) for entry in json.loads(args.json.read_text())]
+    lines: list[Line] = read_kept(args.json, Line)
     for name in args.circuits:
         if any(line.circuit == name for line in lines):
             continue
         lines += measure(name, args.seeds)
-        if args.json is not None:
-            args.json.write_text(json.dumps([asdict(line) for line in lines], indent=1) + "\n")
+        keep(args.json, lines)
     print(report(lines))
     if args.write:
         write_page("streaming.md", report(lines))

@@ -3,10 +3,9 @@
 import glob
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from learners.circuits.columns import columns_of
-from learners.circuits.errors import InvalidEvidence
+from learners.circuits.columns import columns_of, never_had
 from learners.circuits.model import CircuitModel
 from learners.classifiers.lookup import LookupModel
 from learners.errors import SourceError, UnknownColumn
@@ -19,8 +18,6 @@ from service.roots import plain
 
 if TYPE_CHECKING:
     from service.workspace import Workspace
-
-MOST_NAMED = 4
 
 
 def check_files(workspace: "Workspace", request: AnyRequest) -> None:
@@ -87,15 +84,11 @@ def _check_of_network(model: LookupModel, query: Query) -> None:
     for name, value in given.items():
         if name == schema.target:
             if str(value) not in schema.classes:
-                raise _never_had(name, value, schema.classes)
+                raise never_had(name, value, schema.classes)
             continue
         attribute = schema.attributes[places[name]]
         if isinstance(value, str) and value in attribute.labels():
             continue
-        if encode_records([{name: value}], schema).x[places[name], 0] == attribute.unseen_code:
-            raise _never_had(name, value, attribute.labels())
-
-
-def _never_had(name: str, value: Any, known: Sequence[str]) -> InvalidEvidence:
-    shown = ", ".join(map(repr, known[:MOST_NAMED])) + (", …" if len(known) > MOST_NAMED else "")
-    return InvalidEvidence(f"Column {name!r} never had the value {value!r} in training (known: {shown}). Leave it out.")
+        # A rare value that shares its code with others has one.
+        if encode_records([{name: value}], schema).x[places[name], 0] == attribute.n_values:
+            raise never_had(name, value, attribute.labels())

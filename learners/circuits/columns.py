@@ -123,11 +123,7 @@ class Columns:
         else:
             code = self._encoders[variable](value) - int(self.offsets[variable])
         if not 0 <= code < self.n_values[variable]:
-            near = get_close_matches(str(value), labels) or labels[:4]
-            raise InvalidEvidence(
-                f"Column {name!r} never had the value {value!r} in training (known: {', '.join(map(repr, near))}, …). "
-                "Leave it out, then it is summed out."
-            )
+            raise never_had(name, value, labels)
         return float(code)
 
     def _number(self, variable: int, value: Any) -> float:
@@ -184,6 +180,15 @@ class Columns:
         if with_class and self.class_variable is not None and chunk.y is not None:
             x[n] = chunk.y
         return x
+
+
+def never_had(name: str, value: Any, labels: Sequence[str]) -> InvalidEvidence:
+    """That a column never had a value, and which it had: similar ones, or some."""
+    near = get_close_matches(str(value), labels) or labels[:4]
+    known = ", ".join(map(repr, near)) + (", …" if len(near) < len(labels) else "")
+    return InvalidEvidence(
+        f"Column {name!r} never had the value {value!r} in training (known: {known}). Leave it out, then it is summed out."
+    )
 
 
 def columns_of(circuit: Circuit, schema: Schema) -> Columns:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from learners.jit import bytes_at, kernel, load
+from learners.schema.kernels import n_below
 from learners.schema.word_kernels import SLOT_BYTES, code_of_word, is_ascii
 
 # Fields of struct ArrowArray.
@@ -169,14 +170,7 @@ def number_codes(array, kind, cuts, first, missing, codes):  # (c,) float64; OUT
         if np.isnan(value):
             codes[row] = missing
             continue
-        low, high = 0, cuts.size
-        while low < high:
-            middle = (low + high) // 2
-            if cuts[middle] < value:
-                low = middle + 1
-            else:
-                high = middle
-        codes[row] = first + low
+        codes[row] = first + n_below(cuts, value)
     return FINE if nulls_are_told(array, n_nulls) else STRANGE
 
 

@@ -42,9 +42,7 @@ class Chunk:
 
     def rows(self, index: Any) -> Chunk:
         """The rows that an index array, mask or slice selects, in its order."""
-        x, y, numbers = (
-            None if array is None else np.ascontiguousarray(array[..., index])
-            for array in (self.x, self.y, self.numbers)
+        y, numbers = (
+            None if array is None else np.ascontiguousarray(array[..., index]) for array in (self.y, self.numbers)
         )
-        assert x is not None
-        return Chunk(x, y, numbers)
+        return Chunk(np.ascontiguousarray(self.x[:, index]), y, numbers)

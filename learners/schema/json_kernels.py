@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from learners.jit import kernel, load, popcount
+from learners.schema.kernels import n_below
 from learners.schema.word_kernels import SLOT_BYTES, code_of_word, is_ascii
 
 TEXT, WHOLE, NUMBER = range(3)
@@ -140,13 +141,7 @@ def number_from(text, i):
 @kernel
 def interval_of(value, doubt, cuts):
     """How many cut points are below a number; -1 if one is so near that the number's error may decide."""
-    low, high = 0, cuts.size
-    while low < high:
-        middle = (low + high) // 2
-        if cuts[middle] < value:
-            low = middle + 1
-        else:
-            high = middle
+    low = n_below(cuts, value)
     margin = doubt * abs(value)
     if margin > 0 and (
         (low > 0 and value - cuts[low - 1] <= margin) or (low < cuts.size and cuts[low] - value <= margin)

@@ -15,6 +15,19 @@ def translate(raw, lut, codes):  # (n,) unsigned integers, (domain,) codes; OUT 
 
 
 @kernel
+def n_below(cuts, value):  # (c,) float64, ascending
+    """How many cut points are below a number."""
+    low, high = 0, cuts.size
+    while low < high:
+        middle = (low + high) // 2
+        if cuts[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@kernel
 def interval_codes(x, cuts, first_code, missing_code, codes):  # (n,) float64, (c,) float64; OUT (n,) codes
     """Code of the interval cuts[j - 1] < x <= cuts[j], shifted by first_code; NaN gets missing_code."""
     for row in range(x.size):
@@ -22,14 +35,7 @@ def interval_codes(x, cuts, first_code, missing_code, codes):  # (n,) float64, (
         if np.isnan(value):
             codes[row] = missing_code
         else:
-            low, high = 0, cuts.size
-            while low < high:
-                middle = (low + high) // 2
-                if cuts[middle] < value:
-                    low = middle + 1
-                else:
-                    high = middle
-            codes[row] = first_code + low
+            codes[row] = first_code + n_below(cuts, value)
 
 
 @kernel

@@ -29,7 +29,7 @@ def read_stream(body: bytes, max_rows: int) -> pa.Table:
         with pa.ipc.open_stream(body) as reader:
             table = reader.read_all()
             _ = table.column_names  # which may not be UTF-8
-    except (pa.ArrowInvalid, OSError, pa.ArrowNotImplementedError, UnicodeDecodeError) as failure:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as failure:
         raise MalformedBody(f"The body is not an Arrow IPC stream: {failure}") from failure
     if table.num_rows > max_rows:
         raise BodyTooLarge(f"{table.num_rows} rows; at most {max_rows} are answered at once.", max_rows=max_rows)

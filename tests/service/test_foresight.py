@@ -1,0 +1,49 @@
+"""Queries are refused before they are queued exactly where answering them would refuse them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from learners import Source, drive, learner
+from learners.circuits.errors import InvalidEvidence
+from learners.errors import UnknownColumn
+from learners.query import Conditional, Marginal
+from service.foresight import check_queries
+from service.queries import answers
+
+
+@pytest.fixture(scope="module")
+def network():
+    """naive Bayes whose attribute has two values of its own; the others share a code."""
+    rng = np.random.default_rng(0)
+    letters = rng.choice(list("aaaaabbbbbcd"), 400)
+    table = pa.table(
+        {"x": letters, "n": rng.normal(size=400) + (letters == "a"), "class": np.where(letters == "a", "yes", "no")}
+    )
+    return drive(learner("nb", {"max_values": 2}, "class"), Source.of_table(table))
+
+
+@pytest.mark.parametrize(
+    "evidence", [{"x": "a"}, {"x": "c"}, {"x": "never"}, {"x": None}, {"n": 0.5}, {"class": "yes"}]
+)
+def test_what_can_be_answered_is_taken(network, evidence):
+    """Among it rare values that share a code, and what training never saw where there is such a code."""
+    queries = [Marginal(evidence)]
+    check_queries(network, queries)
+    assert answers(network, queries)
+
+
+@pytest.mark.parametrize(
+    ("query", "error"),
+    [
+        (Marginal({"class": "maybe"}), InvalidEvidence),
+        (Marginal({"y": 1}), UnknownColumn),
+        (Conditional(("y",)), UnknownColumn),
+    ],
+)
+def test_what_cannot_is_refused_alike(network, query, error):
+    for ask in (check_queries, answers):
+        with pytest.raises(error):
+            ask(network, [query])
