@@ -185,7 +185,7 @@ class Slow(PairwiseCounts):
 
     def update(self, rows):
         Slow.n_updates += 1
-        time.sleep(0.01)
+        time.sleep(0.05)
         super().update(rows)
 
 
@@ -207,7 +207,7 @@ def test_raising_in_a_report_stops_all_threads_and_comes_out(folder, error, monk
     assert not passing_threads()
     n_updates = Slow.n_updates
     assert n_updates < 12, "stopped between two chunks, long before the end"
-    time.sleep(0.05)
+    time.sleep(0.2)
     assert Slow.n_updates == n_updates
 
 

@@ -8,18 +8,10 @@ import time
 
 import pytest
 
+from tests.processes import wait_for
+from tests.service.asking import job_at_end
 from tests.service.conftest import Site
 from tests.service.test_predict import PATH, RECORD, problem
-
-
-def job_at_end(site: Site, job_id: str, timeout_s: float = 60) -> dict:
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        job = site.client.get(f"/v1/jobs/{job_id}").json()
-        if job["state"] in {"succeeded", "failed", "cancelled"}:
-            return job
-        time.sleep(0.05)
-    raise AssertionError(job)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +81,7 @@ def test_the_whole_path_from_data_set_to_job_to_model_to_prediction(site: Site, 
     assert response.headers["location"] == f"/v1/jobs/{job_id}"
     assert site.client.post("/v1/jobs", json=body, headers={"idempotency-key": "once"}).json()["id"] == job_id
     problem(site.client.post("/v1/jobs", json=body | {"seed": 1}, headers={"idempotency-key": "once"}), 409)
-    job = job_at_end(site, job_id)
+    job = job_at_end(site.client, job_id)
     assert job["state"] == "succeeded", job
     assert job["result"]["version"] == 1 and job["progress"]["step"] == "publish"
     answer = site.client.post("/v1/models/fresh@champion/predict", json={"records": [RECORD]})
@@ -102,7 +94,7 @@ def test_the_whole_path_from_data_set_to_job_to_model_to_prediction(site: Site, 
     assert structure["nodes"] and structure["edges"]
     assert len(site.client.get("/v1/models/fresh/download").content) > 1000
     body = {"kind": "evaluate", "model": "fresh@1", "uris": [str(site.test)]}
-    result = job_at_end(site, site.client.post("/v1/jobs", json=body).json()["id"])["result"]
+    result = job_at_end(site.client, site.client.post("/v1/jobs", json=body).json()["id"])["result"]
     assert result["n_test_rows"] == 500 and result["zero_one_loss"] < 0.3
 
 
@@ -127,13 +119,13 @@ def test_a_failing_job_keeps_its_problem_and_is_retried(site: Site, tmp_path) ->
     site.client.post("/v1/datasets", json={"name": "vanishing", "uris": [str(copy)], "target": "class"})
     copy.write_text("this is no Parquet any more")  # a file that is gone is refused at once
     body = {"kind": "train", "dataset": "vanishing", "learner": "nb", "model": "vanishing"}
-    job = job_at_end(site, site.client.post("/v1/jobs", json=body).json()["id"])
+    job = job_at_end(site.client, site.client.post("/v1/jobs", json=body).json()["id"])
     assert job["state"] == "failed" and job["error"]["status"] == 422 and str(copy) in job["error"]["detail"]
     problem(site.client.get("/v1/models/vanishing"), 404)
     copy.write_bytes(site.train.read_bytes())
     again = site.client.post(f"/v1/jobs/{job['id']}/retry")
     assert again.status_code == 202 and again.json()["retry_of"] == job["id"]
-    assert job_at_end(site, again.json()["id"])["state"] == "succeeded"
+    assert job_at_end(site.client, again.json()["id"])["state"] == "succeeded"
     problem(site.client.post(f"/v1/jobs/{again.json()['id']}/cancel"), 409)
 
 
@@ -155,7 +147,7 @@ def test_events_follow_a_job_to_its_end(site: Site, dataset: str) -> None:
 def test_moving_an_alias_fails_and_mixes_no_request(site: Site, dataset: str) -> None:
     body = {"kind": "train", "dataset": dataset, "learner": "nb", "model": "moving"}
     for _ in range(2):
-        assert job_at_end(site, site.client.post("/v1/jobs", json=body).json()["id"])["state"] == "succeeded"
+        assert job_at_end(site.client, site.client.post("/v1/jobs", json=body).json()["id"])["state"] == "succeeded"
     assert site.client.put("/v1/models/moving/aliases/champion", json={"version": 1}).json() == {
         "aliases": {"champion": 1}
     }
@@ -242,9 +234,7 @@ def test_the_path_of_a_prediction_is_answered_without_a_log_line(site: Site) -> 
         site.client.post(PATH, json={"records": [RECORD]})
     assert site.server.log.read_text().count(PATH) == before
     problem(site.client.post(PATH, json={}), 422)
-    deadline = time.monotonic() + 5  # the line is written after the answer
-    while site.server.log.read_text().count(PATH) <= before and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_for(lambda: site.server.log.read_text().count(PATH) > before)  # the line is written after the answer
     assert site.server.log.read_text().count(PATH) == before + 1
     for line in site.server.log.read_text().splitlines():
         assert json.loads(line)["level"] in {"info", "warning", "debug"}, line

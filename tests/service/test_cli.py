@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import httpx
@@ -17,6 +16,7 @@ import pytest
 
 from service.local_server import local_server
 from service.settings import Settings
+from tests.processes import children_of, ended, wait_for
 
 
 def fewpass(*arguments: object, workspace: Path, code: int = 0) -> subprocess.CompletedProcess:
@@ -150,41 +150,20 @@ def test_a_wrong_command_line_is_exit_code_2(workspace: Path) -> None:
     fewpass("dance", workspace=workspace, code=2)
 
 
-def children_of(pid: int) -> list[int]:
-    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True)
-    return [int(line) for line in found.stdout.split()]
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-
-
-def test_serve_ends_its_workers_even_when_it_is_killed(tmp_path: Path) -> None:
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with local_server(Settings(workspace=tmp_path / "workspace", warm_up=False)) as server:
-            deadline = time.monotonic() + 10
-            while not (workers := children_of(server.pid)) and time.monotonic() < deadline:
-                time.sleep(0.05)
-            assert len(workers) == 1
-            os.kill(server.pid, number)
-            while is_alive(workers[0]) and time.monotonic() < deadline + 10:
-                time.sleep(0.05)
-            assert not is_alive(workers[0])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_serve_ends_its_workers_even_when_it_is_killed(tmp_path: Path, number: signal.Signals) -> None:
+    with local_server(Settings(workspace=tmp_path / "workspace", warm_up=False)) as server:
+        (worker,) = wait_for(lambda: children_of(server.pid, "worker"))
+        os.kill(server.pid, number)
+        wait_for(lambda: ended([worker.pid]))
 
 
 def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
     with local_server(Settings(workspace=tmp_path / "workspace", warm_up=False)) as server:
-        deadline = time.monotonic() + 20
-        while "worker started" not in server.log.read_text() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        (worker,) = children_of(server.pid)
-        os.kill(worker, signal.SIGKILL)
-        while server.log.read_text().count("worker started") < 2 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert server.log.read_text().count("worker started") == 2
+        wait_for(lambda: "worker started" in server.log.read_text())
+        (worker,) = children_of(server.pid, "worker")
+        worker.kill()
+        wait_for(lambda: server.log.read_text().count("worker started") == 2)
         assert httpx.get(f"{server.url}/readyz").status_code == 200
 
 

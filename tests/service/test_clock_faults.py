@@ -18,7 +18,9 @@ from service.jobs.schedules import FORGET_S, Scheduler
 from service.local_server import LocalServer, local_server
 from service.settings import Settings
 from service.workspace import Workspace
-from tests.service.test_faults import ASKED, assert_sound, job_of, long_job, settings_of, train_two, wait_for
+from tests.processes import wait_for
+from tests.service.asking import job_at_end, job_in
+from tests.service.test_faults import ASKED, assert_sound, long_job, settings_of, train_two
 from tests.service.test_schedules import Clock
 
 pytestmark = pytest.mark.faults
@@ -109,13 +111,13 @@ def test_a_clock_that_jumps_by_hours_ends_nothing_and_starts_nothing_twice(
             ends.extend(line for line in stream.iter_lines() if line.startswith("event: end"))
 
     long = client.post("/v1/jobs", json=long_job(weather_files[0])).json()["id"]
-    wait_for(job_of(client, long, "running"))
+    job_in(client, long, "running")
     follower = threading.Thread(target=follow)
     follower.start()
 
     wall.set(middle + 5 * HOUR)
     at = wall.now().replace(minute=0, second=0, microsecond=0)
-    wait_for(lambda: runs(client, "catch") and runs(client, "skip"), 20)
+    wait_for(lambda: runs(client, "catch") and runs(client, "skip"))
     time.sleep(3)  # a few ticks more: no storm
     assert runs(client, "catch") == [("caught_up", at)] and runs(client, "skip") == [("skipped", at)]
     assert next_due(client, "catch") == at + timedelta(hours=1)
@@ -125,7 +127,7 @@ def test_a_clock_that_jumps_by_hours_ends_nothing_and_starts_nothing_twice(
 
     wall.set(middle)  # and back
     here = wall.now().replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
-    wait_for(lambda: next_due(client, "catch") == next_due(client, "skip") == here, 20)
+    wait_for(lambda: next_due(client, "catch") == next_due(client, "skip") == here)
     behind = client.post("/v1/jobs", json=job).json()["id"]
     assert {long, ahead, behind} <= set(ids(client))  # also what was submitted at a time that has not come yet
     first = client.get("/v1/jobs?limit=1").json()
@@ -135,13 +137,13 @@ def test_a_clock_that_jumps_by_hours_ends_nothing_and_starts_nothing_twice(
     wall.set(middle - 3 * HOUR)
     early = client.post("/v1/jobs", json=job).json()["id"]
     for job_id in (long, ahead, behind, early):
-        done = wait_for(job_of(client, job_id, "succeeded", "failed"), 120)
+        done = job_at_end(client, job_id)
         assert done["state"] == "succeeded" and done["attempts"] == 1, done
     follower.join(60)
     assert ends == ["event: end"]
 
     wall.set(middle + 5 * HOUR)  # an hour that was decided about already
-    wait_for(lambda: next_due(client, "catch") == at + timedelta(hours=1), 20)
+    wait_for(lambda: next_due(client, "catch") == at + timedelta(hours=1))
     time.sleep(2)
     assert runs(client, "catch") == [("caught_up", at)] and runs(client, "skip") == [("skipped", at)]
     assert client.get("/readyz").json()["status"] == "ok"
@@ -155,10 +157,10 @@ def test_limits_of_time_are_those_of_a_clock_that_nobody_sets(
     _, client = served
     endless = long_job(weather_files[0]) | {"parameters": {"k": 2, "estimator": "hdp", "iterations": 10_000_000}}
     late = client.post("/v1/jobs", json=endless | {"time_limit_s": 4}).json()["id"]
-    wait_for(job_of(client, late, "running"))
+    job_in(client, late, "running")
     started = time.monotonic()
     wall.set(-5 * HOUR)  # it has not got five hours more
-    job = wait_for(job_of(client, late, "succeeded", "failed"), 60)
+    job = job_at_end(client, late)
     assert job["state"] == "failed" and "ran longer than 4 s" in job["error"]["detail"]
     assert 2 < time.monotonic() - started < 40
 

@@ -25,6 +25,8 @@ from service.problems import NotReady
 from service.requests import SchemaRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
+from tests.processes import children_of, wait_for
+from tests.service.asking import job_at_end, job_in
 from tests.service.test_predict import RECORD, problem
 
 ASKED = {"records": [RECORD, {}]}
@@ -80,24 +82,8 @@ def long_job(data: Path) -> dict:
     }
 
 
-def wait_for(reached: Callable[[], object], timeout_s: float = 60) -> object:
-    deadline = time.monotonic() + timeout_s
-    while not (found := reached()):
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.02)
-    return found
-
-
-def job_of(client: httpx.Client, job_id: str, *states: str) -> Callable[[], object]:
-    def look() -> object:
-        job = client.get(f"/v1/jobs/{job_id}").json()
-        return job if job["state"] in states else None
-
-    return look
-
-
 def workers_of(server: LocalServer) -> list[psutil.Process]:
-    return [child for child in psutil.Process(server.pid).children(recursive=True) if "worker" in child.cmdline()]
+    return children_of(server.pid, "worker")
 
 
 def kill(process: psutil.Process) -> None:
@@ -113,11 +99,11 @@ def assert_sound(settings: Settings) -> None:
 def test_a_killed_worker_is_replaced_and_its_training_succeeds(trained: Settings, weather_files) -> None:
     with local_server(trained) as server, httpx.Client(base_url=server.url, timeout=30) as client:
         job_id = client.post("/v1/jobs", json=long_job(weather_files[0])).json()["id"]
-        wait_for(job_of(client, job_id, "running"))
+        job_in(client, job_id, "running")
         time.sleep(0.5)
         kill(workers_of(server)[0])
         assert client.post("/v1/models/weather/predict", json=ASKED).status_code == 200
-        job = wait_for(job_of(client, job_id, "succeeded", "failed"), 90)
+        job = job_at_end(client, job_id)
         assert job["state"] == "succeeded" and job["attempts"] == 2, job
         assert client.post("/v1/models/long/predict", json=ASKED).status_code == 200
     assert_sound(trained)
@@ -145,7 +131,7 @@ def test_what_was_acknowledged_before_a_kill_is_there_after_it(trained: Settings
     with local_server(trained) as server, httpx.Client(base_url=server.url, timeout=30) as client:
         job_id = client.post("/v1/jobs", json=long_job(weather_files[0])).json()["id"]
         queued = client.post("/v1/jobs", json=long_job(weather_files[0]) | {"model": "queued"}).json()["id"]
-        wait_for(job_of(client, job_id, "running"))
+        job_in(client, job_id, "running")
         writer = threading.Thread(target=write, args=(client,))
         writer.start()
         wait_for(lambda: len(acknowledged) > 20)
@@ -163,7 +149,7 @@ def test_what_was_acknowledged_before_a_kill_is_there_after_it(trained: Settings
             found = client.get(f"/v1/datasets/{name}").status_code == 200 if kind == "dataset" else name in aliases
             assert found, (kind, name)
         for known in (job_id, queued):
-            job = wait_for(job_of(client, known, "succeeded", "failed"), 120)
+            job = job_at_end(client, known)
             assert job["state"] == "succeeded", job["error"]
     assert_sound(trained)
 
@@ -205,7 +191,7 @@ def test_a_full_disk_stops_writes_with_a_507_and_no_prediction(small_disk: Path,
         assert "failed" in {found["workspace"], found["disk space"]}
         ballast.unlink()  # the disk is free again, and so is everything
         made = wait_for(lambda: (r := client.post("/v1/jobs", json=body)).status_code == 202 and r.json())
-        job = wait_for(job_of(client, made["id"], "succeeded", "failed"))
+        job = job_at_end(client, made["id"])
         assert job["state"] == "succeeded", job["error"]
     failed = [item for item in doctor.examine(settings) if item.state == "failed" and item.check != "disk space"]
     assert not failed and not list(settings.workspace.glob("models/**/*.partial"))
@@ -295,13 +281,13 @@ def test_two_servers_on_one_workspace_share_models_and_run_each_job_once(trained
         first, second = (stack.enter_context(httpx.Client(base_url=server.url, timeout=30)) for server in servers)
         for version in (2, 1, 2):
             first.put("/v1/models/weather/aliases/champion", json={"version": version})
-            wait_for(partial(answers_with, second, version), 5)
+            wait_for(partial(answers_with, second, version))
         jobs = [
             (first, second)[number % 2].post("/v1/jobs", json=body | {"model": f"shared-{number}"}).json()["id"]
             for number in range(6)
         ]
         for number, job_id in enumerate(jobs):
-            job = wait_for(job_of(first, job_id, "succeeded", "failed"))
+            job = job_at_end(first, job_id)
             assert job["state"] == "succeeded" and job["attempts"] == 1, job
             listed = second.get(f"/v1/models/shared-{number}/versions").json()["items"]
             assert [item["version"] for item in listed] == [1]

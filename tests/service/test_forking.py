@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import httpx
 import psutil
@@ -18,6 +18,7 @@ from service.local_server import LocalServer, local_server
 from service.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
+from tests.processes import ended, wait_for
 from tests.service.conftest import Site
 from tests.service.test_predict import RECORD
 
@@ -56,13 +57,6 @@ def servers_of(server: LocalServer) -> set[int]:
     return {child.pid for child in loader_of(server).children()}
 
 
-def until(look: Callable[[], object], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not look():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def ask(server: LocalServer) -> httpx.Response:
     """On a connection of its own, which any of the processes may take."""
     return httpx.post(f"{server.url}{PATH}", json=ASKED, timeout=30)
@@ -75,18 +69,8 @@ def answers_again(server: LocalServer) -> bool:
         return False
 
 
-def ended(pids: set[int]) -> bool:
-    def runs(pid: int) -> bool:
-        try:
-            return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-        except psutil.NoSuchProcess:
-            return False
-
-    return not any(map(runs, pids))
-
-
 def test_each_holds_little_memory_of_its_own(server: LocalServer) -> None:
-    until(lambda: len(servers_of(server)) == 3)
+    wait_for(lambda: len(servers_of(server)) == 3)
     assert {ask(server).status_code for _ in range(60)} == {200}
     loader = loader_of(server)
     assert "threads run beside the fork" not in server.log.read_text()
@@ -101,9 +85,9 @@ def test_a_killed_or_hanging_serving_process_is_replaced(server: LocalServer, fa
     before = servers_of(server)
     victim = min(before)
     os.kill(victim, fault)
-    until(lambda: victim not in servers_of(server) and len(servers_of(server)) == 3)
+    wait_for(lambda: victim not in servers_of(server) and len(servers_of(server)) == 3)
     assert len(servers_of(server) & before) == 2
-    until(lambda: answers_again(server))
+    wait_for(lambda: answers_again(server))
     assert {ask(server).status_code for _ in range(30)} == {200}
 
 
@@ -111,8 +95,8 @@ def test_a_killed_or_hanging_serving_process_is_replaced(server: LocalServer, fa
 def test_a_killed_loader_is_replaced_with_all_that_were_forked_from_it(server: LocalServer) -> None:
     loader, before = loader_of(server), servers_of(server)
     os.kill(loader.pid, signal.SIGKILL)
-    until(lambda: ended(before))
-    until(lambda: answers_again(server))
+    wait_for(lambda: ended(before))
+    wait_for(lambda: answers_again(server))
     assert loader_of(server).pid != loader.pid
     assert not servers_of(server) & before
 
@@ -122,7 +106,7 @@ def test_nothing_outlives_a_killed_server(settings: Settings) -> None:
     with local_server(settings) as server:
         family = {server.pid, loader_of(server).pid, *servers_of(server)}
         os.kill(server.pid, signal.SIGKILL)
-        until(lambda: ended(family))
+        wait_for(lambda: ended(family))
 
 
 @pytest.mark.faults
@@ -148,17 +132,17 @@ def test_requests_under_way_are_answered_before_the_end(settings: Settings, numb
         threads = [threading.Thread(target=keep_asking) for _ in range(4)]
         for thread in threads:
             thread.start()
-        until(lambda: len(answered) > 50)
+        wait_for(lambda: len(answered) > 50)
         os.kill(server.pid, number)
         for thread in threads:
             thread.join()
         assert not failures and set(answered) == {200}
-        until(lambda: ended(family))
+        wait_for(lambda: ended(family))
         assert "Traceback" not in server.log.read_text()
 
 
 def test_each_process_takes_over_a_promotion_and_no_answer_is_mixed(server: LocalServer, settings: Settings) -> None:
-    until(lambda: len(servers_of(server)) == 3)
+    wait_for(lambda: len(servers_of(server)) == 3)
     seen: list[int] = []
     stop = threading.Event()
 
@@ -171,12 +155,12 @@ def test_each_process_takes_over_a_promotion_and_no_answer_is_mixed(server: Loca
     threads = [threading.Thread(target=keep_asking) for _ in range(3)]
     for thread in threads:
         thread.start()
-    until(lambda: len(seen) > 30)
+    wait_for(lambda: len(seen) > 30)
     with Workspace(settings) as workspace:
         workspace.set_alias("weather", "champion", 2)
     time.sleep(2)
     settled = len(seen)
-    until(lambda: len(seen) > settled + 60)
+    wait_for(lambda: len(seen) > settled + 60)
     stop.set()
     for thread in threads:
         thread.join()
@@ -185,12 +169,12 @@ def test_each_process_takes_over_a_promotion_and_no_answer_is_mixed(server: Loca
 
 @pytest.mark.faults
 def test_hangup_takes_new_processes_and_drops_no_request(server: LocalServer) -> None:
-    until(lambda: len(servers_of(server)) == 3)
+    wait_for(lambda: len(servers_of(server)) == 3)
     before, loader = servers_of(server), loader_of(server).pid
     os.kill(server.pid, signal.SIGHUP)
-    until(lambda: ended(before) and len(servers_of(server)) == 3, 60)
+    wait_for(lambda: ended(before) and len(servers_of(server)) == 3)
     assert loader_of(server).pid == loader
-    until(lambda: answers_again(server))
+    wait_for(lambda: answers_again(server))
 
 
 def rows_counted(server: LocalServer) -> int:

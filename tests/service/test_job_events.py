@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import time
 
 from service.cli.output import EXIT_FAILED
+from tests.processes import wait_for
 from tests.service.conftest import Site
 from tests.service.test_cli import fewpass
 
@@ -44,10 +44,8 @@ def test_a_client_that_comes_back_hears_nothing_twice_and_the_end_for_sure(site:
 def test_a_job_s_log_tells_its_steps_and_the_traceback_of_its_failure(site: Site) -> None:
     job_id = submit(site)
     events_of(site, job_id)
-    deadline = time.monotonic() + 5
-    while "publish" not in (log := site.client.get(f"/v1/jobs/{job_id}/log")).text:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_for(lambda: "publish" in site.client.get(f"/v1/jobs/{job_id}/log").text)
+    log = site.client.get(f"/v1/jobs/{job_id}/log")
     lines = [json.loads(line) for line in log.text.splitlines()]
     assert log.headers["content-type"] == "application/x-ndjson"
     assert {line["job"] for line in lines} == {job_id}

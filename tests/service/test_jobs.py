@@ -13,15 +13,12 @@ from service.jobs.queue import Job, JobQueue
 from service.jobs.worker import OfDbos, take_slot
 from service.problems import Conflict, InvalidRequest
 from storage.errors import NotFound
+from tests import processes
 from tests.service.conftest import Workers
 
 
-def wait_for(queue: JobQueue, job_id: str, reached: Callable[[Job], bool], timeout_s: float = 20) -> Job:
-    deadline = time.monotonic() + timeout_s
-    while not reached(job := queue.get(job_id)):
-        assert time.monotonic() < deadline, job
-        time.sleep(0.02)
-    return job
+def wait_for(queue: JobQueue, job_id: str, reached: Callable[[Job], bool]) -> Job:
+    return processes.wait_for(lambda: job if reached(job := queue.get(job_id)) else None)
 
 
 def finished(job: Job) -> bool:
@@ -85,7 +82,7 @@ def test_a_killed_worker_s_job_resumes_after_its_last_receipt(
 ) -> None:
     log = tmp_path / "log"
     job, _ = queue.submit("count", {"n": 3, "log": str(log), "die": 1})
-    assert workers.start().wait(timeout=20) == 9
+    assert workers.start().wait(timeout=60) == 9
     assert queue.get(job.id).state == "running"
     workers.start()
     job = wait_for(queue, job.id, finished)
@@ -110,7 +107,7 @@ def test_a_stopped_worker_leaves_its_job_to_the_next(queue: JobQueue, workers: W
     process = workers.start()
     wait_for(queue, job.id, counting)
     process.terminate()
-    assert process.wait(timeout=20) == 0
+    assert process.wait(timeout=60) == 0
     assert queue.get(job.id).state == "running"
     workers.start()
     assert wait_for(queue, job.id, finished).state == "succeeded"
@@ -120,7 +117,7 @@ def test_a_job_that_keeps_killing_its_worker_is_given_up(queue: JobQueue, worker
     job, _ = queue.submit("count", {"n": 1, "log": str(tmp_path / "log"), "die": 99})
     for _ in range(3):
         process = workers.start()
-        assert process.wait(timeout=20) == 9
+        assert process.wait(timeout=60) == 9
     workers.start()
     job = wait_for(queue, job.id, finished)
     assert job.state == "failed" and job.error["title"] == "Worker lost"

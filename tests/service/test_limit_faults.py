@@ -60,7 +60,7 @@ def test_a_job_that_does_not_hear_is_ended_with_its_worker_and_never_tried_again
     deaf, _ = queue.submit("grow", {"n": 1000, "log": str(log), "memory_limit": 256 * MIB, "tells": False})
     after, _ = queue.submit("count", {"n": 1, "log": str(tmp_path / "log2")})
     process = workers.start()
-    job = wait_for(queue, deaf.id, finished, 60)
+    job = wait_for(queue, deaf.id, finished)
     assert job.state == "failed" and "used more than 256 MiB" in job.error["detail"]
     assert log.read_text().split() == ["grow"]  # one start, whatever DBOS makes of it
     assert wait_for(queue, after.id, finished).state == "succeeded"

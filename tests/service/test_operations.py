@@ -23,8 +23,9 @@ from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import CorruptFile
 from storage.files import sha256_of_file
+from tests.processes import wait_for
+from tests.service.asking import job_at_end
 from tests.service.conftest import Site
-from tests.service.test_api import job_at_end
 from tests.service.test_predict import RECORD
 
 
@@ -63,7 +64,7 @@ def test_a_backup_beside_a_busy_server_restores_to_a_workspace_that_answers_the_
     def train() -> None:  # versions come and go while the copy is made
         body = {"kind": "train", "uris": [str(site.train)], "target": "class", "learner": "nb", "model": "busy"}
         while not stop.is_set():
-            job = job_at_end(site, site.client.post("/v1/jobs", json=body).json()["id"])
+            job = job_at_end(site.client, site.client.post("/v1/jobs", json=body).json()["id"])
             version = job["result"]["version"]
             codes.append(site.client.delete(f"/v1/models/busy/versions/{version}").status_code)
 
@@ -238,9 +239,7 @@ def test_an_open_door_is_found(small: Settings) -> None:
 
 def test_doctor_works_beside_a_server(small: Settings) -> None:
     with local_server(small) as server:
-        deadline = time.monotonic() + 20
-        while "worker started" not in server.log.read_text() and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_for(lambda: "worker started" in server.log.read_text())
         assert "1 run here" in finding(examined(small), "workers", "ok")["detail"]
 
 

@@ -21,7 +21,9 @@ from service.problems import NotReady
 from service.requests import ScheduleRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from tests.service.test_faults import ASKED, job_of, long_job, settings_of, train_two, wait_for
+from tests.processes import wait_for
+from tests.service.asking import job_at_end, job_in
+from tests.service.test_faults import ASKED, long_job, settings_of, train_two
 from tests.service.test_predict import problem
 
 pytest.importorskip("psycopg", reason="PostgreSQL needs the extra 'postgres' (psycopg)")
@@ -117,7 +119,7 @@ def test_without_postgresql_predictions_go_on_and_all_comes_back_by_itself(
         running = client.post("/v1/jobs", json=long_job(weather_files[0])).json()["id"]
         queued = [client.post("/v1/jobs", json=train | {"model": f"queued-{n}"}).json()["id"] for n in range(3)]
         assert client.get("/readyz").json() == {"status": "ok", "version": client.get("/").json()["version"]}
-        wait_for(job_of(client, running, "running"))
+        job_in(client, running, "running")
         cluster.stop()
         time.sleep(1)
         for _ in range(3):
@@ -146,12 +148,12 @@ def test_without_postgresql_predictions_go_on_and_all_comes_back_by_itself(
             assert metrics.status_code == 200 and "fewpass_control_up 0.0" in metrics.text
             time.sleep(0.5)
         cluster.start()
-        wait_for(lambda: client.get("/readyz").json()["status"] == "ok", 20)
+        wait_for(lambda: client.get("/readyz").json()["status"] == "ok")
         for job_id in (running, *queued):
-            job = wait_for(job_of(client, job_id, "succeeded", "failed"), 120)
+            job = job_at_end(client, job_id)
             assert job["state"] == "succeeded", job["error"]
         assert client.put("/v1/models/weather/aliases/champion", json={"version": 2}).status_code == 200
-        wait_for(lambda: client.post("/v1/models/weather/predict", json=ASKED).json()["version"] == 2, 10)
+        wait_for(lambda: client.post("/v1/models/weather/predict", json=ASKED).json()["version"] == 2)
         assert client.get("/v1/datasets/lost").status_code == 404
         assert "fewpass_control_up 1.0" in client.get("/metrics").text
         said = log_of(server)
@@ -189,7 +191,7 @@ def test_postgresql_that_is_killed_again_and_again_loses_nothing_that_was_acknow
         writer.join()
         assert acknowledged and codes <= {202, 503}
         for job_id in acknowledged:
-            job = wait_for(job_of(client, job_id, "succeeded", "failed"), 120)
+            job = job_at_end(client, job_id)
             assert job["state"] == "succeeded", job["error"]
             name = job["result"]["model"]
             assert [version["job_id"] for version in client.get(f"/v1/models/{name}/versions").json()["items"]] == [
@@ -210,7 +212,7 @@ def test_a_schedule_that_was_due_during_the_outage_is_caught_up_once(
         cluster.stop()
         time.sleep(4)
         cluster.start()
-        runs = wait_for(lambda: (r := client.get("/v1/schedules/s/runs")).status_code == 200 and r.json()["items"], 30)
+        runs = wait_for(lambda: (r := client.get("/v1/schedules/s/runs")).status_code == 200 and r.json()["items"])
         assert len(runs) == 1 and runs[0]["outcome"] in {"on_time", "caught_up"}
 
 
@@ -225,13 +227,13 @@ def test_postgresql_that_hangs_holds_up_no_prediction(cluster: Cluster, settings
                 process.suspend()
             try:
                 assert problem(client.get("/v1/models"), 503)["title"] == "Too slow"
-                wait_for(lambda: client.get("/readyz").json()["status"] == "degraded", 20)
+                wait_for(lambda: client.get("/readyz").json()["status"] == "degraded")
                 assert "did not answer" in client.get("/readyz").json()["reason"]
                 assert client.post("/v1/models/weather/predict", json=ASKED).json() == expected
             finally:
                 for process in frozen:
                     process.resume()
-            wait_for(lambda: client.get("/readyz").json()["status"] == "ok", 20)
+            wait_for(lambda: client.get("/readyz").json()["status"] == "ok")
             assert client.get("/v1/models").status_code == 200
         assert "Traceback" not in log_of(server)
 

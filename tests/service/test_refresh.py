@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +22,7 @@ from storage.compiled import map_compiled
 from storage.errors import CorruptFile, InvalidPredicate
 from tests.passes.test_engine import same
 from tests.passes.test_reuse import write
+from tests.service.asking import job_at_end
 from tests.service.test_cli import fewpass
 
 COLUMNS = {"user": "drop", "time": "drop"}
@@ -165,11 +165,6 @@ def test_jobs_update_and_forget(site, folder):
 def finished(client, asked):
     response = client.post("/v1/jobs", json=asked)
     assert response.status_code in (200, 201, 202), response.text
-    job = response.json()
-    for _ in range(600):
-        job = client.get(f"/v1/jobs/{job['id']}").json()
-        if job["state"] not in ("queued", "running"):
-            break
-        time.sleep(0.1)
+    job = job_at_end(client, response.json()["id"])
     assert job["state"] == "succeeded", job
     return job["result"]

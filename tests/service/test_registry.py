@@ -25,6 +25,7 @@ from service.workspace import Workspace
 from storage import models, promotions
 from storage.errors import Conflict, NotFound
 from storage.keys import Role
+from tests.service.asking import job_at_end
 from tests.service.conftest import Site, weather
 from tests.service.test_cli import fewpass
 
@@ -261,11 +262,7 @@ def test_tags_lineage_rollback_and_pictures_over_rest(site: Site) -> None:
     client = site.client
     body = {"uris": [str(site.train)], "target": "class", "learner": "nb", "model": "registered", "kind": "train"}
     jobs = [client.post("/v1/jobs", json=body).json()["id"] for _ in range(2)]
-    for job in jobs:
-        deadline = time.monotonic() + 60
-        while client.get(f"/v1/jobs/{job}").json()["state"] != "succeeded":
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+    assert {job_at_end(site.client, job)["state"] for job in jobs} == {"succeeded"}
     path = "/v1/models/registered"
     assert client.put(f"{path}@1/tags/checked-by", json={"value": "Ana"}).json()["tags"] == {"checked-by": "Ana"}
     assert client.put(f"{path}@1/tags/{'x' * 65}", json={"value": "Ana"}).status_code == 422

@@ -18,6 +18,8 @@ from service.settings import Settings
 from service.workspace import Workspace
 from storage import schedules
 from storage.errors import Conflict, ControlUnavailable, NotFound
+from tests.processes import wait_for
+from tests.service.asking import job_at_end
 from tests.service.conftest import Site
 from tests.service.test_cli import fewpass
 
@@ -256,14 +258,6 @@ def test_jobs_that_ended_long_ago_are_forgotten_with_their_logs(workspace: Works
 # Over REST and the command line, with a real server and its worker
 
 
-def await_job(site: Site, job_id: str) -> dict:
-    deadline = time.monotonic() + 60
-    while (job := site.client.get(f"/v1/jobs/{job_id}").json())["state"] in {"queued", "running"}:
-        assert time.monotonic() < deadline, job
-        time.sleep(0.05)
-    return job
-
-
 def test_a_worker_catches_up_trains_and_promotes_by_the_rule(site: Site) -> None:
     client = site.client
     data = {"name": "clouds", "uris": [str(site.train)], "target": "class"}
@@ -280,18 +274,15 @@ def test_a_worker_catches_up_trains_and_promotes_by_the_rule(site: Site) -> None
         schedule = schedules.get_schedule(workspace.control, "sky-nightly")
         yesterday = schedule.next_due_at - DAY
         schedules.change_schedule(workspace.control, schedule, replace_due(schedule, yesterday))
-    deadline = time.monotonic() + 30
-    while not (runs := client.get("/v1/schedules/sky-nightly/runs").json()["items"]):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    runs = wait_for(lambda: client.get("/v1/schedules/sky-nightly/runs").json()["items"])
     assert runs[0]["outcome"] in {"caught_up", "on_time"}
-    result = await_job(site, runs[0]["job_id"])["result"]
+    result = job_at_end(site.client, runs[0]["job_id"])["result"]
     assert result["promotion"]["is_promoted"] and "first champion" in result["promotion"]["reason"]
     again = client.post("/v1/schedules/sky-nightly/run", headers={"idempotency-key": "once"})
     assert again.status_code == 202 and again.headers["location"] == f"/v1/jobs/{again.json()['id']}"
     once_more = client.post("/v1/schedules/sky-nightly/run", headers={"idempotency-key": "once"})
     assert once_more.json()["id"] == again.json()["id"]
-    assert await_job(site, again.json()["id"])["state"] == "succeeded"
+    assert job_at_end(site.client, again.json()["id"])["state"] == "succeeded"
     assert client.post("/v1/schedules/sky-nightly/pause").json()["next_due_at"] is None
     assert client.post("/v1/schedules/sky-nightly/resume").json()["next_due_at"] is not None
     changed = client.patch("/v1/schedules/sky-nightly", json={"cron": "@weekly"})

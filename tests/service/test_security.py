@@ -28,6 +28,7 @@ from service.settings import Settings, is_loopback
 from service.workspace import Workspace
 from storage import keys
 from storage.keys import Role
+from tests.processes import wait_for
 from tests.service.conftest import Site, weather
 from tests.service.test_predict import PATH, RECORD, problem
 
@@ -183,13 +184,6 @@ def test_keys_made_and_revoked_on_the_command_line_are_followed_within_the_poll_
     )
     assert subprocess.run([*run, "revoke", "cli-key", *where], capture_output=True).returncode == 0
     wait_for(lambda: fortress.client.get("/v1/models", headers=headers).status_code == 401)
-
-
-def wait_for(is_reached, timeout_s: float = 5) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not is_reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_tokens_are_neither_kept_nor_logged(fortress: Fortress) -> None:

@@ -1,0 +1,43 @@
+"""Processes that tests start, kill and wait for: a process may end between any two looks at it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import psutil
+
+Found = TypeVar("Found")
+
+
+def wait_for(look: Callable[[], Found], seconds: float = 120) -> Found:
+    """The first answer of `look` that is true; long enough for a machine that does much else."""
+    deadline = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.05)
+    return found
+
+
+def runs(pid: int) -> bool:
+    """Whether it still does anything: neither gone nor a zombie."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def ended(pids: Iterable[int]) -> bool:
+    return not any(map(runs, pids))
+
+
+def children_of(pid: int, argument: str = "") -> list[psutil.Process]:
+    """All below it that run, those with `argument` on their command lines."""
+    found = []
+    for child in psutil.Process(pid).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+            if not argument or argument in child.cmdline():
+                found.append(child)
+    return found
