@@ -22,7 +22,7 @@ from learners.circuits.answer_kernels import (
 )
 from learners.circuits.circuit import EXPONENTIAL, PRODUCT, Circuit, Floats, Integers
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
-from learners.circuits.evaluate import as_rows, log_values, node_log_derivatives, node_log_values, with_weights
+from learners.circuits.evaluate import as_rows, log_leaves, log_values, relative_node_logs, with_weights
 from learners.circuits.evaluate_kernels import BLOCK
 from learners.circuits.plan import compiled
 
@@ -32,6 +32,10 @@ MAX_CELLS = 1 << 16
 FEW_ROWS = 4
 ROWS_AT_A_TIME = 1 << 14
 MOST_KEPT = 32
+# Logarithms beyond this have too few digits left to be compared.
+FAR = -1e4
+# Rows whose leaves are evaluated ahead of the other nodes.
+FEW_AT_A_TIME = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,6 +197,10 @@ def _joint(circuit: Circuit, x: Any, asked: list[int], cells: Integers, first_ro
     is_observed = (observed >= 0) & (observed < circuit.n_values[asked][:, np.newaxis])
     many[asked] = codes
     logs = log_values(circuit, many)
+    if not circuit.n_values.all() and (logs.reshape(n_rows, n_cells).max(axis=1) < FAR).any():
+        for first in range(0, many.shape[1], FEW_AT_A_TIME):
+            some = slice(first, first + FEW_AT_A_TIME)
+            logs[some] = log_values(circuit, many[:, some], log_leaves(circuit, many[:, some]))
     logs[(is_observed & (observed != codes)).any(axis=0)] = -np.inf
     return _normalised(logs.reshape(n_rows, n_cells), first_row)
 
@@ -344,11 +352,10 @@ def _posteriors(circuit: Circuit, x: Any, asked: tuple[int, ...], sizes: Integer
 
 def _leaf_shares(circuit: Circuit, x: Any, row: int) -> Floats:
     """(n_nodes,) float64: probability that each node is in the induced tree, in log space throughout."""
-    one = x[:, row : row + 1]
-    values = node_log_values(circuit, one)[:, 0]
+    values, derivatives = (logs[:, 0] for logs in relative_node_logs(circuit, x[:, row : row + 1]))
     if values[-1] == -np.inf:
         raise ImpossibleEvidence(row)
-    return np.exp(values + node_log_derivatives(circuit, one)[:, 0] - values[-1])
+    return np.exp(values + derivatives - values[-1])
 
 
 def edge_shares_in_log_space(circuit: Circuit, x: Any, row: int) -> Floats:
@@ -359,7 +366,7 @@ def edge_shares_in_log_space(circuit: Circuit, x: Any, row: int) -> Floats:
     ImpossibleEvidence
         Naming the row, if it has probability zero.
     """
-    values = node_log_values(circuit, x[:, row : row + 1])[:, 0]
+    values = relative_node_logs(circuit, x[:, row : row + 1])[0][:, 0]
     if values[-1] == -np.inf:
         raise ImpossibleEvidence(row)
     parents = np.repeat(np.arange(circuit.n_nodes), np.diff(circuit.child_starts))

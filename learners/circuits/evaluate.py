@@ -10,7 +10,7 @@ from learners.circuits.circuit import Circuit
 from learners.circuits.errors import InvalidEvidence
 from learners.circuits.evaluate_kernels import BLOCK, few_root_logs, root_logs
 from learners.circuits.plan import Compiled, compiled, entry_weights
-from learners.circuits.wide_kernels import node_logs, wide_root_logs
+from learners.circuits.wide_kernels import node_logs, relative_leaf_logs, wide_root_logs
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Integers = np.ndarray[Any, np.dtype[np.int64]]
@@ -86,7 +86,7 @@ def node_log_values(circuit: Circuit, x: Array) -> Floats:
     """
     x = as_rows(circuit, x)
     logs = np.empty((circuit.n_nodes, x.shape[1]))
-    node_logs(circuit.arrays, x, np.arange(x.shape[1]), *_scratch(circuit, x.shape[1]), logs, NO_LOGS)
+    node_logs(circuit.arrays, NO_LOGS, x, np.arange(x.shape[1]), *_scratch(circuit, x.shape[1]), logs, NO_LOGS)
     return logs
 
 
@@ -113,8 +113,50 @@ def node_log_derivatives(circuit: Circuit, x: Array) -> Floats:
     """
     x = as_rows(circuit, x)
     logs = np.empty((circuit.n_nodes, x.shape[1]))
-    node_logs(circuit.arrays, x, np.arange(x.shape[1]), *_scratch(circuit, x.shape[1]), NO_LOGS, logs)
+    node_logs(circuit.arrays, NO_LOGS, x, np.arange(x.shape[1]), *_scratch(circuit, x.shape[1]), NO_LOGS, logs)
     return logs
+
+
+def log_leaves(circuit: Circuit, x: Array) -> Floats:
+    """Log value of every leaf at each row, those of a numeric variable less the largest among them.
+
+    What is the same for all leaves of a variable changes no posterior; without it the leaves' differences keep their digits
+    however far from all of them an observed number is.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    x : (n_variables, n_rows) float64 or integers
+        As in `log_values`.
+
+    Returns
+    -------
+    (n_nodes, n_rows) float64; the rows of sums and products mean nothing
+    """
+    x = as_rows(circuit, x)
+    logs = np.empty((circuit.n_nodes, x.shape[1]))
+    relative_leaf_logs(circuit.arrays, x, np.empty(circuit.n_variables), logs)
+    return logs
+
+
+def relative_node_logs(circuit: Circuit, x: Array) -> tuple[Floats, Floats]:
+    """Log values of all nodes and log derivatives of the root by them, for posteriors: of the leaves of `log_leaves`.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    x : (n_variables, n_rows) float64 or integers
+        As in `log_values`.
+
+    Returns
+    -------
+    values, derivatives : (n_nodes, n_rows) float64
+    """
+    x = as_rows(circuit, x)
+    values, derivatives = np.empty((2, circuit.n_nodes, x.shape[1]))
+    rows = np.arange(x.shape[1])
+    node_logs(circuit.arrays, log_leaves(circuit, x), x, rows, *_scratch(circuit, x.shape[1]), values, derivatives)
+    return values, derivatives
 
 
 def as_rows(circuit: Circuit, x: Array) -> Array:

@@ -9,7 +9,7 @@ from scipy.special import psi
 
 from learners.circuits.circuit import SUM, Circuit
 from learners.circuits.errors import ImpossibleEvidence
-from learners.circuits.evaluate import node_log_derivatives, node_log_values
+from learners.circuits.evaluate import relative_node_logs
 from learners.errors import InvalidParameter
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -66,7 +66,7 @@ def edge_posteriors(circuit: Circuit, x: Array) -> EdgePosteriors:
     ----------
     Zhao, Gordon (2017), section 3.2.
     """
-    values, derivatives = node_log_values(circuit, x), node_log_derivatives(circuit, x)
+    values, derivatives = relative_node_logs(circuit, x)
     impossible = np.flatnonzero(values[-1] == -np.inf)
     if impossible.size:
         raise ImpossibleEvidence(int(impossible[0]))

@@ -25,7 +25,9 @@ def of_log(log):
     if log == -np.inf:
         return 0.0, LEAST
     whole = np.rint(log / LOG_RADIX)
-    return np.exp(log - whole * LOG_RADIX), whole
+    # Of a logarithm beyond 1e16 the remainder is rounding, and may be larger than the radix.
+    rest = min(max(log - whole * LOG_RADIX, -0.5 * LOG_RADIX), 0.5 * LOG_RADIX)
+    return np.exp(rest), whole
 
 
 @kernel
@@ -69,6 +71,28 @@ def log_leaf_at(kind, parameters, first, last, n_values, x):
     if kind == INDICATOR:
         return 0.0 if x == parameters[first] else -np.inf
     return parameters[first + np.int64(x)]
+
+
+@kernel
+def relative_leaf_logs(circuit, x, largest, logs):
+    """Logarithms of all leaves at each row of x, those of a numeric variable less the largest among them.
+
+    A factor that all leaves of a variable share changes no posterior; and where a number is far from every leaf, it would
+    take the digits in which the leaves differ. largest (n_variables,) is scratch; OUT logs (n_nodes, n_rows), only leaves.
+    """
+    kinds, variable, starts = circuit.kind, circuit.variable, circuit.leaf_starts
+    parameters, n_values = circuit.leaf_parameters, circuit.n_values
+    for row in range(x.shape[1]):
+        largest[:] = -np.inf
+        for node in range(kinds.size):
+            if kinds[node] >= INDICATOR:
+                v = variable[node]
+                log = log_leaf_at(kinds[node], parameters, starts[node], starts[node + 1] - 1, n_values[v], x[v, row])
+                logs[node, row] = log
+                largest[v] = max(largest[v], log)
+        for node in range(kinds.size):
+            if kinds[node] > CATEGORICAL and largest[variable[node]] > -np.inf:
+                logs[node, row] -= largest[variable[node]]
 
 
 @kernel
@@ -183,17 +207,16 @@ def wide_root_logs(circuit, log_leaf, x, rows, scratch, logs):
 
 
 @kernel
-def node_logs(circuit, x, rows, scratch, products, logs, derivative_logs):
-    """Logarithms of all nodes' values, OUT logs (n_nodes, n_rows), and derivatives if derivative_logs has columns.
+def node_logs(circuit, log_leaf, x, rows, scratch, products, logs, derivative_logs):
+    """Logarithms of all nodes' values or derivatives: whichever of OUT logs, derivative_logs (n_nodes, n_rows) have columns.
 
-    scratch (4, n_nodes, BLOCK), products (2, most children + 1, BLOCK).
+    Leaves as in `wide_upward`. scratch (4, n_nodes, BLOCK), products (2, most children + 1, BLOCK).
     """
-    no_leaf = np.empty((0, 0))
     for first in range(0, rows.size, BLOCK):
         n_rows = min(BLOCK, rows.size - first)
-        wide_upward(circuit, no_leaf, x, rows, first, scratch[0], scratch[1])
+        wide_upward(circuit, log_leaf, x, rows, first, scratch[0], scratch[1])
         if derivative_logs.shape[1] > 0:
             wide_downward(circuit, n_rows, scratch[0], scratch[1], scratch[2], scratch[3], products)
             write_logs(scratch[2], scratch[3], n_rows, rows, first, derivative_logs)
-        else:
+        if logs.shape[1] > 0:
             write_logs(scratch[0], scratch[1], n_rows, rows, first, logs)

@@ -13,7 +13,9 @@ from learners.circuits import answers
 from learners.circuits.answers import class_posterior, conditional, log_likelihood, marginals, moments
 from learners.circuits.circuit import CATEGORICAL, GAUSSIAN, INDICATOR
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
+from learners.circuits.sampling import sample
 from learners.circuits.structures import Variable, describe_variables, independent, random_regions
+from learners.circuits.text import CircuitBuilder
 from tests.circuits.answer_circuits import array_of, circuits_and_rows
 from tests.naive import circuits as naive
 from tests.naive.map import flat_circuit, value
@@ -222,3 +224,28 @@ def test_only_the_queries_asked_last_are_kept():
         marginals(circuit, np.full((50, 5), np.nan), [v])
     ready = answers.prepared(circuit)
     assert list(ready.wanted) == list(ready.slots) == [(v,) for v in range(50 - answers.MOST_KEPT, 50)]
+
+
+@pytest.mark.parametrize("n_rows", [1, 20])
+@pytest.mark.parametrize("far", [1e3, 1e6, 1e12, 1e100, 1e154])
+def test_a_number_far_from_every_leaf_does_not_blur_the_rest(far, n_rows):
+    """Its log density, -1e24 or less, has no digits left for what the other columns say; leaves alike say nothing."""
+    build = CircuitBuilder([0, 2, 0, 2])
+    parts = []
+    for p in (0.3, 0.9):
+        discrete = [build.leaf(CATEGORICAL, v, np.log([p, 1 - p])) for v in (1, 3)]
+        numeric = [build.leaf(GAUSSIAN, 0, [2.0, 1.0]), build.leaf(GAUSSIAN, 2, [p, 1.0])]
+        parts.append(build.product([*numeric, *discrete]))
+    build.sum(parts, np.log([0.25, 0.75]))
+    circuit = build.circuit()
+    near, x = np.full((2, 4, n_rows), np.nan)
+    x[0] = far
+    assert marginals(circuit, x, [1])[0] == pytest.approx(marginals(circuit, near, [1])[0], rel=1e-12)
+    assert conditional(circuit, x, [1, 3]) == pytest.approx(conditional(circuit, near, [1, 3]), rel=1e-12)
+    for told, expected in zip(moments(circuit, x, [2]), moments(circuit, near, [2]), strict=True):
+        assert told == pytest.approx(expected, rel=1e-12)
+    assert np.mean(sample(circuit, x, 1000, seed=1)[0, :, 1]) == pytest.approx(0.25, abs=0.05)
+    assert far > 1e150 or log_likelihood(circuit, x) == pytest.approx(-0.5 * (far - 2.0) ** 2, rel=1e-5)
+    x[2] = far
+    assert marginals(circuit, x, [1])[0].sum(axis=1) == pytest.approx(np.ones(n_rows), rel=1e-12)
+    assert conditional(circuit, x, [1, 3]).sum(axis=(1, 2)) == pytest.approx(np.ones(n_rows), rel=1e-12)
