@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TypeVar
 
 import psutil
@@ -41,3 +42,8 @@ def children_of(pid: int, argument: str = "") -> list[psutil.Process]:
             if not argument or argument in child.cmdline():
                 found.append(child)
     return found
+
+
+def whole_lines(log: Path) -> list[str]:
+    """The lines of a file that is being written; the last one may be there by half, and is left out then."""
+    return log.read_text(errors="replace").rpartition("\n")[0].splitlines()

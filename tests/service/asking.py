@@ -1,16 +1,31 @@
-"""What the tests ask of jobs over REST."""
+"""How the tests ask servers, and what they ask of jobs over REST."""
 
 from __future__ import annotations
 
 import httpx
 
+from service.local_server import LocalServer
 from tests.processes import wait_for
+
+# For one answer; httpx gives up after 5 s, which a machine that does much else may take.
+PATIENCE_S = 120
+ENDS = ("succeeded", "failed", "cancelled")
+
+
+def client_of(server: LocalServer) -> httpx.Client:
+    return httpx.Client(base_url=server.url, timeout=PATIENCE_S)
 
 
 def job_in(client: httpx.Client, job_id: str, *states: str) -> dict:
-    """The job as soon as it is in one of these states."""
-    return wait_for(lambda: job if (job := client.get(f"/v1/jobs/{job_id}").json())["state"] in states else {})
+    """The job as soon as it is in one of these states; one that has ended in another is not waited for."""
+
+    def look() -> dict:
+        job = client.get(f"/v1/jobs/{job_id}").json()
+        assert job["state"] in {*states, "queued", "running"}, job
+        return job if job["state"] in states else {}
+
+    return wait_for(look)
 
 
 def job_at_end(client: httpx.Client, job_id: str) -> dict:
-    return job_in(client, job_id, "succeeded", "failed", "cancelled")
+    return job_in(client, job_id, *ENDS)

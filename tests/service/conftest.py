@@ -19,6 +19,7 @@ from service.local_server import LocalServer, local_server
 from service.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
+from tests.service.asking import client_of
 
 
 def weather(n_rows: int, seed: int) -> pa.Table:
@@ -69,6 +70,8 @@ def site(tmp_path_factory: pytest.TempPathFactory, weather_files: tuple[Path, Pa
         generation_poll_s=0.05,
         job_poll_s=0.05,
         progress_s=0.1,
+        slow_request_s=600,  # a busy machine logs none of its predictions as slow
+        query_s=60,
     )
     with Workspace(settings) as workspace:
         # m = 1, because a hold-out may choose m = 0, which lets probabilities be zero.
@@ -76,7 +79,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, weather_files: tuple[Path, Pa
         workspace.train(
             TrainRequest(uris=[str(train)], target="class", learner="nb", parameters=parameters, model="weather")
         )
-    with local_server(settings) as server, httpx.Client(base_url=server.url, timeout=30) as client:
+    with local_server(settings) as server, client_of(server) as client:
         yield Site(server, client, settings.workspace, train, test, pq.read_table(test))
 
 

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,12 +16,13 @@ import pytest
 from service.local_server import local_server
 from service.settings import Settings
 from tests.processes import children_of, ended, wait_for
+from tests.service.asking import client_of
 
 
 def fewpass(*arguments: object, workspace: Path, code: int = 0) -> subprocess.CompletedProcess:
     command = [sys.executable, "-m", "service.cli", *map(str, arguments)]
     environment = os.environ | {"FEWPASS_WORKSPACE": str(workspace)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     return done
@@ -164,7 +164,8 @@ def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
         (worker,) = children_of(server.pid, "worker")
         worker.kill()
         wait_for(lambda: server.log.read_text().count("worker started") == 2)
-        assert httpx.get(f"{server.url}/readyz").status_code == 200
+        with client_of(server) as client:
+            assert client.get("/readyz").status_code == 200
 
 
 def test_several_serving_processes_share_one_port_and_add_up_their_metrics(
@@ -172,8 +173,9 @@ def test_several_serving_processes_share_one_port_and_add_up_their_metrics(
 ) -> None:
     with local_server(Settings(workspace=workspace, workers=2, predict_only=True, job_workers=0)) as server:
         for _ in range(40):  # a connection each, so that both processes get some
-            answer = httpx.post(f"{server.url}/v1/models/weather/predict", json={"records": [{"windy": True}]})
-            assert answer.status_code == 200, answer.text
-        metrics = httpx.get(f"{server.url}/metrics").text
-        assert 'fewpass_predicted_rows_total{model="weather"} 40.0' in metrics
-        assert httpx.get(f"{server.url}/v1/jobs").status_code == 404  # predict only
+            with client_of(server) as client:
+                answer = client.post("/v1/models/weather/predict", json={"records": [{"windy": True}]})
+                assert answer.status_code == 200, answer.text
+        with client_of(server) as client:
+            assert 'fewpass_predicted_rows_total{model="weather"} 40.0' in client.get("/metrics").text
+            assert client.get("/v1/jobs").status_code == 404  # predict only

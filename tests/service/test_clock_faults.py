@@ -19,7 +19,7 @@ from service.local_server import LocalServer, local_server
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.processes import wait_for
-from tests.service.asking import job_at_end, job_in
+from tests.service.asking import client_of, job_at_end, job_in
 from tests.service.test_faults import ASKED, assert_sound, long_job, settings_of, train_two
 from tests.service.test_schedules import Clock
 
@@ -69,7 +69,7 @@ def wall(jumping_clock: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def served(tmp_path: Path, wall: Wall, weather_files: tuple[Path, Path]) -> Iterator[tuple[LocalServer, httpx.Client]]:
     settings = settings_of(tmp_path, job_timeout_s=600, request_timeout_s=30)
     train_two(settings, weather_files[0])
-    with local_server(settings) as server, httpx.Client(base_url=server.url, timeout=30) as client:
+    with local_server(settings) as server, client_of(server) as client:
         yield server, client
     assert_sound(settings)
 

@@ -25,8 +25,8 @@ from service.problems import NotReady
 from service.requests import SchemaRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from tests.processes import children_of, wait_for
-from tests.service.asking import job_at_end, job_in
+from tests.processes import children_of, ended, wait_for
+from tests.service.asking import client_of, job_at_end, job_in
 from tests.service.test_predict import RECORD, problem
 
 ASKED = {"records": [RECORD, {}]}
@@ -88,7 +88,7 @@ def workers_of(server: LocalServer) -> list[psutil.Process]:
 
 def kill(process: psutil.Process) -> None:
     process.send_signal(signal.SIGKILL)
-    psutil.wait_procs([process], timeout=10)
+    wait_for(lambda: ended([process.pid]))
 
 
 def assert_sound(settings: Settings) -> None:
@@ -97,7 +97,7 @@ def assert_sound(settings: Settings) -> None:
 
 
 def test_a_killed_worker_is_replaced_and_its_training_succeeds(trained: Settings, weather_files) -> None:
-    with local_server(trained) as server, httpx.Client(base_url=server.url, timeout=30) as client:
+    with local_server(trained) as server, client_of(server) as client:
         job_id = client.post("/v1/jobs", json=long_job(weather_files[0])).json()["id"]
         job_in(client, job_id, "running")
         time.sleep(0.5)
@@ -128,7 +128,7 @@ def test_what_was_acknowledged_before_a_kill_is_there_after_it(trained: Settings
             except httpx.HTTPError:
                 return
 
-    with local_server(trained) as server, httpx.Client(base_url=server.url, timeout=30) as client:
+    with local_server(trained) as server, client_of(server) as client:
         job_id = client.post("/v1/jobs", json=long_job(weather_files[0])).json()["id"]
         queued = client.post("/v1/jobs", json=long_job(weather_files[0]) | {"model": "queued"}).json()["id"]
         job_in(client, job_id, "running")
@@ -141,9 +141,8 @@ def test_what_was_acknowledged_before_a_kill_is_there_after_it(trained: Settings
             victim.send_signal(signal.SIGKILL)
         stop.set()
         writer.join()
-        psutil.wait_procs([*victims, *left], timeout=15)
-        assert not any(process.is_running() for process in left)  # no worker outlives its server
-    with local_server(trained) as server, httpx.Client(base_url=server.url, timeout=30) as client:
+        wait_for(lambda: ended(process.pid for process in [*victims, *left]))  # no worker outlives its server
+    with local_server(trained) as server, client_of(server) as client:
         aliases = client.get("/v1/models/weather/aliases").json()["aliases"]
         for kind, name in acknowledged:
             found = client.get(f"/v1/datasets/{name}").status_code == 200 if kind == "dataset" else name in aliases
@@ -171,7 +170,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk_stops_writes_with_a_507_and_no_prediction(small_disk: Path, weather_files) -> None:
     settings = settings_of(small_disk)
     train_two(settings, weather_files[0])
-    with local_server(settings) as server, httpx.Client(base_url=server.url, timeout=30) as client:
+    with local_server(settings) as server, client_of(server) as client:
         expected = client.post("/v1/models/weather/predict", json=ASKED).json()
         ballast = fill(small_disk)
         body = {"kind": "train", "uris": [str(weather_files[0])], "target": "class", "learner": "nb", "model": "m"}
@@ -214,7 +213,7 @@ def fill(disk: Path) -> Path:
 def test_a_read_only_disk_serves_predictions_and_refuses_to_start(small_disk: Path, weather_files) -> None:
     settings = settings_of(small_disk, job_workers=0)
     train_two(settings, weather_files[0])
-    with local_server(settings) as server, httpx.Client(base_url=server.url, timeout=30) as client:
+    with local_server(settings) as server, client_of(server) as client:
         expected = client.post("/v1/models/weather/predict", json=ASKED).json()
         subprocess.run(["mount", "-o", "remount,ro", small_disk], check=False)
         alias = client.put("/v1/models/weather/aliases/other", json={"version": 1})
@@ -226,9 +225,8 @@ def test_a_read_only_disk_serves_predictions_and_refuses_to_start(small_disk: Pa
     with pytest.raises(NotReady, match="cannot be written"), local_server(settings):
         pass
     subprocess.run(["mount", "-o", "remount,rw", small_disk], check=True)
-    with local_server(settings) as server:
-        answer = httpx.put(f"{server.url}/v1/models/weather/aliases/other", json={"version": 1})
-        assert answer.status_code == 200
+    with local_server(settings) as server, client_of(server) as client:
+        assert client.put("/v1/models/weather/aliases/other", json={"version": 1}).status_code == 200
 
 
 # Damaged files
@@ -239,7 +237,7 @@ def test_a_damaged_model_is_named_and_mended_while_others_answer(trained: Settin
     whole = damaged.read_bytes()
     damaged.chmod(0o644)
     damaged.write_bytes(whole[: len(whole) // 2])
-    with local_server(trained) as server, httpx.Client(base_url=server.url, timeout=30) as client:
+    with local_server(trained) as server, client_of(server) as client:
         body = problem(client.post("/v1/models/weather@2/predict", json=ASKED), 500)
         assert body["title"] == "Corrupt file" and damaged.name in body["detail"]
         assert client.post("/v1/models/weather@1/predict", json=ASKED).status_code == 200
@@ -251,7 +249,7 @@ def test_a_damaged_model_is_named_and_mended_while_others_answer(trained: Settin
 
 def test_a_damaged_catalogue_is_named_while_mapped_models_answer(trained: Settings) -> None:
     catalogue = trained.workspace / "control.sqlite"
-    with local_server(trained) as server, httpx.Client(base_url=server.url, timeout=30) as client:
+    with local_server(trained) as server, client_of(server) as client:
         expected = client.post("/v1/models/weather/predict", json=ASKED).json()
         for path in trained.workspace.glob("control.sqlite*"):
             path.write_bytes(b"damaged " * 2000)
@@ -278,7 +276,7 @@ def test_two_servers_on_one_workspace_share_models_and_run_each_job_once(trained
     body = {"kind": "train", "uris": [str(weather_files[0])], "target": "class", "learner": "nb"}
     with contextlib.ExitStack() as stack:
         servers = [stack.enter_context(local_server(trained)) for _ in range(2)]
-        first, second = (stack.enter_context(httpx.Client(base_url=server.url, timeout=30)) for server in servers)
+        first, second = (stack.enter_context(client_of(server)) for server in servers)
         for version in (2, 1, 2):
             first.put("/v1/models/weather/aliases/champion", json={"version": version})
             wait_for(partial(answers_with, second, version))
@@ -307,7 +305,7 @@ def test_a_thousand_queued_jobs_hold_nobody_up(trained: Settings, weather_files)
         with Workspace(trained) as workspace:
             for _ in range(1_000):
                 workspace.submit(SchemaRequest(dataset="weather"), is_remote=False)
-        with httpx.Client(base_url=server.url, timeout=30) as client:
+        with client_of(server) as client:
             assert 'fewpass_jobs{state="queued"} 1000.0' in client.get("/metrics").text
             listing = [timed(lambda: client.get("/v1/jobs?limit=20")) for _ in range(20)]
             submitting = [
@@ -315,7 +313,7 @@ def test_a_thousand_queued_jobs_hold_nobody_up(trained: Settings, weather_files)
             ]
             predicting = [timed(lambda: client.post("/v1/models/weather/predict", json=ASKED)) for _ in range(50)]
     assert sorted(listing)[18] < 0.2 and sorted(submitting)[18] < 0.2 and sorted(predicting)[47] < 0.05
-    with local_server(trained) as server, httpx.Client(base_url=server.url, timeout=30) as client:
+    with local_server(trained) as server, client_of(server) as client:
         wait_for(lambda: len(client.get("/v1/jobs?state=succeeded&limit=20").json()["items"]) >= 20)
         assert client.get("/v1/jobs?state=failed").json()["items"] == []
 

@@ -7,7 +7,6 @@ import shutil
 import signal
 import sys
 import threading
-import time
 from collections.abc import Iterator
 
 import httpx
@@ -19,6 +18,7 @@ from service.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.processes import ended, wait_for
+from tests.service.asking import client_of
 from tests.service.conftest import Site
 from tests.service.test_predict import RECORD
 
@@ -59,7 +59,8 @@ def servers_of(server: LocalServer) -> set[int]:
 
 def ask(server: LocalServer) -> httpx.Response:
     """On a connection of its own, which any of the processes may take."""
-    return httpx.post(f"{server.url}{PATH}", json=ASKED, timeout=30)
+    with client_of(server) as client:
+        return client.post(PATH, json=ASKED)
 
 
 def answers_again(server: LocalServer) -> bool:
@@ -82,7 +83,7 @@ def test_each_holds_little_memory_of_its_own(server: LocalServer) -> None:
 
 @pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_killed_or_hanging_serving_process_is_replaced(server: LocalServer, fault: signal.Signals) -> None:
-    before = servers_of(server)
+    before = wait_for(lambda: servers if len(servers := servers_of(server)) == 3 else set())
     victim = min(before)
     os.kill(victim, fault)
     wait_for(lambda: victim not in servers_of(server) and len(servers_of(server)) == 3)
@@ -118,7 +119,7 @@ def test_requests_under_way_are_answered_before_the_end(settings: Settings, numb
         answered: list[int] = []
 
         def keep_asking() -> None:
-            with httpx.Client(base_url=server.url, timeout=30) as client:
+            with client_of(server) as client:
                 while True:
                     try:
                         answered.append(client.post(PATH, json=ASKED).status_code)
@@ -158,13 +159,11 @@ def test_each_process_takes_over_a_promotion_and_no_answer_is_mixed(server: Loca
     wait_for(lambda: len(seen) > 30)
     with Workspace(settings) as workspace:
         workspace.set_alias("weather", "champion", 2)
-    time.sleep(2)
-    settled = len(seen)
-    wait_for(lambda: len(seen) > settled + 60)
+    wait_for(lambda: set(seen[-60:]) == {2})  # of every process, as each takes one connection in three
     stop.set()
     for thread in threads:
         thread.join()
-    assert set(seen[:30]) == {1} and set(seen[settled:]) == {2}
+    assert set(seen[:30]) == {1} and set(seen) == {1, 2}
 
 
 @pytest.mark.faults
@@ -178,7 +177,8 @@ def test_hangup_takes_new_processes_and_drops_no_request(server: LocalServer) ->
 
 
 def rows_counted(server: LocalServer) -> int:
-    lines = httpx.get(f"{server.url}/metrics").text.splitlines()
+    with client_of(server) as client:
+        lines = client.get("/metrics").text.splitlines()
     return sum(int(float(line.rsplit(" ", 1)[1])) for line in lines if line.startswith("fewpass_predicted_rows_total"))
 
 

@@ -16,6 +16,7 @@ from tritonclient.utils import InferenceServerException
 
 from service.local_server import local_server
 from service.settings import Settings
+from tests.service.asking import client_of
 from tests.service.conftest import Site
 from tests.service.test_predict import PATH, problem
 
@@ -171,7 +172,7 @@ def mlflow(site: Site) -> Iterator[httpx.Client]:
     settings = Settings(
         workspace=site.workspace, default_model="weather", predict_only=True, job_workers=0, max_rows=50
     )
-    with local_server(settings) as server, httpx.Client(base_url=server.url, timeout=30) as client:
+    with local_server(settings) as server, client_of(server) as client:
         yield client
 
 

@@ -6,7 +6,6 @@ import json
 import time
 from pathlib import Path
 
-import httpx
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,6 +23,7 @@ from service.problems import InvalidRequest, JobFailed, OutOfMemory
 from service.requests import EvaluateRequest, RefreshRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
+from tests.service.asking import client_of
 from tests.service.conftest import Workers
 from tests.service.test_cli import fewpass
 from tests.service.test_jobs import finished, wait_for
@@ -288,7 +288,7 @@ def test_a_job_under_its_limit_spills_and_succeeds_and_one_over_it_leaves_the_se
     settings = Settings(workspace=tmp_path / "workspace", job_poll_s=0.05, progress_s=0.1, threads=1)
     train = {"kind": "train", "target": "class", "learner": "kdb", "holdout": 0}
     spilled: set[Path] = set()
-    with local_server(settings) as server, httpx.Client(base_url=server.url, timeout=30) as client:
+    with local_server(settings) as server, client_of(server) as client:
         ids = [
             client.post(
                 "/v1/jobs",

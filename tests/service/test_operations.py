@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import random
 import shutil
 import sqlite3
 import subprocess
@@ -32,7 +33,7 @@ from tests.service.test_predict import RECORD
 def run(*command: str, workspace: Path, code: int = 0) -> dict | list:
     """The JSON that a command prints."""
     whole = [sys.executable, "-m", "service.cli", *command, "--workspace", str(workspace), "--json"]
-    ended = subprocess.run(whole, capture_output=True, text=True, timeout=120)
+    ended = subprocess.run(whole, capture_output=True, text=True, timeout=240)
     assert ended.returncode == code, ended.stdout + ended.stderr
     return json.loads(ended.stdout or ended.stderr)
 
@@ -71,7 +72,7 @@ def test_a_backup_beside_a_busy_server_restores_to_a_workspace_that_answers_the_
     thread = threading.Thread(target=train)
     thread.start()
     try:
-        time.sleep(0.5)
+        wait_for(lambda: codes)
         done = run("backup", str(tmp_path / name), workspace=site.workspace)
     finally:
         stop.set()
@@ -187,7 +188,7 @@ def test_a_damaged_control_database_is_found(small: Settings) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     content = bytearray(path.read_bytes())
-    content[4096 : 3 * 4096] = os.urandom(2 * 4096)
+    content[4096 : 3 * 4096] = random.Random(0).randbytes(2 * 4096)
     path.write_bytes(content)
     found = examined(small)
     assert "fewpass restore" in finding(found, "control database", "failed")["remedy"]

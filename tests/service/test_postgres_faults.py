@@ -22,7 +22,7 @@ from service.requests import ScheduleRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.processes import wait_for
-from tests.service.asking import job_at_end, job_in
+from tests.service.asking import PATIENCE_S, client_of, job_at_end, job_in
 from tests.service.test_faults import ASKED, long_job, settings_of, train_two
 from tests.service.test_predict import problem
 
@@ -114,7 +114,7 @@ def test_without_postgresql_predictions_go_on_and_all_comes_back_by_itself(
     cluster: Cluster, settings: Settings, weather_files: tuple[Path, Path]
 ) -> None:
     train = {"kind": "train", "uris": [str(weather_files[0])], "target": "class", "learner": "nb"}
-    with local_server(settings) as server, httpx.Client(base_url=server.url, timeout=30) as client:
+    with local_server(settings) as server, client_of(server) as client:
         expected = client.post("/v1/models/weather/predict", json=ASKED).json()
         running = client.post("/v1/jobs", json=long_job(weather_files[0])).json()["id"]
         queued = [client.post("/v1/jobs", json=train | {"model": f"queued-{n}"}).json()["id"] for n in range(3)]
@@ -171,7 +171,7 @@ def test_postgresql_that_is_killed_again_and_again_loses_nothing_that_was_acknow
 
     def submit(url: str) -> None:
         train = {"kind": "train", "uris": [str(weather_files[0])], "target": "class", "learner": "nb"}
-        with httpx.Client(base_url=url, timeout=30) as client:
+        with httpx.Client(base_url=url, timeout=PATIENCE_S) as client:
             for number in range(16):
                 response = client.post("/v1/jobs", json=train | {"model": f"m-{number}"})
                 codes.add(response.status_code)
@@ -180,7 +180,7 @@ def test_postgresql_that_is_killed_again_and_again_loses_nothing_that_was_acknow
                 if stop.wait(0.15):
                     return
 
-    with local_server(settings) as server, httpx.Client(base_url=server.url, timeout=30) as client:
+    with local_server(settings) as server, client_of(server) as client:
         writer = threading.Thread(target=submit, args=(server.url,))
         writer.start()
         for pause in (0.6, 1.3, 0.3):  # in mid-job, wherever that is
@@ -206,7 +206,7 @@ def test_a_schedule_that_was_due_during_the_outage_is_caught_up_once(
     job = {"kind": "train", "uris": [str(weather_files[0])], "target": "class", "learner": "nb", "model": "minutely"}
     with Workspace(settings) as workspace:
         workspace.schedules.create(ScheduleRequest.model_validate({"name": "s", "cron": "* * * * *", "job": job}))
-    with local_server(settings) as server, httpx.Client(base_url=server.url, timeout=30) as client:
+    with local_server(settings) as server, client_of(server) as client:
         wait_for(lambda: "worker started" in log_of(server))
         time.sleep(max(0.0, 58 - time.time() % 60))
         cluster.stop()
@@ -220,7 +220,7 @@ def test_postgresql_that_hangs_holds_up_no_prediction(cluster: Cluster, settings
     """Connections stand, and nothing comes over them: as when its disk does not answer."""
     postmaster = psutil.Process(int((cluster.data / "postmaster.pid").read_text().split()[0]))
     with local_server(settings.model_copy(update={"request_timeout_s": 3.0, "job_workers": 0})) as server:
-        with httpx.Client(base_url=server.url, timeout=30) as client:
+        with client_of(server) as client:
             expected = client.post("/v1/models/weather/predict", json=ASKED).json()
             frozen = [postmaster, *postmaster.children(recursive=True)]
             for process in frozen:
@@ -246,5 +246,5 @@ def test_a_server_that_finds_no_postgresql_says_so(cluster: Cluster, settings: S
         assert "Traceback" not in str(refused.value) and "secret" not in str(refused.value)
     finally:
         cluster.start()
-    with local_server(settings) as server:
-        assert httpx.get(f"{server.url}/readyz").json()["status"] == "ok"
+    with local_server(settings) as server, client_of(server) as client:
+        assert client.get("/readyz").json()["status"] == "ok"

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import tarfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
 import httpx
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -25,7 +26,8 @@ from service.workspace import Workspace
 from storage import models, promotions
 from storage.errors import Conflict, NotFound
 from storage.keys import Role
-from tests.service.asking import job_at_end
+from tests.processes import wait_for
+from tests.service.asking import PATIENCE_S, job_at_end
 from tests.service.conftest import Site, weather
 from tests.service.test_cli import fewpass
 
@@ -103,23 +105,29 @@ def test_a_refresh_promotes_the_better_and_keeps_the_decision(workspace: Workspa
     assert len(workspace.registry.promotions("weather").items) == 3
 
 
+def write_day(folder: Path, day: int, table: pa.Table) -> None:
+    """A file that has changed on that day: which one is the newest, is told by that."""
+    path = folder / f"{day}.parquet"
+    pq.write_table(table, path)
+    os.utime(path, (day * 86_400, day * 86_400))
+
+
 def test_the_newest_file_decides_and_a_class_that_is_new_is_left_to_a_person(
     workspace: Workspace, tmp_path: Path
 ) -> None:
     folder = tmp_path / "days"
     folder.mkdir()
-    pq.write_table(weather(3000, 5), folder / "1.parquet")
+    write_day(folder, 1, weather(3000, 5))
     workspace.register_dataset(DatasetRequest(name="days", uris=[str(folder)], target="class"))
     assert refresh(workspace, "a", dataset="days", model="days")["promotion"]["is_promoted"]
-    time.sleep(0.02)  # files are told apart by when they changed
     table = weather(2000, 6)
     rain = np.where(np.arange(2000) % 3 == 0, "maybe", np.array(table["class"].to_pylist()))
-    pq.write_table(table.set_column(4, "class", [rain]), folder / "2.parquet")
+    write_day(folder, 2, table.set_column(4, "class", [rain]))
     result = refresh(workspace, "b", dataset="days", model="days")["promotion"]
     assert [Path(file).name for file in result["measured_on"]["files"]] == ["2.parquet"]
     assert not result["is_promoted"] and "could not be measured" in result["reason"] and "'maybe'" in result["reason"]
     assert result["challenger_metrics"]["n_test_rows"] == pytest.approx(400, abs=80)
-    pq.write_table(weather(20, 7), folder / "3.parquet")
+    write_day(folder, 3, weather(20, 7))
     more = refresh(workspace, "c", dataset="days", model="days")["promotion"]  # twenty rows are too few, so two files
     assert [Path(file).name for file in more["measured_on"]["files"]] == ["3.parquet", "2.parquet"]
 
@@ -127,11 +135,10 @@ def test_the_newest_file_decides_and_a_class_that_is_new_is_left_to_a_person(
 def test_a_refresh_that_updates_reads_new_files_only(workspace: Workspace, tmp_path: Path) -> None:
     folder = tmp_path / "days"
     folder.mkdir()
-    pq.write_table(weather(3000, 5), folder / "1.parquet")
+    write_day(folder, 1, weather(3000, 5))
     workspace.register_dataset(DatasetRequest(name="days", uris=[str(folder)], target="class"))
     refresh(workspace, "a", dataset="days", model="days", update=True)
-    time.sleep(0.02)
-    pq.write_table(weather(1000, 6), folder / "2.parquet")
+    write_day(folder, 2, weather(1000, 6))
     result = refresh(workspace, "b", dataset="days", model="days", update=True)
     assert {account["n_rows_read"] for account in result["passes"]} == {1000}
     assert [Path(file).name for file in result["promotion"]["measured_on"]["files"]] == ["2.parquet"]
@@ -305,7 +312,7 @@ def test_export_and_import_over_rest(site: Site, tmp_path: Path) -> None:
     assert refused.status_code == 422 and "Nothing was imported" in refused.json()["detail"]
     assert client.post("/v1/models/imported/import", content=b"x").status_code == 415
     assert client.post("/v1/models/NOT/import", content=exported.content, headers=tar).status_code == 422
-    assert not list((site.workspace / "scratch").glob(".*"))
+    wait_for(lambda: not list((site.workspace / "scratch").glob(".*")))  # they go when the request was answered
     url = f"{site.server.url}/v1/models/imported/import"
     with pytest.raises(httpx.HTTPError):  # a client that goes away in the middle
 
@@ -313,7 +320,7 @@ def test_export_and_import_over_rest(site: Site, tmp_path: Path) -> None:
             yield exported.content[:1000]
             raise httpx.ReadError("gone")
 
-        httpx.post(url, content=breaking(), headers=tar)
+        httpx.post(url, content=breaking(), headers=tar, timeout=PATIENCE_S)
     assert client.get("/v1/models/imported").json()["version"] == 1
 
 

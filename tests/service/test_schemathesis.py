@@ -22,6 +22,7 @@ from service.local_server import local_server
 from service.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
+from tests.service.asking import PATIENCE_S, client_of
 
 # What is known on the server, so that half of the requests get past "not found".
 KNOWN = {"name": "income", "reference": "income@1", "version": "1", "alias": "other", "tag": "team"}
@@ -44,15 +45,15 @@ def url(tmp_path_factory: pytest.TempPathFactory, weather_files: tuple[Path, Pat
     )
     with Workspace(options) as workspace:
         workspace.train(request)
-    with local_server(options) as server:
-        made = httpx.post(f"{server.url}/v1/datasets", json={"name": "income", "uris": [train], "target": "class"})
+    with local_server(options) as server, client_of(server) as client:
+        made = client.post("/v1/datasets", json={"name": "income", "uris": [train], "target": "class"})
         assert made.status_code == 201
         job = {"kind": "train", "dataset": "income", "learner": "nb", "model": "income"}
         schedule = {"name": "income", "cron": "@yearly", "job": {"kind": "refresh", "train": job}}
-        assert httpx.post(f"{server.url}/v1/schedules", json=schedule).status_code == 201
+        assert client.post("/v1/schedules", json=schedule).status_code == 201
         job = {"kind": "schema", "dataset": "income"}
-        KNOWN["job_id"] = httpx.post(f"{server.url}/v1/jobs", json=job).json()["id"]
-        httpx.post(f"{server.url}/v1/jobs/{KNOWN['job_id']}/cancel")  # or its events would never end
+        KNOWN["job_id"] = client.post("/v1/jobs", json=job).json()["id"]
+        client.post(f"/v1/jobs/{KNOWN['job_id']}/cancel")  # or its events would never end
         yield server.url
 
 
@@ -74,7 +75,7 @@ def map_path_parameters(context: object, path_parameters: dict) -> dict:
 
 
 def test_the_server_s_document_is_the_one_that_requests_are_made_from(url: str) -> None:
-    assert httpx.get(f"{url}/openapi.json").json() == schema.raw_schema
+    assert httpx.get(f"{url}/openapi.json", timeout=PATIENCE_S).json() == schema.raw_schema
 
 
 @schema.parametrize()
@@ -86,4 +87,4 @@ def test_the_server_s_document_is_the_one_that_requests_are_made_from(url: str) 
     derandomize=True,
 )
 def test_no_request_gets_a_server_error_or_an_undocumented_answer(case: schemathesis.Case, url: str) -> None:
-    case.call_and_validate(base_url=url, checks=CHECKS, timeout=20)
+    case.call_and_validate(base_url=url, checks=CHECKS, timeout=PATIENCE_S)

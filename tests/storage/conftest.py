@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from storage.control import Control, open_control
 from storage.files import Layout
 from storage.models import ModelVersion, add_version, reserve_version
+from tests.processes import wait_for
 
 
 @pytest.fixture
@@ -40,8 +44,8 @@ def postgres() -> Iterator[str]:
     try:
         yield f"postgresql://fewpass@/postgres?host={folder}"
     finally:
-        server.terminate()
-        server.wait(20)
+        server.send_signal(signal.SIGINT)  # at once; SIGTERM would wait for connections
+        server.wait()
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -53,19 +57,34 @@ def control(request: pytest.FixtureRequest, layout: Layout) -> Iterator[Control]
 
 
 def _empty_schema(url: str) -> str:
-    import time
-
     import psycopg
 
-    for _ in range(100):
+    def is_empty() -> bool:
         try:
             with psycopg.connect(url, autocommit=True) as connection:
                 connection.execute("DROP SCHEMA public CASCADE")
                 connection.execute("CREATE SCHEMA public")
-            return url
-        except psycopg.OperationalError:
-            time.sleep(0.1)
-    pytest.fail("PostgreSQL did not start")
+        except psycopg.OperationalError:  # it has not started yet
+            return False
+        return True
+
+    wait_for(is_empty)
+    return url
+
+
+@contextlib.contextmanager
+def statements(control: Control) -> Iterator[list[str]]:
+    """The SQL that is said meanwhile: how many statements is a matter of our code, how many seconds one of the machine."""
+    said: list[str] = []
+
+    def note(_connection, _cursor, statement, *_) -> None:
+        said.append(statement)
+
+    sa.event.listen(control.engine, "before_cursor_execute", note)
+    try:
+        yield said
+    finally:
+        sa.event.remove(control.engine, "before_cursor_execute", note)
 
 
 def new_version(control: Control, name: str = "adult", **changes: object) -> ModelVersion:
