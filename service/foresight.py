@@ -14,7 +14,7 @@ from learners.query import Marginal, Query
 from learners.schema.records import encode_records
 from service.queries import NoJoint
 from service.requests import AnyRequest, RefreshRequest
-from service.roots import plain
+from service.roots import files_of, plain
 
 if TYPE_CHECKING:
     from service.workspace import Workspace
@@ -44,6 +44,7 @@ def _uris(workspace: "Workspace", request: AnyRequest) -> Iterator[str]:
     named = request.train if isinstance(request, RefreshRequest) else request
     for member in ("uris", "test_uris"):
         yield from getattr(named, member, None) or ()
+    yield from files_of(getattr(named, "parameters", {}))
     for member in ("dataset", "test_dataset"):
         if (name := getattr(named, member, None)) is not None:
             yield from workspace.dataset(name).uris

@@ -16,6 +16,7 @@ from service.jobs.steps import Run, Step, run_now
 from service.ledger import Ledger, ledger_of
 from service.problems import InvalidRequest
 from service.requests import ForgetRequest, TrainRequest
+from service.roots import plain_parameters
 from service.rows import Not, matching_rows, training_rows
 from service.settings import available_threads
 from storage.compiled import map_compiled
@@ -141,7 +142,8 @@ def _proof(workspace: "Workspace", version: ModelVersion, run: Run) -> dict[str,
     rows = training_rows(source, request, ledger_of(workspace, request, run).forgotten)
     trained = load_model(*map_compiled(version.arrow_path))
     target = trained.schema.target
-    learner = recipes.learner(request.learner, request.parameters, target, Kept(trained.schema))
+    parameters = plain_parameters(request.parameters)
+    learner = recipes.learner(request.learner, parameters, target, Kept(trained.schema))
     again = drive(learner, [Part(rows.learned.source)], threads=available_threads(workspace.settings))
     (header, arrays), (fresh_header, fresh) = trained.to_arrays(), again.to_arrays()
     is_equal = header == fresh_header and arrays.keys() == fresh.keys()

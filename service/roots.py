@@ -1,8 +1,9 @@
 """Where data sets may come from: a request never makes the server read what lies outside the data roots."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -27,6 +28,17 @@ def resolved(uri: str) -> str:
     """A local path without links and "..", or another URI as it is."""
     uri = plain(uri)
     return uri if "://" in uri else str(Path(uri).resolve())
+
+
+def files_of(parameters: Mapping[str, Any]) -> list[str]:
+    """The files that the parameters of a learner name."""
+    return [str(parameters["circuit"])] if parameters.get("circuit") else []
+
+
+def plain_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a learner, a file as its path."""
+    files = files_of(parameters)
+    return dict(parameters) | ({"circuit": plain(files[0])} if files else {})
 
 
 def check_roots(uris: Sequence[str], settings: Settings) -> None:

@@ -17,7 +17,7 @@ from learners.passes.learner import Account, Part, drive
 from learners.passes.source import Source, SourceFile
 from learners.schema import Schema
 from learners.schema.summaries import ColumnSummaries
-from service import provenance, queries, scoring
+from service import provenance, queries, roots, scoring
 from service.continuing import Continuation, chosen, continuation
 from service.foresight import check_queries
 from service.forgetting import affected_models, forget_steps
@@ -116,7 +116,10 @@ def fit(
         return _continued(workspace, known, run), [known.account]
     overrides, target = _overrides(workspace, request), _target(workspace, request)
     kept = ledger.schema(target, overrides) if request.update else None
-    learner = recipes.learner(request.learner, request.parameters, target, kept, overrides)
+    if not run.job_id.startswith(LOCAL):
+        workspace.check_roots(roots.files_of(request.parameters))
+    parameters = roots.plain_parameters(request.parameters)
+    learner = recipes.learner(request.learner, parameters, target, kept, overrides)
     accounts: list[Account] = []
     address = workspace.settings.cluster
     with nullcontext() if address is None else connected(address) as cluster:

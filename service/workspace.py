@@ -366,7 +366,8 @@ class Workspace:
         """Refuse a job that could only fail, as far as it can be known without reading data."""
         named = promotion.checked_train(self, request) if isinstance(request, RefreshRequest) else request
         if is_remote:
-            self.check_roots([*(getattr(named, "uris", None) or ()), *(getattr(named, "test_uris", None) or ())])
+            uris = [*(getattr(named, "uris", None) or ()), *(getattr(named, "test_uris", None) or ())]
+            self.check_roots([*uris, *roots.files_of(getattr(named, "parameters", {}))])
         steps.check_request(self, named)
         check_limits(self.settings, request.model_dump())
 

@@ -71,6 +71,11 @@ class Columns:
             self._labels.append(labels[self.offsets[v] :] if size else [])
             self._values.append(values[self.offsets[v] :] if size else [])
         if has_class and schema.target is not None:
+            if self.n_values[-1] != schema.n_classes:
+                raise InvalidEvidence(
+                    f"The last variable of the circuit has {self.n_values[-1]} values, the class {schema.target!r} "
+                    f"{schema.n_classes}: they do not belong together."
+                )
             self.names.append(schema.target)
             self._labels.append(list(schema.classes))
             self._values.append(list(schema.class_values()))

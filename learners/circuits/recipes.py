@@ -21,6 +21,7 @@ from learners.circuits.structures.densities import (
     with_densities,
     with_distributions,
 )
+from learners.circuits.structures.given import read_circuit, with_leaves_of
 from learners.counts.family import Family, FamilyCounts
 from learners.counts.holdout import HoldOut
 from learners.counts.pairwise import PairwiseCounts
@@ -31,9 +32,6 @@ from learners.schema import Kept, Schema
 from learners.schema.binned import binned_schema
 from learners.schema.summaries import ColumnSummaries
 
-STRUCTURES = ("hclt", "chow-liu", "random", "learnspn")
-LEARNING = ("em", "adf", "bmm", "none")
-
 
 @dataclass(frozen=True)
 class CircuitParameters:
@@ -41,8 +39,10 @@ class CircuitParameters:
 
     Parameters
     ----------
-    structure : "hclt", "chow-liu", "random" or "learnspn"
-        Hidden Chow-Liu tree, Chow-Liu tree, random region graph, or LearnSPN on a sample.
+    structure : "hclt", "chow-liu", "random", "learnspn" or "file"
+        Hidden Chow-Liu tree, Chow-Liu tree, random region graph, LearnSPN on a sample, or the circuit of a file.
+    circuit : str
+        Path or URI of the file of "file", text or JSON: variable i is attribute i, the class last.
     learning : "em", "adf", "bmm" or "none"
         Batch EM; one pass of assumed density filtering or of Bayesian moment matching, row by row; or the
         structure's own weights.
@@ -76,7 +76,8 @@ class CircuitParameters:
     InvalidParameter
     """
 
-    structure: Literal["hclt", "chow-liu", "random", "learnspn"] = "hclt"
+    structure: Literal["hclt", "chow-liu", "random", "learnspn", "file"] = "hclt"
+    circuit: str = ""
     learning: Literal["em", "adf", "bmm", "none"] = "em"
     passes: int = 10
     tolerance: float = 1e-3
@@ -109,6 +110,8 @@ class CircuitParameters:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
                 raise InvalidParameter(name, value, f"a whole number from {low:,} to {high:,}")
+        if bool(self.circuit) != (self.structure == "file"):
+            raise InvalidParameter("circuit", self.circuit, "name a file, and only with structure 'file'")
         for name in ("tolerance", "laplace"):
             if not 0 <= getattr(self, name) < 1e9:
                 raise InvalidParameter(name, getattr(self, name), "zero or more")
@@ -128,9 +131,9 @@ def spn(
     ----------
     Liu, Van den Broeck (2021); Peharz et al. (2019); Gens, Domingos (2013); Zhao, Gordon (2017).
     """
-    schema, densities = yield from _schema(target, parameters, given, overrides or {})
-    codes = yield from _structure(schema, parameters)
-    start = with_densities(codes, densities)
+    read = read_circuit(parameters.circuit) if parameters.structure == "file" else None
+    schema, densities = yield from _schema(target, parameters, given, overrides or {}, read)
+    start = read or with_densities((yield from _structure(schema, parameters)), densities)
     least = narrowest(start, densities) if densities else None
     facts: dict[str, Any] = {"learner": "spn", "parameters": asdict(parameters)}
     if parameters.learning in ("adf", "bmm"):
@@ -172,9 +175,13 @@ def continued(
 
 
 def _schema(
-    target: str | None, parameters: CircuitParameters, given: Schema | Kept | None, overrides: Mapping[str, Any]
+    target: str | None,
+    parameters: CircuitParameters,
+    given: Schema | Kept | None,
+    overrides: Mapping[str, Any],
+    read: Circuit | None,
 ) -> Generator[Any, Any, tuple[Schema, dict[int, Densities]]]:
-    """The schema, and the densities of its continuous attributes."""
+    """The schema, as a circuit that was read has it if there is one, and the densities of its continuous attributes."""
     every = ColumnSummaries(target, overrides, max_values=parameters.max_values, n_bins=parameters.n_bins)
     summaries: ColumnSummaries | None = None
     if isinstance(given, Schema):
@@ -186,8 +193,11 @@ def _schema(
         summaries = yield every
         # Cut points that tell classes apart say little of the columns' own distributions.
         schema = binned_schema(summaries, parameters.n_bins)
-    wanted = {name: override.distribution for name, override in every.overrides.items()}
-    schema = with_distributions(schema, wanted, parameters.leaves)
+    if read is None:
+        wanted = {name: override.distribution for name, override in every.overrides.items()}
+        schema = with_distributions(schema, wanted, parameters.leaves)
+    else:
+        schema = with_leaves_of(schema, read, parameters.circuit)
     if schema.continuous and summaries is None:
         summaries = yield every
     if summaries is None:

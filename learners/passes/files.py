@@ -80,6 +80,24 @@ def filesystem_of(uri: str) -> tuple[pafs.FileSystem, str]:
     return place, path + uri[len(fixed) :]
 
 
+def read_bytes(uri: str) -> bytes:
+    """The content of a small file.
+
+    Raises
+    ------
+    SourceError
+    """
+    filesystem, path = filesystem_of(uri)
+    try:
+        with filesystem.open_input_file(path) as stream:
+            content: bytes = stream.read()
+    except FileNotFoundError as error:
+        raise SourceError(uri, "no such file.") from error
+    except (OSError, pa.ArrowException) as error:
+        raise SourceError(uri, f"cannot be read ({one_line(error)}).") from error
+    return content
+
+
 def expanded(filesystem: pafs.FileSystem, path: str) -> list[str]:
     """The Parquet files that a path, folder or glob names, sorted."""
     try:

@@ -15,7 +15,9 @@ from service.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.passes.test_reuse import write
+from tests.service.asking import job_at_end
 from tests.service.test_cli import fewpass
+from tests.service.test_predict import problem
 from tests.service.test_refresh import finished
 
 COLUMNS = {"user": "drop", "time": "drop"}
@@ -49,7 +51,7 @@ def test_queries_of_all_kinds(site, circuit, model):
         model,
         {"kind": "marginal", "evidence": play},
         {"kind": "conditional", "variables": ["outlook"], "evidence": play},
-        {"kind": "map", "evidence": play, "time_limit_s": 1.0},
+        {"kind": "map", "evidence": play, "time_limit_s": 60.0},
         {"kind": "sample", "n": 20, "evidence": play, "seed": 3},
     )
     table = pq.read_table(site.train)
@@ -103,9 +105,24 @@ def test_who_has_no_joint_distribution_says_so(site):
 
 
 def test_long_queries_run_as_jobs(site, circuit):
-    queries = [{"kind": "map", "evidence": {"outlook": "rain"}, "time_limit_s": 30.0}]
+    queries = [{"kind": "map", "evidence": {"outlook": "rain"}, "time_limit_s": 120.0}]
     result = finished(site.client, {"kind": "query", "model": "sky", "queries": queries})
     assert result["answers"][0]["is_optimal"] is True
+
+
+def test_a_circuit_from_a_file_is_trained_and_served(site, tmp_path):
+    path = tmp_path / "given.txt"
+    body = {"kind": "train", "uris": [str(site.train)], "learner": "spn", "model": "given", "holdout": 0}
+    body["columns"] = dict.fromkeys(("outlook", "humidity", "station"), "drop")
+    body["parameters"] = {"structure": "file", "circuit": f"file://{path}", "learning": "none"}
+    refused = problem(site.client.post("/v1/jobs", json=body), 422)
+    assert f"file://{path}: no such file" in refused["detail"]
+    path.write_text("vars 2 2\n0 cat 0 0.25 0.75\n1 cat 1 0.5 0.5\n2 prod 0 1\n")
+    job = job_at_end(site.client, site.client.post("/v1/jobs", json=body).json()["id"])
+    assert job["state"] == "succeeded", job["error"]
+    asked = {"kind": "marginal", "evidence": {"windy": True}}
+    answered = site.client.post("/v1/models/given/query", json={"queries": [asked]}).json()
+    assert answered["answers"][0]["probability"] == pytest.approx(0.75)
 
 
 @pytest.mark.parametrize("model", ["sky", "weather"])

@@ -1,0 +1,96 @@
+"""Circuits that the user gives: from a file to the columns of a schema."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from learners.circuits.circuit import Circuit
+from learners.circuits.columns import Columns
+from learners.circuits.errors import CircuitFormatError, InvalidCircuit, InvalidEvidence
+from learners.circuits.structures.variables import KINDS
+from learners.circuits.text import from_json, parse_text
+from learners.errors import SchemaError
+from learners.passes.files import read_bytes
+from learners.schema import Attribute, Schema
+
+DISTRIBUTIONS: dict[int, Any] = {kind: name for name, kind in KINDS.items()}
+
+
+def read_circuit(uri: str) -> Circuit:
+    """A circuit from a file of either format: JSON, if it begins with a brace, or text.
+
+    Parameters
+    ----------
+    uri : str
+        A path, or a URI that pyarrow opens.
+
+    Raises
+    ------
+    SourceError
+        If it cannot be read.
+    CircuitFormatError
+        If it holds no circuit; naming the line or the node.
+    """
+    try:
+        text = read_bytes(uri).decode()
+        return from_json(text, uri) if text.lstrip().startswith("{") else parse_text(text.splitlines(), uri)
+    except UnicodeDecodeError as error:
+        raise CircuitFormatError(uri, "not a circuit: neither text nor JSON") from error
+    except InvalidCircuit as error:
+        raise CircuitFormatError(uri, str(error)) from error
+
+
+def with_leaves_of(schema: Schema, circuit: Circuit, uri: str) -> Schema:
+    """The schema whose numeric columns have the distributions of a circuit's leaves.
+
+    Variable i of the circuit is attribute i of the schema, the one after them the class.
+
+    Parameters
+    ----------
+    schema : Schema
+    circuit : Circuit
+    uri : str
+        Where it is from, for errors.
+
+    Raises
+    ------
+    SchemaError
+        If it is not a circuit of these columns, naming the first that does not fit.
+    """
+    n_columns = schema.n_attributes + (schema.target is not None)
+    if circuit.n_variables != n_columns:
+        told = (
+            f"{uri} has {circuit.n_variables} variables, but the table {n_columns} columns; variable i is the i-th of them, "
+            "and the target, if there is one, the last."
+        )
+        if schema.left_out:
+            left_out = ", ".join(f"{each.name!r} ({each.reason})" for each in schema.left_out)
+            values = json.dumps({schema.left_out[0].name: {"order": [0, 1]}})
+            told += f" Left out are {left_out}; a column stays if you give its values: --columns '{values}'."
+        raise SchemaError(told)
+    sizes = circuit.n_values.tolist()
+    kinds = dict(zip(circuit.variable.tolist(), circuit.kind.tolist(), strict=True))
+    if silent := [name for v, name in enumerate(schema.columns) if v not in kinds]:
+        raise SchemaError(f"{uri} has no leaf for column {silent[0]!r}.", silent[0])
+    attributes = [_told(a, v, sizes[v], kinds[v], uri) for v, a in enumerate(schema.attributes)]
+    told = replace(schema, attributes=tuple(attributes))
+    try:
+        Columns(circuit, told)
+    except InvalidEvidence as error:
+        raise SchemaError(f"{uri}: {error}") from error
+    return told
+
+
+def _told(attribute: Attribute, variable: int, size: int, kind: int, uri: str) -> Attribute:
+    """An attribute as the leaves of its variable have it."""
+    if size:
+        return replace(attribute, distribution=None)
+    if attribute.kind != "numeric":
+        raise SchemaError(
+            f"Variable {variable} of {uri} is a number, but column {attribute.name!r} is nominal. If it holds numbers, say so: "
+            f'--columns \'{{"{attribute.name}": "numeric"}}\'.',
+            attribute.name,
+        )
+    return replace(attribute, distribution=DISTRIBUTIONS[kind])
