@@ -1,8 +1,9 @@
-"""Pictures of small circuits: Graphviz text, and SVG without any other program."""
+"""Pictures of circuits, of large ones by regions: Graphviz text, and SVG without any other program."""
 
 from __future__ import annotations
 
 from html import escape
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,7 +16,6 @@ from learners.circuits.circuit import (
     PRODUCT,
     SUM,
     Circuit,
-    Integers,
 )
 from learners.circuits.columns import columns_of
 from learners.errors import LearnerError
@@ -23,25 +23,45 @@ from learners.schema import Schema
 
 MAX_NODES = 300
 SYMBOLS = {SUM: "+", PRODUCT: "×"}
+REGION = -1
 # Pixels.
 LAYER_HEIGHT, MARGIN, RADIUS, CHARACTER = 90, 24, 14, 6.6
 SWEEPS = 8
 
 
 class PictureTooLarge(LearnerError, ValueError):
-    """A circuit has too many nodes to be drawn."""
+    """A circuit has too many nodes, and regions, to be drawn."""
 
-    def __init__(self, n_nodes: int, max_nodes: int) -> None:
+    def __init__(self, n_nodes: int, n_regions: int, max_nodes: int) -> None:
         super().__init__(
-            f"A picture of {n_nodes:,} nodes says nothing: the limit is max_nodes={max_nodes:,}. "
-            "Use summary(), or learn with fewer sums, states or replicas to see the structure."
+            f"A picture of {n_nodes:,} nodes, or of {n_regions:,} regions, says nothing: the limit is {max_nodes:,}. "
+            "Look at the summary of the structure, or learn with fewer sums, states or replicas to see it."
         )
         self.n_nodes = n_nodes
         self.max_nodes = max_nodes
 
 
+class Graph(NamedTuple):
+    """What is drawn, children before parents.
+
+    Attributes
+    ----------
+    kind : list of int
+        Sums and products are circles, all others boxes.
+    labels : list of str
+        What stands in each node, by lines.
+    edges : list of (parent, child, weight in words or None)
+    """
+
+    kind: list[int]
+    labels: list[str]
+    edges: list[tuple[int, int, str | None]]
+
+
 def to_dot(circuit: Circuit, schema: Schema | None = None, max_nodes: int = MAX_NODES) -> str:
-    """The circuit in Graphviz' language.
+    """The circuit in Graphviz' language; by regions, if it has too many nodes.
+
+    A region stands for all nodes over the same columns.
 
     Parameters
     ----------
@@ -57,14 +77,15 @@ def to_dot(circuit: Circuit, schema: Schema | None = None, max_nodes: int = MAX_
     Raises
     ------
     PictureTooLarge
+        If there are too many regions, too.
     """
-    labels = _labels(circuit, schema, max_nodes)
+    graph = _graph(circuit, schema, max_nodes)
     lines = ["digraph circuit {", "  node [fontname=Helvetica fontsize=10];", "  edge [fontname=Helvetica fontsize=8];"]
-    for node, label in enumerate(labels):
-        shape = "circle" if circuit.kind[node] <= PRODUCT else "box"
+    for node, label in enumerate(graph.labels):
+        shape = "circle" if graph.kind[node] in SYMBOLS else "box"
         quoted = label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
         lines.append(f'  {node} [label="{quoted}" shape={shape}];')
-    for parent, child, weight in _edges(circuit):
+    for parent, child, weight in graph.edges:
         label = "" if weight is None else f' [label="{weight}"]'
         lines.append(f"  {parent} -> {child}{label};")
     return "\n".join([*lines, "}"]) + "\n"
@@ -86,24 +107,23 @@ def to_svg(circuit: Circuit, schema: Schema | None = None, max_nodes: int = MAX_
     ------
     PictureTooLarge
     """
-    labels = _labels(circuit, schema, max_nodes)
-    layer = _layers(circuit)
-    texts = [label.split("\n") for label in labels]
+    graph = _graph(circuit, schema, max_nodes)
+    layer = _layers(graph)
+    texts = [label.split("\n") for label in graph.labels]
     half = [
-        RADIUS if circuit.kind[node] <= PRODUCT else max(map(len, text)) * CHARACTER / 2 + 6
-        for node, text in enumerate(texts)
+        RADIUS if kind in SYMBOLS else max(map(len, text)) * CHARACTER / 2 + 6
+        for kind, text in zip(graph.kind, texts, strict=True)
     ]
-    x = _places(circuit, layer, half)
-    y = [MARGIN + 30 + LAYER_HEIGHT * int(layer[-1] - of_node) for of_node in layer]
+    x = _places(graph, layer, half)
+    y = [MARGIN + 30 + LAYER_HEIGHT * (layer[-1] - of_node) for of_node in layer]
     width = max(a + b for a, b in zip(x, half, strict=True)) + MARGIN
-    tallest = max((len(text) for text in texts), default=1)
-    height = max(y) + MARGIN + 8 * tallest
+    height = max(y) + MARGIN + 8 * max(map(len, texts))
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
         f'width="{width:.0f}" height="{height:.0f}" font-family="Helvetica, Arial, sans-serif" font-size="11">',
         f"<title>{escape(repr(circuit))}</title>",
     ]
-    for parent, child, weight in _edges(circuit):
+    for parent, child, weight in graph.edges:
         parts.append(
             f'<line x1="{x[parent]:.1f}" y1="{y[parent]}" x2="{x[child]:.1f}" y2="{y[child]}" stroke="#9aa5b1"/>'
         )
@@ -115,12 +135,12 @@ def to_svg(circuit: Circuit, schema: Schema | None = None, max_nodes: int = MAX_
                 f'stroke-width="3" paint-order="stroke">{weight}</text>'
             )
     for node, text in enumerate(texts):
-        parts += _node(int(circuit.kind[node]), x[node], y[node], half[node], text)
+        parts += _node(graph.kind[node], x[node], y[node], half[node], text)
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
 def _node(kind: int, x: float, y: float, half: float, text: list[str]) -> list[str]:
-    if kind <= PRODUCT:
+    if kind in SYMBOLS:
         fill = "#dbeafe" if kind == SUM else "#fde68a"
         shape = f'<circle cx="{x:.1f}" cy="{y}" r="{RADIUS}" fill="{fill}" stroke="#52606d"/>'
         return [shape, f'<text x="{x:.1f}" y="{y + 5}" font-size="16" text-anchor="middle">{text[0]}</text>']
@@ -139,66 +159,91 @@ def _node(kind: int, x: float, y: float, half: float, text: list[str]) -> list[s
     ]
 
 
-def _edges(circuit: Circuit) -> list[tuple[int, int, str | None]]:
-    """(parent, child, weight in words); no weight under products."""
-    parents = np.repeat(np.arange(circuit.n_nodes), np.diff(circuit.child_starts))
-    return [
-        (parent, child, f"{np.exp(log):.3g}" if circuit.kind[parent] == SUM else None)
-        for parent, child, log in zip(
-            parents.tolist(), circuit.children.tolist(), circuit.log_weight.tolist(), strict=True
-        )
-    ]
-
-
-def _labels(circuit: Circuit, schema: Schema | None, max_nodes: int) -> list[str]:
-    """What stands in each node."""
+def _graph(circuit: Circuit, schema: Schema | None, max_nodes: int) -> Graph:
+    """All nodes, or all regions."""
+    names = columns_of(circuit, schema).names if schema is not None else [f"X{v}" for v in range(circuit.n_variables)]
     if circuit.n_nodes > max_nodes:
-        raise PictureTooLarge(circuit.n_nodes, max_nodes)
-    return [_label(circuit, schema, node) for node in range(circuit.n_nodes)]
+        return _regions(circuit, names, max_nodes)
+    labels = [_label(circuit, schema, names, node) for node in range(circuit.n_nodes)]
+    parents = np.repeat(np.arange(circuit.n_nodes), np.diff(circuit.child_starts)).tolist()
+    edges = [
+        (parent, child, f"{np.exp(log):.3g}" if circuit.kind[parent] == SUM else None)
+        for parent, child, log in zip(parents, circuit.children.tolist(), circuit.log_weight.tolist(), strict=True)
+    ]
+    return Graph(circuit.kind.tolist(), labels, edges)
 
 
-def _label(circuit: Circuit, schema: Schema | None, node: int) -> str:
+def _regions(circuit: Circuit, names: list[str], max_nodes: int) -> Graph:
+    """A box for all nodes over the same columns, with how many sums and products they are."""
+    scopes, first, region = np.unique(circuit.scopes, axis=0, return_index=True, return_inverse=True)
+    sizes = np.bitwise_count(scopes).sum(axis=1)
+    if sizes.size > max_nodes:
+        raise PictureTooLarge(circuit.n_nodes, sizes.size, max_nodes)
+    order = np.argsort(sizes, kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(order.size)
+    region = place[region.ravel()]
+    counts = np.zeros((sizes.size, 2), np.int64)
+    for column, kind in enumerate(SYMBOLS):
+        np.add.at(counts[:, column], region[circuit.kind == kind], 1)
+    labels = []
+    for (n_sums, n_products), node in zip(counts.tolist(), first[order].tolist(), strict=True):
+        columns = [names[v] for v in circuit.scope(node)]
+        said = ", ".join(columns) if len(columns) <= 3 else f"{len(columns)} columns"
+        shown = [f"{n:,} {symbol}" for n, symbol in zip((n_sums, n_products), SYMBOLS.values(), strict=True) if n]
+        labels.append("\n".join([said, *([" ".join(shown)] if shown else [])]))
+    parents = region[np.repeat(np.arange(circuit.n_nodes), np.diff(circuit.child_starts))]
+    edges = np.unique(np.stack([parents, region[circuit.children]], axis=1), axis=0)
+    return Graph(
+        [REGION] * sizes.size, labels, [(parent, child, None) for parent, child in edges.tolist() if parent != child]
+    )
+
+
+def _label(circuit: Circuit, schema: Schema | None, names: list[str], node: int) -> str:
     kind, v = int(circuit.kind[node]), int(circuit.variable[node])
     if kind in SYMBOLS:
         return SYMBOLS[kind]
-    columns = columns_of(circuit, schema) if schema is not None else None
-    name = columns.names[v] if columns else f"X{v}"
     parameters = circuit.leaf_parameters[circuit.leaf_starts[node] : circuit.leaf_starts[node + 1]].tolist()
-    values = columns.labels(v) if columns else [str(value) for value in range(int(circuit.n_values[v]))]
+    numbers = [str(value) for value in range(int(circuit.n_values[v]))]
+    values = columns_of(circuit, schema).labels(v) if schema is not None else numbers
     if kind == INDICATOR:
-        return f"{name} = {values[int(parameters[0])]}"
+        return f"{names[v]} = {values[int(parameters[0])]}"
     if kind == CATEGORICAL:
         shown = [f"{value}: {np.exp(p):.3g}" for value, p in zip(values, parameters, strict=True)]
-        return "\n".join([name, *shown[:6], *(["…"] if len(shown) > 6 else [])])
+        return "\n".join([names[v], *shown[:6], *(["…"] if len(shown) > 6 else [])])
     law = {GAUSSIAN: "N({:.3g}, {:.3g}²)", POISSON: "Poisson({:.3g})", EXPONENTIAL: "Exp({:.3g})"}[kind]
-    return f"{name}\n{law.format(*parameters)}"
+    return f"{names[v]}\n{law.format(*parameters)}"
 
 
-def _layers(circuit: Circuit) -> Integers:
-    """(n_nodes,) int64: leaves at 0, every parent above its children, each node as high as its parents allow."""
-    starts, children = circuit.child_starts.tolist(), circuit.children
-    layer = np.zeros(circuit.n_nodes, np.int64)
-    for node in range(circuit.n_nodes):
-        below = children[starts[node] : starts[node + 1]]
-        layer[node] = layer[below].max() + 1 if below.size else 0
-    top = np.full(circuit.n_nodes, layer[-1])
-    top[-1] = layer[-1]
-    for node in range(circuit.n_nodes - 1, -1, -1):
-        below = children[starts[node] : starts[node + 1]]
-        top[below] = np.minimum(top[below], top[node] - 1)
-    has_parent = np.bincount(children, minlength=circuit.n_nodes) > 0
-    return np.where((circuit.kind <= PRODUCT) & has_parent, top, layer)
+def _neighbours(graph: Graph) -> tuple[list[list[int]], list[list[int]]]:
+    """The children and the parents of each node."""
+    below: list[list[int]] = [[] for _ in graph.kind]
+    above: list[list[int]] = [[] for _ in graph.kind]
+    for parent, child, _ in graph.edges:
+        below[parent].append(child)
+        above[child].append(parent)
+    return below, above
 
 
-def _places(circuit: Circuit, layer: Integers, half: list[float]) -> list[float]:
+def _layers(graph: Graph) -> list[int]:
+    """Leaves at 0, every parent above its children, each other node as high as its parents allow."""
+    below, above = _neighbours(graph)
+    layer: list[int] = []
+    for children in below:
+        layer.append(max((layer[child] + 1 for child in children), default=0))
+    for node in range(len(layer) - 1, -1, -1):
+        if below[node] and above[node]:
+            layer[node] = min(layer[parent] - 1 for parent in above[node])
+    return layer
+
+
+def _places(graph: Graph, layer: list[int], half: list[float]) -> list[float]:
     """Horizontal places: within a layer in the order of the mean place of the neighbours, a few times up and down."""
-    parents = np.repeat(np.arange(circuit.n_nodes), np.diff(circuit.child_starts))
-    neighbours: list[list[int]] = [[] for _ in range(circuit.n_nodes)]
-    for parent, child in zip(parents.tolist(), circuit.children.tolist(), strict=True):
-        neighbours[parent].append(child)
-        neighbours[child].append(parent)
-    rows = [np.flatnonzero(layer == of_row).tolist() for of_row in range(int(layer.max()) + 1)]
-    x = [0.0] * circuit.n_nodes
+    neighbours = [[*children, *parents] for children, parents in zip(*_neighbours(graph), strict=True)]
+    rows: list[list[int]] = [[] for _ in range(max(layer) + 1)]
+    for node, of_node in enumerate(layer):
+        rows[of_node].append(node)
+    x = [0.0] * len(layer)
     for row in rows:
         _spread(row, x, half)
     for sweep in range(SWEEPS):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from xml.etree import ElementTree
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.circuits.circuit import PRODUCT
+from learners.circuits.circuit import PRODUCT, SUM
 from learners.circuits.picture import PictureTooLarge, to_dot, to_svg
 from learners.schema import Attribute, Schema
 from tests.circuits.map_circuits import random_circuit
@@ -51,8 +52,36 @@ def test_names_do_not_break_the_picture():
     assert '"<a & \\"b\\"> = \\\\\\""' in to_dot(circuit, schema)
 
 
-def test_large_circuits_are_refused():
-    with pytest.raises(PictureTooLarge, match="A picture of 13 nodes says nothing: the limit is max_nodes=12"):
-        to_svg(CIRCUIT, max_nodes=12)
-    with pytest.raises(PictureTooLarge):
-        to_dot(CIRCUIT, max_nodes=12)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_large_circuits_are_drawn_by_regions(seed):
+    circuit = random_circuit(np.random.default_rng(seed), 4)
+    scopes = [tuple(circuit.scope(node)) for node in range(circuit.n_nodes)]
+    between = {
+        (scopes[node], scopes[child])
+        for node in range(circuit.n_nodes)
+        for child in circuit.children[circuit.child_starts[node] : circuit.child_starts[node + 1]]
+    }
+    between = {(parent, child) for parent, child in between if parent != child}
+    if circuit.n_nodes == len(set(scopes)):
+        return  # then nodes are drawn
+    picture = ElementTree.fromstring(to_svg(circuit, max_nodes=len(set(scopes))))
+    assert len(picture.findall(f"{SVG}rect")) == len(set(scopes)) and not picture.findall(f"{SVG}circle")
+    lines = picture.findall(f"{SVG}line")
+    assert len(lines) == len(between) and all(float(line.get("y1")) < float(line.get("y2")) for line in lines)
+    dot = to_dot(circuit, max_nodes=len(set(scopes)))
+    assert dot.count("->") == len(between)
+    n_sums = sum(int(n.replace(",", "")) for n in re.findall(r"([\d,]+) \+", dot))
+    assert n_sums == (circuit.kind == SUM).sum()
+
+
+def test_regions_have_the_names_of_their_columns():
+    svg = to_svg(CIRCUIT, SCHEMA, max_nodes=12)
+    assert ">colour</text>" in svg and ">weight</text>" in svg
+
+
+def test_what_has_too_many_regions_is_refused():
+    for draw in (to_svg, to_dot):
+        with pytest.raises(
+            PictureTooLarge, match=r"A picture of 13 nodes, or of \d regions, says nothing: the limit is 3\."
+        ):
+            draw(CIRCUIT, max_nodes=3)
