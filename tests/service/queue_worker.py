@@ -16,12 +16,19 @@ from storage.errors import ControlUnavailable
 
 
 def count(run: Run) -> dict:
-    """Count to n, a chunk every 50 ms; each start leaves a line in the log file."""
+    """Count to n, a chunk every 50 ms; each start leaves a line in the log file.
+
+    Before a `gate`, a file that the test makes when it has seen enough, the third chunk does not end.
+    """
     with Path(run.request["log"]).open("a") as log:
-        log.write("count\n")
+        log.write(f"{run.request.get('says', 'count')}\n")
+    gate = Path(run.request.get("gate", "/"))
     for done in range(run.request["n"]):
         run.report({"rows_done": done, "rows_total": run.request["n"]})
         time.sleep(0.05)
+        while done == 2 and not gate.exists():
+            run.report({"rows_done": done, "rows_total": run.request["n"]})
+            time.sleep(0.05)
     return {"counted": run.request["n"]}
 
 
@@ -41,14 +48,14 @@ def fail(run: Run) -> dict:
 
 
 def grow(run: Run) -> dict:
-    """Hold `n` pieces of 32 MiB, one every 50 ms; tell of it only if asked to."""
+    """Hold `n` pieces of 32 MiB, or of so many, one every 50 ms; tell of it only if asked to."""
     with Path(run.request["log"]).open("a") as log:
         log.write("grow\n")
     held = []
     for done in range(run.request["n"]):
         if run.request.get("tells", True):
             run.report({"rows_done": done, "rows_total": run.request["n"]})
-        held.append(bytearray(b"x") * (32 << 20))
+        held.append(bytearray(b"x") * (run.request.get("mib", 32) << 20))
         time.sleep(0.05)
     return {"held": len(held), "limit": run.memory_limit}
 

@@ -23,10 +23,11 @@ from service.problems import InvalidRequest, JobFailed, OutOfMemory
 from service.requests import EvaluateRequest, RefreshRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
+from tests import processes
 from tests.service.asking import client_of
 from tests.service.conftest import Workers
 from tests.service.test_cli import fewpass
-from tests.service.test_jobs import finished, wait_for
+from tests.service.test_jobs import counts, finished, wait_for
 
 pytestmark = pytest.mark.faults
 
@@ -39,7 +40,8 @@ def test_a_job_that_holds_too_much_fails_and_says_what_to_do(
     tmp_path: Path,
 ) -> None:
     log = str(tmp_path / "log")
-    large, _ = queue.submit("grow", {"n": 1000, "log": log, "memory_limit": 256 * MIB})
+    # In small pieces: it hears that it is over its limit long before it is over it by far.
+    large, _ = queue.submit("grow", {"n": 1000, "log": log, "memory_limit": 256 * MIB, "mib": 4})
     small, _ = queue.submit("grow", {"n": 3, "log": log, "memory_limit": 256 * MIB})
     process = workers.start()
     job = wait_for(queue, large.id, finished)
@@ -227,17 +229,21 @@ def test_jobs_that_do_not_fit_wait_for_each_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("FEWPASS_JOB_MEMORY_BUDGET", "1GiB")
-    asked = {"n": 40, "memory_limit": 600 * MIB}
-    jobs = [queue.submit("count", asked | {"log": str(tmp_path / name)})[0] for name in "ab"]
+    asked = counts(tmp_path, 3) | {"memory_limit": 600 * MIB}
+    jobs = [queue.submit("count", asked)[0] for _ in range(2)]
     for _ in range(2):
         workers.start()
-    both = [wait_for(queue, job.id, lambda job: job.state == "running" and bool(job.progress)) for job in jobs]
-    waiting = [wait_for(queue, job.id, lambda job: job.is_finished or bool(job.progress.get("stage"))) for job in both]
-    assert "waiting for memory" in [(job.progress or {}).get("stage") for job in waiting]
-    done = [wait_for(queue, job.id, finished, 30) for job in jobs]
+
+    def told() -> list[dict]:
+        return [queue.get(job.id).progress or {} for job in jobs]
+
+    processes.wait_for(lambda: "waiting for memory" in [progress.get("stage") for progress in told()])
+    processes.wait_for(lambda: any(progress.get("rows_done") == 2 for progress in told()))
+    assert (tmp_path / "log").read_text().split() == ["count"]  # the other has not begun
+    (tmp_path / "gate").touch()
+    done = [wait_for(queue, job.id, finished) for job in jobs]
     assert [job.state for job in done] == ["succeeded"] * 2
-    first, second = sorted((tmp_path / name).stat().st_mtime for name in "ab")
-    assert second - first > 1.5  # one after the other: 40 chunks of 50 ms
+    assert (tmp_path / "log").read_text().split() == ["count", "finish"] * 2  # one after the other
 
 
 def test_of_jobs_in_one_worker_the_last_to_come_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
