@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
-import time
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -22,6 +20,7 @@ from learners.schema.encode import encode
 from learners.schema.summaries import ColumnSummaries
 from tests.passes.test_engine import same
 from tests.passes.test_reuse import OVERRIDES, write
+from tests.processes import ended, runs, wait_for
 
 pytest.importorskip("distributed")
 
@@ -88,14 +87,15 @@ def test_a_worker_killed_in_mid_pass_changes_nothing(folder):
     whole = collect(ColumnSummaries("class"), source)
     with clusters.connected("local:2") as own:
         own.client.wait_for_workers(2)
-        pids = own.client.run(os.getpid)
-        killer = threading.Timer(0.05, os.kill, (next(iter(pids.values())), signal.SIGKILL))
-        killer.start()
+        victim = next(iter(own.client.run(os.getpid).values()))
+
+        def kill(progress):
+            if 0 < progress.rows_done < progress.rows_total and runs(victim):
+                os.kill(victim, signal.SIGKILL)
+
         for _ in range(3):
-            assert own.collect(ColumnSummaries("class"), source) == whole
-        killer.join()
-        with pytest.raises(ProcessLookupError):
-            os.kill(next(iter(pids.values())), 0)
+            assert own.collect(ColumnSummaries("class"), source, on_progress=kill) == whole
+        wait_for(lambda: ended([victim]))
 
 
 def test_errors_of_the_data_come_back_as_they_are(tmp_path, cluster):
@@ -121,7 +121,5 @@ def test_what_is_no_cluster_is_refused(monkeypatch):
         ("local:x", "with N processes"),
         ("tcp://127.0.0.1:9", "no Dask scheduler"),
     ):
-        started = time.monotonic()
         with pytest.raises(ClusterError, match=reason), clusters.connected(address):
             pass
-        assert time.monotonic() - started < 30

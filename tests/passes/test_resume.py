@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -21,9 +24,11 @@ from storage.checkpoints import CheckpointFile
 from storage.compiled import map_compiled
 from tests.passes.test_engine import same
 from tests.passes.test_reuse import write
+from tests.processes import wait_for
 
+# Each line it is sent starts a run of its own; only the importing, which takes a second, is done once for all of them.
 PROGRAM = """
-import sys
+import os, sys
 from learners import recipes
 from learners.passes.learner import drive
 from learners.passes.source import Source
@@ -32,13 +37,20 @@ from storage.compiled import write_compiled
 from storage.statistics import StatisticStore
 from pathlib import Path
 data, work = map(Path, sys.argv[1:])
-model = drive(
-    recipes.learner("kdb", {"k": 2}, "class", None, {"user": "drop", "time": "drop"}),
-    Source.open(data),
-    store=ForgivingStore(StatisticStore(work / "statistics"), 2**30),
-    checkpoints=JobCheckpoints(work / "passes", 0.0),
-)
-write_compiled(work / "model.arrow", *model.to_arrays(), replace=True)
+for line in sys.stdin:
+    pid = os.fork()
+    if pid:
+        print(pid, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+        continue
+    model = drive(
+        recipes.learner("kdb", {"k": 2}, "class", None, {"user": "drop", "time": "drop"}),
+        Source.open(data),
+        store=ForgivingStore(StatisticStore(work / "statistics"), 2**30),
+        checkpoints=JobCheckpoints(work / "passes", 0.0),
+    )
+    write_compiled(work / "model.arrow", *model.to_arrays(), replace=True)
+    os._exit(0)
 """
 
 
@@ -70,17 +82,26 @@ def test_what_was_saved_is_not_read_again(folder, monkeypatch):
     monkeypatch.setattr("learners.passes.engine.REPORT_EVERY_S", 0.001)
     source, checkpoint = Source.open(folder), Checkpoint()
     whole = collect(ColumnSummaries("class"), source, threads=2)
+    raw, reports, stopped = Source.read, [], threading.Event()
 
     def stop(progress):
+        reports.append(progress)
         if len(checkpoint.saved) >= 3:
+            stopped.set()
             raise Cancelled("enough")
 
-    with pytest.raises(Cancelled):
+    def behind(self, fragment, *rest):
+        """No thread runs ahead of the one that saves."""
+        n_reports = len(reports)
+        wait_for(lambda: stopped.is_set() or len(reports) > n_reports + 1)
+        return raw(self, fragment, *rest)
+
+    with monkeypatch.context() as patched, pytest.raises(Cancelled):
+        patched.setattr(Source, "read", behind)
         collect(ColumnSummaries("class"), source, threads=2, on_progress=stop, checkpoint=checkpoint)
     done = checkpoint.saved[-1][1]["fragments"]
     assert 0 < len(done) < len(source.fragments)
     read = []
-    raw = Source.read
     monkeypatch.setattr(Source, "read", lambda self, fragment, *a: (read.append(fragment), raw(self, fragment, *a))[1])
     assert collect(ColumnSummaries("class"), source, threads=2, checkpoint=checkpoint) == whole
     assert sorted(read, key=source.fragments.index) == [
@@ -109,19 +130,26 @@ def test_a_damaged_checkpoint_is_not_believed(tmp_path, folder):
 
 def test_killed_at_random_moments_a_job_ends_with_the_same_model(tmp_path, folder):
     """Ten kills; `python -m benchmarks.resume` does two hundred."""
-    work, chance = tmp_path / "work", random.Random(1)
-    kills = 0
-    while True:
-        process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(folder), str(work)])
-        try:
-            process.wait(chance.uniform(0.5, 2.0) if kills < 10 else 120)
-            break
-        except subprocess.TimeoutExpired:
-            os.kill(process.pid, signal.SIGKILL)
-            process.wait()
-            kills += 1
-            time.sleep(0.01)
-    assert process.returncode == 0
+    work, chance, n_kills = tmp_path / "work", random.Random(1), 0
+    command = [sys.executable, "-c", PROGRAM, str(folder), str(work)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as starter:
+
+        def run(kill_after: float | None) -> int:
+            starter.stdin.write("run\n")
+            pid = int(starter.stdout.readline())
+            if kill_after is not None:
+                time.sleep(kill_after)
+                with contextlib.suppress(ProcessLookupError):  # it was faster
+                    os.kill(pid, signal.SIGKILL)
+            return int(starter.stdout.readline())
+
+        while n_kills < 10:
+            if run(chance.uniform(0.01, 0.4)) == 0:
+                shutil.rmtree(work)
+            else:
+                n_kills += 1
+        assert run(None) == 0
+        starter.stdin.close()
     from learners.kinds import load_model
 
     resumed = load_model(*map_compiled(work / "model.arrow"))
