@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from learners.circuits.columns import columns_of, never_had
+from learners.circuits.columns import check_left_out, columns_of, knows_nothing_of, labels_of, never_had
 from learners.circuits.model import CircuitModel
 from learners.classifiers.lookup import LookupModel
 from learners.errors import SourceError, UnknownColumn
@@ -61,7 +61,8 @@ def check_queries(model: Model, asked: Sequence[Query]) -> None:
         columns = columns_of(model.circuit, model.schema)
         for query in asked:
             columns.rows([query.evidence])
-            columns.variables(_variables(query))
+            for variable in columns.variables(_variables(query)):
+                columns.check_known(variable)
     elif isinstance(model, LookupModel):
         for query in asked:
             _check_of_network(model, query)
@@ -81,15 +82,18 @@ def _check_of_network(model: LookupModel, query: Query) -> None:
     given = {name: value for name, value in query.evidence.items() if value is not None}
     for name in (*query.evidence, *_variables(query)):
         if name not in names:
+            check_left_out(schema, name)
             raise UnknownColumn(name, names)
+        if (name in given or name in _variables(query)) and places.get(name, -1) not in (-1, *model.network.order):
+            raise knows_nothing_of(name)
     for name, value in given.items():
         if name == schema.target:
             if str(value) not in schema.classes:
                 raise never_had(name, value, schema.classes)
             continue
         attribute = schema.attributes[places[name]]
-        if isinstance(value, str) and value in attribute.labels():
+        if isinstance(value, str) and value in labels_of(attribute):
             continue
         # A rare value that shares its code with others has one.
         if encode_records([{name: value}], schema).x[places[name], 0] == attribute.n_values:
-            raise never_had(name, value, attribute.labels())
+            raise never_had(name, value, labels_of(attribute))

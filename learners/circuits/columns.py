@@ -10,8 +10,8 @@ import numpy as np
 
 from learners.circuits.circuit import Circuit, Floats
 from learners.circuits.errors import InvalidEvidence
-from learners.errors import SchemaError, UnknownColumn
-from learners.schema import Chunk, Schema
+from learners.errors import UnknownColumn
+from learners.schema import Attribute, Chunk, Schema
 from learners.schema.records import number_reader, value_encoders
 from learners.schema.schema import OTHER
 
@@ -50,6 +50,8 @@ class Columns:
         self._encoders = [code for _, code, _ in value_encoders(schema)]
         # Where a chunk has an attribute's numbers.
         self._numbers = {v: row for row, v in enumerate(schema.continuous)}
+        known = set(circuit.scope(circuit.root))
+        self._is_known = [v in known for v in range(circuit.n_variables)]
         # What is taken off a chunk's code to get the variable's.
         self.offsets = np.zeros(circuit.n_variables, np.int64)
         self._labels: list[list[str]] = []
@@ -62,7 +64,7 @@ class Columns:
                     "they do not belong together."
                 )
             self.offsets[v] = attribute.n_values - size if size else 0
-            labels = attribute.labels()
+            labels = labels_of(attribute)
             values: list[Any] = list(attribute.values) if attribute.kind == "nominal" else list(labels)
             if attribute.kind == "nominal":
                 values = [None] * attribute.has_missing + values + [OTHER] * (attribute.n_folded > 0)
@@ -92,8 +94,19 @@ class Columns:
 
     def _variable(self, name: str) -> int:
         if name not in self.number:
+            check_left_out(self.schema, name)
             raise UnknownColumn(name, self.names)
         return self.number[name]
+
+    def check_known(self, variable: int) -> None:
+        """Refuse a column of which the circuit has no leaf.
+
+        Raises
+        ------
+        InvalidEvidence
+        """
+        if not self._is_known[variable]:
+            raise knows_nothing_of(self.names[variable])
 
     def labels(self, variable: int) -> list[str]:
         """What each code of a discrete variable stands for, in words."""
@@ -119,7 +132,7 @@ class Columns:
             return np.nan
         name = self.names[variable]
         if not self.n_values[variable]:
-            return self._number(variable, value)
+            return number_reader(self.schema.attributes[variable])(value)
         labels = self._labels[variable]
         if variable == self.class_variable:
             code = labels.index(str(value)) if str(value) in labels else -1
@@ -130,14 +143,6 @@ class Columns:
         if not 0 <= code < self.n_values[variable]:
             raise never_had(name, value, labels)
         return float(code)
-
-    def _number(self, variable: int, value: Any) -> float:
-        try:
-            return number_reader(self.schema.attributes[variable])(value)
-        except SchemaError:
-            raise InvalidEvidence(
-                f"Column {self.names[variable]!r} is numeric, and {value!r} ({type(value).__name__}) is no number."
-            ) from None
 
     def rows(self, evidence: Sequence[Mapping[str, Any]]) -> Floats:
         """(n_variables, n_rows) float64 of raw records; NaN where a record says nothing.
@@ -151,6 +156,8 @@ class Columns:
             for name, value in record.items():
                 v = self._variable(name)
                 x[v, row] = self.code(v, value)
+                if value is not None:
+                    self.check_known(v)
         return x
 
     def rows_of_chunk(self, chunk: Chunk, with_class: bool = True) -> Any:
@@ -194,6 +201,38 @@ def never_had(name: str, value: Any, labels: Sequence[str]) -> InvalidEvidence:
     return InvalidEvidence(
         f"Column {name!r} never had the value {value!r} in training (known: {known}). Leave it out, then it is summed out."
     )
+
+
+def knows_nothing_of(name: str) -> InvalidEvidence:
+    """That a circuit has no leaf for a column."""
+    return InvalidEvidence(
+        f"Column {name!r} was left out when the circuit was made, which knows nothing of it. Leave it out."
+    )
+
+
+def check_left_out(schema: Schema, name: str) -> None:
+    """Refuse a column that training left out, telling why.
+
+    Raises
+    ------
+    InvalidEvidence
+    """
+    for column in schema.left_out:
+        if column.name == name:
+            raise InvalidEvidence(
+                f"Column {name!r} was left out of the model ({column.reason}), which knows nothing of it. Leave it out."
+            )
+
+
+def labels_of(attribute: Attribute) -> list[str]:
+    """What the codes of an attribute stand for, each in other words: a value may be called "(missing)" or "(other)", too."""
+    labels = attribute.labels()
+    if attribute.kind == "nominal":
+        special = [0] * attribute.has_missing + [len(labels) - 1] * (attribute.n_folded > 0)
+        for place in special:
+            while labels.count(labels[place]) > 1:
+                labels[place] = f"({labels[place]})"
+    return labels
 
 
 def columns_of(circuit: Circuit, schema: Schema) -> Columns:

@@ -27,12 +27,21 @@ class InvalidEvidence(LearnerError, ValueError):
 
 
 class ImpossibleEvidence(LearnerError, ValueError):
-    """The circuit gives the evidence probability zero, so nothing is known given it."""
+    """The circuit gives the evidence probability zero, so nothing is known given it.
 
-    def __init__(self, row: int | None = None) -> None:
-        where = "the evidence" if row is None else f"the evidence of row {row}"
-        super().__init__(
-            f"The circuit gives {where} probability zero. Drop the value that never occurs with the others, "
-            "or learn with a larger pseudo-count."
-        )
-        self.row = row
+    Parameters
+    ----------
+    row : int, optional
+        Of the rows, or queries, that were asked together.
+    column : str, optional
+        Of a value that is impossible, by itself or with those before it.
+    reason : str, optional
+        What is known of it.
+    """
+
+    def __init__(self, row: int | None = None, column: str | None = None, reason: str | None = None) -> None:
+        what = "row" if column is None else "query"
+        where = "the evidence" if row is None else f"the evidence of {what} {row}"
+        remedy = "Drop the value that never occurs with the others, or learn with a larger pseudo-count."
+        super().__init__(f"The circuit gives {where} probability zero{'. ' + remedy if reason is None else reason}")
+        self.row, self.column = row, column

@@ -45,10 +45,7 @@ def answer(circuit: Circuit, schema: Schema, query: Query) -> Answer:
     ImpossibleEvidence
         If the evidence has probability zero.
     """
-    try:
-        return answer_all(circuit, schema, [query])[0]
-    except ImpossibleEvidence as error:
-        raise ImpossibleEvidence from error
+    return answer_all(circuit, schema, [query])[0]
 
 
 def answer_all(circuit: Circuit, schema: Schema, queries: Sequence[Query]) -> list[Answer]:
@@ -77,7 +74,7 @@ def answer_all(circuit: Circuit, schema: Schema, queries: Sequence[Query]) -> li
     UnknownColumn, InvalidEvidence, SchemaError
         As in `answer`.
     ImpossibleEvidence
-        With the place of the query as `row`.
+        With the place of the query as `row`, if there are several, and the `column` at fault.
     """
     columns = columns_of(circuit, schema)
     groups: dict[Any, list[int]] = {}
@@ -85,16 +82,31 @@ def answer_all(circuit: Circuit, schema: Schema, queries: Sequence[Query]) -> li
         groups.setdefault(_group(columns, query), []).append(place)
     found: dict[int, Answer] = {}
     for (kind, *rest), places in groups.items():
-        if kind == "map":
-            for place in places:
-                found[place] = _map(columns, queries[place], place)
-            continue
-        x = _compact(columns, [queries[place].evidence for place in places])
         try:
+            if kind == "map":
+                for place in places:
+                    found[place] = _map(columns, queries[place])
+                continue
+            x = _compact(columns, [queries[place].evidence for place in places])
             found.update(zip(places, _BATCHES[kind](columns, x, *rest), strict=True))
         except ImpossibleEvidence as error:
-            raise ImpossibleEvidence(places[error.row or 0]) from error
+            place = [place for place in places if place not in found][error.row or 0]
+            raise _named(columns, queries[place].evidence, place if len(queries) > 1 else None) from error
     return [{"kind": query.kind} | found[place] for place, query in enumerate(queries)]
+
+
+def _named(columns: Columns, evidence: Mapping[str, Any], place: int | None) -> ImpossibleEvidence:
+    """The error of impossible evidence, naming the column: of a value impossible by itself, or else with those before it."""
+    given = [(name, value) for name, value in evidence.items() if value is not None]
+    alone = [{name: value} for name, value in given]
+    together = [dict(given[: n + 1]) for n in range(len(given))]
+    for records, how in ((alone, "can never be"), (together, "is never, with what else is given,")):
+        logs = answers.log_likelihood(columns.circuit, columns.rows(records))
+        if impossible := np.flatnonzero(logs == -np.inf).tolist():
+            name, value = given[impossible[0]]
+            reason = f": column {name!r} {how} {value!r}. Leave it out, or learn with a larger pseudo-count."
+            return ImpossibleEvidence(place, name, reason)
+    return ImpossibleEvidence(place)
 
 
 def _group(columns: Columns, query: Query) -> tuple[Any, ...]:
@@ -134,8 +146,7 @@ def _asked(
 
 def _check_kind(columns: Columns, v: int, discrete: bool | None) -> None:
     name = columns.names[v]
-    if not columns.circuit.scopes[columns.circuit.root, v >> 6] >> np.uint64(v & 63) & np.uint64(1):
-        raise InvalidEvidence(f"Column {name!r} was left out when the circuit was made, which knows nothing of it.")
+    columns.check_known(v)
     if discrete and not columns.n_values[v]:
         raise InvalidEvidence(f"Column {name!r} is numeric: ask for its moments, or for samples.")
     if discrete is False and columns.n_values[v]:
@@ -155,19 +166,26 @@ def _compact(columns: Columns, evidence: Sequence[Mapping[str, Any]]) -> Any:
     return x
 
 
-def _marginal(columns: Columns, x: Any) -> list[Answer]:
+def _evidence(columns: Columns, x: Any) -> tuple[list[float], list[bool]]:
+    """Log probability of each row, and whether it is one of a density."""
     logs = answers.log_likelihood(columns.circuit, x)
     kind, variable = columns.circuit.kind, columns.circuit.variable
     numeric = np.unique(variable[(kind == GAUSSIAN) | (kind == EXPONENTIAL)])
-    is_density: list[bool] = np.any(~np.isnan(np.asarray(x, np.float64)[numeric]), axis=0).tolist()
-    return [
-        {"log_probability": log, "density" if dense else "probability": float(np.exp(log))}
-        for log, dense in zip(logs.tolist(), is_density, strict=True)
-    ]
+    is_density = np.any(~np.isnan(np.asarray(x, np.float64)[numeric]), axis=0)
+    # Probabilities that add to one add to a little more in floating point.
+    return np.where(is_density, logs, np.minimum(logs, 0.0)).tolist(), is_density.tolist()
+
+
+def _marginal(columns: Columns, x: Any) -> list[Answer]:
+    with np.errstate(over="ignore"):  # a density may be beyond all doubles; its logarithm tells
+        return [
+            {"log_probability": log, "density" if dense else "probability": float(np.exp(log))}
+            for log, dense in zip(*_evidence(columns, x), strict=True)
+        ]
 
 
 def _conditional(columns: Columns, x: Any, variables: tuple[int, ...], joint: bool) -> list[Answer]:
-    logs = answers.log_likelihood(columns.circuit, x).tolist()
+    logs, _ = _evidence(columns, x)
     if joint:
         tables = answers.conditional(columns.circuit, x, variables)
         return [
@@ -198,7 +216,7 @@ def _cells(columns: Columns, variables: tuple[int, ...], table: Floats) -> list[
 
 
 def _moments(columns: Columns, x: Any, variables: tuple[int, ...]) -> list[Answer]:
-    logs = answers.log_likelihood(columns.circuit, x).tolist()
+    logs, _ = _evidence(columns, x)
     mean, variance = answers.moments(columns.circuit, x, variables)
     return [
         {
@@ -231,7 +249,7 @@ def _sample(columns: Columns, x: Any, variables: tuple[int, ...], n: int, seed: 
     ]
 
 
-def _map(columns: Columns, query: Query, place: int) -> Answer:
+def _map(columns: Columns, query: Query) -> Answer:
     assert isinstance(query, Map)
     asked = _asked(columns, query, discrete=None)
     numeric = [columns.names[v] for v in asked if not columns.n_values[v]]
@@ -242,18 +260,9 @@ def _map(columns: Columns, query: Query, place: int) -> Answer:
         )
     x = columns.rows([query.evidence])[:, 0]
     given = {int(v): float(x[v]) for v in np.flatnonzero(~np.isnan(x))}
-    try:
-        found = map_query(
-            columns.circuit,
-            asked,
-            given,
-            query.solver,
-            time_limit_s=query.time_limit_s,
-            k=query.k,
-            seed=query.seed,
-        )
-    except ImpossibleEvidence as error:
-        raise ImpossibleEvidence(place) from error
+    found = map_query(
+        columns.circuit, asked, given, query.solver, time_limit_s=query.time_limit_s, k=query.k, seed=query.seed
+    )
     return {
         "assignment": {columns.names[v]: columns.value(v, code) for v, code in found.assignment.items()},
         "log_probability": found.log_probability,

@@ -25,7 +25,7 @@ from learners.circuits.structures.given import read_circuit, with_leaves_of
 from learners.counts.family import Family, FamilyCounts
 from learners.counts.holdout import HoldOut
 from learners.counts.pairwise import PairwiseCounts
-from learners.errors import InvalidParameter
+from learners.errors import InvalidParameter, SchemaError
 from learners.passes.learner import RowWork
 from learners.passes.rows import Rows
 from learners.schema import Kept, Schema
@@ -193,6 +193,9 @@ def _schema(
         summaries = yield every
         # Cut points that tell classes apart say little of the columns' own distributions.
         schema = binned_schema(summaries, parameters.n_bins)
+    if not schema.n_attributes and target is None:
+        reasons = "; ".join(f"{column.name}: {column.reason}" for column in schema.left_out[:5])
+        raise SchemaError(f"No column is left to learn from ({reasons}).")
     if read is None:
         wanted = {name: override.distribution for name, override in every.overrides.items()}
         schema = with_distributions(schema, wanted, parameters.leaves)

@@ -254,6 +254,25 @@ def test_continuous_variables_get_the_mode_of_a_leaf(solver):
     assert not answer.is_optimal
 
 
+@pytest.mark.parametrize("solver", ["bt", "kbt"])
+def test_a_circuit_of_numbers_alone(solver):
+    """Given all of it, nothing is left to choose: the reduced problem is a constant."""
+    nodes = [(GAUSSIAN, 0, [1.0, 2.0]), (GAUSSIAN, 1, [3.0, 1.0]), ("product", [0, 1])]
+    circuit = flat_circuit(nodes, [0, 0])
+    for evidence in ({}, {1: 2.0}):
+        answer = map_query(circuit, [0], evidence, solver=solver)
+        assert answer.assignment == {0: 1.0}
+        best = naive.value(circuit, evidence | {0: 1.0})
+        assert answer.log_probability == pytest.approx(math.log(best)) == answer.upper_bound
+
+
+def test_what_no_leaf_mentions_gets_its_first_value():
+    circuit = flat_circuit([(CATEGORICAL, 0, [math.log(0.3), math.log(0.7)])], [2, 2])
+    for solver in SOLVERS:
+        answer = map_query(circuit, [1], solver=solver)
+        assert answer.assignment == {1: 0} and answer.log_probability == pytest.approx(0.0)
+
+
 def test_continuous_queries_are_refused_by_the_other_solvers():
     for solver in ("ng", "amap", "beam", "exact"):
         with pytest.raises(ContinuousQuery, match="variable 1, 2 has none"):

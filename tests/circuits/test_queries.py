@@ -15,7 +15,7 @@ from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.queries import answer, answer_all
 from learners.errors import InvalidParameter, SchemaError, UnknownColumn
 from learners.query import Conditional, Map, Marginal, Moments, Query, Sample
-from learners.schema import Attribute, Chunk, Schema
+from learners.schema import Attribute, Chunk, LeftOut, Schema
 from tests.naive import circuits as naive
 from tests.naive.map import flat_circuit, value
 
@@ -30,6 +30,7 @@ SCHEMA = Schema(
     "sold",
     ("False", "True"),
     "bool",
+    (LeftOut("serial", "constant"),),
 )
 
 
@@ -175,7 +176,9 @@ def test_pydantic_reads_queries():
         (Marginal({"n": 4}), InvalidEvidence, "Column 'n' never had the value 4 in training .known: '.*3'"),
         (Marginal({"sold": "maybe"}), InvalidEvidence, "Column 'sold' never had the value 'maybe'"),
         (Marginal({"size": "big"}), SchemaError, "Column 'size' holds 'big'"),
-        (Marginal({"weight": "heavy"}), InvalidEvidence, "Column 'weight' is numeric, and 'heavy'"),
+        (Marginal({"weight": "heavy"}), SchemaError, "Column 'weight' holds 'heavy' .*expects a number"),
+        (Marginal({"serial": 7}), InvalidEvidence, "Column 'serial' was left out of the model .constant"),
+        (Conditional(("serial",)), InvalidEvidence, "Column 'serial' was left out of the model .constant"),
         (Conditional(("n",), {"n": 3}), InvalidEvidence, "'n' is both asked for and given"),
         (Conditional(("weight",)), InvalidEvidence, "'weight' is numeric: ask for its moments"),
         (Moments(("n",)), InvalidEvidence, "'n' is discrete"),
@@ -203,10 +206,54 @@ def test_impossible_evidence_names_the_query():
         "probability": 0.0,
     }
     for query in (Conditional(("b",), {"a": "y"}), Sample(1, {"a": "y"}), Map(("b",), {"a": "y"})):
-        with pytest.raises(ImpossibleEvidence, match="gives the evidence probability zero"):
+        with pytest.raises(
+            ImpossibleEvidence, match="gives the evidence probability zero: column 'a' can never be 'y'"
+        ):
             answer(never, schema, query)
-        with pytest.raises(ImpossibleEvidence, match="row 2"):
+        with pytest.raises(ImpossibleEvidence, match="query 2") as caught:
             answer_all(never, schema, [Marginal(), type(query)(**(vars(query) | {"evidence": {}})), query])
+        assert (caught.value.row, caught.value.column) == (2, "a")
+
+
+def test_impossible_evidence_names_the_column_that_does_not_go_with_the_others():
+    nodes = [(CATEGORICAL, v, log(*p)) for p in ((1, 0), (0, 1)) for v in range(3)]
+    equal = flat_circuit(
+        [*nodes[:3], ("product", [0, 1, 2]), *nodes[3:], ("product", [4, 5, 6]), ("sum", [(3, 0.5), (7, 0.5)])], [2] * 3
+    )
+    schema = Schema(tuple(Attribute(name, "nominal", ("x", "y")) for name in "abc"), None, ("",))
+    with pytest.raises(ImpossibleEvidence, match="'b' is never, with what else is given, 'y'"):
+        answer(equal, schema, Conditional(("c",), {"a": "x", "b": "y"}))
+
+
+def test_no_probability_is_above_one():
+    third = [(CATEGORICAL, v, [math.log(1 / 3 + 2e-10)] * 3) for v in range(5)]
+    circuit = flat_circuit([*third, ("product", list(range(5)))], [3] * 5)
+    schema = Schema(tuple(Attribute(name, "nominal", ("x", "y", "z")) for name in "abcde"), None, ("",))
+    told = answer_all(circuit, schema, [Marginal(), Conditional(("a",))])
+    assert told[0] == {"kind": "marginal", "log_probability": 0.0, "probability": 1.0}
+    assert told[1]["log_evidence"] == 0.0
+
+
+def test_values_may_have_the_names_of_missing_and_of_rare_ones():
+    names = ("(missing)", "(other)", "x")
+    column = Attribute("a", "nominal", names, has_missing=True, n_folded=3)
+    schema = Schema((column, Attribute("b", "nominal", ("x", "y"))), None, ("",))
+    p = (0.1, 0.2, 0.3, 0.15, 0.25)
+    circuit = flat_circuit([(CATEGORICAL, 0, log(*p)), (CATEGORICAL, 1, log(0.5, 0.5)), ("product", [0, 1])], [5, 2])
+    told = answer(circuit, schema, Conditional(("a",)))["distributions"]["a"]
+    assert list(told) == ["((missing))", *names, "((other))"] and list(told.values()) == pytest.approx(p)
+    for name, expected in told.items():
+        assert answer(circuit, schema, Marginal({"a": name}))["probability"] == pytest.approx(expected)
+
+
+def test_what_the_circuit_knows_nothing_of_is_refused_as_evidence_too():
+    """A network that selected its columns would call anything about the others certain."""
+    circuit = flat_circuit([(CATEGORICAL, 0, log(0.5, 0.5))], [2, 2])
+    schema = Schema(tuple(Attribute(name, "nominal", ("x", "y")) for name in "ab"), None, ("",))
+    for query in (Marginal({"b": "x"}), Conditional(("b",)), Map(("a",), {"b": "x"})):
+        with pytest.raises(InvalidEvidence, match="Column 'b' was left out when the circuit was made"):
+            answer(circuit, schema, query)
+    assert answer(circuit, schema, Marginal({"b": None}))["probability"] == 1.0
 
 
 def test_parameters_out_of_range_are_refused():

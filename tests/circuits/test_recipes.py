@@ -11,7 +11,7 @@ from learners import recipes
 from learners.circuits.model import CircuitModel, NoClass
 from learners.circuits.online import pseudo_counts_of
 from learners.circuits.recipes import continued
-from learners.errors import InvalidParameter
+from learners.errors import InvalidParameter, SchemaError
 from learners.kinds import load_model
 from learners.passes.learner import Learner, Part, drive
 from learners.passes.ledger import MemoryStore
@@ -155,6 +155,13 @@ def test_queries_by_name_agree_with_counts(folder):
 def test_parameters_out_of_range_are_refused(parameters, match):
     with pytest.raises(InvalidParameter, match=match):
         recipes.learner("spn", parameters, None)
+
+
+def test_a_table_of_which_nothing_is_left_says_why():
+    table = pa.table({"a": ["x"] * 10, "b": pa.nulls(10)})
+    for structure in ("hclt", "chow-liu", "random", "learnspn"):
+        with pytest.raises(SchemaError, match=r"No column is left .*a: constant; b: every value is missing"):
+            drive(recipes.learner("spn", {"structure": structure}, None), Source.of_table(table))
 
 
 def test_other_learners_need_a_target():

@@ -121,7 +121,8 @@ def map_query(
         is_optimal = bound_now - value <= 1e-10
     elif not problem.n_variables:
         bound_now, is_optimal = value, True
-    return MapAnswer(assignment, value, bound_now, is_optimal, n_expanded, time.perf_counter() - started)
+    seconds = time.perf_counter() - started
+    return MapAnswer(assignment, float(value), float(bound_now), bool(is_optimal), int(n_expanded), seconds)
 
 
 def _check_options(solver: str, k: int, time_limit_s: float, bound: str) -> None:

@@ -54,6 +54,10 @@ def restricted(problem: MaxProblem, allowed: Ints, hidden: Ints) -> MaxProblem:
     hidden : (n_variables,) uint8
         The variables to sum out.
     """
+    if not problem.arrays.leaf_variable.size:  # a constant: no variable is left that matters
+        return problem
     gain = np.empty(1)
     arrays, keep = reduced_circuit(problem.arrays, allowed, hidden, gain)
+    if not arrays.leaf_variable.size:
+        keep = keep[:0]
     return MaxProblem(arrays, problem.log_bound + float(gain[0]), problem.variables[keep])

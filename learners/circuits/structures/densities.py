@@ -19,6 +19,8 @@ from learners.schema.schema import Attribute, Distribution, Schema
 NARROWEST = 1e-3
 # Of the column's mean: no rate of a Poisson becomes smaller, of an exponential larger.
 LEAST_MEAN = 1e-3
+# Beyond this, sums of squares leave double precision; and so do those of numbers that differ by less than its reciprocal.
+LARGEST = 1e140
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,12 @@ def _check(name: str, distribution: str, low: Floats, high: Floats, level: int) 
         wrong, reason = low < 0, "zero or more"
     if not wrong.any() and distribution == "poisson" and level == 0:
         wrong, reason = low != np.floor(low), "a whole number"
+    if not wrong.any() and low.size and not _has_squares(low, high):
+        raise SchemaError(
+            f"Column {name!r} holds numbers from {low.min():g} to {high.max():g}, whose squares leave double precision. Multiply it by "
+            "a constant, or choose 'intervals' for it.",
+            name,
+        )
     if wrong.any():
         value = low[int(np.argmax(wrong))]
         raise SchemaError(
@@ -111,6 +119,12 @@ def _check(name: str, distribution: str, low: Floats, high: Floats, level: int) 
             "Choose another distribution for it, or 'intervals'.",
             name,
         )
+
+
+def _has_squares(low: Floats, high: Floats) -> bool:
+    """Whether the squares of numbers, and of what they differ by, are doubles."""
+    least, most = float(low.min()), float(high.max())
+    return max(-least, most) <= LARGEST and (most == least or most - least >= 1.0 / LARGEST)
 
 
 def with_densities(circuit: Circuit, densities: Mapping[int, Densities]) -> Circuit:
