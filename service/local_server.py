@@ -27,7 +27,7 @@ class LocalServer:
 
 
 @contextlib.contextmanager
-def local_server(settings: Settings, timeout_s: float = 120.0) -> Iterator[LocalServer]:
+def local_server(settings: Settings, timeout_s: float = 240.0) -> Iterator[LocalServer]:
     """Start `fewpass serve` and wait until it is ready; on leaving, it and its workers have ended.
 
     Parameters
@@ -83,7 +83,8 @@ def _ready_url(process: subprocess.Popen[bytes], log: Path, timeout_s: float) ->
 
 
 def _logged_url(log: Path) -> str | None:
-    for line in log.read_text(errors="replace").splitlines():
+    # The last line may be there by half.
+    for line in log.read_text(errors="replace").rpartition("\n")[0].splitlines():
         if '"serving"' in line:
             return str(json.loads(line)["url"])
     return None

@@ -15,6 +15,7 @@ from storage import files
 from storage.errors import Conflict, CorruptFile, InvalidName, Unwritable
 from storage.files import (
     Layout,
+    Temporary,
     drafting,
     publish,
     read_manifest,
@@ -94,7 +95,7 @@ from storage.files import publish
 with publish(sys.argv[1]) as draft:
     draft.write_text("half")
     print("writing", flush=True)
-    time.sleep(60)
+    time.sleep(3600)
 """
 
 
@@ -122,6 +123,24 @@ def test_a_sweep_takes_what_a_killed_writer_left_and_nothing_else(tmp_path):
     assert list(layout.models.rglob("*.partial")) == []
 
 
+def test_a_temporary_folder_is_its_process_s_and_goes_with_it(tmp_path):
+    script = (
+        "import sys; from pathlib import Path; from storage.files import Temporary\n"
+        "kept = Temporary(Path(sys.argv[1])); (kept.path / 'cells').touch()\n"
+        "print(kept.path, flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        path = Path(process.stdout.readline().decode().strip())
+        assert sweep(tmp_path) == () and (path / "cells").exists()
+        process.kill()
+    assert sweep(tmp_path) == (path.parent,) and not path.exists()
+    with Temporary(tmp_path) as own:
+        assert own.path.is_dir()
+    assert not list(tmp_path.iterdir())
+
+
 SWEEPER = """
 import sys
 from pathlib import Path
@@ -142,7 +161,7 @@ def test_a_restless_sweep_never_disturbs_a_writer(tmp_path):
             draft.write_text("whole")
         n_published += 1
     (tmp_path / "stop").touch()
-    assert sweeper.wait(10) == 0
+    assert sweeper.wait(120) == 0
     assert all((tmp_path / f"{i}.txt").read_text() == "whole" for i in range(n_published))
 
 

@@ -148,7 +148,7 @@ def test_several_processes_map_the_same_file(tmp_path):
         for _ in range(3)
     ]
     total = mapped["counts"].sum()
-    assert {reader.communicate(timeout=30)[0].split()[0] for reader in readers} == {str(total)}
+    assert {reader.communicate(timeout=240)[0].split()[0] for reader in readers} == {str(total)}
 
 
 def test_arrays_larger_than_the_memory_limit_are_written_and_read(tmp_path):

@@ -212,7 +212,7 @@ def test_two_processes_store_the_same_keys_at_once(tmp_path):
         subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], cwd=ROOT, stderr=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    assert [writer.communicate(timeout=60)[1] for writer in writers] == ["", ""]
+    assert [writer.communicate(timeout=240)[1] for writer in writers] == ["", ""]
     store = StatisticStore(tmp_path)
     assert {statistic.key for statistic in store.stored()} == {f"{i:064x}" for i in range(5)}
     assert store.get(f"{3:064x}")["i"].to_pylist() == [3] * 1000
