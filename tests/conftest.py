@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# numba's first compilation of a kernel takes seconds: far more than hypothesis' default deadline.
-settings.register_profile("fewpass", deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
+# numba's first compilation of a kernel takes seconds: far more than hypothesis' default deadline. The same examples every
+# time, so that a run tells of the change and not of chance; HYPOTHESIS_PROFILE=explore looks for new ones.
+EXAMPLES = {"deadline": None, "max_examples": 25, "suppress_health_check": list(HealthCheck)}
+settings.register_profile("fewpass", derandomize=True, **EXAMPLES)
+settings.register_profile("explore", derandomize=False, **EXAMPLES)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fewpass"))
 
 PUBLIC_SETS = Path(__file__).parent.parent.parent / "shared" / "data" / "classification"

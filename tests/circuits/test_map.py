@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-import time
 
 import numpy as np
 import pytest
@@ -133,17 +133,16 @@ def hard_circuit(n_variables=60, n_components=40):
 def test_time_limit_gives_the_best_so_far_and_a_bound():
     circuit = hard_circuit()
     query = list(range(60))
-    map_query(circuit, query, time_limit_s=0.01)
-    before = time.perf_counter()
-    answer = map_query(circuit, query, time_limit_s=0.1)
-    assert time.perf_counter() - before < 0.5
+    answer = map_query(circuit, query, time_limit_s=0.1)  # a proof would take for ever
     assert not answer.is_optimal
     assert answer.upper_bound > answer.log_probability
     assert answer.log_probability >= map_query(circuit, query, solver="kbt").log_probability
-    longer = map_query(circuit, query, time_limit_s=0.4)
-    assert longer.n_expanded > answer.n_expanded
-    assert longer.log_probability >= answer.log_probability
-    assert longer.upper_bound <= answer.upper_bound + CLOSE
+    problem = whole_circuit(circuit).reduced(query, {})
+    # By a clock that goes on by as much at each look, whatever the machine does meanwhile.
+    short, longer = (exact(problem, seconds, clock=itertools.count(0.0, 0.005).__next__) for seconds in (0.02, 0.1))
+    assert longer.n_expanded > short.n_expanded
+    assert longer.log_value >= short.log_value
+    assert longer.log_bound <= short.log_bound + CLOSE
     at_once = map_query(circuit, query, time_limit_s=0)
     assert at_once.log_probability >= map_query(circuit, query, solver="bt").log_probability
 
