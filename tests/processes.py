@@ -13,7 +13,7 @@ import psutil
 Found = TypeVar("Found")
 
 
-def wait_for(look: Callable[[], Found], seconds: float = 120) -> Found:
+def wait_for(look: Callable[[], Found], seconds: float = 240) -> Found:
     """The first answer of `look` that is true; long enough for a machine that does much else."""
     deadline = time.monotonic() + seconds
     while not (found := look()):

@@ -8,7 +8,7 @@ from service.local_server import LocalServer
 from tests.processes import wait_for
 
 # For one answer; httpx gives up after 5 s, which a machine that does much else may take.
-PATIENCE_S = 120
+PATIENCE_S = 240
 ENDS = ("succeeded", "failed", "cancelled")
 
 

@@ -70,7 +70,9 @@ def site(tmp_path_factory: pytest.TempPathFactory, weather_files: tuple[Path, Pa
         generation_poll_s=0.05,
         job_poll_s=0.05,
         progress_s=0.1,
-        slow_request_s=600,  # a busy machine logs none of its predictions as slow
+        # A busy machine that has to compile first neither gives up a request nor logs a prediction as slow.
+        slow_request_s=600,
+        request_timeout_s=600,
         query_s=60,
     )
     with Workspace(settings) as workspace:
