@@ -9,7 +9,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -113,6 +113,24 @@ def drafting(directory: Path, name: str) -> Iterator[Path]:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)
+
+
+class Temporary(ExitStack):
+    """A private folder inside `directory`, until it is closed; that of a process that was killed is swept away.
+
+    Parameters
+    ----------
+    directory : created if missing
+
+    Attributes
+    ----------
+    path : of the folder
+    """
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__()
+        self.path = self.enter_context(drafting(directory, "temporary"))
+        self.path.mkdir()
 
 
 def _make_directory(directory: Path) -> None:
