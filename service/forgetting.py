@@ -15,6 +15,7 @@ from learners.schema import Kept
 from service.jobs.steps import Run, Step, run_now
 from service.ledger import Ledger, ledger_of
 from service.problems import InvalidRequest
+from service.reports import reporting
 from service.requests import ForgetRequest, TrainRequest
 from service.roots import plain_parameters
 from service.rows import Not, matching_rows, training_rows
@@ -49,9 +50,9 @@ def mark(workspace: "Workspace", run: Run) -> dict[str, Any]:
         if column not in source.arrow_schema.names:
             raise InvalidRequest(f"The condition names the column {column!r}, which is not in the data.", field="where")
     # Searched before the rule stands: a condition that fails on the data must not stop every training after it.
-    matching_rows(source, predicate, range(min(1, len(source.files))))
+    matching_rows(source, predicate, range(min(1, len(source.files))), report=run.report)
     forgotten.add(predicate.text)
-    counts = matching_rows(source, predicate, range(len(source.files)), forgotten)
+    counts = matching_rows(source, predicate, range(len(source.files)), forgotten, run.report)
     found = {source.files[index].path: n for index, n in counts.items() if n}
     return {
         "n_rows": sum(found.values()),
@@ -139,12 +140,13 @@ def _proof(workspace: "Workspace", version: ModelVersion, run: Run) -> dict[str,
     """Whether the version equals a model of the remaining rows that no stored statistic had a part in."""
     request = TrainRequest(**_request_of(version))
     source = Source.open(list(request.uris or workspace.dataset(str(request.dataset)).uris))
-    rows = training_rows(source, request, ledger_of(workspace, request, run).forgotten)
+    rows = training_rows(source, request, ledger_of(workspace, request, run).forgotten, run.report)
     trained = load_model(*map_compiled(version.arrow_path))
     target = trained.schema.target
     parameters = plain_parameters(request.parameters)
     learner = recipes.learner(request.learner, parameters, target, Kept(trained.schema))
-    again = drive(learner, [Part(rows.learned.source)], threads=available_threads(workspace.settings))
+    threads = available_threads(workspace.settings)
+    again = drive(learner, [Part(rows.learned.source)], threads=threads, on_progress=reporting(run.report))
     (header, arrays), (fresh_header, fresh) = trained.to_arrays(), again.to_arrays()
     is_equal = header == fresh_header and arrays.keys() == fresh.keys()
     is_equal = is_equal and all(np.array_equal(arrays[name], fresh[name], equal_nan=True) for name in arrays)

@@ -170,7 +170,7 @@ def _rows(workspace: "Workspace", request: RefreshRequest, run: Run) -> tuple[So
         source = _open(workspace, run, dataset, None if dataset else train.test_uris)
         return source.thinned(most), {"dataset": dataset, "files": [file.path for file in source.files]}
     whole = _open(workspace, run, train.dataset, train.uris)
-    kept_back = training_rows(whole, train, ledger_of(workspace, train, run).forgotten).kept_back
+    kept_back = training_rows(whole, train, ledger_of(workspace, train, run).forgotten, run.report).kept_back
     assert kept_back is not None
     newest = newest_files(kept_back, rule.newest_files, rule.min_rows / train.holdout)
     rows = kept_back.only(set(newest)).thinned(most)

@@ -9,6 +9,7 @@ import pyarrow as pa
 from learners.passes.selection import Selection, window
 from learners.passes.source import Condition, Fragment, Mask, Source, SourceFile, file_identity
 from service.holdout import Share
+from service.reports import Report
 from service.requests import TrainRequest
 from storage.forgotten import Forgotten
 from storage.predicates import RowPredicate
@@ -62,7 +63,9 @@ class TrainingRows:
     kept_back: Source | None
 
 
-def training_rows(source: Source, request: TrainRequest, forgotten: Forgotten) -> TrainingRows:
+def training_rows(
+    source: Source, request: TrainRequest, forgotten: Forgotten, report: Report | None = None
+) -> TrainingRows:
     """Choose the rows of a request.
 
     Parameters
@@ -72,6 +75,8 @@ def training_rows(source: Source, request: TrainRequest, forgotten: Forgotten) -
     request : TrainRequest
     forgotten : Forgotten
         Rules of rows that must not be learned from; files it has not seen are searched for them.
+    report : callable, optional
+        Gets the progress of such a search; may raise.
 
     Raises
     ------
@@ -82,7 +87,7 @@ def training_rows(source: Source, request: TrainRequest, forgotten: Forgotten) -
         chosen = window(source, request.window, request.timestamp)
     for rule in forgotten.rules():
         predicate = RowPredicate(rule.where)
-        counts = matching_rows(source, predicate, sorted(chosen.wanted), forgotten)
+        counts = matching_rows(source, predicate, sorted(chosen.wanted), forgotten, report)
         wanted = {
             index: (*conditions, Not(predicate)) if counts[index] else conditions
             for index, conditions in chosen.wanted.items()
@@ -95,23 +100,31 @@ def training_rows(source: Source, request: TrainRequest, forgotten: Forgotten) -
 
 
 def matching_rows(
-    source: Source, predicate: RowPredicate, files: Sequence[int], forgotten: Forgotten | None = None
+    source: Source,
+    predicate: RowPredicate,
+    files: Sequence[int],
+    forgotten: Forgotten | None = None,
+    report: Report | None = None,
 ) -> dict[int, int]:
-    """How many rows of each file a predicate matches; what is known of a file is not counted again."""
+    """How many rows of each file a predicate matches; what is known of a file is not counted again.
+
+    `report` gets the progress after each batch, and may raise.
+    """
     counts: dict[int, int] = {}
+    n_done, n_total = 0, sum(source.files[index].n_rows for index in files)
     for index in files:
         identity = file_identity(source.files[index])
         known = None if forgotten is None else forgotten.count(predicate.text, identity)
         if known is None:
-            batches = [
-                batch
-                for fragment in source.only({index}).fragments
-                for batch in source.read(fragment, list(predicate.columns))
-            ]
-            known = int(sum(np.count_nonzero(predicate.mask(batch)) for batch in batches))
+            known = 0
+            for batch in source.only({index}).batches(list(predicate.columns)):
+                known += int(np.count_nonzero(predicate.mask(batch)))
+                if report is not None:
+                    report({"stage": "searching rows", "rows_done": n_done, "rows_total": n_total})
             if forgotten is not None:
                 forgotten.remember(predicate.text, identity, known)
         counts[index] = known
+        n_done += source.files[index].n_rows
     if forgotten is not None:
         forgotten.save()
     return counts

@@ -1,7 +1,7 @@
 """What each kind of job does, step by step; the worker and the command line run the same steps."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
@@ -12,7 +12,7 @@ from learners.circuits.model import CircuitModel
 from learners.kinds import load_model
 from learners.memory import limit_memory
 from learners.passes.cluster import connected
-from learners.passes.engine import Progress, collect
+from learners.passes.engine import collect
 from learners.passes.learner import Account, Part, drive
 from learners.passes.source import Source, SourceFile
 from learners.schema import Schema
@@ -26,6 +26,7 @@ from service.jobs.steps import Kinds, Run, Step
 from service.ledger import LOCAL, Ledger, ledger_of
 from service.predictor import map_version
 from service.problems import InvalidRequest
+from service.reports import Report, reporting
 from service.requests import AnyRequest, EvaluateRequest, ForgetRequest, QueryJobRequest, SchemaRequest, TrainRequest
 from service.rows import TrainingRows, training_rows
 from service.settings import available_threads
@@ -38,7 +39,6 @@ from storage.predicates import RowPredicate
 if TYPE_CHECKING:
     from service.workspace import Workspace
 
-Report = Callable[[dict[str, Any]], None]
 COMPILED = "model.arrow"
 
 
@@ -87,7 +87,7 @@ def learn(workspace: "Workspace", run: Run) -> dict[str, Any]:
     source = _source(workspace, run, request.dataset, request.uris)
     if request.dataset is not None:
         datasets.keep_files(workspace.control, request.dataset, list(map(file_facts, source.files)))
-    rows = training_rows(source, request, ledger.forgotten)
+    rows = training_rows(source, request, ledger.forgotten, run.report)
     started = time.perf_counter()
     model, accounts = fit(workspace, request, rows, ledger, run)
     seconds = time.perf_counter() - started
@@ -110,7 +110,7 @@ def fit(
     workspace: "Workspace", request: TrainRequest, rows: TrainingRows, ledger: Ledger, run: Run
 ) -> tuple[Any, list[Account]]:
     """The model of the rows, with what is stored as far as it serves, and what that saved."""
-    limit_memory(counts_bytes(workspace.settings, run.memory_limit), workspace.layout.scratch)
+    limit_memory(counts_bytes(workspace.settings, run.memory_limit), workspace.temporary)
     known = continuation(workspace, request, rows)
     if known is not None:
         return _continued(workspace, known, run), [known.account]
@@ -127,7 +127,7 @@ def fit(
             learner,
             [Part(rows.learned.source, ledger.store, rows.learned)],
             threads=available_threads(workspace.settings),
-            on_progress=_reporting(run.report),
+            on_progress=reporting(run.report),
             checkpoints=ledger.checkpoints,
             accounts=accounts,
             cluster=cluster,
@@ -143,7 +143,7 @@ def _continued(workspace: "Workspace", known: Continuation, run: Run) -> Any:
     if known.part is None:
         return known.model
     threads = available_threads(workspace.settings)
-    return drive(known.learner(), [known.part], threads=threads, on_progress=_reporting(run.report))
+    return drive(known.learner(), [known.part], threads=threads, on_progress=reporting(run.report))
 
 
 def evaluate_learned(workspace: "Workspace", run: Run) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def evaluate_learned(workspace: "Workspace", run: Run) -> dict[str, Any]:
     timing = {"train_s": learned["train_s"], "rows_per_s": learned["rows_per_s"]}
     if request.keeps_back:
         source = _source(workspace, run, request.dataset, request.uris)
-        kept_back = training_rows(source, request, ledger_of(workspace, request, run).forgotten).kept_back
+        kept_back = training_rows(source, request, ledger_of(workspace, request, run).forgotten, run.report).kept_back
         assert kept_back is not None
         rows, where = kept_back.thinned(workspace.settings.evaluation_rows), "hold-out"
     elif request.test_dataset is not None or request.test_uris is not None:
@@ -251,7 +251,7 @@ def infer(uris: Sequence[str], target: str | None, columns: dict[str, Any], repo
 
 def _schema(source: Source, target: str | None, columns: dict[str, Any], threads: int | None, report: Report) -> Schema:
     summaries = collect(
-        ColumnSummaries(target, columns), source, threads=threads, on_progress=_reporting(report), n_passes=1
+        ColumnSummaries(target, columns), source, threads=threads, on_progress=reporting(report), n_passes=1
     )
     return summaries.build_schema()
 
@@ -274,26 +274,6 @@ def _target(workspace: "Workspace", request: TrainRequest) -> str | None:
 def _overrides(workspace: "Workspace", request: TrainRequest) -> dict[str, Any]:
     registered = {} if request.dataset is None else dict(workspace.dataset(request.dataset).columns)
     return registered | request.columns
-
-
-def _reporting(report: Report) -> Callable[[Progress], None]:
-    """The learners' progress as the job's: plain values that JSON can say."""
-
-    def on_progress(progress: Progress) -> None:
-        report(
-            {
-                "stage": progress.stage,
-                "pass_number": progress.pass_number,
-                "n_passes": progress.n_passes,
-                "rows_done": progress.rows_done,
-                "rows_total": progress.rows_total,
-                "rows_per_s": round(progress.rows_per_s),
-                "eta_s": None if progress.eta_s is None else round(progress.eta_s, 1),
-                "seconds": round(progress.seconds, 3),
-            }
-        )
-
-    return on_progress
 
 
 def file_facts(file: SourceFile) -> dict[str, Any]:

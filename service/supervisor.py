@@ -50,6 +50,7 @@ def run_worker(settings: Settings, parent: int | None = None) -> None:
     workspace = Workspace(settings)
     assert workspace.control is not None  # its WAL mode holds for the job tables in the same file
     keep_job_logs(workspace.layout.root / "logs")
+    tempfile.tempdir = str(workspace.temporary)  # also what libraries write aside is swept away after a kill
     Scheduler(workspace).start()
     run(settings, workspace.control_url, workspace.layout.root / "workers", workspace.kinds, workspace.clean, parent)
 

@@ -38,7 +38,7 @@ from storage import datasets, keys, models
 from storage.control import Control, open_control
 from storage.datasets import Dataset
 from storage.errors import NotFound
-from storage.files import Layout
+from storage.files import Layout, Temporary
 from storage.keys import ApiKey, Role
 from storage.model_file import remove_model
 from storage.models import ModelVersion, RegisteredModel
@@ -96,6 +96,12 @@ class Workspace:
 
         assert self.control is not None  # its WAL mode holds for the job tables in the same file
         return JobQueue(self.control_url, self.settings.job_concurrency, self.settings.job_poll_s)
+
+    @property
+    def temporary(self) -> Path:
+        """A folder of this process' own in the workspace; should the process be killed, the next one sweeps it away."""
+        opened: Temporary = self._open("temporary", lambda: Temporary(self.layout.scratch))
+        return opened.path
 
     def _open(self, name: str, opener: Callable[[], Any]) -> Any:
         with self._opening:

@@ -18,12 +18,15 @@ from learners.errors import InvalidParameter
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Advance = Callable[[int, int], None]
+Tick = Callable[[float | None], None]  # told the share that is done, if it is another one; raises when all shall stop
 
 PRIOR_SHAPE, PRIOR_RATE, LARGEST = 2.0, 1.0, 4000.0
 ROOT_CONCENTRATION = 2.0
 SWEEPS_PER_CONCENTRATION = 5
 SWEEPS_PER_DRAW = 10
 BLOCK_SWEEPS = 100
+# A sampler is asked to stop only between two calls of its kernel: so many draws, times sweeps, take a tenth of a second.
+CALL_ITEMS = 1 << 20
 REPORT_EVERY_S = 0.2
 AUTO_BURN_IN, AUTO_LEAST, AUTO_MOST = 100, 1000, 50_000
 AUTO_DIFFERENCE = 0.02
@@ -106,11 +109,16 @@ class Chain:
     parameters : HDPParameters
     stream : int
         Which tree it is: each has its own random numbers, so that threads do not matter.
+    check : callable
+        Called several times a second; what it raises ends the sampling.
     """
 
-    def __init__(self, tree: ContextTree, parameters: HDPParameters, stream: int) -> None:
-        self.tree, self.parameters = tree, parameters
+    def __init__(
+        self, tree: ContextTree, parameters: HDPParameters, stream: int, check: Callable[[], object] = lambda: None
+    ) -> None:
+        self.tree, self.parameters, self.check = tree, parameters, check
         self.plan = _frozen(plan_of(tree, parameters.tying, parameters.root))
+        self.call_sweeps = max(1, CALL_ITEMS // max(1, self.plan.item_base.size))
         self.settings = np.array([PRIOR_SHAPE, PRIOR_RATE, LARGEST, ROOT_CONCENTRATION, SWEEPS_PER_CONCENTRATION])
         self.state = self._new_state(np.int64, stream)
         self.sums, self.n_draws, self.n_sweeps = np.zeros((2, tree.n_cells)), 0, 0
@@ -143,8 +151,12 @@ class Chain:
     def sweep(self, n_sweeps: int, trace: Floats | None = None) -> None:
         """Sample on; the concentrations after each sweep go to trace (n_sweeps, n_groups)."""
         trace = np.empty((0, 0)) if trace is None else trace
-        kernels.run_sweeps(self.plan, self.state, self.settings, self.n_sweeps, n_sweeps, trace)
-        self.n_sweeps += n_sweeps
+        for first in range(0, n_sweeps, self.call_sweeps):
+            self.check()
+            n_more = min(self.call_sweeps, n_sweeps - first)
+            part = trace[first : first + n_more]
+            kernels.run_sweeps(self.plan, self.state, self.settings, self.n_sweeps, n_more, part)
+            self.n_sweeps += n_more
 
     def draw(self) -> None:
         """Add the estimates given the present state to the sums."""
@@ -163,7 +175,13 @@ class Chain:
         kernels.sum_nodes(self.plan, expected)
         spread = np.zeros(self.plan.item_base.size)
         map_kernels.expect_probabilities(self.plan, expected, ROOT_CONCENTRATION, spread)
-        n_sweeps: int = map_kernels.run_fixed_point(self.plan, expected, spread, self.settings, n_most, tolerance)
+        n_sweeps, is_settled = 0, False
+        while n_sweeps < n_most and not is_settled:
+            self.check()
+            n_more = min(self.call_sweeps, n_most - n_sweeps)
+            n_made = map_kernels.run_fixed_point(self.plan, expected, spread, self.settings, n_more, tolerance)
+            is_settled = n_made <= n_more
+            n_sweeps += min(n_made, n_more)
         self.state.weight[:] = expected.weight
         self.state.concentration[:] = expected.concentration
         self._expected = expected
@@ -234,7 +252,11 @@ def hdp_estimates(
     explicit probabilities.
     """
     sample = _sample_until_settled if parameters.iterations == "auto" else _sample
-    return _in_parallel(trees, threads, advance, lambda tree, i, tick: sample(Chain(tree, parameters, i), tick))
+
+    def work(tree: ContextTree, i: int, tick: Tick) -> Posterior:
+        return sample(Chain(tree, parameters, i, lambda: tick(None)), tick)
+
+    return _in_parallel(trees, threads, advance, work)
 
 
 def hdp_map_estimates(
@@ -245,8 +267,8 @@ def hdp_map_estimates(
     Parameters and result as of `hdp_estimates`; `iterations` and `seed` do not matter.
     """
 
-    def solve(tree: ContextTree, i: int, tick: Callable[[float], None]) -> Posterior:
-        chain = Chain(tree, parameters, i)
+    def solve(tree: ContextTree, i: int, tick: Tick) -> Posterior:
+        chain = Chain(tree, parameters, i, lambda: tick(None))
         chain.n_sweeps = chain.start_at_fixed_point()
         chain.draw_fixed_point()
         tick(1.0)
@@ -255,7 +277,7 @@ def hdp_map_estimates(
     return _in_parallel(trees, threads, advance, solve)
 
 
-def _sample(chain: Chain, tick: Callable[[float], None]) -> Posterior:
+def _sample(chain: Chain, tick: Tick) -> Posterior:
     n_sweeps = int(chain.parameters.iterations)
     burn_in = min(1000, n_sweeps // 10)
     for first in range(0, burn_in, BLOCK_SWEEPS):
@@ -275,7 +297,7 @@ def _draw_for(chain: Chain, trace: Floats, tick: Callable[[], None]) -> None:
             tick()
 
 
-def _sample_until_settled(chain: Chain, tick: Callable[[float], None]) -> Posterior:
+def _sample_until_settled(chain: Chain, tick: Tick) -> Posterior:
     chain.start_at_fixed_point()
     chain.sweep(AUTO_BURN_IN)
     traces, halves = [], []
@@ -299,7 +321,7 @@ def _in_parallel(
     trees: Sequence[ContextTree],
     threads: int,
     advance: Advance | None,
-    work: Callable[[ContextTree, int, Callable[[float], None]], Posterior],
+    work: Callable[[ContextTree, int, Tick], Posterior],
 ) -> list[Posterior]:
     """Work on all trees, the largest first, reporting how many cells are done."""
     sizes = np.array([tree.n_cells for tree in trees], np.int64)
@@ -307,11 +329,13 @@ def _in_parallel(
     stopped: list[bool] = []
 
     def task(i: int) -> Posterior:
-        def tick(share: float) -> None:
-            done[i] = share
+        def tick(share: float | None) -> None:
+            if share is not None:
+                done[i] = share
             if stopped:
                 raise _Stopped
 
+        tick(None)
         return work(trees[i], i, tick)
 
     def report() -> None:

@@ -143,7 +143,10 @@ def expect_probabilities(plan, state, root_concentration, spread):
 
 @kernel
 def run_fixed_point(plan, state, spread, settings, n_most, tolerance):
-    """Sweeps of expectations until no concentration moves by more than `tolerance`; returns how many it took."""
+    """Sweeps of expectations until no concentration moves by more than `tolerance`.
+
+    Returns how many it took; one more than n_most if they were not enough.
+    """
     for sweep in range(n_most):
         expect_tables(plan, state, spread)
         sum_nodes(plan, state)
@@ -151,7 +154,7 @@ def run_fixed_point(plan, state, spread, settings, n_most, tolerance):
         expect_probabilities(plan, state, settings[3], spread)
         if change < tolerance:
             return sweep + 1
-    return n_most
+    return n_most + 1
 
 
 class Tree(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from learners.classifiers.context_tree import ContextTree, context_tree_from_cells
-from learners.classifiers.hdp import HDPParameters, Posterior, hdp_estimates, hdp_map_estimates
+from learners.classifiers.hdp import Advance, HDPParameters, Posterior, hdp_estimates, hdp_map_estimates
 from learners.classifiers.lookup import LookupModel
 from learners.classifiers.m_estimate import GRID, m_estimates
 from learners.classifiers.selection import LOSSES, PrefixLosses
@@ -111,6 +111,10 @@ class SKDBParameters(KDBParameters):
             raise InvalidParameter("loss", self.loss, f"use one of {', '.join(LOSSES)}")
 
 
+def unheard(_n_done: int, _n_total: int) -> None:
+    """For whoever does not want to know how far it is."""
+
+
 def schema_pass(
     target: str | None, given: Schema | Kept | None, overrides: Mapping[str, Any], max_values: int
 ) -> Generator[Any, Any, Schema]:
@@ -182,7 +186,8 @@ def skdb(
     counted = yield Together(PairwiseCounts(schema), HoldOut(schema))
     structure = k_dependence(counted.first, parameters.k)
     families = yield FamilyCounts(schema, structure.families())
-    losses = yield PrefixLosses(schema, structure, trees_of(families), families.class_counts, parameters.loss)
+    trees = yield Work("growing trees", lambda _, advance: trees_of(families, advance))
+    losses = yield PrefixLosses(schema, structure, trees, families.class_counts, parameters.loss)
     chosen = losses.best()
     structure = structure.prefix(chosen.n_attributes, chosen.k)
     facts = {"n_attributes": chosen.n_attributes, "k": chosen.k, "mean_loss": chosen.mean_loss.tolist()}
@@ -191,13 +196,14 @@ def skdb(
     return (yield from fitted(schema, structure, families, hold_out, "skdb", parameters, {"selection": facts}))
 
 
-def trees_of(families: FamilyCounts) -> list[ContextTree]:
-    """The context tree of each family."""
+def trees_of(families: FamilyCounts, advance: Advance = unheard) -> list[ContextTree]:
+    """The context tree of each family; `advance` is told how many there are so far, and may raise."""
     sizes = families.schema.domain_sizes
-    return [
-        context_tree_from_cells(*families.cells(index), int(sizes[family.attribute]))
-        for index, family in enumerate(families.families)
-    ]
+    trees = []
+    for index, family in enumerate(families.families):
+        advance(index, len(families.families))
+        trees.append(context_tree_from_cells(*families.cells(index), int(sizes[family.attribute])))
+    return trees
 
 
 def fitted(
@@ -211,10 +217,12 @@ def fitted(
 ) -> Passes:
     """The model with its estimates, from counts alone."""
     facts = {"learner": name, "parameters": asdict(parameters), "n_rows": families.n_rows, **(facts or {})}
-    trees = trees_of(families)
+    trees: list[ContextTree] = yield Work("growing trees", lambda _, advance: trees_of(families, advance))
     if parameters.estimator == "m":
         if parameters.m is None:
-            facts["m"], facts["hold_out_rmse"] = choose_m(structure, families, hold_out)
+            facts["m"], facts["hold_out_rmse"] = yield Work(
+                "choosing m", lambda _, advance: choose_m(structure, families, hold_out, advance)
+            )
         else:
             facts["m"] = parameters.m
         estimates = [m_estimates(tree, facts["m"]) for tree in trees]
@@ -234,7 +242,9 @@ def fitted(
     return LookupModel.of(schema, structure, families.class_counts, trees, estimates, facts, variances)
 
 
-def choose_m(structure: Structure, families: FamilyCounts, hold_out: Chunk) -> tuple[float, dict[str, float]]:
+def choose_m(
+    structure: Structure, families: FamilyCounts, hold_out: Chunk, advance: Advance = unheard
+) -> tuple[float, dict[str, float]]:
     """The m of least RMSE on the hold-out, whose counts are taken out of the others.
 
     Parameters
@@ -244,6 +254,8 @@ def choose_m(structure: Structure, families: FamilyCounts, hold_out: Chunk) -> t
         Of all rows.
     hold_out : Chunk
         Some of them.
+    advance : callable, optional
+        Called with (pieces of the work done, all of them) now and then; may raise.
 
     Returns
     -------
@@ -262,9 +274,11 @@ def choose_m(structure: Structure, families: FamilyCounts, hold_out: Chunk) -> t
     held.update(hold_out)
     rest.merge(families)
     rest.subtract(held)
-    trees = trees_of(rest)
-    rmse = {}
+    n_trees, n_all = len(families.families), len(families.families) + len(GRID)
+    trees = trees_of(rest, lambda n_done, _: advance(n_done, n_all))
+    rmse: dict[str, float] = {}
     for m in GRID:
+        advance(n_trees + len(rmse), n_all)
         model = LookupModel.of(
             families.schema, structure, rest.class_counts, trees, [m_estimates(tree, m) for tree in trees], {}
         )

@@ -70,6 +70,10 @@ class Notes:
         """The job has ended, and whoever asks can be told why."""
         self._path(job_id).unlink(missing_ok=True)
 
+    def jobs(self) -> list[str]:
+        """The jobs that have begun and, as far as is known here, not ended."""
+        return sorted(path.stem for path in self.directory.glob("*.json"))
+
     def _path(self, job_id: str) -> Path:
         return self.directory / f"{job_id}.json"
 

@@ -23,8 +23,9 @@ from service.jobs.notes import Notes
 from service.problems import JobFailed, OutOfMemory, problem_of
 
 POLL_S = 0.1
+CANCEL_S = 0.5  # with a cancelled job; it is noticed within FEWPASS_PROGRESS_S, and all shall be over in a second
 GRACE_S = 2.0
-PATIENCE_S = 10.0  # with what takes too long, or was cancelled
+PATIENCE_S = 10.0  # with what takes too long, or was cancelled beside others
 # Beyond this nobody waits for a report: the next allocation may take the machine down.
 TOO_MUCH = 1.5
 NOTE_BYTES = 64 << 20
@@ -193,8 +194,7 @@ class Watch:
         for job in running:
             if job.excess is not None or job.is_cancelled:
                 job.told_at = job.told_at or now
-                grace = GRACE_S if isinstance(job.excess, OutOfMemory) else PATIENCE_S
-                if now - job.told_at > grace or (is_over and used > TOO_MUCH * allowed):
+                if now - job.told_at > grace_of(job, len(running)) or (is_over and used > TOO_MUCH * allowed):
                     self._end(job)
 
     def _note(self, running: list[Allowance], used: int) -> None:
@@ -210,6 +210,20 @@ class Watch:
             self.end(job)
 
 
+def grace_of(job: Allowance, n_running: int) -> float:
+    """How many seconds a job has that was told to stop, before its worker is ended under it.
+
+    Parameters
+    ----------
+    job : Allowance
+    n_running : int
+        Jobs in this process: others lose what they have done since their last checkpoint, so they are worth waiting for.
+    """
+    if job.is_cancelled and n_running == 1:
+        return CANCEL_S
+    return GRACE_S if isinstance(job.excess, OutOfMemory) else PATIENCE_S
+
+
 def start_anew(notes: Notes, job: Allowance) -> NoReturn:
     """Replace this worker by one with the same command, which finds in the notes why the job has ended.
 
@@ -218,8 +232,11 @@ def start_anew(notes: Notes, job: Allowance) -> NoReturn:
     if job.excess is not None and not job.is_cancelled:
         notes.fail(job.job_id, problem_of(job.excess).body())
     with contextlib.suppress(Exception), structlog.contextvars.bound_contextvars(job=job.job_id):
-        reason = str(job.excess or "The job was cancelled.")
-        structlog.get_logger("jobs").error("the job does not stop, so its worker starts anew", reason=reason)
+        log = structlog.get_logger("jobs")
+        if job.is_cancelled:
+            log.info("job cancelled, and ended with its worker, which starts anew")
+        else:
+            log.error("the job does not stop, so its worker starts anew", reason=str(job.excess))
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 

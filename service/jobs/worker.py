@@ -25,6 +25,7 @@ from service.telemetry import adopt_logger
 
 PARENT_CHECK_S = 1.0
 REPEAT_S = 60.0
+LEFTOVERS_S = 10.0
 
 
 class OfDbos(logging.Filter):
@@ -102,7 +103,12 @@ def run(settings: Settings, url: str, locks: Path, kinds: Kinds, clean: Clean, p
     DBOS.listen_queues([QUEUE])
     DBOS.launch()
     log.info("worker started", slot=slot)
+    leftovers = workflows.Leftovers(queue, notes, clean)
+    looked_at = -LEFTOVERS_S
     while not stop.wait(PARENT_CHECK_S):
+        if time.monotonic() - looked_at >= LEFTOVERS_S:
+            _clear(leftovers)
+            looked_at = time.monotonic()
         if parent is not None and os.getppid() != parent:
             log.warning("the server is gone, so its worker stops")
             break
@@ -111,6 +117,13 @@ def run(settings: Settings, url: str, locks: Path, kinds: Kinds, clean: Clean, p
     lock.close()
     # A thread in the middle of a pass would keep the process alive; its job stays "running" and is resumed.
     os._exit(0)
+
+
+def _clear(leftovers: workflows.Leftovers) -> None:
+    try:
+        leftovers.clear()
+    except Exception as error:  # the control database is away, and jobs wait for it as well
+        structlog.get_logger("worker").warning("what jobs have left is not removed yet", reason=str(error))
 
 
 def take_slot(locks: Path) -> tuple[int, IO[bytes]]:

@@ -21,7 +21,7 @@ from service.jobs.steps import Clean, Kinds, Run, Step
 from service.jobs.watch import LESS, Allowance, Watch
 from service.problems import OutOfMemory, is_expected, problem_of
 from service.settings import Settings
-from storage.errors import ControlUnavailable
+from storage.errors import ControlUnavailable, NotFound
 
 AWAY = (ControlUnavailable, OperationalError, InterfaceError)
 AWAY_S = 1.0
@@ -68,10 +68,13 @@ def register(
                 _check_notes(notes, job_id)
                 result = _run_steps(kinds[document["kind"]], document["request"], pace)
             except dbos_errors.DBOSBaseException:
+                allowance.end()  # its work has stopped, so that nobody has to be ended for it while it is cleaned up
                 # Cancelled, or handed to another worker, which still needs what is there.
                 if _patiently(lambda: queue.get(job_id), lambda: None).state == "cancelled":
                     clean(job_id)
                     notes.end(job_id)
+                    with structlog.contextvars.bound_contextvars(job=job_id):
+                        structlog.get_logger("jobs").info("job cancelled")
                 raise
             except Exception:
                 clean(job_id)
@@ -92,6 +95,39 @@ def _check_notes(notes: Notes, job_id: str) -> None:
         raise _recorded(error) from error
     if problem is not None:
         raise PortableWorkflowError(problem["detail"], problem["title"], problem["status"], problem)
+
+
+class Leftovers:
+    """What jobs have left behind whose worker ended before they did: cancelled with it, or given up.
+
+    Parameters
+    ----------
+    queue : JobQueue
+    notes : Notes
+        Which name every job that has not come to an end of its own.
+    clean : callable
+        As in `register`.
+    """
+
+    def __init__(self, queue: JobQueue, notes: Notes, clean: Clean) -> None:
+        self.queue, self.notes, self.clean = queue, notes, clean
+        self._ended: set[str] = set()
+
+    def clear(self) -> None:
+        """Clean up after jobs that had ended at the last call already: one that has just ended does it itself."""
+        ended = {job_id for job_id in self.notes.jobs() if self._has_ended(job_id)}
+        for job_id in ended & self._ended:
+            self.clean(job_id)
+            self.notes.end(job_id)
+            with structlog.contextvars.bound_contextvars(job=job_id):
+                structlog.get_logger("jobs").info("what the job has left is removed")
+        self._ended = ended
+
+    def _has_ended(self, job_id: str) -> bool:
+        try:
+            return self.queue.get(job_id).is_finished
+        except NotFound:
+            return True
 
 
 def _run_steps(steps: Sequence[Step], request: dict[str, Any], pace: "Pace") -> dict[str, Any]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from learners.classifiers import hdp_kernels, hdp_map_kernels, random_kernels
+from learners.classifiers import hdp, hdp_kernels, hdp_map_kernels, random_kernels
 from learners.classifiers.context_tree import context_tree_from_cells
 from learners.classifiers.diagnostics import split_r_hat
 from learners.classifiers.hdp import Chain, HDPParameters, hdp_estimates, hdp_map_estimates
@@ -165,6 +165,17 @@ def test_seeds_repeat_and_threads_do_not_matter():
         assert np.array_equal(a.estimates.probability, b.estimates.probability)
         assert np.array_equal(a.variance, b.variance)
         assert not np.array_equal(a.estimates.probability, c.estimates.probability)
+
+
+@pytest.mark.parametrize("estimate", [hdp_estimates, hdp_map_estimates])
+def test_nothing_depends_on_how_often_a_sampler_looks_whether_to_stop(estimate, monkeypatch):
+    parameters = HDPParameters(iterations=250)
+    whole = estimate([large_tree()], parameters)[0]
+    monkeypatch.setattr(hdp, "CALL_ITEMS", 1)  # a sweep a call
+    pieces = estimate([large_tree()], parameters)[0]
+    assert pieces.n_sweeps == whole.n_sweeps
+    for a, b in zip(pieces[:3], whole[:3], strict=True):
+        assert all(map(np.array_equal, a, b)) if isinstance(a, tuple) else np.array_equal(a, b)
 
 
 def test_the_fixed_point_is_near_the_sampler():

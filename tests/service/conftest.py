@@ -94,7 +94,8 @@ class Workers:
 
     def start(self) -> subprocess.Popen:
         command = [sys.executable, "-m", "tests.service.queue_worker", str(self.workspace)]
-        self.processes.append(subprocess.Popen(command, stderr=(self.workspace / "worker.log").open("a")))
+        log = (self.workspace / "worker.log").open("a")
+        self.processes.append(subprocess.Popen(command, stdout=log, stderr=log))
         return self.processes[-1]
 
     def stop(self) -> None:

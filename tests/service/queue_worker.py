@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from learners.errors import UnknownColumn
-from service.jobs import watch
+from service.jobs import watch, worker
 from service.jobs.steps import Run, Step
 from service.jobs.worker import run
 from service.settings import Settings
@@ -96,6 +96,7 @@ KINDS = {
 
 if __name__ == "__main__":
     watch.PATIENCE_S = float(os.environ.get("QUEUE_WORKER_PATIENCE_S", watch.PATIENCE_S))
+    worker.LEFTOVERS_S = 0.2
     workspace = Path(sys.argv[1])
     settings = Settings(workspace=workspace, job_poll_s=0.05, progress_s=0.1, job_attempts=3)
     run(settings, f"sqlite:///{workspace}/control.sqlite", workspace / "workers", KINDS, clean, os.getppid())

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from service.jobs.limits import Limits
 from service.jobs.queue import Job, JobQueue
+from service.jobs.watch import CANCEL_S, Allowance, Watch
 from service.jobs.worker import OfDbos, take_slot
 from service.problems import Conflict, InvalidRequest
 from storage.errors import NotFound
@@ -77,6 +80,38 @@ def test_cancel_stops_a_job_that_would_run_for_ever_and_a_queued_one_at_once(
     processes.wait_for(lambda: (tmp_path / f"{running.id}.cleaned").exists())  # at once, or by the next worker
     with pytest.raises(Conflict, match="only a failed or cancelled job"):
         queue.retry(after.id)
+
+
+def test_a_deaf_job_is_ended_within_a_second_of_its_cancel_and_what_it_left_is_removed(
+    queue: JobQueue, workers: Workers, tmp_path: Path
+) -> None:
+    deaf, _ = queue.submit("sleep", {"s": 600, "log": str(tmp_path / "log")})
+    after, _ = queue.submit("count", {"n": 1, "log": str(tmp_path / "log2")})
+    process = workers.start()
+    wait_for(queue, deaf.id, lambda _: (tmp_path / "log").exists())
+    started = time.monotonic()
+    assert queue.cancel(deaf.id).state == "cancelled"
+    processes.wait_for(lambda: "ended with its worker" in (tmp_path / "worker.log").read_text())
+    assert time.monotonic() - started < 1.5  # a second, and the patience of a busy machine
+    assert wait_for(queue, after.id, finished).state == "succeeded"
+    assert process.poll() is None and queue.get(deaf.id).attempts == 1
+    processes.wait_for(lambda: (tmp_path / f"{deaf.id}.cleaned").exists())
+    processes.wait_for(lambda: not list((tmp_path / "workers" / "jobs").iterdir()))
+
+
+def test_a_cancelled_job_beside_others_is_waited_for() -> None:
+    ended: list[Allowance] = []
+    watch = Watch(ended.append)
+    cancelled, other = (watch.allowance(name, Limits(None, None)) for name in ("cancelled", "other"))
+    for allowance in (cancelled, other):
+        allowance.begin(lambda: None)
+    cancelled.is_cancelled = True
+    for now in (100.0, 100.0 + 2 * CANCEL_S):
+        watch.look(now)
+    assert not ended
+    other.end()
+    watch.look(100.0 + 2 * CANCEL_S)
+    assert ended == [cancelled]
 
 
 def test_a_killed_worker_s_job_resumes_after_its_last_receipt(
