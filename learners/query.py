@@ -14,6 +14,8 @@ Evidence = Mapping[str, RawValue]
 Solver = Literal["bt", "ng", "amap", "beam", "kbt", "exact"]
 
 MAX_SAMPLES = 1_000_000
+# Trees of `kbt` and `exact`, samples of `beam`: ten times as many take seconds.
+MAX_TREES = 10_000
 
 
 @dataclass(frozen=True)
@@ -98,8 +100,7 @@ class Sample:
             raise InvalidParameter(
                 "n", self.n, f"one query draws at most {MAX_SAMPLES:,} samples, wherever it is asked"
             )
-        if not 0 <= self.seed < 1 << 64:
-            raise InvalidParameter("seed", self.seed, "use a whole number from 0 to 2^64 - 1")
+        _check_seed(self.seed)
 
 
 @dataclass(frozen=True)
@@ -115,14 +116,14 @@ class Map:
     time_limit_s : float
         After which `exact` answers with the best so far.
     k : int
-        Trees of `kbt` and `exact`, samples of `beam`.
+        Trees of `kbt` and `exact`, samples of `beam`; from 1 to 10,000.
     seed : int
         Of `beam`.
 
     Raises
     ------
     InvalidParameter
-        If the time limit or k is out of range.
+        If the time limit, k or seed is out of range.
     """
 
     variables: tuple[str, ...] = ()
@@ -136,8 +137,14 @@ class Map:
     def __post_init__(self) -> None:
         if not (self.time_limit_s >= 0 and math.isfinite(self.time_limit_s)):
             raise InvalidParameter("time_limit_s", self.time_limit_s, "use zero or more seconds")
-        if self.k < 1:
-            raise InvalidParameter("k", self.k, "use 1 or more")
+        if not 1 <= self.k <= MAX_TREES:
+            raise InvalidParameter("k", self.k, f"use 1 to {MAX_TREES:,}")
+        _check_seed(self.seed)
+
+
+def _check_seed(seed: int) -> None:
+    if not 0 <= seed < 1 << 64:
+        raise InvalidParameter("seed", seed, "use a whole number from 0 to 2^64 - 1")
 
 
 Query = Marginal | Conditional | Moments | Sample | Map

@@ -91,7 +91,8 @@ def unknown_member(name: str, known: Sequence[str]) -> str:
     if not known:
         return "is not known"
     near = get_close_matches(name, known, 1)
-    return "is not known" + (f" (similar: {near[0]})" if near else "") + f"; there are {', '.join(known)}"
+    verb = "are" if len(known) > 1 else "is only"
+    return "is not known" + (f" (similar: {near[0]})" if near else "") + f"; there {verb} {', '.join(known)}"
 
 
 def members_at(place: Sequence[object], root: object = None) -> list[str]:

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from learners.circuits.columns import check_left_out, columns_of, knows_nothing_of, labels_of, never_had
+from learners.circuits.columns import check_left_out, knows_nothing_of, labels_of, never_had
 from learners.circuits.model import CircuitModel
+from learners.circuits.queries import check
 from learners.classifiers.lookup import LookupModel
 from learners.errors import SourceError, UnknownColumn
 from learners.model import Model
@@ -58,11 +59,7 @@ def check_queries(model: Model, asked: Sequence[Query]) -> None:
     NoJoint, UnknownColumn, InvalidEvidence, SchemaError
     """
     if isinstance(model, CircuitModel):
-        columns = columns_of(model.circuit, model.schema)
-        for query in asked:
-            columns.rows([query.evidence])
-            for variable in columns.variables(_variables(query)):
-                columns.check_known(variable)
+        check(model.circuit, model.schema, asked)
     elif isinstance(model, LookupModel):
         for query in asked:
             _check_of_network(model, query)

@@ -9,12 +9,15 @@ from weakref import WeakKeyDictionary
 
 from learners.circuits.from_network import network_circuit
 from learners.circuits.model import CircuitModel
+from learners.circuits.queries import answer_size
 from learners.classifiers.lookup import LookupModel
 from learners.errors import LearnerError
 from learners.model import Model
 from learners.query import Map, Query, Sample
 from service.problems import BodyTooLarge
 
+# Samples are rows, and a row has at most some values; so the most that answers may hold follows from the most rows.
+VALUES_PER_ROW = 50
 _compiled: WeakKeyDictionary[Any, CircuitModel] = WeakKeyDictionary()
 _compiling = threading.Lock()
 
@@ -69,6 +72,25 @@ def limited(queries: Sequence[Query], max_queries: int, time_limit_s: float) -> 
         replace(query, time_limit_s=min(query.time_limit_s, share)) if isinstance(query, Map) else query
         for query in queries
     ]
+
+
+def check_size(model: Model, queries: Sequence[Query], max_rows: int) -> None:
+    """Refuse queries whose answers together are more than a request should carry.
+
+    Raises
+    ------
+    BodyTooLarge
+    NoJoint, NetworkTooLarge, UnknownColumn, InvalidEvidence
+        As `answers`.
+    """
+    circuit = queryable(model)
+    n_told, most = answer_size(circuit.circuit, circuit.schema, queries), VALUES_PER_ROW * max_rows
+    if n_told > most:
+        raise BodyTooLarge(
+            f"The answers would have {n_told:,} values; at most {most:,} are told in one request ({VALUES_PER_ROW} times "
+            "FEWPASS_MAX_ROWS). Name the variables that you need, or ask fewer queries at once.",
+            max_values=most,
+        )
 
 
 def answers(model: Model, queries: Sequence[Query]) -> list[dict[str, Any]]:

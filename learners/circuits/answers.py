@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -152,12 +153,7 @@ def conditional(circuit: Circuit, x: Any, variables: Sequence[int]) -> Floats:
     sizes = circuit.n_values[list(asked)].tolist()
     if 0 in sizes:
         raise InvalidEvidence(f"Variable {asked[sizes.index(0)]} is numeric: ask for its moments, or for samples.")
-    n_cells = int(np.prod(np.array(sizes, object)))
-    if n_cells > MAX_CELLS:
-        raise InvalidEvidence(
-            f"The joint distribution of {len(asked)} variables has {n_cells:,} cells, more than {MAX_CELLS:,}: "
-            "ask for fewer together, for each by itself, or for samples."
-        )
+    n_cells = n_joint_cells(sizes)
     x = as_rows(circuit, x)
     cells = np.array(list(itertools.product(*map(range, sizes)))).T
     parts = [
@@ -165,6 +161,23 @@ def conditional(circuit: Circuit, x: Any, variables: Sequence[int]) -> Floats:
         for first in range(0, x.shape[1], ROWS_AT_A_TIME // n_cells + 1)
     ]
     return np.concatenate(parts or [np.empty((0, n_cells))]).reshape(-1, *sizes)
+
+
+def n_joint_cells(sizes: Sequence[int]) -> int:
+    """How many cells the joint distribution of variables with domains of these sizes has.
+
+    Raises
+    ------
+    InvalidEvidence
+        If they are more than 65,536.
+    """
+    n_cells = math.prod(sizes)
+    if n_cells > MAX_CELLS:
+        raise InvalidEvidence(
+            f"The joint distribution of {len(sizes)} variables has {n_cells:,} cells, more than {MAX_CELLS:,}: "
+            "ask for fewer together, for each by itself, or for samples."
+        )
+    return n_cells
 
 
 def class_posterior(circuit: Circuit, x: Any, variable: int) -> Floats:

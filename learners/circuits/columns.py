@@ -15,8 +15,6 @@ from learners.schema import Attribute, Chunk, Schema
 from learners.schema.records import number_reader, value_encoders
 from learners.schema.schema import OTHER
 
-MISSING = "(missing)"
-
 
 class Columns:
     """How the columns of a schema are the variables of a circuit.

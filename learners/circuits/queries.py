@@ -95,6 +95,45 @@ def answer_all(circuit: Circuit, schema: Schema, queries: Sequence[Query]) -> li
     return [{"kind": query.kind} | found[place] for place, query in enumerate(queries)]
 
 
+def check(circuit: Circuit, schema: Schema, queries: Sequence[Query]) -> None:
+    """Refuse what `answer_all` would refuse without looking at probabilities.
+
+    Raises
+    ------
+    UnknownColumn, InvalidEvidence, SchemaError
+        As in `answer`.
+    """
+    columns = columns_of(circuit, schema)
+    for query in queries:
+        columns.rows([query.evidence])
+        _n_told(columns, query)
+
+
+def answer_size(circuit: Circuit, schema: Schema, queries: Sequence[Query]) -> int:
+    """How many values the answers would have.
+
+    Raises
+    ------
+    UnknownColumn, InvalidEvidence
+        Of what cannot be asked for.
+    """
+    columns = columns_of(circuit, schema)
+    return sum(_n_told(columns, query) for query in queries)
+
+
+def _n_told(columns: Columns, query: Query) -> int:
+    """How many values the answer to a query has."""
+    if isinstance(query, Map):
+        return len(_asked_of_map(columns, query))
+    _, *rest = _group(columns, query)
+    if not rest:
+        return 1
+    if isinstance(query, Conditional):
+        sizes = [columns.n_values[v] for v in rest[0]]
+        return answers.n_joint_cells(sizes) if query.joint else sum(sizes)
+    return len(rest[0]) * (query.n if isinstance(query, Sample) else 2)
+
+
 def _named(columns: Columns, evidence: Mapping[str, Any], place: int | None) -> ImpossibleEvidence:
     """The error of impossible evidence, naming the column: of a value impossible by itself, or else with those before it."""
     given = [(name, value) for name, value in evidence.items() if value is not None]
@@ -126,6 +165,9 @@ def _asked(
     """The variables of a query: those named, or all of its kind that are not given."""
     given = {name for name, value in query.evidence.items() if value is not None}
     if query.variables:
+        twice = [name for n, name in enumerate(query.variables) if name in query.variables[:n]]
+        if twice:
+            raise InvalidEvidence(f"Column {twice[0]!r} is asked for twice: name it once.")
         both = given.intersection(query.variables)
         if both and not also_given:
             raise InvalidEvidence(f"Column {min(both)!r} is both asked for and given: leave it out of one of them.")
@@ -139,9 +181,20 @@ def _asked(
         if (also_given or columns.names[v] not in given) and (discrete is None or (columns.n_values[v] > 0) == discrete)
     )
     if not found:
-        which = {None: "", True: "discrete ", False: "numeric "}[discrete]
-        raise InvalidEvidence(f"No {which}column is left to ask for: give fewer values.")
+        raise _nothing_left(columns, discrete)
     return found
+
+
+def _nothing_left(columns: Columns, discrete: bool | None) -> InvalidEvidence:
+    """That no column of a kind, or of any, can be asked for."""
+    if discrete is False and min(columns.n_values) > 0:
+        return InvalidEvidence(
+            "No column of the model has moments, as it keeps no numbers: ask for distributions, or learn with leaves=gaussian."
+        )
+    if discrete and max(columns.n_values) == 0:
+        return InvalidEvidence("All columns of the model are numeric: ask for their moments, or for samples.")
+    which = {None: "", True: "discrete ", False: "numeric "}[discrete]
+    return InvalidEvidence(f"No {which}column is left to ask for: give fewer values.")
 
 
 def _check_kind(columns: Columns, v: int, discrete: bool | None) -> None:
@@ -249,8 +302,8 @@ def _sample(columns: Columns, x: Any, variables: tuple[int, ...], n: int, seed: 
     ]
 
 
-def _map(columns: Columns, query: Query) -> Answer:
-    assert isinstance(query, Map)
+def _asked_of_map(columns: Columns, query: Map) -> tuple[int, ...]:
+    """The variables of a MAP query, for which its solver can be asked."""
     asked = _asked(columns, query, discrete=None)
     numeric = [columns.names[v] for v in asked if not columns.n_values[v]]
     if numeric and query.solver not in TREE_SOLVERS:
@@ -258,6 +311,12 @@ def _map(columns: Columns, query: Query) -> Answer:
             f"Solver {query.solver!r} searches finite domains, and {', '.join(map(repr, numeric[:4]))} are numbers: name the "
             f"discrete columns in variables, or use the solver {' or '.join(TREE_SOLVERS)}, which take a density's mode."
         )
+    return asked
+
+
+def _map(columns: Columns, query: Query) -> Answer:
+    assert isinstance(query, Map)
+    asked = _asked_of_map(columns, query)
     x = columns.rows([query.evidence])[:, 0]
     given = {int(v): float(x[v]) for v in np.flatnonzero(~np.isnan(x))}
     found = map_query(

@@ -18,7 +18,7 @@ Asked = Annotated[Query, Field(discriminator="kind")]
 class QueryRequest(BaseModel):
     """Queries to one model; those that differ only by their evidence are answered together."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     queries: list[Asked] = Field(
         min_length=1,
@@ -50,4 +50,5 @@ def query(name: str, body: QueryRequest, request: Request) -> QueryResponse:
         raise NotReady("The server is starting.")
     served = predictor.served(name) or predictor.resolve(name)
     asked = queries.limited(body.queries, settings.max_rows, settings.query_s)
+    queries.check_size(served.model, asked, settings.max_rows)
     return QueryResponse(model=served.name, version=served.version, answers=queries.answers(served.model, asked))

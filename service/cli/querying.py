@@ -14,6 +14,8 @@ _QUERIES: TypeAdapter[Any] = TypeAdapter(
 )
 LOGARITHMS = {"log_probability", "log_evidence", "upper_bound"}
 ROUNDING = 1e-12
+MOST_CELLS = 50
+MISSING = "(missing)"
 KINDS = "marginal, conditional, moments, sample or map"
 
 
@@ -35,16 +37,26 @@ def query(
     """Ask a model's joint distribution: what is neither given nor asked for is summed out."""
     from service.workspace import Workspace
 
-    asked: dict[str, Any] = {"kind": kind, "evidence": dict(map(_pair, given or []))}
+    asked: dict[str, Any] = {"kind": kind, "evidence": _pairs(given or [])}
     if variables:
         asked["variables"] = variables
-    asked |= dict(map(_pair, parameters or []))
+    asked |= _pairs(parameters or [])
     with Workspace(existing(workspace)) as here:
         answer = here.query(model, [_QUERIES.validate_python(asked)])[0]
     if json_output:
         show_json(answer)
         return
     _show(answer)
+
+
+def _pairs(texts: list[str]) -> dict[str, Any]:
+    """Names and values; a name that comes twice is a mistake."""
+    found: dict[str, Any] = {}
+    for name, value in map(_pair, texts):
+        if name in found:
+            raise typer.BadParameter(f"{name!r} is given twice.")
+        found[name] = value
+    return found
 
 
 def _pair(text: str) -> tuple[str, Any]:
@@ -71,9 +83,12 @@ def _show(answer: dict[str, Any]) -> None:
         show_table(None, [column, "probability"], rows, empty="")
     if "distribution" in answer:
         rows = [[_cell(cell["values"]), f"{cell['probability']:.4f}"] for cell in answer["distribution"]]
-        show_table(None, ["values", "probability"], rows[:50], empty="")
+        show_table(None, ["values", "probability"], rows[:MOST_CELLS], empty="")
+        if len(rows) > MOST_CELLS:
+            out.print(f"The {MOST_CELLS} most probable of {len(rows):,}; --json tells all.")
     if "moments" in answer:
-        rows = [[name, f"{m['mean']:.6g}", f"{m['variance']:.6g}"] for name, m in answer["moments"].items()]
+        # More digits than elsewhere: a time is a number of ten digits.
+        rows = [[name, f"{m['mean']:.10g}", f"{m['variance']:.6g}"] for name, m in answer["moments"].items()]
         show_table(None, ["column", "mean", "variance"], rows, empty="")
     if "assignment" in answer:
         rows = [[name, _word(value)] for name, value in answer["assignment"].items()]
@@ -88,4 +103,6 @@ def _cell(values: dict[str, Any]) -> str:
 
 
 def _word(value: Any) -> str:
+    if value is None:
+        return MISSING
     return f"{value:.6g}" if isinstance(value, float) else str(value)

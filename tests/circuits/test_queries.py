@@ -183,6 +183,7 @@ def test_pydantic_reads_queries():
         (Conditional(("weight",)), InvalidEvidence, "'weight' is numeric: ask for its moments"),
         (Moments(("n",)), InvalidEvidence, "'n' is discrete"),
         (Moments((), {"weight": 1.0}), InvalidEvidence, "No numeric column is left"),
+        (Sample(1, variables=("n", "n")), InvalidEvidence, "Column 'n' is asked for twice"),
         (Conditional(("size",), {"colour": "red", "n": "(missing)", "sold": True}), None, ""),
         (Conditional(("size",), {"n": "(missing)"}), None, ""),
     ],
@@ -261,8 +262,12 @@ def test_parameters_out_of_range_are_refused():
         Sample(0)
     with pytest.raises(InvalidParameter, match="time_limit_s=nan"):
         Map(time_limit_s=math.nan)
-    with pytest.raises(InvalidParameter, match="k=0"):
-        Map(k=0)
+    for k in (0, 10_001, 10**400):
+        with pytest.raises(InvalidParameter, match="k="):
+            Map(k=k)
+    for seed in (-1, 1 << 64):
+        with pytest.raises(InvalidParameter, match="seed="):
+            Map(seed=seed)
 
 
 def test_a_circuit_of_another_schema_is_refused():

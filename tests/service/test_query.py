@@ -87,12 +87,35 @@ def test_the_class_posterior_is_what_predict_says(site):
             422,
             "both asked for and given",
         ),
+        ({"kind": "map", "solver": "beam", "seed": -1}, 422, "seed=-1"),
+        ({"kind": "map", "solver": "kbt", "k": 10**9}, 422, "use 1 to 10,000"),
+        ({"kind": "map", "k": 10**400}, 422, "use 1 to 10,000"),
+        ({"kind": "map", "variables": ["class", "class"]}, 422, "Column 'class' is asked for twice"),
+        ({"kind": "moments"}, 422, "No column of the model has moments"),
+        ({"kind": "marginal", "of": "class"}, 422, "there is only evidence"),
     ],
 )
 def test_what_cannot_be_asked(site, circuit, query, code, word):
     problem = ask(site.client, "sky", query, code=code)
     assert word in json.dumps(problem)
     assert problem["status"] == code
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_what_json_does_not_have_is_no_evidence(site, number):
+    body = f'{{"queries": [{{"kind": "marginal", "evidence": {{"humidity": {number}}}}}]}}'
+    kind = {"content-type": "application/json"}
+    told = problem(site.client.post("/v1/models/weather/query", content=body, headers=kind), 422)
+    assert "evidence.humidity" in told["detail"] and "must be a finite number" in told["detail"]
+
+
+def test_the_answers_of_a_request_are_no_more_than_a_server_can_carry(site, circuit):
+    """However few the queries are: each may ask for a table of thousands of cells."""
+    joint = {"kind": "conditional", "joint": True}
+    (told,) = ask(site.client, "sky", joint)
+    n = 100_000 // len(told["distribution"]) + 1
+    refused = ask(site.client, "sky", *[joint] * n, code=413)
+    assert "at most 100,000 are told in one request" in refused["detail"]
 
 
 def test_who_has_no_joint_distribution_says_so(site):
@@ -142,6 +165,19 @@ def test_a_job_of_queries_that_cannot_be_asked_is_refused_at_once(site, circuit,
     assert answer.status_code == 422 and word in answer.json()["detail"], answer.text
 
 
+@pytest.mark.parametrize(
+    ("query", "word"),
+    [
+        ({"kind": "moments"}, "No column of the model has moments"),
+        ({"kind": "conditional", "variables": ["class"], "evidence": {"class": "yes"}}, "both asked for and given"),
+        ({"kind": "map", "variables": ["class", "class"]}, "asked for twice"),
+    ],
+)
+def test_so_is_one_that_asks_for_what_is_not_there(site, circuit, query, word):
+    answer = site.client.post("/v1/jobs", json={"kind": "query", "model": "sky", "queries": [query]})
+    assert answer.status_code == 422 and word in answer.json()["detail"], answer.text
+
+
 @pytest.mark.parametrize("evidence", [{"humidity": 60}, {"outlook": None}, {"windy": True, "class": "yes"}])
 def test_what_can_be_asked_is_not_refused(site, evidence):
     asked = {"kind": "query", "model": "weather", "queries": [{"kind": "marginal", "evidence": evidence}]}
@@ -156,6 +192,10 @@ def test_the_command_line_asks(site, circuit):
     assert "overcast" in fewpass("query", "sky", "sample", "--set", "n=50", workspace=site.workspace).stdout
     wrong = fewpass("query", "sky", "marginal", "--given", "outlok=1", workspace=site.workspace, code=1)
     assert "outlook" in wrong.stderr
+    twice = ("--given", "windy=true", "--given", "windy=false")
+    assert (
+        "'windy' is given twice" in fewpass("query", "sky", "marginal", *twice, workspace=site.workspace, code=2).stderr
+    )
 
 
 def test_tables_of_queries_can_be_read_at_any_width(tmp_path):

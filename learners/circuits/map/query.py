@@ -15,6 +15,7 @@ from learners.circuits.map.errors import ContinuousQuery, ImpossibleEvidence, In
 from learners.circuits.map.exact import BOUNDS, exact, root_bound
 from learners.circuits.map.reduction import Ints, MaxProblem
 from learners.circuits.map.whole import WholeCircuit, whole_circuit
+from learners.query import MAX_TREES
 
 SOLVERS = ("bt", "ng", "amap", "beam", "kbt", "exact")
 TREE_SOLVERS = ("bt", "kbt")
@@ -94,7 +95,7 @@ def map_query(
     Mei, Jiang, Tu (2018).
     """
     started = time.perf_counter()
-    _check_options(solver, k, time_limit_s, bound)
+    _check_options(solver, k, seed, time_limit_s, bound)
     whole = whole_circuit(circuit)
     asked, given = _checked(whole, query, evidence or {})
     continuous = [v for v in asked if whole.n_values[v] == 0]
@@ -125,13 +126,15 @@ def map_query(
     return MapAnswer(assignment, float(value), float(bound_now), bool(is_optimal), int(n_expanded), seconds)
 
 
-def _check_options(solver: str, k: int, time_limit_s: float, bound: str) -> None:
+def _check_options(solver: str, k: int, seed: int, time_limit_s: float, bound: str) -> None:
     if solver not in SOLVERS:
         raise InvalidQuery(f"Solver {solver!r} is not known: choose one of {', '.join(SOLVERS)}.")
     if bound not in BOUNDS:
         raise InvalidQuery(f"Bound {bound!r} is not known: choose one of {', '.join(BOUNDS)}.")
-    if k < 1:
-        raise InvalidQuery(f"k={k} trees or samples: use at least 1.")
+    if not 1 <= k <= MAX_TREES:
+        raise InvalidQuery(f"k={k} trees or samples: use 1 to {MAX_TREES:,}.")
+    if not 0 <= seed < 1 << 64:
+        raise InvalidQuery(f"seed={seed}: use a whole number from 0 to 2^64 - 1.")
     if not time_limit_s >= 0:
         raise InvalidQuery(f"time_limit_s={time_limit_s} is not a time: use zero or more seconds.")
 
