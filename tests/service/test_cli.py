@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,13 +15,12 @@ import pytest
 from service.local_server import local_server
 from service.settings import Settings
 from tests.processes import children_of, ended, wait_for
+from tests.service import commands
 from tests.service.asking import client_of
 
 
 def fewpass(*arguments: object, workspace: Path, code: int = 0) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "service.cli", *map(str, arguments)]
-    environment = os.environ | {"FEWPASS_WORKSPACE": str(workspace)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+    done = commands.run([*map(str, arguments)], os.environ | {"FEWPASS_WORKSPACE": str(workspace)})
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     return done

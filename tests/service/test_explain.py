@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -115,19 +113,7 @@ def test_explanations_over_rest(site: Site) -> None:
 
 def test_explanations_on_the_command_line(site: Site, tmp_path: Path) -> None:
     out = tmp_path / "scored.parquet"
-    command = [
-        sys.executable,
-        "-m",
-        "service.cli",
-        "predict",
-        "weather",
-        str(site.test),
-        "--out",
-        str(out),
-        "--explain",
-    ]
-    ended = subprocess.run([*command, "--workspace", str(site.workspace)], capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
+    fewpass("predict", "weather", site.test, "--out", out, "--explain", workspace=site.workspace)
     scored = pq.read_table(out).to_pylist()
     assert len(scored) == 500
     for row in scored[:20]:

@@ -9,7 +9,6 @@ import random
 import shutil
 import sqlite3
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -25,6 +24,7 @@ from service.workspace import Workspace
 from storage.errors import CorruptFile
 from storage.files import sha256_of_file
 from tests.processes import wait_for
+from tests.service import commands
 from tests.service.asking import job_at_end
 from tests.service.conftest import Site
 from tests.service.test_predict import RECORD
@@ -32,8 +32,7 @@ from tests.service.test_predict import RECORD
 
 def run(*command: str, workspace: Path, code: int = 0) -> dict | list:
     """The JSON that a command prints."""
-    whole = [sys.executable, "-m", "service.cli", *command, "--workspace", str(workspace), "--json"]
-    ended = subprocess.run(whole, capture_output=True, text=True, timeout=240)
+    ended = commands.run([*command, "--workspace", str(workspace), "--json"], dict(os.environ))
     assert ended.returncode == code, ended.stdout + ended.stderr
     return json.loads(ended.stdout or ended.stderr)
 

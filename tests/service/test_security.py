@@ -30,6 +30,7 @@ from storage.keys import Role
 from tests.processes import wait_for
 from tests.service.asking import PATIENCE_S, client_of
 from tests.service.conftest import Site, weather
+from tests.service.test_cli import fewpass
 from tests.service.test_predict import PATH, RECORD, problem
 
 ADMIN_KEY = "an-administrator-of-tests"
@@ -171,17 +172,12 @@ def test_keys_are_made_listed_and_revoked_over_rest(fortress: Fortress) -> None:
 
 
 def test_keys_made_and_revoked_on_the_command_line_are_followed_within_the_poll_interval(fortress: Fortress) -> None:
-    run = [sys.executable, "-m", "service.cli", "keys"]
-    where = ["--workspace", str(fortress.workspace)]
-    made = subprocess.run([*run, "create", "cli-key", "--role", "read", *where], capture_output=True, text=True)
-    assert made.returncode == 0, made.stderr
-    headers = {"authorization": f"bearer {made.stdout.strip()}"}
+    made = fewpass("keys", "create", "cli-key", "--role", "read", workspace=fortress.workspace).stdout.strip()
+    headers = {"authorization": f"bearer {made}"}
     wait_for(lambda: fortress.client.get("/v1/models", headers=headers).status_code == 200)
-    listed = subprocess.run([*run, "list", "--json", *where], capture_output=True, text=True)
-    assert (
-        "cli-key" in {item["name"] for item in json.loads(listed.stdout)} and made.stdout.strip() not in listed.stdout
-    )
-    assert subprocess.run([*run, "revoke", "cli-key", *where], capture_output=True).returncode == 0
+    listed = fewpass("keys", "list", "--json", workspace=fortress.workspace).stdout
+    assert "cli-key" in {item["name"] for item in json.loads(listed)} and made not in listed
+    fewpass("keys", "revoke", "cli-key", workspace=fortress.workspace)
     wait_for(lambda: fortress.client.get("/v1/models", headers=headers).status_code == 401)
 
 
