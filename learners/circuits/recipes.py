@@ -225,11 +225,14 @@ def _structure(schema: Schema, parameters: CircuitParameters) -> Generator[Any, 
             seed=parameters.seed,
         )
     drawn = yield HoldOut(schema, parameters.sample, room=0)
-    codes = np.repeat(drawn.sample.rows, drawn.sample.counts, axis=0).T.astype(np.int64)
-    sizes = schema.domain_sizes.tolist()
-    for i in schema.continuous:  # a missing number becomes -1, and is summed out
-        codes[i] -= schema.attributes[i].has_missing
-        sizes[i] -= schema.attributes[i].has_missing
+    counts = drawn.sample.counts
+    if counts.sum() > parameters.sample:  # few different rows may stand for more than memory holds
+        counts = np.random.default_rng(parameters.seed).multinomial(parameters.sample, counts / counts.sum())
+    codes = np.repeat(drawn.sample.rows, counts, axis=0).T.astype(np.int64)
+    # What is missing becomes -1, and is summed out.
+    missing = np.array([attribute.has_missing for attribute in schema.attributes], np.int64)
+    codes[: missing.size] -= missing[:, np.newaxis]
+    sizes = (schema.domain_sizes - missing).tolist()
     if schema.target is None:
         codes = codes[:-1]
     else:
@@ -243,8 +246,7 @@ def _shares(schema: Schema, margins: FamilyCounts) -> list[tuple[float, ...]]:
     for i in range(schema.n_attributes):
         _, _, x, counts = margins.cells(i)
         of_value = np.bincount(x, counts, int(schema.domain_sizes[i])) + 1.0
-        if i in schema.continuous:  # a missing number is summed out
-            of_value = of_value[int(schema.attributes[i].has_missing) :]
+        of_value = of_value[int(schema.attributes[i].has_missing) :]  # what is missing is summed out
         shares.append(tuple((of_value / of_value.sum()).tolist()))
     if schema.target is not None:
         of_class = margins.class_counts + 1.0

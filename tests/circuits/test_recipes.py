@@ -11,6 +11,7 @@ from learners import recipes
 from learners.circuits.model import CircuitModel, NoClass
 from learners.circuits.online import pseudo_counts_of
 from learners.circuits.recipes import continued
+from learners.circuits.structures import learnspn
 from learners.errors import InvalidParameter, SchemaError
 from learners.kinds import load_model
 from learners.passes.learner import Learner, Part, drive
@@ -122,15 +123,20 @@ def test_more_passes_over_the_stream_fit_better(folder):
     assert restarted.circuit() == models[1].circuit
 
 
-def test_nulls_are_summed_out_by_trees(folder):
-    """Where null occurs, the Chow-Liu tree counts known values only, and a row without a value is summed over it."""
-    model = learned(folder, {"structure": "chow-liu", "learning": "none"}, None)
+@pytest.mark.parametrize("structure", ["hclt", "chow-liu", "random", "learnspn"])
+def test_nulls_are_summed_out(folder, structure):
+    """Where null occurs, known values alone are counted, and a row without a value is summed over it."""
+    model = learned(folder, {"structure": structure, "passes": 2, "states": 3})
     column = model.schema.attributes[1]
     assert column.has_missing
     (told,) = model.answer([Conditional((column.name,))])
     assert list(told["distributions"][column.name]) == [str(value) for value in column.values]
     without, with_null = model.answer([Marginal({"x0": "a"}), Marginal({"x0": "a", column.name: None})])
     assert without == with_null
+    rows = pa.table({"x0": ["a"], column.name: pa.array([None], pa.string())})
+    (posterior,) = model.answer([Conditional(("class",), {"x0": "a"})])
+    predicted = model.predict_proba(encode(rows, model.schema))[0]
+    assert list(posterior["distributions"]["class"].values()) == pytest.approx(predicted.tolist())
 
 
 def test_queries_by_name_agree_with_counts(folder):
@@ -174,3 +180,17 @@ def test_an_unseen_value_is_summed_out(folder):
     rows = [pa.table({name: [value] for name, value in row.items()}) for row in ({"x0": "never"}, {"x1": None})]
     a, b = (model.predict_proba(encode(row, model.schema)) for row in rows)
     assert np.allclose(a, b)
+
+
+def test_learnspn_holds_no_more_rows_than_it_was_told_to(monkeypatch):
+    """However often the few different rows of a narrow table come."""
+    seen = []
+    monkeypatch.setattr(
+        "learners.circuits.recipes.learnspn",
+        lambda codes, sizes, **how: seen.append(codes.shape) or learnspn(codes, sizes, **how),
+    )
+    x = np.random.default_rng(0).random(5000) < 0.3
+    table = pa.table({"x": x, "y": ~x})
+    model = drive(recipes.learner("spn", {"structure": "learnspn", "sample": 500}, None), Source.of_table(table))
+    assert seen == [(2, 500)] and model.facts["n_rows"] == 5000
+    assert model.answer([Marginal({"x": True})])[0]["probability"] == pytest.approx(0.3, abs=0.03)
