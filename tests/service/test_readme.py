@@ -32,12 +32,13 @@ def run(command: list[str], folder: Path) -> str:
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FEWPASS_")}
     done = subprocess.run(
-        command, cwd=folder, env=environment | {"PATH": path}, capture_output=True, text=True, timeout=300
+        command, cwd=folder, env=environment | {"PATH": path}, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
+@pytest.mark.timeout(1500)  # commands in dozens
 @pytest.mark.skipif(not (shutil.which("bash") and shutil.which("curl")), reason="bash and curl are needed")
 def test_the_tour_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tour = block("On the command line:")
