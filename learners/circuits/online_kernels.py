@@ -6,7 +6,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from learners.circuits.evaluate_kernels import LOOKUP, NUMERIC, PRODUCT_OF, SMALLEST, TABLE_OF_TWO, upward_one
+from learners.circuits.evaluate_kernels import (
+    LOOKUP,
+    NUMERIC,
+    PRODUCT_OF,
+    SMALLEST,
+    TABLE_OF_TWO,
+    log_density,
+    upward_one,
+)
 from learners.circuits.projection_kernels import (
     ADF,
     ADF_CLOSED,
@@ -34,6 +42,8 @@ GAUSSIAN, POISSON = 4, 5
 # A node that is in the row's induced tree with less probability is left as it is: ten billion rows would move a
 # pseudo-count by one. Most nodes of a learned circuit are such, so most of the way down is spared.
 NEGLIGIBLE = 1e-10
+# A number whose log density is below this is too far from all leaves for its square to be added up.
+FARTHEST = -1e270
 
 
 class Posterior(NamedTuple):
@@ -83,6 +93,27 @@ class Scratch(NamedTuple):
     flow: Array
     codes: Array
     shares: Array
+
+
+@kernel
+def relative_densities(plan, x, row, value):
+    """Densities of the numeric leaves at a row, divided by the largest of each variable: no number is too far from all.
+
+    OUT value (n_slots,), only those leaves. A factor that all leaves of a variable share changes no posterior.
+    """
+    n_planes, variable = plan.plane_starts[-1], plan.variable
+    largest = np.full(plan.n_values.size, -np.inf)
+    for is_second in range(2):
+        for s in range(plan.segment_kind.size):
+            if plan.segment_kind[s] != NUMERIC:
+                continue
+            for i in range(plan.segments[s], plan.segments[s + 1]):
+                v, leaf = variable[i], plan.numeric[i]
+                log = log_density(leaf[0], leaf[1], leaf[2], np.float64(x[v, row]))
+                if not is_second:
+                    largest[v] = max(largest[v], log)
+                else:
+                    value[n_planes + i] = np.exp(log - largest[v]) if largest[v] > FARTHEST else 0.0
 
 
 @kernel
@@ -173,6 +204,7 @@ def learn_rows(plan, posterior, x, rule, scratch, is_learning_leaves):
         upward_one(plan, weight, codes, x, row, value)
         is_wide = not value[plan.root] > SMALLEST
         if is_wide:
+            relative_densities(plan, x, row, value)
             upward_wide(plan, weight, codes, value, exponent)
             if value[plan.root] == 0.0:
                 n_impossible += 1

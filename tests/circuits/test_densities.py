@@ -314,3 +314,22 @@ def test_numbers_of_any_size_have_answers_or_are_impossible(table, value):
             except ImpossibleEvidence:
                 continue
             assert not math.isnan(told.get("log_probability", 0.0))
+
+
+@pytest.mark.parametrize("learning", ["bmm", "adf"])
+@pytest.mark.parametrize("distribution", ["gaussian", "exponential"])
+def test_a_stream_learns_from_rows_far_from_all_that_it_has_seen(learning, distribution):
+    """A thousand widths away every density is zero in doubles; such rows are not impossible, and tomorrow's may be."""
+    rng = np.random.default_rng(0)
+    start = pa.table({"x": rng.exponential(1.0, 500), "y": rng.choice(["a", "b"], 500)})
+    model = learned(start, {**OTHERS, "learning": learning, "leaves": distribution}, None, {})
+    posterior = model.posterior
+    before = model.answer([Moments(("x",))])[0]["moments"]["x"]["mean"]
+    tomorrow = pa.table({"x": np.full(500, 2000.0), "y": ["a"] * 500})
+    posterior.update(encode(tomorrow, model.schema))
+    assert posterior.n_impossible == 0 and posterior.n_rows == 1000
+    after = type(model)(model.schema, posterior.circuit(), {}).answer([Moments(("x",))])[0]["moments"]["x"]["mean"]
+    assert before == pytest.approx(1.0, abs=0.2) and after == pytest.approx(1000, rel=0.25)
+    posterior.update(encode(pa.table({"x": [1e300], "y": ["a"]}), model.schema))
+    assert posterior.n_impossible == 1, "no double has its square"
+    assert np.all(np.isfinite(posterior.circuit().leaf_parameters))
