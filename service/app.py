@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from service import openapi, problems, signposts
 from service.allocation import keep_freed_memory
 from service.api import datasets, health, inference, invocations, jobs, keys, models, query, schedules
-from service.api.bodies import BodyLimit, is_json
+from service.api.bodies import TOO_DEEP, BodyLimit, hint, is_json
 from service.api.explain import Explain
 from service.api.predict import HotPath, Predict
 from service.complaints import complaints
@@ -36,6 +36,7 @@ from service.workspace import Workspace
 from storage.control import as_storage_error
 
 ANSWER_S = 10.0
+ENDLESS = "/events"
 NOT_JSON = "The request does not say that its body is JSON: send the header Content-Type: application/json."
 Answer = TypeVar("Answer")
 
@@ -72,6 +73,8 @@ class Application(FastAPI):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Give the request its id, then take the short way or the long one."""
+        if scope["type"] == "http" and scope["method"] == "HEAD" and not scope["path"].endswith(ENDLESS):
+            scope = {**scope, "method": "GET"}  # of whose answer the server sends the head alone
         await self.entrance(scope, receive, send)
 
 
@@ -220,6 +223,9 @@ def _http_error(request: Request, error: Any) -> JSONResponse:
     detail, path = error.detail, request.url.path
     if error.status_code == 404:  # of the routing; a thing that is missing has an error of its own
         detail = signposts.unknown_path(request.app.openapi(), path)
+    elif error.status_code == 400 and (cause := error.__cause__) is not None:  # of reading the body
+        words = f"The body is not JSON: {cause}.{hint(getattr(cause, 'object', b''))}"
+        detail = TOO_DEEP if isinstance(cause, RecursionError) else words
     elif error.status_code == 405 and (allowed := signposts.allowed_methods(request.app.openapi(), path)):
         detail = signposts.wrong_method(request.method, path, allowed)
         headers["allow"] = ", ".join(allowed)

@@ -23,6 +23,7 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import multiprocess
 
 from service.allocation import keep_freed_memory
+from service.connections import Connection, ServerConfig
 from service.settings import Settings
 from service.telemetry import configure_logs
 
@@ -74,14 +75,14 @@ def load(settings: Settings) -> None:
 
 def server_config(settings: Settings) -> Config:
     """What uvicorn is told, whether it serves in one process or in many."""
-    return Config(
+    config = ServerConfig(
         "service.app:app_of_environment",
         factory=True,
         host=settings.host,
         port=settings.port,
         workers=settings.workers,
         loop="uvloop",
-        http="httptools",
+        http=Connection,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -89,6 +90,8 @@ def server_config(settings: Settings) -> Config:
         timeout_keep_alive=75,
         timeout_graceful_shutdown=int(settings.shutdown_s),
     )
+    config.head_timeout_s = settings.request_timeout_s
+    return config
 
 
 def forked_process(config: Config, target: Callable[..., None], sockets: list[socket]) -> Any:

@@ -27,6 +27,7 @@ from storage.control import Control
 from storage.errors import NotFound
 from storage.models import ModelVersion
 
+MOST_TOLD = 200  # characters
 MAX_CHECKED = 16
 
 Probabilities = np.ndarray[Any, np.dtype[np.float64]]
@@ -122,9 +123,9 @@ class Served:
                 unknown = next(name for name in record if name not in known)
                 near = ", ".join(get_close_matches(unknown, known)) or "none similar"
                 raise InvalidRequest(
-                    f"Model {self.name!r} knows no column {unknown!r} (similar: {near}). "
+                    f"Model {self.name!r} knows no column {shortened(unknown)!r} (similar: {near}). "
                     f"Rename it, leave it out, {way_out}.",
-                    column=unknown,
+                    column=shortened(unknown),
                 )
 
     def check_columns(self, names: tuple[str, ...], ignore_unknown: bool) -> None:
@@ -231,6 +232,11 @@ def map_version(version: ModelVersion) -> Served:
         classify=record_classifier(model),
         count_rows=PREDICTED_ROWS.labels(version.name).inc,
     )
+
+
+def shortened(name: str) -> str:
+    """A name as a client has sent it, short enough to be told back."""
+    return name if len(name) <= MOST_TOLD else f"{name[:MOST_TOLD]}…"
 
 
 def find_version(control: Control, reference: str) -> ModelVersion:

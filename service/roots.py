@@ -27,7 +27,10 @@ def plain(uri: str) -> str:
 def resolved(uri: str) -> str:
     """A local path without links and "..", or another URI as it is."""
     uri = plain(uri)
-    return uri if "://" in uri else str(Path(uri).resolve())
+    try:
+        return uri if "://" in uri else str(Path(uri).resolve())
+    except (OSError, RuntimeError) as error:  # before Python 3.13 a loop is the latter
+        raise OutsideRoots(f"{uri} leads nowhere: its links go round in a circle.", uri=uri) from error
 
 
 def files_of(parameters: Mapping[str, Any]) -> list[str]:
@@ -55,7 +58,7 @@ def check_roots(uris: Sequence[str], settings: Settings) -> None:
         )
     roots = [resolved(root) for root in settings.data_roots]
     for uri in uris:
-        if "\0" in uri:
+        if "\0" in uri or not uri:
             raise OutsideRoots(f"{uri!r} is not a path.", uri=uri)
         place = resolved(uri)
         around = [root for root in roots if _is_below(place, root)]

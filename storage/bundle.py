@@ -118,7 +118,7 @@ def _read_manifest(path: Path, file: IO[bytes]) -> dict[str, Any]:
         manifest = json.loads(file.read())
         known = manifest["format"], manifest["format_version"]
         is_known = known == (FORMAT, FORMAT_VERSION) and isinstance(manifest["sha256"], str)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptFile(path, f"its manifest cannot be read ({error}). {_REMEDY}") from error
     if not is_known:
         raise CorruptFile(path, f"its manifest is of format {known}, not {(FORMAT, FORMAT_VERSION)}. {_REMEDY}")

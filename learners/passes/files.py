@@ -104,10 +104,12 @@ def expanded(filesystem: pafs.FileSystem, path: str) -> list[str]:
         info = filesystem.get_file_info(path)
         if info.type == pafs.FileType.NotFound and any(mark in path for mark in "*?["):
             base = str(PurePosixPath(path.split("*")[0].split("?")[0].split("[")[0] + "x").parent)
-            below = filesystem.get_file_info(pafs.FileSelector(base, recursive=True, allow_not_found=True))
+            n_parts = len(PurePosixPath(path).parts)
+            # A folder of tables may hold much else below, which is not looked at where it cannot match.
+            is_deep = "**" in path or n_parts > len(PurePosixPath(base).parts) + 1
+            below = filesystem.get_file_info(pafs.FileSelector(base, recursive=is_deep, allow_not_found=True))
             is_hidden = (".", "_") if not PurePosixPath(path).name.startswith((".", "_")) else ()
             prefix = "" if base not in (".", "") or path.startswith(".") else "./"
-            n_parts = len(PurePosixPath(path).parts)
             found = sorted(
                 info.path
                 for info in below
@@ -133,6 +135,8 @@ def expanded(filesystem: pafs.FileSystem, path: str) -> list[str]:
             return found
     except (OSError, pa.ArrowException) as error:
         raise SourceError(path, f"cannot be listed ({one_line(error)}).") from error
+    if info.type == pafs.FileType.Unknown:
+        raise SourceError(path, "is neither a file nor a folder, but a pipe, a socket or a device.")
     if info.type != pafs.FileType.File:
         raise SourceError(path, "no such file or folder.")
     return [path]

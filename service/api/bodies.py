@@ -1,14 +1,19 @@
 """Request bodies within limits, and problems as answers, for everything that is plain ASGI."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
+import msgspec
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service import problems
-from service.problems import BodyTooLarge
+from service.problems import BodyTooLarge, InvalidRequest, MalformedBody
 
+Decoded = TypeVar("Decoded")
+TOO_DEEP = "The body is nested too deeply."
+HALF_A_CHARACTER = "The body escapes half of a character (\\ud800 to \\udfff without its other half), which is no text."
 STREAMED = ("/import",)  # goes to the disk piece by piece, and has a limit of its own
 
 
@@ -35,12 +40,60 @@ class BodyLimit:
         except BodyTooLarge as error:
             await send_problem(error, scope, send)
             return
+        if b"\\u" in body and has_lone_surrogates(body):
+            await send_problem(MalformedBody(HALF_A_CHARACTER), scope, send)
+            return
         messages = iter([{"type": "http.request", "body": body, "more_body": False}])
 
         async def receive_again() -> Message:
             return next(messages, None) or await receive()
 
         await self.app(scope, receive_again, send)
+
+
+def has_lone_surrogates(body: bytes) -> bool:
+    """Whether a JSON text escapes halves of characters, which no database and no file name can hold.
+
+    Python's own reader lets them in; what is no JSON at all is for others to refuse.
+    """
+    try:
+        json.dumps(json.loads(body), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    except (ValueError, RecursionError):
+        pass
+    return False
+
+
+def decoded(decode: Callable[[bytes], Decoded], body: bytes, wanted: str) -> Decoded:
+    """What a decoder of msgspec makes of a JSON body.
+
+    Parameters
+    ----------
+    decode : callable
+    body : bytes
+    wanted : str
+        What to send instead, in a sentence.
+
+    Raises
+    ------
+    InvalidRequest, MalformedBody
+    """
+    try:
+        return decode(body)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"{error}. {wanted}") from error
+    except RecursionError as error:  # where anything may stand, as among the parameters of a protocol
+        raise MalformedBody(TOO_DEEP) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MalformedBody(f"The body is not JSON: {error}.{hint(body)}" if body else "The body is empty.") from error
+
+
+def hint(body: bytes) -> str:
+    """What may be wrong with a body that is not JSON."""
+    if body.startswith(b"\x1f\x8b"):
+        return " It is compressed with gzip: send it as it is."
+    return " Write null for NaN and infinities." if b"NaN" in body or b"Infinity" in body else ""
 
 
 def content_length(scope: Scope) -> int | None:

@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from learners.schema import Chunk
 from learners.schema.records import encode_columns, encode_records
+from service.api.bodies import decoded
 from service.api.predict import JSON, Predict, Value, encode_table, headers_of
 from service.predictor import Served
 from service.problems import BodyTooLarge, InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
@@ -122,12 +123,7 @@ class Invocations:
 
 def chunk_of_json(served: Served, body: bytes, max_rows: int) -> Chunk:
     """The rows of any of the four forms."""
-    try:
-        request = DECODE(body)
-    except msgspec.ValidationError as error:
-        raise InvalidRequest(f"{error}. Name the columns: records, columns, or dataframe_split.") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise MalformedBody(f"The body is not JSON: {error}.") from error
+    request = decoded(DECODE, body, "Name the columns: records, columns, or dataframe_split.")
     forms = ("dataframe_split", "dataframe_records", "inputs", "instances")
     given = [name for name in forms if getattr(request, name) is not None]
     if len(given) != 1:

@@ -1,7 +1,6 @@
 """POST /v1/models/{name}/predict: a plain ASGI endpoint with msgspec in and out, because it is the hot path."""
 
-from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import parse_qsl
 
 import anyio.to_thread
@@ -20,7 +19,7 @@ from learners.schema.encode import encode
 from learners.schema.json_columns import NotColumns, json_columns_of
 from learners.schema.records import encode_columns, encode_records
 from service import problems
-from service.api.bodies import read_body, send_body, send_problem
+from service.api.bodies import decoded, read_body, send_body, send_problem
 from service.api.streams import QuickStreams, read_stream
 from service.predictor import Predictor, Served, scored_batch
 from service.problems import BodyTooLarge, InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
@@ -33,7 +32,7 @@ PATH = "/v1/models/{name}/predict"
 ARROW_TIMES, CELLS_TIMES = 16, 2
 
 Value = str | int | float | bool | None
-Decoded = TypeVar("Decoded")
+ROWS = "Send {'records': [{...}]} or {'columns': {...}}."
 
 
 class PredictRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -155,7 +154,7 @@ class Predict:
 
     def parse(self, body: bytes) -> RawRequest:
         """The request of a JSON body, with exactly one of records and columns."""
-        request = decoded(self.decode, body)
+        request = decoded(self.decode, body, ROWS)
         if (request.records is None) == (request.columns is None):
             raise InvalidRequest("Send either 'records' or 'columns', and not both.")
         self._check_rows(len(request.records or ()))
@@ -184,7 +183,7 @@ class Predict:
             return json_columns_of(served.schema).encode(raw, self.decode_column, self.max_rows)
         except (NotColumns, msgspec.MsgspecError, UnicodeDecodeError):
             columns = (
-                decoded(self.decode_values, self.encode(request)).columns or {}
+                decoded(self.decode_values, self.encode(request), ROWS).columns or {}
             )  # says what is wrong, if anything is
         self._check_rows(_n_rows(columns))
         return encode_columns(columns, served.schema)
@@ -295,22 +294,6 @@ def _level(text: str) -> float | None:
     except ValueError:
         return None
     return level if 0 < level < 1 else None
-
-
-def decoded(decode: Callable[[bytes], Decoded], body: bytes) -> Decoded:
-    """What a decoder makes of a JSON body.
-
-    Raises
-    ------
-    InvalidRequest, MalformedBody
-    """
-    try:
-        return decode(body)
-    except msgspec.ValidationError as error:
-        raise InvalidRequest(f"{error}. Send {{'records': [{{...}}]}} or {{'columns': {{...}}}}.") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        hint = " Write null for NaN and infinities." if b"NaN" in body or b"Infinity" in body else ""
-        raise MalformedBody(f"The body is not JSON: {error}.{hint}" if body else "The body is empty.") from error
 
 
 def _n_rows(columns: dict[str, list[Value]]) -> int:

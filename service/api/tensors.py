@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from service.api.bodies import decoded
 from service.problems import BodyTooLarge, InvalidRequest, MalformedBody
 
 DTYPES = {
@@ -67,6 +68,7 @@ class InferResponse(msgspec.Struct):
     id: str | None = None
 
 
+TENSORS = "Send {'inputs': [{'name', 'shape', 'datatype', 'data'}]}."
 DECODE = msgspec.json.Decoder(InferRequest).decode
 
 
@@ -87,12 +89,7 @@ def read_request(body: bytes, header_bytes: bytes | None, max_rows: int) -> tupl
     if header_bytes is not None and not (header_bytes.isdigit() and int(header_bytes) <= len(body)):
         raise MalformedBody("Inference-Header-Content-Length is no number of bytes of this body.")
     n_json = len(body) if header_bytes is None else int(header_bytes)
-    try:
-        request = DECODE(body[:n_json])
-    except msgspec.ValidationError as error:
-        raise InvalidRequest(f"{error}. Send {{'inputs': [{{'name', 'shape', 'datatype', 'data'}}]}}.") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise MalformedBody(f"The body is not JSON: {error}.") from error
+    request = decoded(DECODE, body[:n_json], TENSORS)
     columns: dict[str, list[Any]] = {}
     at = n_json
     for tensor in request.inputs:

@@ -29,6 +29,8 @@ QUEUE = "fewpass-jobs"
 WORKFLOW = "fewpass.job"
 PROGRESS = "progress"
 MAX_PAGE = 500
+NO_CURSOR = "The cursor is not one that this server gave."
+MAX_PLACE = 1 << 40  # of a page in a list
 
 State = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 STATES: dict[str, State] = {
@@ -314,6 +316,9 @@ def _write_cursor(until: str, offset: int) -> str:
 def _read_cursor(cursor: str) -> tuple[str, int]:
     try:
         until, offset = base64.urlsafe_b64decode(cursor.encode()).decode().split("|")
-        return datetime.fromisoformat(until).isoformat(), int(offset)
+        moment, place = datetime.fromisoformat(until).isoformat(), int(offset)
     except (ValueError, binascii.Error) as error:
-        raise InvalidRequest("The cursor is not one that this server gave.", field="cursor") from error
+        raise InvalidRequest(NO_CURSOR, field="cursor") from error
+    if not 0 <= place < MAX_PLACE:
+        raise InvalidRequest(NO_CURSOR, field="cursor")
+    return moment, place

@@ -112,7 +112,7 @@ def test_a_store_gives_the_same_model_without_a_pass(folder, name, parameters):
     again = drive(
         recipes.learner(name, parameters, "class"), Source.open(folder), store=store, on_progress=reports.append
     )
-    assert reports == [], "every statistic was found"
+    assert {report.stage for report in reports} <= {"growing trees", "choosing m"}, "every statistic was found"
     assert same(plain, first)
     assert same(plain, again)
 
@@ -162,8 +162,9 @@ def test_progress_grows_to_the_number_of_rows(folder, monkeypatch):
     monkeypatch.setattr(Source, "read", late_read)
     drive(recipes.learner("kdb", {"k": 2}, "class"), Source.open(folder), threads=2, on_progress=reports.append)
     stages = list(dict.fromkeys(report.stage for report in reports))
-    assert stages == ["reading the schema", "counting pairs", "counting families"]
-    for number, stage in enumerate(stages, 1):
+    passes = ["reading the schema", "counting pairs", "counting families"]
+    assert stages == [*passes, "growing trees", "choosing m"]
+    for number, stage in enumerate(passes, 1):
         of_pass = [report for report in reports if report.stage == stage]
         assert {report.pass_number for report in of_pass} == {number}
         done = [report.rows_done for report in of_pass]
@@ -171,7 +172,7 @@ def test_progress_grows_to_the_number_of_rows(folder, monkeypatch):
         assert done[0] < done[-1] == of_pass[-1].rows_total == 6500
         seconds = [report.seconds for report in of_pass]
         assert seconds == sorted(seconds)
-    last = reports[-1]
+    last = next(report for report in reversed(reports) if report.stage in passes)
     assert last.rows_per_s > 0
     assert last.eta_s == 0
     assert Progress("x", 1, None, 0, 10, 0.0).eta_s is None
