@@ -14,8 +14,8 @@ Evidence = Mapping[str, RawValue]
 Solver = Literal["bt", "ng", "amap", "beam", "kbt", "exact"]
 
 MAX_SAMPLES = 1_000_000
-# Trees of `kbt` and `exact`, samples of `beam`: ten times as many take seconds.
-MAX_TREES = 10_000
+# Trees of `kbt` and `exact`, samples of `beam`: ten times as many may take a minute.
+MAX_TREES = 1000
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Map:
     time_limit_s : float
         After which `exact` answers with the best so far.
     k : int
-        Trees of `kbt` and `exact`, samples of `beam`; from 1 to 10,000.
+        Trees of `kbt` and `exact`, samples of `beam`; from 1 to 1,000.
     seed : int
         Of `beam`.
 

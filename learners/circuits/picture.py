@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 from typing import NamedTuple
+from unicodedata import category
 
 import numpy as np
 
@@ -27,6 +28,8 @@ REGION = -1
 # Pixels.
 LAYER_HEIGHT, MARGIN, RADIUS, CHARACTER = 90, 24, 14, 6.6
 SWEEPS = 8
+# Characters of a name or value.
+LONGEST = 60
 
 
 class PictureTooLarge(LearnerError, ValueError):
@@ -161,7 +164,9 @@ def _node(kind: int, x: float, y: float, half: float, text: list[str]) -> list[s
 
 def _graph(circuit: Circuit, schema: Schema | None, max_nodes: int) -> Graph:
     """All nodes, or all regions."""
-    names = columns_of(circuit, schema).names if schema is not None else [f"X{v}" for v in range(circuit.n_variables)]
+    names = [f"X{v}" for v in range(circuit.n_variables)]
+    if schema is not None:
+        names = [_drawn(name) for name in columns_of(circuit, schema).names]
     if circuit.n_nodes > max_nodes:
         return _regions(circuit, names, max_nodes)
     labels = [_label(circuit, schema, names, node) for node in range(circuit.n_nodes)]
@@ -199,6 +204,12 @@ def _regions(circuit: Circuit, names: list[str], max_nodes: int) -> Graph:
     )
 
 
+def _drawn(text: str) -> str:
+    """A name or value on one line, no longer than a picture bears, without the characters that XML does not have."""
+    shown = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    return "".join("\ufffd" if category(c) in ("Cc", "Cs") or c in "\ufffe\uffff" else c for c in shown)
+
+
 def _label(circuit: Circuit, schema: Schema | None, names: list[str], node: int) -> str:
     kind, v = int(circuit.kind[node]), int(circuit.variable[node])
     if kind in SYMBOLS:
@@ -207,9 +218,9 @@ def _label(circuit: Circuit, schema: Schema | None, names: list[str], node: int)
     numbers = [str(value) for value in range(int(circuit.n_values[v]))]
     values = columns_of(circuit, schema).labels(v) if schema is not None else numbers
     if kind == INDICATOR:
-        return f"{names[v]} = {values[int(parameters[0])]}"
+        return f"{names[v]} = {_drawn(values[int(parameters[0])])}"
     if kind == CATEGORICAL:
-        shown = [f"{value}: {np.exp(p):.3g}" for value, p in zip(values, parameters, strict=True)]
+        shown = [f"{_drawn(value)}: {np.exp(p):.3g}" for value, p in zip(values, parameters, strict=True)]
         return "\n".join([names[v], *shown[:6], *(["…"] if len(shown) > 6 else [])])
     law = {GAUSSIAN: "N({:.3g}, {:.3g}²)", POISSON: "Poisson({:.3g})", EXPONENTIAL: "Exp({:.3g})"}[kind]
     return f"{names[v]}\n{law.format(*parameters)}"

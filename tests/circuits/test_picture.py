@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.circuits.circuit import PRODUCT, SUM
+from learners.circuits.circuit import CATEGORICAL, PRODUCT, SUM
 from learners.circuits.picture import PictureTooLarge, to_dot, to_svg
 from learners.schema import Attribute, Schema
 from tests.circuits.map_circuits import random_circuit
@@ -85,3 +85,15 @@ def test_what_has_too_many_regions_is_refused():
             PictureTooLarge, match=r"A picture of 13 nodes, or of \d regions, says nothing: the limit is 3\."
         ):
             draw(CIRCUIT, max_nodes=3)
+
+
+def test_names_and_values_may_hold_any_character():
+    """Those that XML does not have are drawn as unknown ones; long ones are cut off."""
+    names = ("a\nb\x07", '<&>"]]>', "\ud800\uffff", "long " * 100)
+    schema = Schema((Attribute("\x01 column", "nominal", names),), None, ("",))
+    circuit = flat_circuit([(CATEGORICAL, 0, [np.log(0.25)] * 4)], [4])
+    picture = ElementTree.fromstring(to_svg(circuit, schema).encode())
+    told = [text.text for text in picture.iter(f"{SVG}text")]
+    assert told[:4] == ["\ufffd column", "a\ufffdb\ufffd: 0.25", '<&>"]]>: 0.25', "\ufffd\ufffd: 0.25"]
+    assert told[4].endswith("…: 0.25") and float(picture.get("width")) < 600
+    assert to_dot(circuit, schema).encode()

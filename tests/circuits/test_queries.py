@@ -262,7 +262,7 @@ def test_parameters_out_of_range_are_refused():
         Sample(0)
     with pytest.raises(InvalidParameter, match="time_limit_s=nan"):
         Map(time_limit_s=math.nan)
-    for k in (0, 10_001, 10**400):
+    for k in (0, 1001, 10**400):
         with pytest.raises(InvalidParameter, match="k="):
             Map(k=k)
     for seed in (-1, 1 << 64):
