@@ -27,7 +27,7 @@ class NoJoint(LearnerError, ValueError):
 
     def __init__(self, kind: str) -> None:
         super().__init__(
-            f"A model of kind {kind!r} has no joint distribution to ask. Use a circuit (learner spn), or nb, tan, kdb."
+            f"A model of kind {kind!r} has no joint distribution to ask. Use a circuit (learner spn), or nb, tan, kdb, skdb."
         )
 
 

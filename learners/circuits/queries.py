@@ -189,7 +189,7 @@ def _nothing_left(columns: Columns, discrete: bool | None) -> InvalidEvidence:
     """That no column of a kind, or of any, can be asked for."""
     if discrete is False and min(columns.n_values) > 0:
         return InvalidEvidence(
-            "No column of the model has moments, as it keeps no numbers: ask for distributions, or learn with leaves=gaussian."
+            "No column of the model has moments, as it keeps no numbers: ask for distributions, or learn a circuit with leaves=gaussian."
         )
     if discrete and max(columns.n_values) == 0:
         return InvalidEvidence("All columns of the model are numeric: ask for their moments, or for samples.")
