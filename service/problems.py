@@ -160,8 +160,14 @@ def problem_of(error: BaseException) -> Problem:
 def _complaints(error: ValidationError) -> str:
     """Each member of a request shape that is wrong, and how."""
     root = getattr(requests, error.title, None)
-    told = (f"{'.'.join(map(str, place)) or 'request'}: {words}" for place, words in complaints(error.errors(), root))
+    is_setting = error.title == "Settings"
+    told = (f"{_name_of(place, is_setting)}: {words}" for place, words in complaints(error.errors(), root))
     return "; ".join(told) + "."
+
+
+def _name_of(place: tuple[object, ...], is_setting: bool) -> str:
+    text = ".".join(map(str, place)) or "request"
+    return f"FEWPASS_{text.upper()}" if is_setting else text
 
 
 def problem_of_status(status: int, detail: str | None = None) -> Problem:

@@ -3,19 +3,29 @@
 import ipaddress
 import json
 import os
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from learners.memory import parse_bytes
+from storage.names import is_name
+
+MOST_BYTES = 1 << 50
+LEAST_KEY = 16
+CLUSTER = re.compile(r"local(:([1-9]\d?|1\d\d|2[0-4]\d|25[0-6]))?|(tcp|tls|ws|wss|ucx)://\S+:\d+")
+# Read by programs beside the service, or by its command line alone.
+OTHERS = ("FEWPASS_DEBUG", "FEWPASS_LOAD_", "FEWPASS_BENCH_", "FEWPASS_TEST_")
 
 
 class Settings(BaseSettings):
     """Everything an operator may decide; each name is FEWPASS_<NAME> in the environment."""
 
-    model_config = SettingsConfigDict(env_prefix="FEWPASS_", frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(env_prefix="FEWPASS_", frozen=True, extra="forbid", allow_inf_nan=False)
 
     workspace: Path = Field(
         default=Path("workspace"), description="Directory of models, data set statistics and job scratch."
@@ -38,15 +48,16 @@ class Settings(BaseSettings):
     )
     admin_key: str | None = Field(
         default=None,
-        min_length=16,
         repr=False,
         description="A token with the role admin, besides the keys in the workspace; for containers.",
     )
-    trusted_hosts: tuple[str, ...] = Field(
+    trusted_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="Host names under which a server without keys may be asked, besides localhost."
     )
 
-    threads: int | None = Field(default=None, ge=1, description="Threads of a training pass; every core unless given.")
+    threads: int | None = Field(
+        default=None, ge=1, le=1024, description="Threads of a training pass; every core unless given."
+    )
     job_concurrency: int = Field(default=1, ge=1, le=64, description="Jobs that one worker runs at the same time.")
     job_poll_s: float = Field(default=0.2, gt=0, le=60, description="How often an idle worker looks for a new job.")
     job_attempts: int = Field(
@@ -87,7 +98,7 @@ class Settings(BaseSettings):
         default=0.25, gt=0, le=5, description="How often a job records progress and looks for a cancel."
     )
 
-    data_roots: tuple[str, ...] = Field(
+    data_roots: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
         description="Folders or URI prefixes that data sets over REST may be in; empty: any on loopback, none elsewhere.",
     )
@@ -128,9 +139,57 @@ class Settings(BaseSettings):
     @field_validator("memory", "job_memory", "job_memory_budget")
     @classmethod
     def _is_bytes(cls, text: str | None) -> str | None:
-        if text is not None:
-            parse_bytes(text)
+        if text is not None and parse_bytes(text) > MOST_BYTES:
+            raise ValueError(f"{text!r} is more memory than there is anywhere")
         return text
+
+    @field_validator("workspace", mode="before")
+    @classmethod
+    def _is_folder(cls, path: Any) -> Any:
+        if not str(path).strip() or "\0" in str(path):
+            raise ValueError("must name a folder")
+        return path
+
+    @field_validator("admin_key")
+    @classmethod
+    def _is_long(cls, key: str | None) -> str | None:
+        if key is not None and len(key) < LEAST_KEY:  # told without the key
+            raise ValueError(f"must have at least {LEAST_KEY} characters; openssl rand -hex 24 makes a good one")
+        return key
+
+    @field_validator("trusted_hosts", "data_roots", mode="before")
+    @classmethod
+    def _is_list(cls, given: Any) -> Any:
+        if not isinstance(given, str):
+            return given
+        try:
+            return json.loads(given or "[]")
+        except ValueError:
+            raise ValueError(f"{given!r} must be a JSON list, such as {json.dumps([given])}") from None
+
+    @field_validator("data_roots")
+    @classmethod
+    def _are_places(cls, roots: tuple[str, ...]) -> tuple[str, ...]:
+        for root in roots:
+            if "://" not in root and not Path(root).is_absolute():
+                raise ValueError(f"{root!r} must begin with / or be a URI such as s3://bucket/tables")
+        return roots
+
+    @field_validator("cluster")
+    @classmethod
+    def _is_cluster(cls, address: str | None) -> str | None:
+        if address is not None and CLUSTER.fullmatch(address) is None:
+            raise ValueError(
+                f"{address!r} must be tcp://host:port of a Dask scheduler, or local:4 for four processes here"
+            )
+        return address
+
+    @field_validator("default_model")
+    @classmethod
+    def _is_model(cls, reference: str | None) -> str | None:
+        if reference is not None and not all(map(is_name, reference.split("@", 1))):
+            raise ValueError(f"{reference!r} must be the name of a model, or name@alias")
+        return reference
 
     @property
     def needs_keys(self) -> bool:
@@ -151,6 +210,17 @@ class Settings(BaseSettings):
             for name, value in changed.items()
             if value is not None
         }
+
+
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """What to say of each FEWPASS_ variable that no setting has: most likely a typing error."""
+    known = [f"FEWPASS_{name.upper()}" for name in Settings.model_fields]
+    said = []
+    for name in sorted(environment):
+        if name.startswith("FEWPASS_") and name not in known and not name.startswith(OTHERS):
+            near = get_close_matches(name, known, 1)
+            said.append(f"{name} is no setting and does nothing" + (f" (similar: {near[0]})." if near else "."))
+    return said
 
 
 def is_loopback(host: str) -> bool:

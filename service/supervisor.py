@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import structlog
 
-from service.settings import Settings
+from service.settings import Settings, unknown_variables
 from service.telemetry import configure_logs
 
 RESTART_S = 1.0  # grows while a worker keeps dying, so that a broken workspace does not fill the log
@@ -32,6 +32,7 @@ def run_server(settings: Settings) -> None:
     """
     with _metrics_directory(settings):
         configure_logs(settings, "serve")
+        _warn_of_variables()
         # uvicorn raises the signal again when it has shut down; the default action would skip our own endings.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         _prepare(settings)
@@ -47,12 +48,19 @@ def run_worker(settings: Settings, parent: int | None = None) -> None:
     from service.workspace import Workspace
 
     configure_logs(settings, "worker")
+    if parent is None:
+        _warn_of_variables()
     workspace = Workspace(settings)
     assert workspace.control is not None  # its WAL mode holds for the job tables in the same file
     keep_job_logs(workspace.layout.root / "logs")
     tempfile.tempdir = str(workspace.temporary)  # also what libraries write aside is swept away after a kill
     Scheduler(workspace).start()
     run(settings, workspace.control_url, workspace.layout.root / "workers", workspace.kinds, workspace.clean, parent)
+
+
+def _warn_of_variables() -> None:
+    for warning in unknown_variables(os.environ):
+        structlog.get_logger("settings").warning(warning)
 
 
 def _prepare(settings: Settings) -> None:

@@ -136,7 +136,12 @@ class Temporary(ExitStack):
 def _make_directory(directory: Path) -> None:
     if not directory.is_dir():
         _make_directory(directory.parent)
-        directory.mkdir(exist_ok=True)
+        try:
+            directory.mkdir(exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise Unwritable(directory, "it is a file and no folder. Choose another place.") from error
+        except FileNotFoundError as error:
+            raise Unwritable(directory, "its file system makes no folders. Choose another place.") from error
         _fsync_directory(directory.parent)
 
 

@@ -82,7 +82,7 @@ def test_a_cancelled_or_failed_training_leaves_nothing(tmp_path: Path, weather_f
         with pytest.raises(Exception, match="rows"):
             workspace.train(request.model_copy(update={"uris": [str(bad)]}))
         assert workspace.models().items == () and files_below(workspace.layout.root) == before
-        assert list(workspace.layout.scratch.iterdir()) == []
+    assert list(workspace.layout.scratch.iterdir()) == []
 
 
 def test_settings_survive_the_environment() -> None:

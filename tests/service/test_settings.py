@@ -1,0 +1,85 @@
+"""Settings that cannot be meant are refused at the start, in words that name the variable."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from service.problems import problem_of
+from service.settings import Settings, unknown_variables
+from storage.errors import Unwritable
+from storage.files import Layout
+
+NONSENSE = [
+    ("PORT", "abc", "must be a whole number"),
+    ("PORT", "70000", "at most 65535"),
+    ("WORKERS", "0", "at least 1"),
+    ("THREADS", "1000000", "at most 1024"),
+    ("MEMORY", "lots", "such as 512MiB"),
+    ("MEMORY", "9" * 40, "more memory than there is"),
+    ("REQUEST_TIMEOUT_S", "nan", "finite number"),
+    ("SHUTDOWN_S", "inf", "finite number"),
+    ("DATA_ROOTS", "/data", 'must be a JSON list, such as ["/data"]'),
+    ("DATA_ROOTS", "[1]", "must be text"),
+    ("DATA_ROOTS", '["tables"]', "'tables' must begin with /"),
+    ("TRUSTED_HOSTS", "here", 'must be a JSON list, such as ["here"]'),
+    ("CLUSTER", "local:0", "tcp://host:port"),
+    ("CLUSTER", "scheduler", "tcp://host:port"),
+    ("DEFAULT_MODEL", "my model", "the name of a model, or name@alias"),
+    ("WORKSPACE", "", "must name a folder"),
+    ("LOG_LEVEL", "loud", "'debug', 'info'"),
+]
+
+
+def refusal(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> str:
+    monkeypatch.setenv(f"FEWPASS_{name}", value)
+    with pytest.raises(ValidationError) as refused:
+        Settings()
+    return problem_of(refused.value).detail
+
+
+@pytest.mark.parametrize(("name", "value", "words"), NONSENSE)
+def test_nonsense_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: str) -> None:
+    told = refusal(monkeypatch, name, value)
+    assert told.startswith(f"FEWPASS_{name}") and words in told
+
+
+def test_a_key_that_is_refused_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = refusal(monkeypatch, "ADMIN_KEY", "hush-hush")
+    assert "at least 16 characters" in told and "hush" not in told
+
+
+@pytest.mark.parametrize("address", ["local", "local:4", "local:256", "tcp://host:8786", "tls://10.0.0.1:8786"])
+def test_what_names_a_cluster_is_taken(address: str) -> None:
+    assert Settings(cluster=address).cluster == address
+
+
+def test_lists_are_read_from_json_and_given_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEWPASS_DATA_ROOTS", '["/a b", "s3://c"]')
+    settings = Settings()
+    assert settings.data_roots == ("/a b", "s3://c")
+    monkeypatch.setenv("FEWPASS_DATA_ROOTS", settings.environment()["FEWPASS_DATA_ROOTS"])
+    assert Settings() == settings
+
+
+def test_variables_that_are_no_setting_are_told() -> None:
+    environment = {
+        "FEWPASS_WORKRS": "3",
+        "FEWPASS_DEBUG": "1",
+        "FEWPASS_PORT": "1",
+        "HOME": "/",
+        "FEWPASS_ZZZZZZZZZZ": "",
+    }
+    assert unknown_variables(environment) == [
+        "FEWPASS_WORKRS is no setting and does nothing (similar: FEWPASS_WORKERS).",
+        "FEWPASS_ZZZZZZZZZZ is no setting and does nothing.",
+    ]
+
+
+def test_a_workspace_that_cannot_be_a_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for place, words in ((tmp_path / "file", "a file and no folder"), (Path("/proc/x"), "makes no folders")):
+        with pytest.raises(Unwritable, match=words):
+            Layout(place).create()
