@@ -30,12 +30,14 @@ from service.problems import InvalidRequest, MalformedBody, Problem, Unsupported
 from service.security import Guard
 from service.settings import Settings
 from service.telemetry import Telemetry, configure_logs
+from service.threads import Threads
 from service.version import VERSION
 from service.warm_up import warm_up
 from service.workspace import Workspace
 from storage.control import as_storage_error
 
 ANSWER_S = 10.0
+OPENING = 8  # data sets that are opened at once for requests: a store that hangs holds these threads, and no others
 ENDLESS = "/events"
 NOT_JSON = "The request does not say that its body is JSON: send the header Content-Type: application/json."
 Answer = TypeVar("Answer")
@@ -97,6 +99,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.settings = settings
     app.state.workspace = Workspace(settings)
+    app.state.opening = Threads(OPENING)
     app.state.not_ready = "The server is starting."
     app.state.degraded = None
     for resource in (health, inference, invocations, query):

@@ -1,11 +1,12 @@
 """/v1/datasets: Parquet files under a name."""
 
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from service.api.shapes import PageShape, Shape, workspace_of
+from service.api.shapes import Opening, PageShape, Shape, workspace_of
 from service.requests import DatasetRequest
 from service.workspace import Workspace
 
@@ -25,9 +26,9 @@ class DatasetShape(Shape):
 
 
 @router.post("", status_code=201, summary="Register Parquet files")
-def register(request: DatasetRequest, workspace: Ours, response: Response) -> DatasetShape:
+async def register(request: DatasetRequest, workspace: Ours, opening: Opening, response: Response) -> DatasetShape:
     """Files, globs, folders or object store URIs; repeating the same registration changes nothing."""
-    dataset = workspace.register_dataset(request, is_remote=True)
+    dataset = await opening.run(partial(workspace.register_dataset, request, is_remote=True))
     response.headers["location"] = f"/v1/datasets/{dataset.name}"
     return DatasetShape.model_validate(dataset)
 

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any
 
 import anyio.to_thread
@@ -11,7 +12,7 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
 
-from service.api.shapes import PageShape, Shape, answers, workspace_of
+from service.api.shapes import Opening, PageShape, Shape, answers, workspace_of
 from service.jobs.queue import Job, Priority, State
 from service.requests import JobRequest
 from service.workspace import Workspace
@@ -44,15 +45,17 @@ class JobShape(Shape):
 
 
 @router.post("", status_code=202, summary="Submit a job")
-def submit(
+async def submit(
     request: JobRequest,
     workspace: Ours,
+    opening: Opening,
     response: Response,
     priority: Priority = "normal",
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=255)] = None,
 ) -> JobShape:
     """Train, evaluate, refresh, or infer a schema; the same Idempotency-Key with the same body starts nothing new."""
-    job, _ = workspace.submit(request, idempotency_key, is_remote=True, priority=priority)
+    submission = partial(workspace.submit, request, idempotency_key, is_remote=True, priority=priority)
+    job, _ = await opening.run(submission)
     return _accepted(job, response)
 
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Header, Query, Response
 from pydantic import Field
 
 from service.api.jobs import JobShape
-from service.api.shapes import PageShape, Shape, workspace_of
+from service.api.shapes import Opening, PageShape, Shape, workspace_of
 from service.requests import Missed, ScheduleChange, ScheduleRequest
 from service.workspace import Workspace
 
@@ -92,13 +92,14 @@ def resume(name: str, workspace: Ours) -> ScheduleShape:
 
 
 @router.post("/{name}/run", status_code=202, summary="Run a schedule now")
-def run(
+async def run(
     name: str,
     workspace: Ours,
+    opening: Opening,
     response: Response,
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=255)] = None,
 ) -> JobShape:
     """Also a paused one; its times stay as they are. The same Idempotency-Key starts nothing new."""
-    job = workspace.schedules.run_now(name, idempotency_key)
+    job = await opening.run(workspace.schedules.run_now, name, idempotency_key)
     response.headers["location"] = f"/v1/jobs/{job.id}"
     return JobShape.model_validate(job)

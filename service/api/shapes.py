@@ -1,11 +1,12 @@
 """Shapes that several resources answer with."""
 
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
-from fastapi import Request
+from fastapi import Depends, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from service.threads import Threads
 from service.workspace import Workspace
 
 Item = TypeVar("Item")
@@ -62,3 +63,12 @@ def workspace_of(request: Request) -> Workspace:
     """The workspace of the application that the request came to."""
     workspace: Workspace = request.app.state.workspace
     return workspace
+
+
+async def opening_of(request: Request) -> Threads:
+    """The threads on which data sets are opened, which may take as long as a store does not answer."""
+    opening: Threads = request.app.state.opening
+    return opening
+
+
+Opening = Annotated[Threads, Depends(opening_of)]

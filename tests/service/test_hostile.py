@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import gzip
 import io
 import os
 import socket
 import tarfile
+import threading
 import time
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from learners.errors import SourceError
 from learners.passes.source import Source
 from service.local_server import local_server
 from service.settings import Settings
+from service.threads import Threads
 from tests.service.asking import PATIENCE_S
 from tests.service.conftest import Site, weather
 
@@ -104,6 +107,31 @@ def test_a_glob_does_not_look_below_what_it_can_match(tmp_path: Path) -> None:
         assert len(Source.open(tmp_path / glob).files) == n_files
     with pytest.raises(SourceError, match="matches no file"):
         Source.open(tmp_path / "[")
+
+
+def test_work_that_hangs_takes_no_more_places_than_there_are_and_gives_them_back() -> None:
+    async def ask() -> None:
+        threads, gate, running = Threads(2), threading.Event(), []
+
+        def hang(number: int) -> int:
+            running.append(number)
+            gate.wait(PATIENCE_S)
+            return number
+
+        asked = [asyncio.create_task(threads.run(hang, number)) for number in range(4)]
+        while len(running) < 2:
+            await asyncio.sleep(0.01)
+        asked[0].cancel()  # its client is told; its thread goes on, and keeps its place
+        asked[3].cancel()  # it had none
+        await asyncio.sleep(0.05)
+        assert running == [0, 1] and asked[0].cancelled() and asked[3].cancelled()
+        gate.set()
+        assert [await task for task in asked[1:3]] == [1, 2] and running == [0, 1, 2]
+        with pytest.raises(ZeroDivisionError):
+            await threads.run(lambda: 1 // 0)
+        assert [await threads.run(hang, number) for number in range(5, 9)] == [5, 6, 7, 8]
+
+    asyncio.run(ask())
 
 
 def test_an_import_with_a_deep_manifest_is_refused(site: Site) -> None:
