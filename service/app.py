@@ -30,7 +30,7 @@ from service.problems import InvalidRequest, MalformedBody, Problem, Unsupported
 from service.security import Guard
 from service.settings import Settings
 from service.telemetry import Telemetry, configure_logs
-from service.threads import Threads
+from service.threads import Openings
 from service.version import VERSION
 from service.warm_up import warm_up
 from service.workspace import Workspace
@@ -99,7 +99,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.settings = settings
     app.state.workspace = Workspace(settings)
-    app.state.opening = Threads(OPENING)
+    app.state.opening = Openings(OPENING)
     app.state.not_ready = "The server is starting."
     app.state.degraded = None
     for resource in (health, inference, invocations, query):

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import anyio.to_thread
@@ -49,3 +49,21 @@ class Threads:
             if begun.acquire(blocking=False):
                 self._places.release()
             raise
+
+
+class Openings:
+    """Threads on which data sets are opened: those in object stores have their own, as it is those that hang.
+
+    Parameters
+    ----------
+    n_most : int
+        Of each kind.
+    """
+
+    def __init__(self, n_most: int) -> None:
+        self.here, self.elsewhere = Threads(n_most), Threads(n_most)
+
+    def of(self, uris: Iterable[str]) -> Threads:
+        """Where to open these; what is named and not told is taken for one of this machine's."""
+        is_elsewhere = any("://" in uri and not uri.lower().startswith("file://") for uri in uris)
+        return self.elsewhere if is_elsewhere else self.here

@@ -28,7 +28,7 @@ class DatasetShape(Shape):
 @router.post("", status_code=201, summary="Register Parquet files")
 async def register(request: DatasetRequest, workspace: Ours, opening: Opening, response: Response) -> DatasetShape:
     """Files, globs, folders or object store URIs; repeating the same registration changes nothing."""
-    dataset = await opening.run(partial(workspace.register_dataset, request, is_remote=True))
+    dataset = await opening.of(request.uris).run(partial(workspace.register_dataset, request, is_remote=True))
     response.headers["location"] = f"/v1/datasets/{dataset.name}"
     return DatasetShape.model_validate(dataset)
 

@@ -55,7 +55,9 @@ async def submit(
 ) -> JobShape:
     """Train, evaluate, refresh, or infer a schema; the same Idempotency-Key with the same body starts nothing new."""
     submission = partial(workspace.submit, request, idempotency_key, is_remote=True, priority=priority)
-    job, _ = await opening.run(submission)
+    named = getattr(request, "train", request)
+    uris = [*(getattr(named, "uris", None) or ()), *(getattr(named, "test_uris", None) or ())]
+    job, _ = await opening.of(uris).run(submission)
     return _accepted(job, response)
 
 

@@ -100,6 +100,6 @@ async def run(
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=255)] = None,
 ) -> JobShape:
     """Also a paused one; its times stay as they are. The same Idempotency-Key starts nothing new."""
-    job = await opening.run(workspace.schedules.run_now, name, idempotency_key)
+    job = await opening.here.run(workspace.schedules.run_now, name, idempotency_key)
     response.headers["location"] = f"/v1/jobs/{job.id}"
     return JobShape.model_validate(job)

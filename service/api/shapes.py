@@ -6,7 +6,7 @@ from typing import Annotated, Any, Generic, TypeVar
 from fastapi import Depends, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from service.threads import Threads
+from service.threads import Openings
 from service.workspace import Workspace
 
 Item = TypeVar("Item")
@@ -65,10 +65,10 @@ def workspace_of(request: Request) -> Workspace:
     return workspace
 
 
-async def opening_of(request: Request) -> Threads:
+async def opening_of(request: Request) -> Openings:
     """The threads on which data sets are opened, which may take as long as a store does not answer."""
-    opening: Threads = request.app.state.opening
+    opening: Openings = request.app.state.opening
     return opening
 
 
-Opening = Annotated[Threads, Depends(opening_of)]
+Opening = Annotated[Openings, Depends(opening_of)]

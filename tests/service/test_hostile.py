@@ -21,7 +21,7 @@ from learners.errors import SourceError
 from learners.passes.source import Source
 from service.local_server import local_server
 from service.settings import Settings
-from service.threads import Threads
+from service.threads import Openings, Threads
 from tests.service.asking import PATIENCE_S
 from tests.service.conftest import Site, weather
 
@@ -132,6 +132,16 @@ def test_work_that_hangs_takes_no_more_places_than_there_are_and_gives_them_back
         assert [await threads.run(hang, number) for number in range(5, 9)] == [5, 6, 7, 8]
 
     asyncio.run(ask())
+
+
+def test_stores_that_may_hang_are_opened_apart() -> None:
+    openings = Openings(1)
+    for uris, threads in (
+        ([], openings.here),
+        (["/data/*.parquet", "FILE:///data"], openings.here),
+        (["s3://bucket/x"], openings.elsewhere),
+    ):
+        assert openings.of(uris) is threads
 
 
 def test_an_import_with_a_deep_manifest_is_refused(site: Site) -> None:
