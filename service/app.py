@@ -175,6 +175,7 @@ async def _follow(app: Application) -> None:
     while True:
         await asyncio.sleep(settings.generation_poll_s)
         try:
+            await ask(app.state.workspace.check_there)
             if await ask(predictor.refresh):
                 await ask(app.guard.load, predictor.control)
                 log.info("registry has changed", generation=predictor.generation)

@@ -23,6 +23,7 @@ from service.ledger import LOCAL
 from service.predictor import Served, find_version, map_version
 from service.problems import InvalidRequest
 from service.registry import Registry
+from service.reports import Report
 from service.requests import (
     AnyRequest,
     DatasetRequest,
@@ -38,7 +39,7 @@ from storage import datasets, keys, models
 from storage.control import Control, open_control
 from storage.datasets import Dataset
 from storage.errors import NotFound
-from storage.files import Layout, Temporary
+from storage.files import Layout, Temporary, Witness
 from storage.keys import ApiKey, Role
 from storage.model_file import remove_model
 from storage.models import ModelVersion, RegisteredModel
@@ -46,8 +47,6 @@ from storage.paging import Page
 
 if TYPE_CHECKING:
     from service.jobs.queue import JobQueue, Priority
-
-Report = Callable[[dict[str, Any]], None]
 
 
 def silent(_progress: dict[str, Any]) -> None:
@@ -83,12 +82,14 @@ class Workspace:
     def control(self) -> Control:
         """The control database, migrated when first opened."""
         opened: Control = self._open("control", lambda: open_control(self.control_url, self.layout.root))
+        self.check_there()
         return opened
 
     @property
     def queue(self) -> "JobQueue":
         """The queue of durable jobs."""
         opened: JobQueue = self._open("queue", self._open_queue)
+        self.check_there()
         return opened
 
     def _open_queue(self) -> "JobQueue":
@@ -96,6 +97,11 @@ class Workspace:
 
         assert self.control is not None  # its WAL mode holds for the job tables in the same file
         return JobQueue(self.control_url, self.settings.job_concurrency, self.settings.job_poll_s)
+
+    def check_there(self) -> None:
+        """Refuse to go on with a control database that somebody has removed meanwhile."""
+        if self.settings.control_url is None:
+            self._open("witness", lambda: Witness(self.layout.control_path)).check()
 
     @property
     def temporary(self) -> Path:

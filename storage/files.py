@@ -133,6 +133,43 @@ class Temporary(ExitStack):
         self.path.mkdir()
 
 
+class Witness:
+    """Knows a file again: a database that was removed can be written on, and all of it is lost.
+
+    Parameters
+    ----------
+    path : that exists
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._identity = self._look()
+
+    def _look(self) -> tuple[int, int] | None:
+        try:
+            status = self.path.stat()
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino
+
+    def check(self) -> None:
+        """Refuse a file that is not the one of the beginning.
+
+        Raises
+        ------
+        Unwritable
+        """
+        if self._look() != self._identity:
+            reason = (
+                "it was removed or replaced while it was open, and what is written now would be lost. Stop all servers of "
+                "this workspace, put it back or restore a backup there, and start again."
+            )
+            raise Unwritable(self.path, reason)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
 def _make_directory(directory: Path) -> None:
     if not directory.is_dir():
         _make_directory(directory.parent)
