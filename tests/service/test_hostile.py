@@ -124,10 +124,10 @@ def test_work_that_hangs_takes_no_more_places_than_there_are_and_gives_them_back
             await asyncio.sleep(0.01)
         asked[0].cancel()  # its client is told; its thread goes on, and keeps its place
         asked[3].cancel()  # it had none
-        await asyncio.sleep(0.05)
-        assert running == [0, 1] and asked[0].cancelled() and asked[3].cancelled()
+        await asyncio.wait([asked[0], asked[3]])
+        assert sorted(running) == [0, 1] and asked[0].cancelled() and asked[3].cancelled()
         gate.set()
-        assert [await task for task in asked[1:3]] == [1, 2] and running == [0, 1, 2]
+        assert [await task for task in asked[1:3]] == [1, 2] and sorted(running) == [0, 1, 2]
         with pytest.raises(ZeroDivisionError):
             await threads.run(lambda: 1 // 0)
         assert [await threads.run(hang, number) for number in range(5, 9)] == [5, 6, 7, 8]
@@ -191,7 +191,8 @@ def test_a_server_whose_workspace_is_gone_accepts_nothing_more(tmp_path: Path) -
 def test_a_head_that_does_not_come_or_does_not_end_is_given_up(site: Site) -> None:
     whole = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
     options = {"job_workers": 0, "warm_up": False, "predict_only": True}
-    settings = Settings(workspace=site.workspace, request_timeout_s=1.0, **options)
+    # Long enough for a busy machine to answer those who ask as they should.
+    settings = Settings(workspace=site.workspace, request_timeout_s=3.0, **options)
     with local_server(settings) as server:
         url = httpx.URL(server.url)
 
@@ -203,7 +204,7 @@ def test_a_head_that_does_not_come_or_does_not_end_is_given_up(site: Site) -> No
             slow.sendall(b"GET / HTTP/1.1\r\nhost: localhost\r\nx-")
             assert is_answered(kept, whole)
             assert silent.recv(10) == b"" and slow.recv(10) == b""
-            assert time.monotonic() - started >= 0.9
+            assert time.monotonic() - started >= 2.9
             assert is_answered(kept, whole)  # at rest is not late
             kept.sendall(whole[:30])
             assert kept.recv(10) == b""
@@ -213,4 +214,4 @@ def test_a_head_that_does_not_come_or_does_not_end_is_given_up(site: Site) -> No
                 for number in range(1000):
                     endless.sendall(b"x-%d: %s\r\n" % (number, b"y" * 4000))
                 raise OSError(endless.recv(100))
-        assert httpx.get(f"{server.url}/healthz").status_code == 200
+        assert httpx.get(f"{server.url}/healthz", timeout=PATIENCE_S).status_code == 200
