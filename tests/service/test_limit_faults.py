@@ -305,7 +305,7 @@ def test_a_job_under_its_limit_spills_and_succeeds_and_one_over_it_leaves_the_se
         jobs = []
         for job_id in ids:
             while (job := client.get(f"/v1/jobs/{job_id}").json())["state"] not in {"succeeded", "failed"}:
-                spilled |= set((settings.workspace / "scratch").glob("fewpass-cells-*"))
+                spilled |= set((settings.workspace / "scratch").glob(".*.partial/temporary/fewpass-cells-*"))
                 assert client.get("/readyz").status_code == 200
                 time.sleep(0.02)
             jobs.append(job)
