@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -226,7 +227,8 @@ def test_postgresql_that_hangs_holds_up_no_prediction(cluster: Cluster, settings
             try:
                 assert problem(client.get("/v1/models"), 503)["title"] == "Too slow"
                 wait_for(lambda: client.get("/readyz").json()["status"] == "degraded")
-                assert "did not answer" in client.get("/readyz").json()["reason"]
+                # On a connection that stood, or on one that was to be made: whichever was looked at last.
+                assert re.search("(did|does) not answer", client.get("/readyz").json()["reason"])
                 assert client.post("/v1/models/weather/predict", json=ASKED).json() == expected
             finally:
                 for process in frozen:
