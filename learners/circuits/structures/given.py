@@ -75,12 +75,12 @@ def with_leaves_of(schema: Schema, circuit: Circuit, uri: str) -> Schema:
     if silent := [name for v, name in enumerate(schema.columns) if v not in kinds]:
         raise SchemaError(f"{uri} has no leaf for column {silent[0]!r}.", silent[0])
     attributes = [_told(a, v, sizes[v], kinds[v], uri) for v, a in enumerate(schema.attributes)]
-    told = replace(schema, attributes=tuple(attributes))
+    changed = replace(schema, attributes=tuple(attributes))
     try:
-        Columns(circuit, told)
+        Columns(circuit, changed)
     except InvalidEvidence as error:
         raise SchemaError(f"{uri}: {error}") from error
-    return told
+    return changed
 
 
 def _told(attribute: Attribute, variable: int, size: int, kind: int, uri: str) -> Attribute:
