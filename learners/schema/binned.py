@@ -6,7 +6,6 @@ import numpy as np
 
 from learners.schema import Schema
 from learners.schema.discretise import Histogram, equal_frequency_cut_points
-from learners.schema.schema import ColumnOverride
 from learners.schema.summaries import ColumnSummaries
 
 
@@ -28,14 +27,7 @@ def binned_schema(summaries: ColumnSummaries, max_bin: int) -> Schema:
     EmptyData, SchemaError
         As `ColumnSummaries.build_schema`.
     """
-    binned = summaries.empty()
-    binned.merge(summaries)
-    for name, column in summaries.found.items():
-        override = summaries.overrides.get(name, ColumnOverride())
-        if column.kind == "numeric" and override.cuts is None and not override.drop:
-            cuts = quantile_cut_points(column.histogram, max_bin)
-            binned.overrides = binned.overrides | {name: ColumnOverride(kind=override.kind, cuts=cuts)}
-    return binned.build_schema()
+    return summaries.build_schema(lambda histogram: quantile_cut_points(histogram, max_bin))
 
 
 def quantile_cut_points(histogram: Histogram, max_bin: int) -> tuple[float, ...]:

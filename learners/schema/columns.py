@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from learners.errors import SchemaError
-from learners.schema.discretise import Histogram
+from learners.schema.discretise import EXACT, Histogram, numbers_of
 from learners.schema.schema import ColumnOverride, Schema, Value
 
 MAX_DISTINCT = 1_048_576
@@ -30,6 +31,13 @@ class Column:
     def too_many(self) -> str:
         """Why the column cannot be used, if it is overfull."""
         return f"more than {MAX_DISTINCT:,} different values"
+
+    @property
+    def constant(self) -> str:
+        """Why a column with a single number cannot be used: what differs may be rounded to the same."""
+        size = np.abs(numbers_of(self.histogram.keys)).max(initial=0.0)
+        is_rounded = self.arrow_type.startswith("decimal") or EXACT <= size < np.inf
+        return "constant in double precision" if is_rounded else "constant"
 
     def add_values(self, counts: Iterable[tuple[Value, int]]) -> None:
         """Count nominal values; above `MAX_DISTINCT` of them only the fact remains."""

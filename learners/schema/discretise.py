@@ -13,6 +13,7 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 MAX_BINS = 65_536
+EXACT = 2**53  # whole numbers up to here are float64 numbers
 
 
 def keys_of(x: Floats) -> Integers:

@@ -13,11 +13,11 @@ import numpy as np
 
 from learners.errors import SchemaError
 from learners.schema.chunk import Chunk
+from learners.schema.discretise import EXACT
 from learners.schema.kernels import interval_codes
 from learners.schema.schema import EPOCH, Attribute, Schema
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
-EXACT = 2**53  # whole numbers up to here are float64 numbers
 
 
 def _wrong(attribute: Attribute, value: Any) -> SchemaError:

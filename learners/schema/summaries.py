@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,8 @@ from learners.schema.schema import MAX_CLASSES, Attribute, ColumnOverride, LeftO
 IDENTIFIER_SHARE = 0.9
 SMALL_TABLE = 20
 NO_CUT = "no cut point tells the classes apart"
+NEARLY_CONSTANT = "nearly constant: its other values are too few for an interval of their own"
+CutPoints = Callable[[Histogram], tuple[float, ...]]
 
 
 class ColumnSummaries:
@@ -226,8 +228,13 @@ class ColumnSummaries:
         if not self.n_rows:
             self.found = {}
 
-    def build_schema(self) -> Schema:
+    def build_schema(self, cut_points: CutPoints | None = None) -> Schema:
         """The schema: domains sorted, cut points found, useless columns left out with the reason.
+
+        Parameters
+        ----------
+        cut_points : callable, optional
+            Finds those of a numeric column; by default MDL's with a target, and equal frequencies without.
 
         Raises
         ------
@@ -252,20 +259,22 @@ class ColumnSummaries:
         attributes: list[Attribute] = []
         left_out: list[LeftOut] = []
         for name, column in self.found.items():
-            found = self._attribute(name, column, place)
+            found = self._attribute(name, column, place, cut_points)
             if isinstance(found, Attribute):
                 attributes.append(found)
             else:
                 left_out.append(found)
         # Numbers that tell nothing of the class leave a model that answers with the classes' shares; anything else is a mistake.
-        if not attributes and not any(entry.reason == NO_CUT for entry in left_out):
+        if not attributes and not any(entry.reason in (NO_CUT, NEARLY_CONSTANT) for entry in left_out):
             reasons = "; ".join(f"{entry.name}: {entry.reason}" for entry in left_out[:5])
             raise SchemaError(f"No column is left to learn from ({reasons or 'the table has the target only'}).")
         classes = [self.classes[j] for j in order]
         class_type = "string" if isinstance(classes[0], str) else "bool" if isinstance(classes[0], bool) else "int64"
         return Schema(tuple(attributes), self.target, tuple(str(name) for name in classes), class_type, tuple(left_out))
 
-    def _attribute(self, name: str, column: Column, place: np.ndarray[Any, np.dtype[np.int64]]) -> Attribute | LeftOut:
+    def _attribute(
+        self, name: str, column: Column, place: np.ndarray[Any, np.dtype[np.int64]], cut_points: CutPoints | None
+    ) -> Attribute | LeftOut:
         override = self.overrides.get(name, ColumnOverride())
         has_missing = column.n_missing > 0
         if override.drop:
@@ -278,29 +287,21 @@ class ColumnSummaries:
         if column.kind == "text as numeric":
             raise SchemaError(f"Column {name!r} holds text and cannot be numeric. Convert it to numbers first.", name)
         if column.kind == "numeric":
-            return self._numeric(name, column, override, has_missing, place)
+            histogram = column.histogram.with_classes(place[: column.histogram.counts.shape[1]], len(place))
+            cuts = override.cuts
+            if cuts is None and histogram.keys.size < 2 and not has_missing:
+                return LeftOut(name, column.constant)
+            if cuts is None:
+                cuts = (cut_points or self._cut_points)(histogram)
+            if not cuts and not has_missing:
+                return LeftOut(name, NEARLY_CONSTANT if cut_points or self.target is None else NO_CUT)
+            return Attribute(name, "numeric", cuts=cuts, has_missing=has_missing, arrow_type=column.arrow_type)
         return self._nominal(name, column, override, has_missing)
 
-    def _numeric(
-        self,
-        name: str,
-        column: Column,
-        override: ColumnOverride,
-        has_missing: bool,
-        place: np.ndarray[Any, np.dtype[np.int64]],
-    ) -> Attribute | LeftOut:
-        histogram = column.histogram.with_classes(place[: column.histogram.counts.shape[1]], len(place))
-        if override.cuts is not None:
-            cuts = override.cuts
-        elif histogram.keys.size < 2 and not has_missing:
-            return LeftOut(name, "constant")
-        elif self.target is None:
-            cuts = equal_frequency_cut_points(histogram, self.n_bins)
-        else:
-            cuts = mdl_cut_points(histogram)
-        if not cuts and not has_missing:
-            return LeftOut(name, NO_CUT)
-        return Attribute(name, "numeric", cuts=cuts, has_missing=has_missing, arrow_type=column.arrow_type)
+    def _cut_points(self, histogram: Histogram) -> tuple[float, ...]:
+        return (
+            mdl_cut_points(histogram) if self.target is not None else equal_frequency_cut_points(histogram, self.n_bins)
+        )
 
     def _nominal(self, name: str, column: Column, override: ColumnOverride, has_missing: bool) -> Attribute | LeftOut:
         if column.is_overfull:

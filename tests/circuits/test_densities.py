@@ -96,7 +96,8 @@ def test_densities_are_those_of_the_numbers_in_each_interval():
     ("distribution", "x", "word"),
     [("poisson", [0.5, 1.0], "a whole number"), ("exponential", [-1.0, 1.0], "zero or more"),
      ("gaussian", [0.0, np.inf], "a finite number"), ("gaussian", [0.0, 1e200], "from 0 to 1e.200, whose squares"),
-     ("exponential", [1e-200, 2e-200], "'x' holds .*Multiply it by a constant")],
+     ("exponential", [1e-200, 2e-200], "'x' holds .*Multiply it by a constant"),
+     ("gaussian", [], "'x' holds no number.*Drop it")],
 )  # fmt: skip
 def test_what_a_distribution_cannot_have_is_refused(distribution, x, word):
     with pytest.raises(SchemaError, match=word):

@@ -14,6 +14,7 @@ from learners.errors import EmptyData, InvalidParameter, SchemaError, UnknownCol
 from learners.passes.inference import infer_schema
 from learners.passes.source import Source
 from learners.schema import Schema
+from learners.schema.binned import binned_schema
 from learners.schema.summaries import ColumnSummaries
 from tests import strategies
 
@@ -94,6 +95,28 @@ def test_missing_alone_can_be_informative():
     assert (numeric.cuts, numeric.n_values, numeric.labels()) == ((), 2, ["(missing)", "(-inf, inf]"])
     nominal = only_attribute(pa.array([None if y else "a" for y in Y]))
     assert (nominal.values, nominal.n_values) == (("a",), 2)
+
+
+@pytest.mark.parametrize("target", ["class", None])
+@pytest.mark.parametrize(
+    ("column", "reason"),
+    [
+        (cycled([7]), "constant"),
+        (cycled([float("inf")]), "constant"),
+        (pa.array(2**63 - 1 - np.arange(N)), "constant in double precision"),
+        (cycled([decimal.Decimal(1), 1 + decimal.Decimal("1e-20")]), "constant in double precision"),
+        (
+            np.r_[np.ones(N - 20), -np.arange(20.0)],
+            "nearly constant: its other values are too few for an interval of their own",
+        ),
+        (pa.nulls(N, pa.float64()), "every value is missing"),
+    ],
+)
+def test_intervals_without_regard_to_the_class_give_their_own_reasons(column, reason, target):
+    summaries = ColumnSummaries(target)
+    for batch in pa.table({"class": Y.astype(str), "kept": Y.astype(str), "x": column}).to_batches():
+        summaries.update(batch)
+    assert {entry.name: entry.reason for entry in binned_schema(summaries, 8).left_out} == {"x": reason}
 
 
 def test_the_word_nan_is_a_word():

@@ -76,17 +76,23 @@ def densities_of(attribute: Attribute, histogram: Histogram) -> Densities:
     Raises
     ------
     SchemaError
-        If the column holds numbers that the distribution cannot have.
+        If the column holds numbers that the distribution cannot have, or none.
     """
     assert attribute.distribution is not None
+    if not histogram.keys.size:
+        raise SchemaError(
+            f"Column {attribute.name!r} holds no number, so there is nothing to learn its density from. Drop it, or choose "
+            "'intervals' for it.",
+            attribute.name,
+        )
     low = numbers_of(histogram.keys << histogram.level)
     high = numbers_of((histogram.keys << histogram.level) | ((1 << histogram.level) - 1))
     _check(attribute.name, attribute.distribution, low, high, histogram.level)
     x, n = low / 2 + high / 2, histogram.counts.sum(axis=1).astype(np.float64)
     interval = np.searchsorted(np.array(attribute.cuts), low)
     size = len(attribute.cuts) + 1
-    overall = float(np.average(x, weights=n)) if n.size else 0.0
-    spread = float(np.sqrt(np.average((x - overall) ** 2, weights=n))) if n.size else 1.0
+    overall = float(np.average(x, weights=n))
+    spread = float(np.sqrt(np.average((x - overall) ** 2, weights=n)))
     total = np.bincount(interval, n, size)
     mean = np.bincount(interval, n * x, size) / np.maximum(total, 1.0)
     squares = np.bincount(interval, n * (x - mean[interval]) ** 2, size) / np.maximum(total, 1.0)
@@ -106,7 +112,7 @@ def _check(name: str, distribution: str, low: Floats, high: Floats, level: int) 
         wrong, reason = low < 0, "zero or more"
     if not wrong.any() and distribution == "poisson" and level == 0:
         wrong, reason = low != np.floor(low), "a whole number"
-    if not wrong.any() and low.size and not _has_squares(low, high):
+    if not wrong.any() and not _has_squares(low, high):
         raise SchemaError(
             f"Column {name!r} holds numbers from {low.min():g} to {high.max():g}, whose squares leave double precision. Multiply it by "
             "a constant, or choose 'intervals' for it.",
