@@ -13,7 +13,8 @@ N_BINS = 10
 def draw_structure(structure: Mapping[str, Any], path: Path | BinaryIO, title: str) -> None:
     """Draw the attributes on a circle around the class, with an arrow from each parent.
 
-    The arrows from the class to every attribute are left out: they are always there.
+    The arrows from the class to the attributes are left out: they are always there. Those to the class are drawn: of trees
+    they come from the attributes that are used.
 
     Parameters
     ----------
@@ -30,12 +31,12 @@ def draw_structure(structure: Mapping[str, Any], path: Path | BinaryIO, title: s
     around = [name for name in names if name != target]
     angles = np.linspace(np.pi / 2, np.pi / 2 - 2 * np.pi, len(around), endpoint=False)
     places = {name: (float(np.cos(a)), float(np.sin(a))) for name, a in zip(around, angles, strict=True)}
-    edges = [(str(edge["from"]), str(edge["to"])) for edge in structure["edges"]]
-    for source, sink in edges:
-        if source == target or source not in places or sink not in places:
+    ends = places | ({target: (0.0, 0.0)} if target is not None else {})
+    for source, sink in ((str(edge["from"]), str(edge["to"])) for edge in structure["edges"]):
+        if source == target:
             continue
         style = {"arrowstyle": "-|>", "color": "#4c72b0", "alpha": 0.6, "connectionstyle": "arc3,rad=0.15"}
-        axes.annotate("", xy=places[sink], xytext=places[source], arrowprops=style | {"shrinkA": 8, "shrinkB": 8})
+        axes.annotate("", xy=ends[sink], xytext=ends[source], arrowprops=style | {"shrinkA": 8, "shrinkB": 8})
     for (name, (x, y)), angle in zip(places.items(), np.degrees(angles), strict=True):
         axes.plot(x, y, "o", color="#4c72b0", markersize=6)
         is_left = x < -1e-9

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field, ValidationError
 
+from learners.circuits.model import CircuitModel
 from learners.errors import LearnerError
 from learners.kinds import load_model
 from learners.schema.records import record_classifier
+from service.circuits import Form, circuit_of
 from service.ledger import LOCAL
+from service.outputs import check_free
 from service.predictor import map_version
 from service.problems import InvalidRequest
 from service.requests import NAME
@@ -79,13 +82,46 @@ class Registry:
         }
 
     def draw(self, reference: str) -> bytes:
-        """The structure of a version as an SVG picture."""
+        """The structure of a version as an SVG picture: attributes around the class, or the nodes of a circuit.
+
+        Raises
+        ------
+        PictureTooLarge
+            If it is a circuit of too many regions.
+        """
+        version = self.workspace.model(reference)
+        model = map_version(version).model
+        if isinstance(model, CircuitModel):
+            return circuit_of(model, Form.SVG).encode()
         from service.pictures import draw_structure  # matplotlib takes a second to import
 
-        version = self.workspace.model(reference)
         picture = BytesIO()
-        draw_structure(map_version(version).model.structure(), picture, f"{version.name}@{version.version}")
+        draw_structure(model.structure(), picture, f"{version.name}@{version.version}")
         return picture.getvalue()
+
+    def circuit(self, reference: str, form: Form) -> str:
+        """The circuit of a version, of a network the one that it is compiled to.
+
+        Raises
+        ------
+        NoJoint, NetworkTooLarge, PictureTooLarge
+        """
+        return circuit_of(self.workspace.served(reference).model, form)
+
+    def circuit_to(self, reference: str, form: Form, output: Path, *, replace: bool = False) -> int:
+        """Write the circuit of a version to a file; returns the number of bytes.
+
+        Raises
+        ------
+        InvalidRequest
+            If the file exists and is not to be replaced.
+        NoJoint, NetworkTooLarge, PictureTooLarge
+        """
+        check_free(output, replace=replace)
+        text = self.circuit(reference, form).encode()
+        with publish(output, replace=replace) as draft:
+            draft.write_bytes(text)
+        return len(text)
 
     # Aliases and decisions
 
@@ -171,8 +207,7 @@ class Registry:
         InvalidRequest
             If the file exists and is not to be replaced.
         """
-        if output.exists() and not replace:
-            raise InvalidRequest(f"{output} exists already. Choose another name, or replace it with --force.")
+        check_free(output, replace=replace)
         version, n_bytes, chunks = self.export_version(reference)
         with publish(output, replace=replace) as draft, draft.open("wb") as file:
             file.writelines(chunks)

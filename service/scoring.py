@@ -18,6 +18,7 @@ from learners.model import Model
 from learners.passes.source import Source
 from learners.schema import Chunk
 from learners.schema.encode import encode
+from service.outputs import check_free
 from service.predictor import Probabilities, intervals_of, scored_batch
 from service.problems import InvalidRequest
 from storage.files import publish
@@ -209,8 +210,7 @@ def score_files(
         )
     if is_explained:
         check_explainable(model)
-    if output.exists() and not replace:
-        raise InvalidRequest(f"{output} exists already. Choose another name, or replace it with --force.")
+    check_free(output, replace=replace)
     for absence in absences(model, source):
         warn(absence)
     n_rows = 0

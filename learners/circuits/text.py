@@ -22,7 +22,9 @@ from learners.circuits.circuit import (
     Circuit,
     CircuitArrays,
 )
+from learners.circuits.columns import columns_of
 from learners.circuits.errors import CircuitFormatError
+from learners.schema import Schema
 
 WORDS = {
     "sum": SUM,
@@ -174,13 +176,22 @@ def _log_shares(weights: list[float]) -> list[float]:
     return [math.log(weight / total) if weight > 0 else -math.inf for weight in weights]
 
 
-def to_text(circuit: Circuit) -> str:
-    """The text format; weights with 17 digits, so reading gives the circuit up to one rounding."""
-    return "\n".join(_lines(circuit)) + "\n"
+def to_text(circuit: Circuit, schema: Schema | None = None) -> str:
+    """The text format; weights with 17 digits, so reading gives the circuit up to one rounding.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    schema : Schema, optional
+        Comments then tell the name of each variable, and its values in the order of their codes.
+    """
+    return "\n".join(_lines(circuit, schema)) + "\n"
 
 
-def _lines(circuit: Circuit) -> Iterator[str]:
+def _lines(circuit: Circuit, schema: Schema | None) -> Iterator[str]:
     yield f"# {circuit!r}"
+    for variable, column in enumerate(_told_columns(circuit, schema)):
+        yield f"# {variable} {json.dumps(column['name'])} {json.dumps(column['values'])}"
     yield " ".join(["vars", *map(str, circuit.n_values.tolist())])
     children, weights = circuit.children.tolist(), np.exp(circuit.log_weight).tolist()
     starts, leaf_starts = circuit.child_starts.tolist(), circuit.leaf_starts.tolist()
@@ -199,13 +210,29 @@ def _lines(circuit: Circuit) -> Iterator[str]:
     yield f"root {circuit.root}"
 
 
-def to_json(circuit: Circuit) -> str:
-    """As JSON, from which `from_json` makes an equal circuit; log 0 is null."""
+def to_json(circuit: Circuit, schema: Schema | None = None) -> str:
+    """As JSON, from which `from_json` makes an equal circuit; log 0 is null.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    schema : Schema, optional
+        Then `columns` tells the name of each variable, and its values in the order of their codes.
+    """
     document: dict[str, Any] = {"format": FORMAT, "kinds": list(KIND_NAMES)}
+    if schema is not None:
+        document["columns"] = _told_columns(circuit, schema)
     for name, array in circuit.to_arrays().items():
         values = array.tolist()
         document[name] = [None if value == -math.inf else value for value in values]
     return json.dumps(document, separators=(",", ":"))
+
+
+def _told_columns(circuit: Circuit, schema: Schema | None) -> list[dict[str, Any]]:
+    if schema is None:
+        return []
+    columns = columns_of(circuit, schema)
+    return [{"name": name, "values": columns.labels(variable)} for variable, name in enumerate(columns.names)]
 
 
 def from_json(text: str, where: str = "JSON") -> Circuit:

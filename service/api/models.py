@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 
 from service.api.shapes import ModelVersionShape, PageShape, Shape, answers, workspace_of
 from service.api.uploads import TAR, TAR_BODY, Upload
+from service.circuits import MEDIA_TYPES, Form
 from service.predictor import Predictor
 from service.workspace import Workspace
 
@@ -184,8 +185,19 @@ def delete_version(name: str, version: int, workspace: Ours, predictor: Ahead) -
     responses=answers("image/svg+xml"),
 )
 def picture(reference: str, workspace: Ours) -> Response:
-    """The attributes around the class, with an arrow from each parent; as SVG."""
+    """The attributes around the class, with an arrow from each parent; of a circuit its nodes, or its regions."""
     return Response(workspace.registry.draw(reference), media_type="image/svg+xml")
+
+
+@router.get(
+    "/{reference}/circuit",
+    summary="Show the circuit of a version",
+    response_class=Response,
+    responses=answers(*MEDIA_TYPES.values()),
+)
+def circuit(reference: str, workspace: Ours, form: Annotated[Form, Query(alias="format")] = Form.TEXT) -> Response:
+    """Of a network, the circuit that it is compiled to. `text` and `json` can be trained and served anywhere."""
+    return Response(workspace.registry.circuit(reference, form), media_type=MEDIA_TYPES[form])
 
 
 @router.get("/{reference}/lineage", summary="Show where a version comes from")

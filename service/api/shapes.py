@@ -54,9 +54,9 @@ class ModelVersionShape(Shape):
     created_at: datetime | None
 
 
-def answers(media_type: str) -> dict[int | str, dict[str, Any]]:
-    """What OpenAPI says of an answer that is not JSON."""
-    return {200: {"content": {media_type: {"schema": {"type": "string", "format": "binary"}}}}}
+def answers(*media_types: str) -> dict[int | str, dict[str, Any]]:
+    """What OpenAPI says of an answer of one of some media types, whose shape it does not tell."""
+    return {200: {"content": {each: {"schema": {"type": "string", "format": "binary"}} for each in media_types}}}
 
 
 def workspace_of(request: Request) -> Workspace:

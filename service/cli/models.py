@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from service.circuits import Form
 from service.cli.learning import show_metrics, show_passes
 from service.cli.output import (
     JsonOption,
@@ -116,6 +117,27 @@ def structure(reference: Reference, workspace: WorkspaceOption = None, json_outp
     shown = [[name, text_of(value)] for name, value in facts.items() if name != "concentrations"]
     if shown:
         show_table("training", ["fact", "value"], shown)
+
+
+@app.command()
+def circuit(
+    reference: Reference,
+    form: Annotated[Form, typer.Option("--format", "-f", help="dot is for Graphviz, svg a picture.")] = Form.TEXT,
+    output: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The file to write.", show_default="standard output")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """Write the circuit of a model, of a network the one that it is compiled to."""
+    from service.workspace import Workspace
+
+    with Workspace(existing(workspace)) as here:
+        if output is None:
+            typer.echo(here.registry.circuit(reference, form))
+        else:
+            n_bytes = here.registry.circuit_to(reference, form, output, replace=force)
+            out.print(f"{escape(reference)} -> {escape(str(output))}, {n_bytes:,} bytes")
 
 
 def show_selection(selection: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ from service.local_server import LocalServer, local_server
 from service.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
+from storage.models import ModelVersion
 from tests.service.asking import client_of
 
 
@@ -83,6 +84,14 @@ def site(tmp_path_factory: pytest.TempPathFactory, weather_files: tuple[Path, Pa
         )
     with local_server(settings) as server, client_of(server) as client:
         yield Site(server, client, settings.workspace, train, test, pq.read_table(test))
+
+
+@pytest.fixture(scope="session")
+def circuit(site: Site) -> ModelVersion:
+    """A circuit in the site's workspace, without a class."""
+    with Workspace(Settings(workspace=site.workspace)) as workspace:
+        asked = {"uris": [str(site.train)], "learner": "spn", "model": "sky", "parameters": {"passes": 3, "states": 3}}
+        return workspace.train(TrainRequest(**asked))
 
 
 class Workers:

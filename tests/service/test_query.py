@@ -23,14 +23,6 @@ from tests.service.test_refresh import finished
 COLUMNS = {"user": "drop", "time": "drop"}
 
 
-@pytest.fixture(scope="module")
-def circuit(site):
-    """A circuit in the site's workspace, without a class."""
-    with Workspace(Settings(workspace=site.workspace)) as workspace:
-        asked = {"uris": [str(site.train)], "learner": "spn", "model": "sky", "parameters": {"passes": 3, "states": 3}}
-        return workspace.train(TrainRequest(**asked))
-
-
 def ask(client: httpx.Client, model: str, *queries: dict, code: int = 200):
     response = client.post(f"/v1/models/{model}/query", json={"queries": list(queries)})
     assert response.status_code == code, response.text
