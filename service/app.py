@@ -25,6 +25,7 @@ from service.api.explain import Explain
 from service.api.predict import HotPath, Predict
 from service.complaints import complaints
 from service.deadlines import Deadlines
+from service.paths import EVENTS
 from service.predictor import Predictor
 from service.problems import InvalidRequest, MalformedBody, Problem, UnsupportedMediaType
 from service.security import Guard
@@ -38,7 +39,6 @@ from storage.control import as_storage_error
 
 ANSWER_S = 10.0
 OPENING = 8  # data sets that are opened at once for requests: a store that hangs holds these threads, and no others
-ENDLESS = "/events"
 NOT_JSON = "The request does not say that its body is JSON: send the header Content-Type: application/json."
 Answer = TypeVar("Answer")
 
@@ -75,7 +75,7 @@ class Application(FastAPI):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Give the request its id, then take the short way or the long one."""
-        if scope["type"] == "http" and scope["method"] == "HEAD" and not scope["path"].endswith(ENDLESS):
+        if scope["type"] == "http" and scope["method"] == "HEAD" and not EVENTS.has("GET", scope["path"]):
             scope = {**scope, "method": "GET"}  # of whose answer the server sends the head alone
         await self.entrance(scope, receive, send)
 

@@ -8,10 +8,8 @@ from typing import Any
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.api.bodies import send_problem
+from service.paths import STREAMING
 from service.problems import TooSlow
-
-# These take or tell something for as long as there is any.
-STREAMS = ("/events", "/download", "/export", "/import")
 
 
 class Deadlines:
@@ -66,6 +64,6 @@ class Deadlines:
             now = time.perf_counter()  # the clock of Telemetry, which has noted the start
             for task, scope in list(self._running.items()):
                 is_late = now - scope["fewpass.started"] > self.timeout_s and task not in self._late
-                if is_late and not scope["path"].endswith(STREAMS):
+                if is_late and not STREAMING.take(scope):
                     self._late.add(task)
                     task.cancel()

@@ -16,7 +16,8 @@ from service.api.predict import ARROW, JSON, PredictRequest, PredictResponse
 from service.api.predict import PATH as PREDICT_PATH
 from service.api.shapes import Problem
 from service.api.tensors import InferRequest, InferResponse
-from service.security import PREDICTING, needed_role
+from service.paths import PREDICTING
+from service.security import needed_role
 
 PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
     "default": {
@@ -93,7 +94,7 @@ def _say_problem_json(schema: dict[str, Any]) -> None:
 
 def _failures(path: str, method: str, operation: dict[str, Any], *, is_open: bool) -> list[int]:
     """The statuses that an operation may fail with."""
-    changes = method != "get" and not path.endswith(PREDICTING)
+    changes = method != "get" and not PREDICTING.has(method.upper(), path)
     places = {parameter["in"] for parameter in operation.get("parameters", ())}
     found = {403, 500, 503}
     found |= set() if is_open else {401}

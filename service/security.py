@@ -11,9 +11,11 @@ import time
 from collections.abc import Awaitable
 from dataclasses import dataclass
 
+from starlette._utils import get_route_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.api.bodies import send_problem
+from service.paths import ADMINISTERING, KEYS, PREDICTING, is_hot
 from service.problems import Forbidden, KeyNeeded
 from service.settings import Settings
 from storage.control import Control
@@ -25,8 +27,6 @@ OPEN = frozenset(
     {"/", "/healthz", "/readyz", "/ping", "/version", "/v2", "/v2/health/live", "/v2/health/ready", "/openapi.json"}
     | {"/docs", "/docs/oauth2-redirect", "/redoc"}
 )
-PREDICTING = ("/predict", "/explain", "/query", "/infer", "/invocations")
-ADMINISTERING = ("/retention", "/prune", "/import")  # remove versions, or bring in what others have made
 ADMINISTRATOR = "FEWPASS_ADMIN_KEY"
 NEVER = float("inf")
 MAX_VERIFIED = 1_000
@@ -67,17 +67,11 @@ def needed_role(method: str, path: str) -> Role | None:
     """
     if path in OPEN:
         return None
-    if path.endswith(PREDICTING):
+    if is_hot(method, path) or PREDICTING.has(method, path):
         return Role.PREDICT
-    if path == "/v1/keys" or path.startswith("/v1/keys/"):
+    if path.startswith(KEYS) or ADMINISTERING.has(method, path):
         return Role.ADMIN
-    if method in {"GET", "HEAD", "OPTIONS"}:
-        return Role.READ
-    if path.endswith(ADMINISTERING):
-        return Role.ADMIN
-    if method == "DELETE" and ("/versions/" in path or path.startswith("/v1/datasets/")):
-        return Role.ADMIN
-    return Role.TRAIN
+    return Role.READ if method in {"GET", "HEAD", "OPTIONS"} else Role.TRAIN
 
 
 class Guard:
@@ -132,7 +126,7 @@ class Guard:
         """
         headers = scope["fewpass.headers"]
         known = self._verified.get(headers.get(b"authorization"))
-        if known is not None and scope["path"].endswith("/predict") and known.may_predict():
+        if known is not None and is_hot(scope["method"], scope["path"]) and known.may_predict():
             scope["fewpass.key"] = known.name
             return
         token = token_of(headers)
@@ -140,7 +134,7 @@ class Guard:
             if headers.get(b"host") not in self._seen_hosts or b"sec-fetch-site" in headers:
                 self.check_origin(scope["method"], headers)
             return
-        needed = needed_role(scope["method"], scope["path"])
+        needed = needed_role(scope["method"], get_route_path(scope))
         if needed is None:
             return
         if token is None:

@@ -9,12 +9,12 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service import problems
+from service.paths import IMPORTING
 from service.problems import BodyTooLarge, InvalidRequest, MalformedBody
 
 Decoded = TypeVar("Decoded")
 TOO_DEEP = "The body is nested too deeply."
 HALF_A_CHARACTER = "The body escapes half of a character (\\ud800 to \\udfff without its other half), which is no text."
-STREAMED = ("/import",)  # goes to the disk piece by piece, and has a limit of its own
 
 
 class BodyLimit:
@@ -30,7 +30,7 @@ class BodyLimit:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on with its body, or answer 413."""
         has_body = scope["type"] == "http" and scope["method"] in {"POST", "PUT", "PATCH"}
-        if not has_body or scope["path"].endswith(STREAMED):
+        if not has_body or IMPORTING.take(scope):
             await self.app(scope, receive, send)
             return
         try:

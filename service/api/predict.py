@@ -21,6 +21,7 @@ from learners.schema.records import encode_columns, encode_records
 from service import problems
 from service.api.bodies import decoded, read_body, send_body, send_problem
 from service.api.streams import QuickStreams, read_stream
+from service.paths import is_hot
 from service.predictor import Predictor, Served, scored_batch
 from service.problems import BodyTooLarge, InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
 from service.settings import Settings
@@ -330,10 +331,8 @@ class HotPath:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Go the short way for POST /v1/models/{name}/predict, and the long one for everything else."""
-        if scope["type"] == "http" and scope["method"] == "POST":
-            path: str = scope["path"]
-            if path.startswith("/v1/models/") and path.endswith("/predict") and path.count("/") == 4:
-                scope["path_params"] = {"name": path[11:-8]}
-                await self.predict(scope, receive, send)
-                return
+        if scope["type"] == "http" and is_hot(scope["method"], scope["path"]):
+            scope["path_params"] = {"name": scope["path"][11:-8]}
+            await self.predict(scope, receive, send)
+            return
         await self.app(scope, receive, send)

@@ -1,0 +1,64 @@
+"""Routes that are treated differently before the routing is asked: told by method and template, as the routing tells them."""
+
+from starlette._utils import get_route_path
+from starlette.routing import compile_path
+from starlette.types import Scope
+
+
+class Routes:
+    """A set of routes; whether a request is for one of them is told by the expressions that the routing itself uses.
+
+    A name in a path may be any text, so neither the end of a path nor a part of it tells a route: a schedule may be called
+    "predict", and to the routing a path may end with a line break.
+
+    Parameters
+    ----------
+    routes : str
+        Such as "POST /v1/models/{name}/predict".
+    """
+
+    def __init__(self, *routes: str) -> None:
+        split = [route.split() for route in routes]
+        self._routes = [(method, compile_path(path)[0]) for method, path in split]
+
+    def has(self, method: str, path: str) -> bool:
+        """Whether a request is for one of them."""
+        return any(method == known and regex.match(path) for known, regex in self._routes)
+
+    def take(self, scope: Scope) -> bool:
+        """Whether this request is for one of them."""
+        return self.has(scope["method"], get_route_path(scope))
+
+
+PREDICTING = Routes(
+    "POST /v1/models/{name}/predict",
+    "POST /v1/models/{name}/explain",
+    "POST /v1/models/{name}/query",
+    "POST /v2/models/{name}/infer",
+    "POST /v2/models/{name}/versions/{version}/infer",
+    "POST /invocations",
+)
+# Remove things, or bring in what others have made.
+ADMINISTERING = Routes(
+    "PUT /v1/models/{name}/retention",
+    "POST /v1/models/{name}/prune",
+    "POST /v1/models/{name}/import",
+    "DELETE /v1/models/{name}/versions/{version}",
+    "DELETE /v1/datasets/{name}",
+)
+KEYS = "/v1/keys"  # also what a later release puts below
+# Goes to the disk piece by piece, and has a limit of its own.
+IMPORTING = Routes("POST /v1/models/{name}/import")
+EVENTS = Routes("GET /v1/jobs/{job_id}/events")
+# These take or tell something for as long as there is any.
+STREAMING = Routes(
+    "GET /v1/jobs/{job_id}/events",
+    "GET /v1/models/{reference}/download",
+    "GET /v1/models/{reference}/export",
+    "POST /v1/models/{name}/import",
+)
+
+
+def is_hot(method: str, path: str) -> bool:
+    """Whether it is a prediction as almost all of them are asked; a tenth of the time that an expression takes."""
+    return method == "POST" and path.startswith("/v1/models/") and path.endswith("/predict") and path.count("/") == 4
