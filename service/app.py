@@ -36,6 +36,7 @@ from service.version import VERSION
 from service.warm_up import warm_up
 from service.workspace import Workspace
 from storage.control import as_storage_error
+from storage.generation import generation
 
 ANSWER_S = 10.0
 OPENING = 8  # data sets that are opened at once for requests: a store that hangs holds these threads, and no others
@@ -176,8 +177,9 @@ async def _follow(app: Application) -> None:
         await asyncio.sleep(settings.generation_poll_s)
         try:
             await ask(app.state.workspace.check_there)
-            if await ask(predictor.refresh):
+            if await ask(generation, predictor.control) != app.guard.generation:
                 await ask(app.guard.load, predictor.control)
+            if await ask(predictor.refresh):
                 log.info("registry has changed", generation=predictor.generation)
         except Exception as error:  # the models that are mapped go on being served
             is_silent = isinstance(error, TimeoutError)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import structlog
 
-from learners.errors import InvalidParameter
+from learners.errors import InvalidParameter, LearnerError
 from learners.kinds import load_model
 from learners.model import Model
 from learners.schema import Chunk, Schema
@@ -24,7 +24,7 @@ from service.telemetry import MAPPED_MODELS, PREDICTED_ROWS, SWAPS
 from storage import models
 from storage.compiled import map_compiled
 from storage.control import Control
-from storage.errors import NotFound
+from storage.errors import CorruptFile, NotFound
 from storage.models import ModelVersion
 
 MOST_TOLD = 200  # characters
@@ -153,12 +153,20 @@ class Predictor:
     control : Control
     max_mapped : int
         Model versions kept mapped; the least recently resolved goes first.
+
+    Attributes
+    ----------
+    generation : int
+        Of the registry, as it was taken over last.
+    damaged : dict of str
+        What is wrong with the version that a reference means now; until it is mended, what was mapped before is served.
     """
 
     def __init__(self, control: Control, max_mapped: int = 256) -> None:
         self.control = control
         self.max_mapped = max_mapped
         self.generation = models.generation(control)
+        self.damaged: dict[str, str] = {}
         self._served: dict[str, Served] = {}
         self._mapped: OrderedDict[tuple[str, int, str], Served] = OrderedDict()
         self._lock = threading.Lock()
@@ -183,25 +191,33 @@ class Predictor:
     def refresh(self) -> bool:
         """Take over a changed registry: map what every known reference means now, then swap them all at once.
 
+        A damaged version costs the references that mean it, and no others; they are tried again each time.
+
         Returns
         -------
         bool
             Whether anything had changed.
         """
         generation = models.generation(self.control)
-        if generation == self.generation:
+        if generation == self.generation and not self.damaged:
             return False
+        log = structlog.get_logger("predictor")
         with self._lock:
-            swapped: dict[str, Served] = {}
-            for reference in list(self._served):
+            swapped, damaged = dict(self._served), {}
+            for reference in list(self._served if generation != self.generation else self.damaged):
                 try:
                     swapped[reference] = self._map(find_version(self.control, reference))
                 except NotFound:
-                    structlog.get_logger("predictor").info("reference is gone", reference=reference)
-            self._served = swapped
-            self.generation = generation
-        SWAPS.inc()
-        return True
+                    swapped.pop(reference, None)
+                    log.info("reference is gone", reference=reference)
+                except CorruptFile as error:
+                    damaged[reference] = str(error)
+            for reference, reason in damaged.items() - self.damaged.items():  # once: it may last for hours
+                log.error("a version is damaged, the one before it is served on", reference=reference, reason=reason)
+            has_changed = generation != self.generation or damaged.keys() != self.damaged.keys()
+            self._served, self.damaged, self.generation = swapped, damaged, generation
+        SWAPS.inc(has_changed)
+        return has_changed
 
     def _map(self, version: ModelVersion) -> Served:
         key = (version.name, version.version, version.sha256)
@@ -220,16 +236,26 @@ class Predictor:
 
 
 def map_version(version: ModelVersion) -> Served:
-    """Map the compiled file of a model version and make it ready to answer."""
+    """Map the compiled file of a model version and make it ready to answer.
+
+    Raises
+    ------
+    CorruptFile
+    """
     header, arrays = map_compiled(version.arrow_path)
-    model = load_model(header, arrays)
+    try:
+        model = load_model(header, arrays)
+        classify = record_classifier(model)
+    except (LearnerError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
+        reason = f"it makes no model ({type(error).__name__}: {error}). Rebuild it: fewpass doctor --repair."
+        raise CorruptFile(version.arrow_path, reason) from error
     return Served(
         name=version.name,
         version=version.version,
         learner=version.learner,
         sha256=version.sha256,
         model=model,
-        classify=record_classifier(model),
+        classify=classify,
         count_rows=PREDICTED_ROWS.labels(version.name).inc,
     )
 

@@ -7,6 +7,7 @@ none may do everything there, unless the request comes from a web page of somebo
 import hashlib
 import hmac
 import ipaddress
+import threading
 import time
 from collections.abc import Awaitable
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from service.api.bodies import send_problem
 from service.paths import ADMINISTERING, KEYS, PREDICTING, is_hot
 from service.problems import Forbidden, KeyNeeded
 from service.settings import Settings
+from storage import models
 from storage.control import Control
 from storage.errors import InvalidKey
 from storage.keys import ApiKey, Role, hashed_keys
@@ -84,6 +86,12 @@ class Guard:
     ----------
     app : ASGI application
     settings : Settings
+
+    Attributes
+    ----------
+    generation : int or None
+        Of the registry whose keys are held, or an older one. The predictor has a record of its own: what one of them has
+        taken over, the other may have failed to.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -96,14 +104,21 @@ class Guard:
             sha256 = hashlib.sha256(settings.admin_key.encode()).hexdigest()
             self._fixed[sha256] = Holder(ADMINISTRATOR, RANKS[Role.ADMIN], sha256, NEVER)
         self._holders = self._fixed
+        self.generation: int | None = None
+        self._lock = threading.Lock()
         # Headers whose token was found valid: hashing it again costs as much as a look-up in a model. Python's own hash
         # of the header is keyed by a secret of the process, so timing tells nothing here either.
         self._verified: dict[bytes | None, Holder] = {}
 
     def load(self, control: Control) -> None:
         """Take over the keys as they are now."""
-        self._holders = {sha256: Holder.of(sha256, key) for sha256, key in hashed_keys(control).items()} | self._fixed
-        self._verified = {}  # after the holders: what a request has just found among the old ones goes to the old dict
+        with self._lock:  # or else one that has read earlier may write later
+            generation = models.generation(control)  # before the keys: what changes in between is read again
+            self._holders = {
+                sha256: Holder.of(sha256, key) for sha256, key in hashed_keys(control).items()
+            } | self._fixed
+            self._verified = {}  # after the holders: what a request has just found among the old goes to the old dict
+            self.generation = generation
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Pass the request on, or answer 401 or 403; not a coroutine of its own, which would cost as much as the check."""

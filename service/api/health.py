@@ -17,6 +17,7 @@ from storage.errors import StorageError
 
 router = APIRouter(tags=["health"])
 TOLD: set[str] = set()
+DAMAGED = "A version that is asked for is damaged, and the one before it is served on. The log names it."
 
 
 class Health(BaseModel):
@@ -60,12 +61,12 @@ async def healthz() -> Health:
 async def readyz(request: Request) -> Readiness:
     """Ok once the registry is open and the kernels are warm; 503 before that and while stopping.
 
-    Degraded, and still 200, while the control database does not answer: predictions go on, and to send them elsewhere
-    would not help, as all servers share that database.
+    Degraded, and still 200, while the control database does not answer or a version that is asked for is damaged:
+    predictions go on, and to send them elsewhere would not help, as all servers share that database and those files.
     """
     if (reason := request.app.state.not_ready) is not None:
         raise NotReady(reason)
-    degraded = request.app.state.degraded
+    degraded = request.app.state.degraded or (DAMAGED if request.app.state.predictor.damaged else None)
     return Readiness(status="ok" if degraded is None else "degraded", version=VERSION, reason=degraded)
 
 
