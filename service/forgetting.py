@@ -9,6 +9,7 @@ import numpy as np
 
 from learners import recipes
 from learners.kinds import load_model
+from learners.passes.files import whole_and_part
 from learners.passes.learner import Part, drive
 from learners.passes.source import Source, file_identity
 from learners.schema import Kept
@@ -161,8 +162,8 @@ def _remove_statistics(ledger: Ledger, source: Source, request: ForgetRequest, p
     affected = {file_identity(file) for file in source.files if file.path in paths}
     n_removed = 0
     for entry in ledger.store.entries():
-        holding = [identity for identity in entry.files if identity.partition("|")[0] in affected]
-        if any(rule not in identity.partition("|")[2].split(" & ") for identity in holding):
+        parts = [whole_and_part(identity) for identity in entry.files]
+        if any(whole in affected and (conditions is None or rule not in conditions) for whole, conditions in parts):
             ledger.store.store.discard(entry.key)
             n_removed += 1
     return n_removed

@@ -24,7 +24,7 @@ Path = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file and what identifies its content; `part` says which of its rows, if not all."""
+    """A file and what identifies its content; `part` says by which conditions on its rows, if not all are meant."""
 
     path: str
     size: int
@@ -32,14 +32,28 @@ class SourceFile:
     n_rows: int
     row_groups: tuple[int, ...]
     footer_sha256: str
-    part: str = ""
+    part: tuple[str, ...] = ()
 
 
 def file_identity(file: SourceFile) -> str:
-    """SHA-256 of path, size, time of the last change and footer; then, of a part of the rows, which part."""
+    """SHA-256 of path, size, time of the last change and footer; then, of a part of the rows, its conditions in JSON."""
     content = [file.path, file.size, file.mtime_ns, file.footer_sha256]
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()
-    return f"{digest}|{file.part}" if file.part else digest
+    return f"{digest}|{json.dumps(file.part)}" if file.part else digest
+
+
+def whole_and_part(identity: str) -> tuple[str, tuple[str, ...] | None]:
+    """The identity of the whole file, and the conditions of the part; None for those of a form that is not ours.
+
+    So were they written before they were JSON, and could not always be told apart: what they identify is counted again.
+    """
+    whole, is_part, text = identity.partition("|")
+    if not is_part:
+        return whole, ()
+    try:
+        return whole, tuple(map(str, json.loads(text)))
+    except ValueError:
+        return whole, None
 
 
 def type_family(arrow_type: pa.DataType) -> str:

@@ -135,13 +135,13 @@ class Supply:
         """Rows that reading these files means."""
         return sum((self.wanted.get(file) or self.gone[file])[2] for file in files)
 
-    def of(self, files: Files) -> list[Source]:
-        """Sources of just these files."""
-        chosen: dict[int, tuple[Source, set[int]]] = {}
-        for file in files:
+    def of(self, files: Files) -> list[tuple[Source, Files]]:
+        """Sources of just these files, each with those that it is of."""
+        chosen: dict[int, tuple[Source, dict[str, int]]] = {}
+        for file in sorted(files):
             source, index, _ = self.wanted.get(file) or self.gone[file]
-            chosen.setdefault(id(source), (source, set()))[1].add(index)
-        return [source.only(indices) for source, indices in chosen.values()]
+            chosen.setdefault(id(source), (source, {}))[1][file] = index
+        return [(source.only(set(own.values())), frozenset(own)) for source, own in chosen.values()]
 
 
 def _placed(source: Source) -> dict[str, tuple[Source, int, int]]:

@@ -149,8 +149,8 @@ class Recall:
             empty = [group.base.empty() if subtracts else group.part.empty() for group in together]
             asked = reduce(Together, empty)
             whole = None
-            for source in self.supply.of(files):
-                part = self.collect(asked, source, statistic_key(asked.spec, name, files))
+            for source, of_source in self.supply.of(files):
+                part = self.collect(asked, source, statistic_key(asked.spec, name, of_source))
                 if whole is None:
                     whole = part
                 else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from learners.errors import EmptyData, InvalidParameter, SourceError, UnknownColumn
+from learners.passes.files import whole_and_part
 from learners.passes.source import Condition, Fragment, Mask, Source, SourceFile, file_identity
 
 _UNITS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_FIRST_OF_NS = datetime.datetime(1677, 9, 22)  # a timestamp in nanoseconds cannot be earlier
 
 
 @dataclass(frozen=True)
@@ -53,8 +57,12 @@ class Since:
         start = f"{self.column} > "
         if not text.startswith(start):
             return None
-        cut = datetime.datetime.fromisoformat(text[len(start) :])
-        return Since(self.column, cut) if cut <= self.cut else None
+        try:
+            cut = datetime.datetime.fromisoformat(text[len(start) :])
+        except ValueError:  # of a column whose name begins like that
+            return None
+        is_comparable = (cut.tzinfo is None) == (self.cut.tzinfo is None)
+        return Since(self.column, cut) if is_comparable and cut <= self.cut else None
 
 
 @dataclass(frozen=True)
@@ -67,7 +75,7 @@ class Excess:
     @property
     def text(self) -> str:
         """The condition in words."""
-        return f"({_texts(self.held)}) but not ({_texts(self.wanted)})"
+        return f"{_texts(self.held)} but not {_texts(self.wanted)}"
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -128,11 +136,10 @@ class Selection:
         None
             If the rows are unknown: of no file here, or not known to contain what is wanted of it.
         """
-        whole, _, part = identity.partition("|")
+        whole, texts = whole_and_part(identity)
         index = self._place.get(whole)
-        if index is None:
+        if index is None or texts is None:
             return None
-        texts = part.split(" & ") if part else []
         conditions = self.wanted.get(index)
         if conditions is None:  # the whole file has left; what it was restricted to can be told if it was a window
             others = [condition for own in self.wanted.values() for condition in own]
@@ -180,19 +187,20 @@ def window(source: Source, length: str, timestamp: str | None) -> Selection:
     if unit == "f":
         by_name = sorted(range(len(source.files)), key=lambda index: source.files[index].path)
         return Selection(source, dict.fromkeys(sorted(by_name[-size:]), ()))
-    span = datetime.timedelta(seconds=size * _UNITS[unit])
+    seconds = size * _UNITS[unit]
     if timestamp is None:
         changed = [file.mtime_ns for file in source.files]
         if any(moment is None for moment in changed):
             raise InvalidParameter("window", length, "these files have no time of change; name a column with timestamp")
         newest = max(int(moment or 0) for moment in changed)
-        first = newest - int(span.total_seconds()) * 1_000_000_000
+        first = newest - seconds * 1_000_000_000
         return Selection(source, {i: () for i, moment in enumerate(changed) if int(moment or 0) > first})
     bounds = [time_bounds(source, index, timestamp) for index in range(len(source.files))]
-    moments = [latest for _, latest, _ in bounds if latest is not None]
+    moments = {source.files[i].path: latest for i, (_, latest, _) in enumerate(bounds) if latest is not None}
     if not moments:
         raise SourceError(source.files[0].path, f"column {timestamp!r} holds no time in any file.")
-    since = Since(timestamp, max(moments) - span)
+    _require_one_kind(moments, timestamp)
+    since = Since(timestamp, _before(max(moments.values()), seconds))
     wanted: dict[int, tuple[Condition, ...]] = {}
     for index, (earliest, latest, has_null) in enumerate(bounds):
         if latest is not None and latest > since.cut:
@@ -206,43 +214,90 @@ def time_bounds(
 ) -> tuple[datetime.datetime | None, datetime.datetime | None, bool]:
     """The earliest and the last time in a file and whether some row has none: from its footer, or by reading.
 
+    To microseconds: the earliest is rounded down, the last one up.
+
     Raises
     ------
     UnknownColumn
     SourceError
-        If the column does not hold times.
+        If the column does not hold timestamps or dates, or one of a year that Python does not know.
     """
     if column not in source.arrow_schema.names:
         raise UnknownColumn(column, source.arrow_schema.names)
-    if not pa.types.is_temporal(source.arrow_schema.field(column).type):
-        kind = source.arrow_schema.field(column).type
-        raise SourceError(source.files[index].path, f"column {column!r} holds {kind}, not timestamps or dates.")
+    path, kind = source.files[index].path, source.column_type(index, column)
+    if pa.types.is_null(kind):
+        return None, None, True
+    if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
+        raise SourceError(path, f"column {column!r} holds {kind}, not timestamps or dates.")
     from_footer = source.footer_bounds(index, column)
     if from_footer is not None:
         low, high, n_null = from_footer
-        return _moment(low), _moment(high), n_null > 0
+        return _moment(low), _moment(high, is_last=True), n_null > 0
     lows, highs, has_null = [], [], False
     for fragment in source.only({index}).fragments:
         for batch in source.read(fragment, [column]):
-            found = pc.min_max(batch.column(0)).as_py()
+            found = pc.min_max(batch.column(0))
             has_null |= batch.column(0).null_count > 0
-            if found["min"] is not None:
-                lows.append(_moment(found["min"]))
-                highs.append(_moment(found["max"]))
-    known = [low for low in lows if low is not None], [high for high in highs if high is not None]
-    return (min(known[0]), max(known[1]), has_null) if known[0] else (None, None, has_null)
+            if found["min"].is_valid:
+                try:
+                    lows.append(_counted(found["min"]))
+                    highs.append(_counted(found["max"], is_last=True))
+                except OverflowError as error:
+                    beyond = f"column {column!r} holds a time beyond the years 1 to 9999. Correct it."
+                    raise SourceError(path, beyond) from error
+    return (min(lows), max(highs), has_null) if lows else (None, None, has_null)
 
 
-def _moment(value: Any) -> datetime.datetime | None:
-    if value is None or isinstance(value, datetime.datetime):
+def _moment(value: Any, *, is_last: bool = False) -> datetime.datetime | None:
+    """What a footer tells; pandas, where it is installed, makes its own timestamps of nanoseconds."""
+    if value is None:
+        return None
+    if not isinstance(value, datetime.datetime):
+        return datetime.datetime(value.year, value.month, value.day)
+    nanosecond = getattr(value, "nanosecond", None)
+    if nanosecond is None:
         return value
-    return datetime.datetime(value.year, value.month, value.day)
+    moment: Any = value
+    plain: datetime.datetime = moment.to_pydatetime(warn=False)
+    return plain + datetime.timedelta(microseconds=1) if is_last and nanosecond else plain
+
+
+def _counted(scalar: Any, *, is_last: bool = False) -> datetime.datetime:
+    """A timestamp or date that was read, from its number: Python has no nanoseconds."""
+    kind, ticks = scalar.type, int(scalar.value)
+    if pa.types.is_date(kind):
+        days = ticks if pa.types.is_date32(kind) else ticks // 86_400_000
+        return datetime.datetime(1970, 1, 1) + datetime.timedelta(days=days)
+    per_second = _TICKS[kind.unit]
+    microseconds = -(-ticks * 10**6 // per_second) if is_last else ticks * 10**6 // per_second
+    zone = None if kind.tz is None else datetime.UTC
+    return datetime.datetime(1970, 1, 1, tzinfo=zone) + datetime.timedelta(microseconds=microseconds)
+
+
+def _require_one_kind(moments: Mapping[str, datetime.datetime], column: str) -> None:
+    """Refuse times with a zone beside times without one: nobody knows which is later."""
+    zoned = [path for path, moment in moments.items() if moment.tzinfo is not None]
+    if zoned and len(zoned) < len(moments):
+        other = next(path for path in moments if path not in zoned)
+        raise SourceError(
+            other, f"column {column!r} has no time zone here but one in {zoned[0]}. Make the types agree."
+        )
+
+
+def _before(newest: datetime.datetime, seconds: int) -> datetime.datetime:
+    """So many seconds earlier, or the beginning of time."""
+    try:
+        return newest - datetime.timedelta(seconds=seconds)
+    except OverflowError:
+        return datetime.datetime.min.replace(tzinfo=newest.tzinfo)
 
 
 def _scalar(moment: datetime.datetime, kind: pa.DataType) -> pa.Scalar[Any]:
     if pa.types.is_date(kind):
         # A date stands for its first moment: it is after the cut if the next date begins after it.
         return pa.scalar(moment.date(), kind)
+    if kind.unit == "ns":
+        moment = max(moment, _FIRST_OF_NS.replace(tzinfo=moment.tzinfo))
     return pa.scalar(moment, kind)
 
 
@@ -251,4 +306,4 @@ def _mask(found: pa.Array) -> Mask:
 
 
 def _texts(conditions: Sequence[Condition]) -> str:
-    return " & ".join(condition.text for condition in conditions) or "all rows"
+    return json.dumps([condition.text for condition in conditions])

@@ -181,7 +181,7 @@ class Source:
         """
         source = self.only(conditions)
         source.files = tuple(
-            replace(file, part=" & ".join(condition.text for condition in conditions[index]))
+            replace(file, part=tuple(condition.text for condition in conditions[index]))
             if conditions.get(index)
             else file
             for index, file in enumerate(self.files)
@@ -194,7 +194,10 @@ class Source:
         return source
 
     def footer_bounds(self, file: int, column: str) -> tuple[Any, Any, int] | None:
-        """Least value, greatest value (None without any) and number of nulls of a column; None if the footer lacks them."""
+        """Least value, greatest value (None without any) and number of nulls of a column.
+
+        None if the footer lacks them, or Python has no such value: a time in nanoseconds, or beyond the year 9999.
+        """
         if self._table is not None:
             return None
         metadata = self._metadata[file]
@@ -207,9 +210,17 @@ class Source:
                 return None
             n_null += known.null_count
             if known.has_min_max:
-                lows.append(known.min)
-                highs.append(known.max)
+                try:
+                    lows.append(known.min)
+                    highs.append(known.max)
+                except (ValueError, OverflowError):
+                    return None
         return (min(lows), max(highs), n_null) if lows else (None, None, n_null)
+
+    def column_type(self, file: int, column: str) -> pa.DataType:
+        """The type of a column in one file; types of one family may differ from file to file."""
+        schema = self.arrow_schema if self._table is not None else self._metadata[file].schema.to_arrow_schema()
+        return schema.field(column).type
 
     def only(self, files: Collection[int]) -> Source:
         """Just the files at these positions of `files`."""

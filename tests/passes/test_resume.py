@@ -15,15 +15,19 @@ import time
 import pytest
 
 from learners import recipes
+from learners.counts.pairwise import PairwiseCounts
 from learners.errors import Cancelled
 from learners.passes.engine import collect
 from learners.passes.learner import drive
+from learners.passes.ledger import MemoryStore, Supply
+from learners.passes.reuse import Recall
+from learners.passes.selection import Selection
 from learners.passes.source import Source
 from learners.schema.summaries import ColumnSummaries
 from storage.checkpoints import CheckpointFile
 from storage.compiled import map_compiled
 from tests.passes.test_engine import same
-from tests.passes.test_reuse import write
+from tests.passes.test_reuse import User, learned, write
 from tests.processes import wait_for
 
 # Each line it is sent starts a run of its own; only the importing, which takes a second, is done once for all of them.
@@ -107,6 +111,25 @@ def test_what_was_saved_is_not_read_again(folder, monkeypatch):
     assert sorted(read, key=source.fragments.index) == [
         fragment for index, fragment in enumerate(source.fragments) if index not in done
     ]
+
+
+def test_each_source_of_a_pass_has_a_checkpoint_of_its_own(folder):
+    """The rows to subtract lie in several sources: the second must not get what the first has counted."""
+    source, store, checkpoints = Source.open(folder), MemoryStore(), dict[str, Checkpoint]()
+    pairs = PairwiseCounts(learned("nb", {}, source).schema)
+    chosen = Selection(source, {0: (User(),), 1: (User(),), 2: (), 3: ()})
+
+    def finished(statistic, part, key):
+        """A pass that was over, and its checkpoint saved, when the run was killed."""
+        checkpoint = checkpoints.setdefault(key, Checkpoint())
+        whole = collect(statistic, part, checkpoint=checkpoint)
+        checkpoint.save(whole.to_arrow(), {"fragments": list(range(len(part.fragments)))})
+        return whole
+
+    for rows, selection in ((source, None), (chosen.source, chosen)):
+        recall = Recall(Supply(rows, selection), store, finished, lambda put, *a, **named: put(*a, **named))
+        assert recall.statistic(pairs) == collect(pairs, rows)
+    assert recall.accounts[0].n_files_read == 2, "only what leaves was read"
 
 
 def test_a_damaged_checkpoint_is_not_believed(tmp_path, folder):

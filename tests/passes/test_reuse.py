@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +14,9 @@ import pytest
 from learners import recipes
 from learners.errors import EmptyData, InvalidParameter, SourceError, UnknownColumn
 from learners.passes.learner import Part, drive
-from learners.passes.ledger import MemoryStore
+from learners.passes.ledger import MemoryStore, Supply
 from learners.passes.selection import Selection, window
-from learners.passes.source import Source
+from learners.passes.source import Source, file_identity
 from learners.schema import Kept
 from tests.passes.test_engine import same
 
@@ -161,6 +162,68 @@ def test_windows_that_make_no_sense_are_refused(folder):
         window(source, "3d", "number")
     with pytest.raises(EmptyData, match="No file has rows in the window"):
         Selection(source, {})
+
+
+def times(folder, *columns, **how):
+    """A folder with one file for each column of times."""
+    folder.mkdir()
+    for number, column in enumerate(columns):
+        pq.write_table(pa.table({"t": column, "class": ["a"] * len(column)}), folder / f"{number}.parquet", **how)
+    return Source.open(folder)
+
+
+def test_times_that_cannot_be_put_in_order_are_refused_in_words(tmp_path):
+    day = datetime.date(2026, 1, 1)
+    for number, (columns, words) in enumerate(
+        [
+            ([pa.array([datetime.time(1)])], r"holds time64\[us\], not timestamps or dates"),
+            ([pa.array([day]), pa.array([datetime.time(1)])], r"1.parquet.*holds time64\[us\]"),
+            ([pa.array([datetime.timedelta(1)])], r"holds duration\[us\], not timestamps or dates"),
+            ([pa.array([10**7], pa.int32()).cast(pa.date32())], "beyond the years 1 to 9999"),
+            (
+                [pa.array([START]), pa.array([START], pa.timestamp("us", "UTC"))],
+                "0.parquet.*no time zone here but one in",
+            ),
+        ]
+    ):
+        with pytest.raises(SourceError, match=words):
+            window(times(tmp_path / str(number), *columns), "3d", "t")
+
+
+@pytest.mark.parametrize("has_footer", [True, False])
+def test_a_window_knows_nanoseconds(tmp_path, has_footer):
+    """Python has none: what the window's edge is must not depend on whether pandas tells it, nor on the footer."""
+    moments = pa.array([-1, 1, 86_400 * 10**9 + 1, 3 * 86_400 * 10**9 + 1], pa.timestamp("ns"))
+    source = times(tmp_path / "data", moments[:3], moments[3:], pa.nulls(2), write_statistics=has_footer)
+    chosen = window(source, "3d", "t")
+    assert sum(batch.num_rows for batch in chosen.source.batches()) == 2
+    (since,) = chosen.wanted[0]
+    assert since.implies(since.text) == since, "what is stored by this window is found again"
+    assert list(window(source, "999999999w", "t").wanted) == [0, 1]
+
+
+class Constant(User):
+    """A condition whose own text looks like two."""
+
+    text = "not (x0 = 'a & b')"
+
+
+def test_what_joins_conditions_may_occur_in_one(folder):
+    source = Source.open(folder)
+    chosen = Selection(source, {0: (Constant(),)})
+    (identity,) = Supply(chosen.source, chosen).files
+    kept, rest = chosen.divide(identity)
+    assert kept == [identity]
+    assert sum(batch.num_rows for batch in rest.batches()) == 0
+    # Two conditions that read like the one are another part of the rows.
+    halves = (SimpleNamespace(text="not (x0 = 'a", columns=()), SimpleNamespace(text="b')", columns=()))
+    assert Supply(Selection(source, {0: halves}).source).files != {identity}
+
+
+def test_parts_written_as_they_once_were_are_unknown(folder):
+    source = Source.open(folder)
+    chosen = Selection(source, {0: (User(),)})
+    assert chosen.divide(f"{file_identity(source.files[0])}|{User.text}") is None
 
 
 @pytest.mark.parametrize(("name", "parameters"), LEARNERS)
