@@ -1,6 +1,8 @@
-"""`fewpass compare`: learners against each other, by cross-validation over data sets."""
+"""`fewpass compare | bench`: learners against each other, by their scores and by their speed."""
 
+import dataclasses
 import shlex
+import statistics
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +14,7 @@ from service.cli.output import JsonOption, err, escape, out, progress_bar, show_
 if TYPE_CHECKING:
     from learners.evaluation.comparison import Comparison
     from learners.evaluation.crossvalidation import TrialProgress
+    from service.bench import Figures
 
 LOG = "outcomes.jsonl"
 
@@ -90,6 +93,64 @@ def compare(
         _show(compared, output)
     if compared.failures:
         raise typer.Exit(1)
+
+
+def bench(
+    data: Annotated[
+        list[str] | None,
+        typer.Argument(help="Parquet files, folders, globs or URIs.", show_default="a table from a known network"),
+    ] = None,
+    target: Annotated[str | None, typer.Option("--target", "-t", help="The class column of the data.")] = None,
+    learner: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--learner", "-l", help="Such as nb or kdb:k=3; may be repeated.", show_default="nb, kdb:k=2, xgboost"
+        ),
+    ] = None,
+    rows: Annotated[int, typer.Option("--rows", min=1000, help="Of the known network.")] = 500_000,
+    rounds: Annotated[int, typer.Option("--rounds", "-r", min=1, help="Measurements of each; medians are told.")] = 3,
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, show_default="FEWPASS_THREADS or all cores")
+    ] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Measure how fast learners train and answer here, beside a bare scan of the same files; and their memory."""
+    from service.bench import bench, bench_known_network
+    from service.settings import Settings, available_threads
+
+    if data and target is None:
+        raise typer.BadParameter("name the class column of the data", param_hint="--target")
+    learners, options = learner or ["nb", "kdb:k=2", "xgboost"], {"threads": threads or available_threads(Settings())}
+    options["rounds"] = rounds
+    if data:
+        measured = bench(data, str(target), learners, **options)
+    else:
+        measured = bench_known_network(rows, learners, **options)
+    with err.status(f"measuring {', '.join(learners)}"):
+        figures = list(measured)
+    if json_output:
+        show_json([dataclasses.asdict(each) | {"train_over_scan": each.over_scan()} for each in figures])
+        return
+    show_table(
+        f"{figures[0].n_rows:,} rows, {options['threads']} threads, medians of {rounds}",
+        ["learner", "training", "rows/s", "÷ scan", "scored/s", "one row", "memory"],
+        [_told(each) for each in figures],
+    )
+
+
+def _told(figures: "Figures") -> list[str]:
+    """A line of the table of `bench`."""
+    train_s, predict_s = statistics.median(figures.train_s), statistics.median(figures.predict_s)
+    middle, least, greatest = figures.over_scan()
+    return [
+        figures.learner,
+        f"{train_s:.3g} s",
+        f"{figures.n_rows / train_s:,.0f}",
+        f"{middle:.2g} ({least:.2g}–{greatest:.2g})",
+        f"{figures.n_rows / predict_s:,.0f}",
+        f"{figures.row_us:,.0f} µs",
+        f"{figures.peak_rss_mib:,.0f} MiB",
+    ]
 
 
 def _two_learners(text: str, learners: list[str]) -> tuple[str, str]:
