@@ -12,7 +12,7 @@ from learners.circuits.circuit import Circuit, Floats
 from learners.circuits.errors import InvalidEvidence
 from learners.errors import UnknownColumn
 from learners.schema import Attribute, Chunk, Schema
-from learners.schema.records import number_reader, value_encoders
+from learners.schema.records import in_short, number_reader, value_encoders
 from learners.schema.schema import OTHER
 
 
@@ -194,10 +194,10 @@ class Columns:
 
 def never_had(name: str, value: Any, labels: Sequence[str]) -> InvalidEvidence:
     """That a column never had a value, and which it had: similar ones, or some."""
-    near = get_close_matches(str(value), labels) or labels[:4]
+    near = get_close_matches(in_short(value).strip("'"), labels) or labels[:4]
     known = ", ".join(map(repr, near)) + (", …" if len(near) < len(labels) else "")
     return InvalidEvidence(
-        f"Column {name!r} never had the value {value!r} in training (known: {known}). Leave it out, then it is summed out."
+        f"Column {name!r} never had the value {in_short(value)} in training (known: {known}). Leave it out, then it is summed out."
     )
 
 

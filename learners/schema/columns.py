@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from learners.errors import SchemaError
 from learners.schema.discretise import EXACT, Histogram, numbers_of
-from learners.schema.schema import ColumnOverride, Schema, Value
+from learners.schema.schema import ColumnOverride, Schema, Value, clock_of
 
 MAX_DISTINCT = 1_048_576
 
@@ -61,8 +61,18 @@ class Column:
         values = sorted(self.counts, key=lambda value: (-self.counts[value], value))
         return tuple(sorted(values[:max_values])), max(0, len(values) - max_values)
 
-    def has_type(self, arrow_type: str, kind: str) -> None:
-        """Note the type; of several that files may have (int32, double) one that does not depend on their order."""
+    def has_type(self, arrow_type: str, kind: str, name: str) -> None:
+        """Note the type; of several that files may have (int32, double) one that does not depend on their order.
+
+        Raises
+        ------
+        SchemaError
+            If they count time in different units, as their numbers do not compare.
+        """
+        if kind == self.kind == "numeric" and clock_of(arrow_type) != clock_of(self.arrow_type):
+            raise SchemaError(
+                f"Column {name!r} holds {arrow_type} here, but {self.arrow_type} elsewhere. Make the units agree.", name
+            )
         self.arrow_type = arrow_type if self.kind == "empty" else min(self.arrow_type, arrow_type)
         self.kind = kind
 

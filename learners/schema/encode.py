@@ -12,14 +12,21 @@ from learners.errors import SchemaError, UnknownColumn
 from learners.schema.batches import BatchEncoder
 from learners.schema.chunk import Chunk, Codes
 from learners.schema.kernels import interval_codes, translate
-from learners.schema.schema import Attribute, Schema
+from learners.schema.schema import Attribute, Schema, clock_of
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 ValueTypes = {str: pa.string(), bool: pa.bool_(), int: pa.int64()}
 
 
-def numbers(column: pa.Array, name: str) -> Floats:
+def numbers(column: pa.Array, name: str, arrow_type: str = "") -> Floats:
     """A column as (n,) float64: null becomes NaN, times become seconds since 1970.
+
+    Parameters
+    ----------
+    column : Array
+    name : str
+    arrow_type : str
+        Of the column in training, in whose unit times of day and durations are told; by default in their own.
 
     Raises
     ------
@@ -36,7 +43,9 @@ def numbers(column: pa.Array, name: str) -> Floats:
             micros = pc.cast(pc.cast(in_micros, pa.int64()), pa.float64(), safe=False)
             return _read_only(pc.divide(micros, 1e6))
         if pa.types.is_time(kind) or pa.types.is_duration(kind):
-            column = pc.cast(column, pa.int64() if kind.bit_width == 64 else pa.int32())
+            column = _counted(
+                pc.cast(column, pa.int64() if kind.bit_width == 64 else pa.int32()), str(kind), arrow_type
+            )
         elif not (
             pa.types.is_null(kind)
             or pa.types.is_boolean(kind)
@@ -48,6 +57,15 @@ def numbers(column: pa.Array, name: str) -> Floats:
         return _read_only(pc.cast(column, pa.float64(), safe=False))
     except pa.ArrowException as error:
         raise SchemaError(f"Column {name!r} cannot be read as numbers ({error}).", name) from error
+
+
+def _counted(counts: pa.Array, own: str, wanted: str) -> pa.Array:
+    """Counts of one unit of time in another."""
+    of, to = clock_of(own), clock_of(wanted)
+    if of is None or to is None or of == to:
+        return counts
+    counts = pc.cast(counts, pa.float64(), safe=False)
+    return pc.multiply(counts, to[1] / of[1]) if to[1] > of[1] else pc.divide(counts, of[1] / to[1])
 
 
 def _read_only(column: pa.Array) -> Floats:
@@ -168,7 +186,7 @@ class _Columns:
         if attribute.kind == "nominal":
             self.nominal[i](column, codes)
             return
-        values, cuts = numbers(column, attribute.name), np.array(attribute.cuts, np.float64)
+        values, cuts = numbers(column, attribute.name, attribute.arrow_type), np.array(attribute.cuts, np.float64)
         interval_codes(values, cuts, int(attribute.has_missing), attribute.missing_code, codes)
 
     def byte_table(self, i: int, kind: pa.DataType) -> tuple[Codes, int]:
@@ -221,9 +239,9 @@ class Encoder:
         own = np.full((len(continuous), batch.num_rows), np.nan)
         position = {name: j for j, name in enumerate(batch.schema.names)}
         for row, i in enumerate(continuous):
-            name = self.schema.attributes[i].name
-            if name in position:
-                own[row] = numbers(batch.column(position[name]), name)
+            attribute = self.schema.attributes[i]
+            if attribute.name in position:
+                own[row] = numbers(batch.column(position[attribute.name]), attribute.name, attribute.arrow_type)
         return own
 
     def classes(self, batch: pa.RecordBatch) -> Codes:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from operator import itemgetter
 from typing import Any
 
@@ -15,21 +17,38 @@ from learners.errors import SchemaError
 from learners.schema.chunk import Chunk
 from learners.schema.discretise import EXACT
 from learners.schema.kernels import interval_codes
-from learners.schema.schema import EPOCH, Attribute, Schema
+from learners.schema.schema import DICTIONARY, EPOCH, TICKS, Attribute, Schema, clock_of
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
+MOST_SHOWN = 80
+DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+UNITS = dict(zip(TICKS.values(), ("seconds", "milliseconds", "microseconds", "nanoseconds"), strict=True))
+
+
+def in_short(value: Any) -> str:
+    """A value as a message shows it."""
+    try:
+        text = repr(value)
+    except ValueError:  # more digits than Python writes
+        return f"a whole number of {value.bit_length():,} bits"
+    return text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + "…"
 
 
 def _wrong(attribute: Attribute, value: Any) -> SchemaError:
+    clock = clock_of(attribute.arrow_type)
     if attribute.is_time:
         expected = "a time such as '2026-01-31T12:00', or seconds since 1970"
+    elif attribute.kind == "numeric" and clock is not None:
+        expected = (
+            "a time of day such as '12:00', or " if clock[0] == "time" else ""
+        ) + f"a number of {UNITS[clock[1]]}"
     elif attribute.kind == "numeric":
         expected = "a number"
     else:
         some = [str(known).lower() if isinstance(known, bool) else repr(known) for known in attribute.values[:4]]
         expected = f"one of {', '.join(some)}" + (", …" if len(attribute.values) > 4 else "")
     return SchemaError(
-        f"Column {attribute.name!r} holds {value!r} ({type(value).__name__}), but the model expects {expected}.",
+        f"Column {attribute.name!r} holds {in_short(value)} ({type(value).__name__}), but the model expects {expected}.",
         attribute.name,
     )
 
@@ -64,25 +83,55 @@ def _nominal_value_code(attribute: Attribute) -> Callable[[Any], int]:
 def number_reader(attribute: Attribute) -> Callable[[Any], float]:
     """A function that makes the number of a raw value of a numeric attribute, NaN of None; seconds since 1970 of times.
 
-    It raises SchemaError naming the column of a value that is none.
+    Text is read where JSON has no other form: times, times of day, decimal numbers. The function raises SchemaError
+    naming the column of a value that is none.
     """
-    is_time = attribute.is_time
+    read, (what, ticks) = _text_reader(attribute), clock_of(attribute.arrow_type) or ("", 0)
 
     def number(value: Any) -> float:
         if value is None:
             return math.nan
-        if is_time and isinstance(value, str):
+        if isinstance(value, str):
             try:
-                value = datetime.fromisoformat(value)
+                value = read(value)
             except ValueError:
                 raise _wrong(attribute, value) from None
-        if is_time and isinstance(value, date):
+        if attribute.is_time and isinstance(value, date):
             return _seconds(value)
-        if isinstance(value, int | float | np.number):
+        if what == "time" and isinstance(value, time) and value.tzinfo is None:
+            return _microseconds(value) * ticks / TICKS["us"]
+        if isinstance(value, int | float | np.number) or (isinstance(value, Decimal) and not value.is_snan()):
             return _float64(value)
         raise _wrong(attribute, value)
 
     return number
+
+
+def _text_reader(attribute: Attribute) -> Callable[[str], Any]:
+    """A function that reads what JSON has as text only: times, times of day, decimal numbers. It raises ValueError."""
+    if attribute.is_time:
+        return datetime.fromisoformat
+    clock = clock_of(attribute.arrow_type)
+    if clock is not None and clock[0] == "time":
+        return _time_of_day
+    return _decimal if attribute.arrow_type.removeprefix(DICTIONARY).startswith("decimal") else _refused
+
+
+def _time_of_day(text: str) -> time:
+    moment = time.fromisoformat(text)
+    if moment.tzinfo is not None or ":" not in text:  # "12" may be meant as a number
+        raise ValueError(text)
+    return moment
+
+
+def _decimal(text: str) -> float:
+    if not DECIMAL.fullmatch(text) or math.isinf(float(text)):
+        raise ValueError(text)
+    return float(text)
+
+
+def _refused(text: str) -> float:
+    raise ValueError(text)
 
 
 def _numeric_value_code(attribute: Attribute) -> Callable[[Any], int]:
@@ -115,6 +164,10 @@ def _seconds(moment: date) -> float:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return ((moment - EPOCH) // timedelta(microseconds=1)) / 1e6
+
+
+def _microseconds(moment: time) -> int:
+    return ((moment.hour * 60 + moment.minute) * 60 + moment.second) * TICKS["us"] + moment.microsecond
 
 
 def value_encoders(schema: Schema) -> list[tuple[str, Callable[[Any], int], int]]:
@@ -169,7 +222,10 @@ def _all_at_once(attribute: Attribute, values: Sequence[Any], codes: Any) -> boo
         return True
     if not set(map(type, values)) <= {float, int}:
         return False
-    numbers = np.array(values, np.float64)
+    try:
+        numbers = np.array(values, np.float64)
+    except OverflowError:  # a whole number above all doubles
+        return False
     interval_codes(
         numbers, np.array(attribute.cuts, np.float64), int(attribute.has_missing), attribute.missing_code, codes
     )

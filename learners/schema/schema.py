@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime, timedelta
@@ -24,6 +25,9 @@ OTHER = "(other)"
 # Of one table: 8 KiB stay in the first-level cache.
 MAX_KEYS = 1024
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+CLOCK_TYPE = re.compile(r"(time|duration)(?:32|64)?\[(\w+)\]")
+TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+DICTIONARY = "dictionary<values="
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ class Attribute:
     @property
     def is_time(self) -> bool:
         """Whether the numbers are seconds since 1970."""
-        return self.kind == "numeric" and self.arrow_type.startswith(("timestamp", "date"))
+        return self.kind == "numeric" and self.arrow_type.removeprefix(DICTIONARY).startswith(("timestamp", "date"))
 
     def number_in_words(self, number: float) -> str | float:
         """A number as a user would write it: ISO 8601 of a time."""
@@ -122,6 +126,12 @@ class Attribute:
             edges = ["-inf", *self._cuts_in_words(), "inf"]
             words += [f"({low}, {high}]" for low, high in zip(edges, edges[1:], strict=False)]
         return words + ([OTHER] if self.n_folded else [])
+
+
+def clock_of(arrow_type: str) -> tuple[str, int] | None:
+    """Of times of day and durations: "time" or "duration", and how many of their numbers make a second."""
+    found = CLOCK_TYPE.match(arrow_type.removeprefix(DICTIONARY))
+    return (found[1], TICKS[found[2]]) if found else None
 
 
 def _time(seconds: float) -> str:

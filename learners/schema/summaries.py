@@ -167,7 +167,7 @@ class ColumnSummaries:
         if pa.types.is_null(column.type):
             seen.n_missing += len(column)
             return
-        seen.has_type(str(column.type), kind_of(column.type, override))
+        seen.has_type(str(column.type), kind_of(column.type, override), name)
         if seen.kind == "nominal":
             values, index, is_null = distinct(column, name)
             counts = np.bincount(index[~is_null], minlength=len(values)).tolist()
@@ -200,7 +200,7 @@ class ColumnSummaries:
         for name, theirs in other.found.items():
             ours = self.found.setdefault(name, Column())
             if theirs.kind != "empty":
-                ours.has_type(theirs.arrow_type, theirs.kind)
+                ours.has_type(theirs.arrow_type, theirs.kind, name)
             ours.n_missing += theirs.n_missing
             if theirs.is_overfull:
                 ours.is_overfull, ours.counts = True, {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -201,6 +202,7 @@ def test_large_whole_numbers_fall_in_the_same_interval_in_every_form():
     schema = Schema((Attribute("x", "numeric", cuts=(2.0**53,)),), "class", ("no", "yes"))
     assert all_forms([2**53, 2**53 + 1, 2**53 + 2, -(2**60)], pa.int64(), schema) == [[0, 0, 1, 0]] * 3
     assert encode_records([{"x": 10**400}, {"x": -(10**400)}], schema).x.tolist() == [[1, 0]]
+    assert encode_columns({"x": [10**400, 1.0, -(10**400)]}, schema).x.tolist() == [[1, 0, 0]]
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
@@ -220,6 +222,33 @@ def test_times_of_any_unit_fall_in_the_same_interval(unit):
     assert all_forms(days, pa.date32(), schema) == [[0, 1]] * 3
 
 
+@pytest.mark.parametrize("kind", [pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")])
+@pytest.mark.parametrize(("trained", "ticks"), [("time32[ms]", 1e3), ("time64[us]", 1e6)])
+def test_times_of_day_of_any_unit_fall_in_the_same_interval(kind, trained, ticks):
+    noon = Attribute("x", "numeric", cuts=(12 * 3600 * ticks,), arrow_type=trained, distribution="gaussian")
+    schema = Schema((noon,), "class", ("no", "yes"))
+    times = [datetime.time(11, 59, 59), datetime.time(12), datetime.time(12, 0, 1), None]
+    words = [None if moment is None else moment.isoformat() for moment in times]
+    for chunk in (
+        encode(pa.table({"x": pa.array(times, kind)}), schema),
+        encode_columns({"x": times}, schema),
+        encode_columns({"x": words}, schema),
+        encode_records([{"x": word} for word in words], schema),
+    ):
+        assert chunk.x[0].tolist() == [0, 0, 1, 2]
+        assert chunk.numbers[0, :3].tolist() == [43199 * ticks, 43200 * ticks, 43201 * ticks]
+    assert encode_columns({"x": ["12:00:00.001"]}, schema).numbers[0, 0] == 43200.001 * ticks
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_decimals_may_be_text(wrapped):
+    kind = pa.dictionary(pa.int32(), pa.decimal128(10, 2)) if wrapped else pa.decimal128(10, 2)
+    schema = Schema((Attribute("x", "numeric", cuts=(12.5,), arrow_type=str(kind)),), "class", ("no", "yes"))
+    for values in (["12.50", "12.505", "-1e2", ".5"], [Decimal("12.50"), Decimal("12.505"), Decimal(-100), Decimal(0)]):
+        assert encode_columns({"x": values}, schema).x[0].tolist() == [0, 1, 0, 0]
+        assert encode_records([{"x": value} for value in values], schema).x[0].tolist() == [0, 1, 0, 0]
+
+
 def test_nanoseconds_are_read():
     schema = Schema((Attribute("x", "numeric", cuts=(1.0,), arrow_type="timestamp[ns]"),), "class", ("no", "yes"))
     table = pa.table({"x": pa.array([1, 10**9, 10**9 + 1_001], pa.timestamp("ns"))})
@@ -233,6 +262,10 @@ def test_the_end_of_time_is_read():
     assert all_forms([never], pa.timestamp("us"), schema) == [[1]] * 3
 
 
+OF_DAY = Attribute("x", "numeric", cuts=(1.0,), arrow_type="time32[ms]")
+PRICE = Attribute("x", "numeric", cuts=(1.0,), arrow_type="decimal128(10, 2)")
+
+
 @pytest.mark.parametrize(
     ("attribute", "value", "says"),
     [
@@ -243,6 +276,20 @@ def test_the_end_of_time_is_read():
         (Attribute("x", "numeric", cuts=(1.0,)), "2", r"Row 1: Column 'x' holds '2' \(str\).*a number"),
         (Attribute("x", "numeric", cuts=(1.0,)), [2], r"Row 1: Column 'x' holds \[2\] \(list\).*a number"),
         (Attribute("x", "numeric", cuts=(1.0,), arrow_type="date32[day]"), "soon", "Row 1: Column 'x' holds 'soon'"),
+        (OF_DAY, "25:00", "holds '25:00' .*a time of day such as '12:00', or a number of milliseconds"),
+        (OF_DAY, "12", "holds '12' .*a time of day"),
+        (OF_DAY, "12:00+01:00", r"holds '12:00\+01:00' .*a time of day"),
+        (Attribute("x", "numeric", cuts=(1.0,), arrow_type="duration[s]"), "12:00", "a number of seconds"),
+        (Attribute("x", "numeric", cuts=(1.0,), arrow_type="duration[s]"), datetime.time(1), "a number of seconds"),
+        *((PRICE, word, "Row 1: Column 'x' holds .*a number") for word in ("1_000", "1e999", "NaN", "", " 1", "0x1")),
+        (PRICE, Decimal("sNaN"), "Row 1: Column 'x' holds .*a number"),
+        (PRICE, "9" * 1000 + "x", "Row 1: Column 'x' holds '9{79}… .str., but"),
+        pytest.param(
+            Attribute("x", "nominal", ("a", "b")),
+            10**5000,
+            "Row 1: Column 'x' holds a whole number of 16,610 bits",
+            id="huge",
+        ),
     ],
 )
 def test_a_value_of_the_wrong_type_is_named_with_row_and_column(attribute, value, says):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -280,6 +281,24 @@ def test_targets_that_cannot_be_classified_are_refused(target, says):
     with pytest.raises(SchemaError, match=says) as raised:
         infer_schema(Source.of_table(pa.table({"x": list("abcabc"), "class": target})), "class")
     assert raised.value.column == "class"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("time32[s]", "time64[us]"), ("duration[ms]", "duration[s]"), ("date32[day]", "time32[s]")]
+)
+def test_units_that_differ_from_file_to_file_are_refused(one, other):
+    """Their numbers do not compare: noon is 43,200 here and 43,200,000,000 there."""
+    kinds = {"time32[s]": pa.time32("s"), "time64[us]": pa.time64("us"), "duration[s]": pa.duration("s"), "duration[ms]": pa.duration("ms"),
+             "date32[day]": pa.date32()}  # fmt: skip
+    tables = [pa.table({"x": pa.array([0, 1, None], kinds[name]), "class": ["u", "v", "u"]}) for name in (one, other)]
+    parts = [ColumnSummaries("class") for _ in tables]
+    for part, table in zip(parts, tables, strict=True):
+        part.update(table.to_batches()[0])
+    says = rf"Column 'x' holds {re.escape(other)} here, but {re.escape(one)} elsewhere"
+    with pytest.raises(SchemaError, match=says):
+        parts[0].update(tables[1].to_batches()[0])
+    with pytest.raises(SchemaError, match=says):
+        parts[0].merge(parts[1])
 
 
 def test_more_than_256_classes_are_refused():
