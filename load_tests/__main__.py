@@ -24,7 +24,7 @@ import httpx
 import psutil
 
 from benchmarks.serving import trained_workspace
-from load_tests.profiles import PROFILES
+from load_tests.profiles import FIXED_RATE, PROFILES
 from service.local_server import local_server
 from service.settings import Settings
 
@@ -37,6 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--reports", type=Path, default=Path("build/load"))
     parser.add_argument("--workers", type=int, default=1, help="serving processes")
     parser.add_argument("--seconds", type=int, help="when the last stage ends; that of the profile unless given")
+    parser.add_argument("--rate", type=float, default=200.0, help=f"requests a second of {FIXED_RATE}")
     parser.add_argument("--rows", type=int, default=20_000, help="rows of the training table")
     args = parser.parse_args(arguments)
     args.reports.mkdir(parents=True, exist_ok=True)
@@ -54,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
         with local_server(settings) as server:
             trainer = training(server.url, root / "train.parquet") if is_training else contextlib.nullcontext({})
             with trainer as jobs, memory_of(server.pid) as memory:
-                code = swarm(args.profile, server.url, root, html, args.seconds)
+                code = swarm(args.profile, server.url, root, html, args.seconds, args.rate)
             found = json.loads((root / "figures.json").read_text())
             times = json.loads((root / "times.json").read_text())
     summary = {
@@ -104,12 +105,14 @@ def memory_of(pid: int) -> Iterator[list[dict[str, float]]]:
         look()
 
 
-def swarm(profile: str, url: str, root: Path, html: Path, seconds: int | None = None) -> int:
+def swarm(profile: str, url: str, root: Path, html: Path, seconds: int | None, rate: float) -> int:
     """Run locust until the profile has ended; 0 if no request failed."""
     here = Path(__file__).parent
     command = [sys.executable, "-m", "locust", "-f", str(here / "locustfile.py"), "--headless", "--only-summary"]
+    command.append("Metronome" if profile == FIXED_RATE else "Client")
     command += ["--host", url, "--html", str(html), "--json-file", str(root / "figures")]
     environment = {"FEWPASS_LOAD_PROFILE": profile, "FEWPASS_LOAD_RECORDS": str(root / "records.json")}
+    environment["FEWPASS_LOAD_RATE"] = str(rate)
     environment |= {"FEWPASS_LOAD_TIMES": str(root / "times.json"), "PYTHONPATH": str(here.parent)}
     if seconds is not None:
         environment["FEWPASS_LOAD_SECONDS"] = str(seconds)

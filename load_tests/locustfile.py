@@ -12,6 +12,8 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
+import gevent
+from gevent.pool import Group
 from locust import FastHttpUser, LoadTestShape, constant, events, task
 
 from load_tests.profiles import PROFILES
@@ -22,6 +24,7 @@ if "FEWPASS_LOAD_SECONDS" in os.environ:
 RECORDS = (
     json.loads(Path(os.environ["FEWPASS_LOAD_RECORDS"]).read_text()) if "FEWPASS_LOAD_RECORDS" in os.environ else []
 )
+RATE = float(os.environ.get("FEWPASS_LOAD_RATE", "200"))
 PREDICT = "/v1/models/load/predict"
 
 
@@ -44,28 +47,54 @@ class Stages(LoadTestShape):
         return next(((users, rate) for end, users, rate in STAGES if self.get_run_time() < end), None)
 
 
+def timed(user: FastHttpUser, name: str, method: str, path: str, due: float | None = None, **arguments: object) -> None:
+    """Ask, and keep the time since it was due, by default since now."""
+    started = time.perf_counter() if due is None else due
+    user.client.request(method, path, name=name, **arguments)
+    TIMES[name].append((time.perf_counter() - started) * 1000)
+
+
 class Client(FastHttpUser):
     """Mostly single rows, some batches, now and then the registry."""
 
     wait_time = constant(0)
 
-    def timed(self, name: str, method: str, path: str, **arguments: object) -> None:
-        """Ask, and keep the time."""
-        started = time.perf_counter()
-        self.client.request(method, path, name=name, **arguments)
-        TIMES[name].append((time.perf_counter() - started) * 1000)
-
     @task(50)
     def one_row(self) -> None:
         """One record."""
-        self.timed("predict 1 row", "POST", PREDICT, json={"records": [random.choice(RECORDS)]})
+        timed(self, "predict 1 row", "POST", PREDICT, json={"records": [random.choice(RECORDS)]})
 
     @task(5)
     def hundred_rows(self) -> None:
         """A hundred records."""
-        self.timed("predict 100 rows", "POST", PREDICT, json={"records": random.choices(RECORDS, k=100)})
+        timed(self, "predict 100 rows", "POST", PREDICT, json={"records": random.choices(RECORDS, k=100)})
 
     @task(1)
     def registry(self) -> None:
         """The list of models."""
-        self.timed("list models", "GET", "/v1/models")
+        timed(self, "list models", "GET", "/v1/models")
+
+
+class Metronome(FastHttpUser):
+    """One row at every beat, however long the answers to those before take."""
+
+    wait_time = constant(0)
+    concurrency = 1000  # connections
+
+    def on_start(self) -> None:
+        """Count beats from now."""
+        self.started, self.n_beats, self.asking = time.perf_counter(), 0, Group()
+
+    @task
+    def beat(self) -> None:
+        """Ask when it is time."""
+        due = self.started + self.n_beats / RATE
+        self.n_beats += 1
+        gevent.sleep(max(0.0, due - time.perf_counter()))
+        self.asking.spawn(
+            timed, self, "predict 1 row", "POST", PREDICT, due, json={"records": [random.choice(RECORDS)]}
+        )
+
+    def on_stop(self) -> None:
+        """Wait for what was asked."""
+        self.asking.join()

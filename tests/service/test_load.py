@@ -18,6 +18,14 @@ def test_the_smoke_profile_leaves_reports_and_fails_nothing(tmp_path: Path) -> N
     assert "<html" in (tmp_path / "smoke.html").read_text()[:500].lower()
 
 
+def test_requests_at_a_fixed_rate_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    arguments = ["fixed-rate", "--rate", "50", "--seconds", "3", "--reports", str(tmp_path), "--rows", "2000"]
+    assert main(arguments) == 0
+    (one_row,) = json.loads((tmp_path / "fixed-rate.json").read_text())["requests"]
+    assert one_row["failures"] == 0 and 50 <= one_row["requests"] <= 200
+    assert 0 < one_row["p50_ms"] <= one_row["p99_ms"]
+
+
 def test_percentiles_are_nearest_ranks() -> None:
     times = [float(number) for number in range(100, 0, -1)]
     assert [percentile(times, share) for share in (0.5, 0.95, 0.99, 1.0)] == [50, 95, 99, 100]
