@@ -13,6 +13,7 @@ from pathlib import Path
 
 FULL = {
     "passes": ["--threads", "1"],
+    "pairwise": [],
     "training": [],
     "prediction": [],
     "serving": [],
@@ -33,6 +34,7 @@ FULL = {
 }
 QUICK = {
     "passes": ["--rows", "1000000", "--rounds", "3"],
+    "pairwise": ["--rows", "300000", "--rounds", "2"],
     "training": ["--rows", "500000", "--rounds", "2"],
     "prediction": ["--rows", "100000", "--rounds", "3"],
     "serving": ["--rounds", "2", "--seconds", "1"],

@@ -35,6 +35,7 @@ TITLES = {"spflow": "SPFlow", "spflow-torch": "SPFlow (PyTorch)", "deeprob": "de
 # deeprob-kit keeps its values in single precision.
 TOLERANCE = {"spflow": 1e-6, "spflow-torch": 1e-6, "deeprob": 1e-4}
 OBSERVED = 1 / 3
+REPEATS = 5  # of one query, on both sides
 CHILD = Path(__file__).with_name("circuits_peer_process.py")
 PEER_SUM, PEER_PRODUCT, PEER_BERNOULLI = range(3)
 
@@ -174,8 +175,9 @@ def figures(name: str, library: str, python: str, n_rows: int, rounds: int, lite
             single = []
             log_values(circuit, ours[0])
             for i, row in enumerate(ours):
-                mine = statistics.mean(cpu_seconds(lambda row=row: log_values(circuit, row)) for _ in range(20))
-                single.append((mine, peer.ask(query=i)["seconds"]))
+                mine = statistics.mean(cpu_seconds(lambda row=row: log_values(circuit, row)) for _ in range(REPEATS))
+                theirs = statistics.mean(peer.ask(query=i)["seconds"] for _ in range(REPEATS))
+                single.append((mine, theirs))
             title = f"{TITLES[library]} {peer.version}"
     sizes = f"{circuit.n_edges:,} and {arrays['children'].size:,} edges"
     return [

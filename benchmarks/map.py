@@ -4,7 +4,7 @@
     python -m benchmarks.map --finishing --large --split 5/1/4
     python -m benchmarks.map --wins --large --problems 1000
 
-Times are of a solver on a reduced problem, one thread, as the authors' program measures; `query` is the whole call.
+Times are of a solver on a reduced problem, one thread, as the authors' program measures. Theirs are figures of another machine.
 """
 
 from __future__ import annotations
@@ -41,20 +41,22 @@ SOLVERS = {label: solver for label, solver in APPROXIMATE.items() if label != "b
 }
 
 
-def seconds(task, repeats=5):
-    """The least of a few runs: the machine's other work only adds."""
-    best = float("inf")
-    for _ in range(repeats):
-        started = time.perf_counter()
-        task()
-        best = min(best, time.perf_counter() - started)
-        if best > 0.5:
-            break
-    return best
+def mean_ms(tasks, rounds) -> tuple[list[float], list[float]]:
+    """Mean milliseconds of all tasks in each round, as the Go program's are means; and the median task of each round."""
+    means, medians = [], []
+    for _ in range(rounds):
+        taken = []
+        for task in tasks:
+            started = time.perf_counter()
+            task()
+            taken.append(1e3 * (time.perf_counter() - started))
+        means.append(statistics.mean(taken))
+        medians.append(statistics.median(taken))
+    return means, medians
 
 
-def speed(name, n_problems, split) -> list[Figure]:
-    """Mean time of every solver beside the Go program's."""
+def speed(name, n_problems, split, rounds) -> list[Figure]:
+    """Mean time of every solver over the problems, each solved once a round, beside the Go program's."""
     whole = whole_circuit(circuit(name))
     queries = [random_query(name, len(whole.n_values), number, split) for number in range(n_problems)]
     problems = [whole.reduced(*query) for query in queries]
@@ -65,24 +67,25 @@ def speed(name, n_problems, split) -> list[Figure]:
         go[solver] = go[other] * factor
     figures = []
     for label, solver in SOLVERS.items():
-        ours = [1e3 * seconds(partial(solver, problem, number)) for number, problem in enumerate(problems)]
-        mean = statistics.mean(ours)
+        means, medians = mean_ms([partial(solver, problem, number) for number, problem in enumerate(problems)], rounds)
         peer = go.get(label, float("nan"))
         least, aim = REQUIRED.get(label.split()[0], ("20", "100"))
-        detail = f"mean {mean:.4f} ms, median {statistics.median(ours):.4f} ms; Go {peer:.3g} ms"
-        ratios = sorted(peer / each for each in ours)
-        figures.append(Figure(f"{name} {label}", peer / mean, ratios[0], ratios[-1], least, aim, detail))
+        middle = statistics.median(means)
+        detail = f"mean {middle:.4f} ms, median {statistics.median(medians):.4f} ms; Go {peer:.3g} ms"
+        figures.append(
+            Figure(f"{name} {label}", peer / middle, peer / max(means), peer / min(means), least, aim, detail)
+        )
     return figures
 
 
-def whole_queries(name, n_problems, split) -> dict[str, float]:
-    """Median milliseconds of whole calls, reduction included."""
+def whole_queries(name, n_problems, split, rounds) -> dict[str, float]:
+    """Milliseconds of a whole call, reduction included: the median over the rounds of the median query."""
     whole = circuit(name)
     queries = [random_query(name, whole.n_variables, number, split) for number in range(n_problems)]
     medians = {}
     for solver in ("bt", "kbt", "exact"):
-        times = [1e3 * seconds(lambda q=q, e=e, s=solver: map_query(whole, q, e, s)) for q, e in queries]
-        medians[solver] = round(statistics.median(times), 4)
+        _, of_rounds = mean_ms([partial(map_query, whole, q, e, solver) for q, e in queries], rounds)
+        medians[solver] = round(statistics.median(of_rounds), 4)
     return medians
 
 
@@ -126,6 +129,7 @@ def main() -> None:
     parser.add_argument("--for-paper", type=int, default=100, help="problems for the paper's bound with --wins")
     parser.add_argument("--large", action="store_true", help="circuits of the paper's size")
     parser.add_argument("--limit", type=float, default=2.0)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     split = tuple(int(part) for part in args.split.split("/"))
@@ -147,8 +151,9 @@ def main() -> None:
         print(tables(results))
         return
     names = args.circuits or ["nltcs", "plants", "accidents"]
-    figures = [figure for name in names for figure in speed(name, args.problems, split)]
-    facts = {"whole_query_median_ms": {name: whole_queries(name, min(args.problems, 30), split) for name in names}}
+    figures = [figure for name in names for figure in speed(name, args.problems, split, args.rounds)]
+    n_whole = min(args.problems, 30)
+    facts = {"whole_query_median_ms": {name: whole_queries(name, n_whole, split, args.rounds) for name in names}}
     report("MAP, Go's time ÷ ours", figures, facts, args.json)
 
 

@@ -9,6 +9,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -56,21 +57,26 @@ def figure(
     return Figure(what, *ratio(over, under), at_least, aim, f"{text} {detail}".strip())
 
 
-def _child(queue: Any, task: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    answer = task(*arguments)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    queue.put((answer, peak))
+def _measured(task: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, int]:
+    return task(*arguments), peak_rss_bytes()
 
 
 def apart(task: Callable[..., Any], *arguments: Any) -> tuple[Any, int]:
-    """The answer of a task run in a fresh process, and that process's peak resident memory in bytes."""
-    context = multiprocessing.get_context("spawn")
-    queue = context.Queue()
-    process = context.Process(target=_child, args=(queue, task, arguments))
-    process.start()
-    answer = queue.get()
-    process.join()
-    return answer
+    """The answer of a task run in a fresh process, and that process's peak resident memory in bytes.
+
+    What the task raises is raised here; `BrokenProcessPool` if its process was killed.
+    """
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(_measured, task, arguments).result()
+
+
+def alternated_apart(rounds: int, **tasks: tuple[Any, ...]) -> dict[str, list[tuple[Any, int]]]:
+    """Answers and peak bytes of each (task, *arguments) in each round, all in turn, each in a fresh process."""
+    found: dict[str, list[tuple[Any, int]]] = {name: [] for name in tasks}
+    for _ in range(rounds):
+        for name, (task, *arguments) in tasks.items():
+            found[name].append(apart(task, *arguments))
+    return found
 
 
 def read_kept(path: Path | None, cls: type[Any]) -> list[Any]:
@@ -85,8 +91,9 @@ def keep(path: Path | None, results: Sequence[Any]) -> None:
 
 
 def report(title: str, figures: Sequence[Figure], facts: dict[str, Any], json_path: Path | None) -> None:
-    """Print the table, then JSON (to a file if asked)."""
-    table = Table(title=title)
+    """Print the table, then JSON (to a file if asked), with the peak memory of this process unless facts tell it."""
+    facts = {"peak_rss_mib": peak_rss_bytes() / 2**20} | facts
+    table = Table(title=title, caption=f"peak RSS, MiB: {_rounded(facts['peak_rss_mib'])}")
     for column in ("what", "ratio", "spread", "at least", "aim", "detail"):
         table.add_column(column)
     for entry in figures:
@@ -98,6 +105,11 @@ def report(title: str, figures: Sequence[Figure], facts: dict[str, Any], json_pa
     print(text)
     if json_path is not None:
         json_path.write_text(text + "\n")
+
+
+def _rounded(mib: float | dict[str, float]) -> str:
+    parts = mib.items() if isinstance(mib, dict) else [("", mib)]
+    return ", ".join(f"{name} {value:.0f}".strip() for name, value in parts)
 
 
 def machine() -> dict[str, Any]:
@@ -115,6 +127,11 @@ def machine() -> dict[str, Any]:
     return {"cores": available_cores(), "python": platform.python_version(), "versions": versions}
 
 
-def peak_rss_mib() -> float:
-    """Peak resident memory of this process so far, in MiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+def peak_rss_bytes() -> int:
+    """Peak resident memory of this process so far."""
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:  # not Linux
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    # Linux's ru_maxrss of a new process begins with what its parent held, VmHWM does not.
+    return int(status.split("VmHWM:")[1].split()[0]) * 1024

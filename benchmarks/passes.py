@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks import tables
-from benchmarks.measuring import alternated, figure, machine, peak_rss_mib, report
+from benchmarks.measuring import alternated, figure, machine, report
 from learners.classifiers.structure import naive_structure
 from learners.counts.family import FamilyCounts
 from learners.counts.holdout import HoldOut
@@ -88,7 +88,7 @@ def main() -> None:
         ),
     ]
     title = f"{args.rows:,} rows × {args.attributes} attributes × 4 values, {args.threads} thread(s)"
-    facts = machine() | {"seconds": seconds, "peak_rss_mib": peak_rss_mib()}
+    facts = machine() | {"seconds": seconds}
     report(title, figures, facts, args.json)
 
 

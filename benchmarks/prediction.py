@@ -15,7 +15,7 @@ import pyarrow as pa
 import xgboost
 
 from benchmarks import tables
-from benchmarks.measuring import Figure, alternated, figure, machine, peak_rss_mib, ratio, report
+from benchmarks.measuring import Figure, alternated, figure, machine, ratio, report
 from learners import recipes
 from learners.passes.learner import drive
 from learners.passes.source import Source
@@ -69,7 +69,7 @@ def main() -> None:
             "one raw row, p50: XGBoost ÷ fewpass", *ratio(singles["xgboost"], singles["fewpass"]), "3", "10", detail
         ),
     ]
-    facts = machine() | {"seconds": seconds, "p50_s": singles, "peak_rss_mib": peak_rss_mib()}
+    facts = machine() | {"seconds": seconds, "p50_s": singles}
     report(f"kDB-2 and {TREES} trees of depth {DEPTH}, {args.rows:,} rows × 40", figures, facts, args.json)
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks import tables
-from benchmarks.measuring import figure, machine, peak_rss_mib, report
+from benchmarks.measuring import figure, machine, report
 
 
 def parts(n_rows: int, n_attributes: int, n_files: int, seed: int = 0) -> Path:
@@ -102,7 +102,6 @@ def main() -> None:
         "rows": asked.rows,
         "rows_per_s_from_scratch": asked.rows / statistics.median(seconds["scratch"]),
         "seconds": seconds,
-        "peak_rss_mib": peak_rss_mib(),
         "machine": machine(),
     }
     report(f"Refresh, kDB-{asked.k}, {asked.attributes} attributes", figures, facts, asked.json)

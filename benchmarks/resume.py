@@ -6,10 +6,10 @@ python -m benchmarks.resume --kills 200
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import tables
-from benchmarks.measuring import machine
+from benchmarks.measuring import Figure, machine, report
 
 # A worker that survives: it forks a child for every run, so that a kill does not cost the imports again.
 PROGRAM = """
@@ -110,21 +110,25 @@ def main() -> None:
                     read = len((work / "read.log").read_text().split())
                     repeated.append((read - n_fragments) / killed_here)
             worker.stdin.close()
-    document = {
-        "title": "Killed and resumed",
+    per_kill = statistics.mean(repeated)
+    detail = f"{kills} kills; {n_fragments} fragments in {whole_s:.2f} s are a whole run"
+    figures = [
+        Figure(
+            "jobs with equal models", equal / jobs, equal / jobs, equal / jobs, "1", "1", f"{equal} of {jobs}; {detail}"
+        ),
+        Figure("fragments repeated per kill", per_kill, min(repeated), max(repeated), "", "", "spread over jobs"),
+    ]
+    facts = {
         "kills": kills,
         "jobs": jobs,
         "equal_models": equal,
         "seconds_of_a_run": whole_s,
         "fragments_of_a_run": n_fragments,
-        "fragments_repeated_per_kill": float(np.mean(repeated)),
+        "fragments_repeated_per_kill": per_kill,
         "checkpoint_every_s": asked.every_s,
         "machine": machine(),
     }
-    text = json.dumps(document, indent=2, default=str)
-    print(text)
-    if asked.json is not None:
-        asked.json.write_text(text + "\n")
+    report("Killed and resumed", figures, facts, asked.json)
     if equal < jobs:
         raise SystemExit("some models differ")
 

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from benchmarks import tables
-from benchmarks.measuring import Figure, apart, machine, report
+from benchmarks.measuring import Figure, alternated_apart, machine, ratio, report
 
 
 def train(path: Path, small: Path, threads: int) -> float:
@@ -39,33 +39,19 @@ def main() -> None:
     asked = parser.parse_args()
     small = tables.table(100_000)
     paths = {n: tables.table(n) for n in asked.rows}
-    seconds: dict[int, list[float]] = {n: [] for n in asked.rows}
-    peaks: dict[int, list[int]] = {n: [] for n in asked.rows}
-    for _ in range(asked.rounds):
-        for n, path in paths.items():
-            taken, peak = apart(train, path, small, asked.threads)
-            seconds[n].append(taken)
-            peaks[n].append(peak)
+    runs = alternated_apart(asked.rounds, **{str(n): (train, path, small, asked.threads) for n, path in paths.items()})
+    seconds = {n: [taken for taken, _ in runs[str(n)]] for n in paths}
+    peaks = {n: [peak for _, peak in runs[str(n)]] for n in paths}
     first, last = asked.rows[0], asked.rows[-1]
-    per_row = [(b / last) / (a / first) for a, b in zip(seconds[first], seconds[last], strict=True)]
-    memory = [b / a for a, b in zip(peaks[first], peaks[last], strict=True)]
+    per_row = ratio([taken / last for taken in seconds[last]], [taken / first for taken in seconds[first]])
     times = ", ".join(f"{n // 10**6} M: {statistics.median(taken):.1f} s" for n, taken in seconds.items())
     sizes = ", ".join(f"{n // 10**6} M: {max(taken) / 2**20:.0f} MiB" for n, taken in peaks.items())
     figures = [
-        Figure(
-            "time per row, longest ÷ shortest",
-            statistics.median(per_row),
-            min(per_row),
-            max(per_row),
-            "1.15",
-            "1.0",
-            times,
-        ),
-        Figure(
-            "peak RSS, longest ÷ shortest", statistics.median(memory), min(memory), max(memory), "1.1", "1.0", sizes
-        ),
+        Figure("time per row, longest ÷ shortest", *per_row, "1.15", "1.0", times),
+        Figure("peak RSS, longest ÷ shortest", *ratio(peaks[last], peaks[first]), "1.1", "1.0", sizes),
     ]
-    facts = {"seconds": seconds, "peak_bytes": peaks, "machine": machine()}
+    rss = {f"{n:,} rows": max(taken) / 2**20 for n, taken in peaks.items()}
+    facts = {"seconds": seconds, "peak_bytes": peaks, "peak_rss_mib": rss, "machine": machine()}
     report("kDB-5 with hdp-map, 40 attributes of 4 values", figures, facts, asked.json)
 
 

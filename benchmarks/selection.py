@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from benchmarks import tables
-from benchmarks.measuring import alternated, figure, machine, peak_rss_mib, report
+from benchmarks.measuring import alternated, figure, machine, report
 from benchmarks.passes import bare_scan
 from learners.classifiers.recipes import trees_of
 from learners.classifiers.selection import PrefixLosses
@@ -46,7 +46,7 @@ def main() -> None:
         figure("family pass ÷ bare scan", seconds["families"], seconds["scan"], "", ""),
     ]
     title = f"{args.rows:,} rows × 40 attributes × 4 values, k = {args.k}, {args.threads} thread(s)"
-    report(title, figures, machine() | {"seconds": seconds, "peak_rss_mib": peak_rss_mib()}, args.json)
+    report(title, figures, machine() | {"seconds": seconds}, args.json)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ is the same. The Bayes-optimal RMSE is that of the true probabilities on the sam
 from __future__ import annotations
 
 import argparse
+import statistics
 import time
 from pathlib import Path
 
@@ -16,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.measuring import Figure, apart, machine, report
+from benchmarks.measuring import Figure, alternated_apart, figure, machine, ratio, report
 from benchmarks.tables import ROW_GROUP_ROWS, scratch
-from benchmarks.training import DEPTH, ROUNDS
 from service.demo_data import KnownNetwork
 
 POSITIVES, N_ATTRIBUTES, WINDOW, ORDER = 0.01, 140, 40, 3
+WARM_ROWS = 20_000
 
 
 def network(seed: int = 0) -> KnownNetwork:
@@ -59,8 +60,8 @@ def rmse(probability_of_positive: np.ndarray, y: np.ndarray) -> float:
     return float(np.sqrt(np.mean(np.where(y == 1, 1 - probability_of_positive, probability_of_positive) ** 2)))
 
 
-def ours(train: Path, test: Path, estimator: str, iterations: int) -> dict:
-    """RMSE, and seconds of every stage."""
+def ours(train: Path, warm: Path, test: Path, estimator: str, iterations: int, threads: int) -> dict:
+    """RMSE, and seconds of every stage, the schema's pass included."""
     from learners import Source, drive, encode, learner
 
     stages: dict[str, float] = {}
@@ -68,9 +69,15 @@ def ours(train: Path, test: Path, estimator: str, iterations: int) -> dict:
     def on_progress(progress) -> None:
         stages[progress.stage] = max(stages.get(progress.stage, 0.0), progress.seconds)
 
+    def learn(path: Path, iterations: int):
+        parameters = {"k": 5, "estimator": estimator, "iterations": iterations}
+        source = Source.open(path)
+        return drive(learner("skdb", parameters, "class"), source, threads=threads, on_progress=on_progress)
+
+    learn(warm, 100)
+    stages.clear()
     started = time.perf_counter()
-    parameters = {"k": 5, "estimator": estimator, "iterations": iterations}
-    model = drive(learner("skdb", parameters, "class"), Source.open(train), on_progress=on_progress)
+    model = learn(train, iterations)
     seconds = time.perf_counter() - started
     chosen = model.facts["selection"]
     parts, labels = [], []
@@ -82,36 +89,14 @@ def ours(train: Path, test: Path, estimator: str, iterations: int) -> dict:
     return found | {"rmse": rmse(np.concatenate(parts), np.concatenate(labels)), "seconds": seconds, "stages": stages}
 
 
-def xgboost_model(train: Path, test: Path, threads: int) -> dict:
+def xgboost_model(train: Path, warm: Path, test: Path, threads: int) -> dict:
     """RMSE and seconds of XGBoost from external memory."""
-    import tempfile
+    from benchmarks.boosting import boosted
 
-    import xgboost
-
-    class Groups(xgboost.DataIter):
-        def __init__(self, cache: str) -> None:
-            self.file, self.group = pq.ParquetFile(train), 0
-            super().__init__(cache_prefix=cache)
-
-        def next(self, input_data) -> bool:
-            if self.group == self.file.num_row_groups:
-                return False
-            rows = self.file.read_row_group(self.group, use_threads=False)
-            columns = [rows[name].to_numpy() for name in rows.column_names]
-            input_data(data=np.stack(columns[:-1], axis=1).astype(np.float32), label=columns[-1])
-            self.group += 1
-            return True
-
-        def reset(self) -> None:
-            self.group = 0
-
+    boosted(warm, threads)
     started = time.perf_counter()
-    with tempfile.TemporaryDirectory() as cache:
-        matrix = xgboost.ExtMemQuantileDMatrix(Groups(f"{cache}/x"), nthread=threads)
-        settings = {"max_depth": DEPTH, "tree_method": "hist", "objective": "binary:logistic", "nthread": threads}
-        booster = xgboost.train(settings, matrix, num_boost_round=ROUNDS)
-        seconds = time.perf_counter() - started
-        del matrix
+    booster = boosted(train, threads)
+    seconds = time.perf_counter() - started
     parts, labels = [], []
     for batch in pq.ParquetFile(test).iter_batches(65_536):
         columns = [column.to_numpy() for column in batch.columns]
@@ -129,6 +114,23 @@ def optimal(test: Path) -> float:
     return rmse(np.concatenate(parts), np.concatenate(labels))
 
 
+def compared(name: str, runs: list[tuple[dict, int]], peers: list[tuple[dict, int]]) -> list[Figure]:
+    """RMSE, time and peak memory of one of ours against XGBoost, round by round."""
+    found, peer = runs[-1][0], peers[-1][0]
+    sizes = f"{found['n_attributes']} attributes, k = {found['k']}, m = {found['m']}"
+    stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in found["stages"].items())
+    ours_s, peer_s = ([run["seconds"] for run, _ in of] for of in (runs, peers))
+    ours_bytes, peer_bytes = ([peak for _, peak in of] for of in (runs, peers))
+    errors = ratio([run["rmse"] for run, _ in runs], [run["rmse"] for run, _ in peers])
+    detail = f"{found['rmse']:.4f} / {peer['rmse']:.4f}; {sizes}"
+    memory = f"{statistics.median(ours_bytes) / 2**20:.0f} / {statistics.median(peer_bytes) / 2**20:.0f} MiB"
+    return [
+        Figure(f"{name}: RMSE ÷ XGBoost", *errors, "1.1 (hdp)", "1", detail),
+        figure(f"{name}: XGBoost's time ÷ ours", peer_s, ours_s, "", "", f"({stages})"),
+        Figure(f"{name}: peak RSS ÷ XGBoost", *ratio(ours_bytes, peer_bytes), "", "", memory),
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=2_000_000)
@@ -136,29 +138,22 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--iterations", type=int, default=2000)
     parser.add_argument("--estimators", nargs="+", default=["m", "hdp-map", "hdp"], choices=["m", "hdp-map", "hdp"])
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     train, test = write(args.rows, 1), write(args.test_rows, 2)
-    runs = {f"SkDB5-{name}": apart(ours, train, test, name, args.iterations) for name in args.estimators} | {
-        "XGBoost": apart(xgboost_model, train, test, args.threads)
+    warm = write(WARM_ROWS, 3)
+    tasks = {
+        f"SkDB5-{name}": (ours, train, warm, test, name, args.iterations, args.threads) for name in args.estimators
     }
-    peer, peer_rss = runs["XGBoost"]
-    figures = []
-    for name, (found, rss) in runs.items():
-        if name == "XGBoost":
-            continue
-        ratio = found["rmse"] / peer["rmse"]
-        detail = f"{found['rmse']:.4f} / {peer['rmse']:.4f}; {found['n_attributes']} attributes, k = {found['k']}, m = {found['m']}"
-        figures.append(Figure(f"{name}: RMSE ÷ XGBoost", ratio, ratio, ratio, "1.1 (hdp)", "1", detail))
-        speed = peer["seconds"] / found["seconds"]
-        stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in found["stages"].items())
-        detail = f"{peer['seconds']:.1f} s / {found['seconds']:.1f} s ({stages})"
-        figures.append(Figure(f"{name}: XGBoost's time ÷ ours", speed, speed, speed, "", "", detail))
-        share = rss / peer_rss
-        detail = f"{rss / 2**20:.0f} / {peer_rss / 2**20:.0f} MiB"
-        figures.append(Figure(f"{name}: peak RSS ÷ XGBoost", share, share, share, "", "", detail))
+    runs = alternated_apart(args.rounds, **tasks, XGBoost=(xgboost_model, train, warm, test, args.threads))
+    figures = [one for name in tasks for one in compared(name, runs[name], runs["XGBoost"])]
     title = f"{args.rows:,} rows × {N_ATTRIBUTES} attributes, 1 % positives; Bayes-optimal RMSE {optimal(test):.4f}"
-    report(title, figures, machine() | {name: found for name, (found, _) in runs.items()}, args.json)
+    facts = {
+        "peak_rss_mib": {name: statistics.median(peak for _, peak in of) / 2**20 for name, of in runs.items()},
+        "runs": {name: [found for found, _ in of] for name, of in runs.items()},
+    }
+    report(title, figures, machine() | facts, args.json)
 
 
 if __name__ == "__main__":

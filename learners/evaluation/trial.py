@@ -177,11 +177,14 @@ def _spread(probabilities: Any, columns: Any, n_classes: int) -> Floats:
 
 @cache
 def _warm_up(learner: str, threads: int) -> None:
-    """Compile or load what the learner needs, so that the first trial's time is like that of the others."""
+    """Compile or import what the learner or peer needs, so that the first trial's time is like that of the others."""
     spec = LearnerSpec.parse(learner)
-    if spec.is_peer:
-        return
     words, numbers = ["a", "b", None, "c"] * 10, [0.5, 1.5, 2.5, None] * 10
-    table = pa.table({"x": words, "z": words[1:] + words[:1], "number": numbers, "class": ["p", "q", "p", "q"] * 10})
+    rows = pa.table({"x": words, "z": words[1:] + words[:1], "number": numbers})
+    if spec.is_peer:
+        parameters = parse_peer_parameters(spec.name, dict(spec.parameters))
+        PEERS[spec.name].fit(rows, np.arange(rows.num_rows) % 2, parameters, 0, threads)(rows)
+        return
+    table = rows.append_column("class", pa.array(["p", "q", "p", "q"] * 10))
     model = drive(recipes.learner(spec.name, dict(spec.parameters), "class"), Source.of_table(table), threads=threads)
-    model.predict_proba(encode(table.drop_columns(["class"]), model.schema))
+    model.predict_proba(encode(rows, model.schema))

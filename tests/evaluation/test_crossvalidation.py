@@ -13,12 +13,12 @@ import pytest
 
 from learners import recipes
 from learners.errors import InvalidParameter, SourceError, UnknownColumn
-from learners.evaluation import cross_validate
+from learners.evaluation import cross_validate, trial
 from learners.evaluation.datasets import find_data_sets, load
 from learners.evaluation.folds import stratified_folds
 from learners.evaluation.log import OutcomeLog
 from learners.evaluation.metrics import evaluate
-from learners.evaluation.peers import RawColumns
+from learners.evaluation.peers import PEERS, RawColumns
 from learners.evaluation.specs import LearnerSpec, code_digest
 from learners.passes.learner import drive
 from learners.passes.source import Source
@@ -49,6 +49,22 @@ def test_outcomes_are_those_of_training_on_the_fold_by_hand(folder: Path):
     measured = [{name: o.scores[name] for name in expected[0]} for o in outcomes]
     assert measured == expected
     assert {(o.n_train, o.n_test) for o in outcomes} == {(60, 60)}
+
+
+@pytest.mark.parametrize("name", ["random-forest", "random-forest:discretised=true", "xgboost-raw:rounds=2"])
+def test_peers_are_warm_before_their_first_time_is_taken(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str):
+    peer = PEERS[LearnerSpec.parse(name).name]
+    fitted = []
+
+    def fit(table, *arguments):
+        fitted.append(table.column_names)
+        return peer.fit(table, *arguments)
+
+    monkeypatch.setitem(PEERS, LearnerSpec.parse(name).name, dataclasses.replace(peer, fit=fit))
+    trial._warm_up.cache_clear()
+    outcomes = cross_validate([folder / "two.parquet"], [name], repetitions=1)
+    assert [outcome.error for outcome in outcomes] == [None, None]
+    assert fitted == [["x", "z", "number"], ["word", "number"], ["word", "number"]]
 
 
 def test_a_class_that_the_training_fold_lacks_gets_probability_zero(folder: Path):
