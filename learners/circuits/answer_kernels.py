@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from learners.circuits.density_kernels import log_density
 from learners.jit import kernel
 
 SUM, PRODUCT, INDICATOR, CATEGORICAL, GAUSSIAN, POISSON = range(6)
@@ -75,18 +75,8 @@ def leaf_value(kind, n, parameters, first, log_offset, value):
         return parameters[first + code]
     if np.isnan(value):
         return 1.0
-    a = parameters[first]
-    if kind == GAUSSIAN:
-        std = parameters[first + 1]
-        z = (value - a) / std
-        return np.exp(-0.5 * z * z - np.log(std) - 0.5 * np.log(2.0 * np.pi) - log_offset)
-    if value < 0:
-        return 0.0
-    if kind == POISSON:
-        if value != np.floor(value):
-            return 0.0
-        return np.exp(value * np.log(a) - a - math.lgamma(value + 1.0))
-    return np.exp(np.log(a) - a * value - log_offset)
+    std = parameters[first + 1] if kind == GAUSSIAN else 0.0
+    return np.exp(log_density(kind, parameters[first], std, value) - log_offset)
 
 
 @kernel

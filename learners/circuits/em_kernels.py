@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from learners.circuits.density_kernels import GAUSSIAN, POISSON
 from learners.circuits.evaluate_kernels import (
     BLOCK,
-    GAUSSIAN,
     LOOKUP,
     NUMERIC,
-    POISSON,
     PRODUCT_OF,
     SMALLEST,
     TABLE_OF_TWO,

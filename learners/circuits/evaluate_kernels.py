@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
+from learners.circuits.density_kernels import log_density
 from learners.jit import kernel
 
 TABLE, TABLE_OF_TWO, LOOKUP, NUMERIC, SUM_OF, SUM_OF_TWO, PRODUCT_OF, PRODUCT_OF_TWO = range(8)
-GAUSSIAN, POISSON = 4, 5
 # Rows that are evaluated together: two AVX-512 registers; more would push the values of larger circuits out of the cache.
 BLOCK = 16
 # Values are at most one, and so is the derivative of the root by any of them. So a value lost below 1e-300 takes no more
 # than that from the root, and a root above this threshold is right to all its digits.
 SMALLEST = 1e-200
-MOST_EVENTS = 1e300
-
-
-@kernel
-def log_density(kind, a, b, x):
-    """Logarithm of the density, or probability, of a numeric leaf with parameters a and b at x; 0 if x is missing."""
-    if np.isnan(x):
-        return 0.0
-    if kind == GAUSSIAN:
-        z = (x - a) / b
-        return -0.5 * z * z - np.log(b) - 0.5 * np.log(2.0 * np.pi)
-    if x < 0:
-        return -np.inf
-    if kind == POISSON:
-        # Beyond, the terms would overflow and cancel to NaN.
-        if x != np.floor(x) or x > MOST_EVENTS:
-            return -np.inf
-        return x * np.log(a) - a - math.lgamma(x + 1.0)
-    return np.log(a) - a * x
 
 
 @kernel

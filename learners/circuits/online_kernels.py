@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from learners.circuits.density_kernels import GAUSSIAN, POISSON, log_density
 from learners.circuits.evaluate_kernels import (
     LOOKUP,
     NUMERIC,
     PRODUCT_OF,
     SMALLEST,
     TABLE_OF_TWO,
-    log_density,
     upward_one,
 )
 from learners.circuits.projection_kernels import (
@@ -38,7 +38,6 @@ from learners.circuits.wide_kernels import INVERSE_RADIX, LEAST, RADIX
 from learners.jit import kernel
 
 Array = np.ndarray[Any, np.dtype[Any]]
-GAUSSIAN, POISSON = 4, 5
 # A node that is in the row's induced tree with less probability is left as it is: ten billion rows would move a
 # pseudo-count by one. Most nodes of a learned circuit are such, so most of the way down is spared.
 NEGLIGIBLE = 1e-10

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from learners.circuits.answer_kernels import SMALLEST, upward
+from learners.circuits.density_kernels import log_poisson
 from learners.jit import kernel
 
 SUM, PRODUCT, INDICATOR, CATEGORICAL, GAUSSIAN, POISSON = range(6)
@@ -64,8 +63,7 @@ def poisson(rate, state):
             return k
         if k < 0.0 or (u_s < 0.013 and v > u_s):
             continue
-        bound = k * np.log(rate) - rate - math.lgamma(k + 1.0)
-        if np.log(v * inverse_alpha / (a / (u_s * u_s) + b)) <= bound:
+        if np.log(v * inverse_alpha / (a / (u_s * u_s) + b)) <= log_poisson(rate, k):
             return k
 
 

@@ -9,7 +9,8 @@ import math
 
 import numpy as np
 
-from learners.circuits.evaluate_kernels import BLOCK, log_density
+from learners.circuits.density_kernels import log_density
+from learners.circuits.evaluate_kernels import BLOCK
 from learners.jit import kernel
 
 SUM, PRODUCT, INDICATOR, CATEGORICAL = range(4)

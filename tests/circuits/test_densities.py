@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import math
+from decimal import Decimal, localcontext
 
 import numpy as np
 import pyarrow as pa
@@ -14,12 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners import recipes
+from learners.circuits.answer_kernels import leaf_value
 from learners.circuits.answers import log_likelihood
-from learners.circuits.circuit import CATEGORICAL, INDICATOR
+from learners.circuits.circuit import CATEGORICAL, INDICATOR, POISSON
 from learners.circuits.em import batch_em
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.online import StreamingPosterior, merge_shards, pseudo_counts_of
 from learners.circuits.structures.densities import Densities, densities_of, narrowest, with_densities
+from learners.circuits.text import CircuitBuilder
 from learners.errors import InvalidParameter, SchemaError
 from learners.kinds import load_model
 from learners.passes.learner import drive
@@ -334,3 +337,35 @@ def test_a_stream_learns_from_rows_far_from_all_that_it_has_seen(learning, distr
     posterior.update(encode(pa.table({"x": [1e300], "y": ["a"]}), model.schema))
     assert posterior.n_impossible == 1, "no double has its square"
     assert np.all(np.isfinite(posterior.circuit().leaf_parameters))
+
+
+def log_poisson(rate, n):
+    """With 60 digits; log n! by Stirling's series for large n."""
+    with localcontext(prec=60):
+        n, rate, pi = (
+            Decimal(n),
+            Decimal(rate),
+            Decimal("3.14159265358979323846264338327950288419716939937510582097494"),
+        )
+        series = 1 / (12 * n) - 1 / (360 * n**3) + 1 / (1260 * n**5) - 1 / (1680 * n**7) + 1 / (1188 * n**9)
+        log_factorial = n * n.ln() - n + (2 * pi * n).ln() / 2 + series
+        if n < 1000:
+            log_factorial = Decimal(math.factorial(int(n))).ln()
+        return float(n * rate.ln() - rate - log_factorial)
+
+
+@pytest.mark.parametrize("n", [1, 15, 16, 40, 1e3, 1e6, 1e9, 1e13, 2.0**53, 1e18])
+@pytest.mark.parametrize("far", [0.0, 1e-12, 1e-9, 1e-6, 0.01, 0.5, 3.0, -0.9])
+def test_counts_of_any_size_have_all_digits_of_their_probability(n, far):
+    """By n log(rate) - rate - log n! they would have none above 1e13 or so."""
+    rate = n * (1.0 + far)
+    expected = pytest.approx(log_poisson(rate, n), rel=1e-14, abs=1e-14)
+    build = CircuitBuilder([0])
+    build.leaf(POISSON, 0, [rate])
+    circuit = build.circuit()
+    assert log_likelihood(circuit, [[n]]) == expected
+    assert log_likelihood(circuit, [[n] * 20]).tolist() == [expected] * 20
+    if expected.expected > -700:
+        assert leaf_value(POISSON, 0, np.array([rate]), 0, 0.0, n) == pytest.approx(
+            math.exp(expected.expected), rel=1e-11
+        )

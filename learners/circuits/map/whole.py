@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from learners.circuits.circuit import CATEGORICAL, GAUSSIAN, INDICATOR, POISSON, SUM, Circuit
-from learners.circuits.evaluate_kernels import log_density
+from learners.circuits.density_kernels import log_density
 from learners.circuits.map.reduction import Floats, Ints, MaxProblem, restricted
 from learners.circuits.map.reduction_kernels import MaxArrays
 
