@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from service import openapi, problems, signposts
 from service.allocation import keep_freed_memory
 from service.api import datasets, health, inference, invocations, jobs, keys, models, query, schedules
-from service.api.bodies import TOO_DEEP, BodyLimit, hint, is_json
+from service.api.bodies import TOO_DEEP, BodyLimit, hint, is_json, long_number
 from service.api.explain import Explain
 from service.api.predict import HotPath, Predict
 from service.complaints import complaints
@@ -224,14 +224,15 @@ def _unexpected(request: Request, error: Exception) -> JSONResponse:
     return _response(problems.problem_of(error), request)
 
 
-def _http_error(request: Request, error: Any) -> JSONResponse:
+async def _http_error(request: Request, error: Any) -> JSONResponse:
     headers = {name.lower(): value for name, value in (error.headers or {}).items()}
     detail, path = error.detail, request.url.path
     if error.status_code == 404:  # of the routing; a thing that is missing has an error of its own
         detail = signposts.unknown_path(request.app.openapi(), path)
     elif error.status_code == 400 and (cause := error.__cause__) is not None:  # of reading the body
-        words = f"The body is not JSON: {cause}.{hint(getattr(cause, 'object', b''))}"
-        detail = TOO_DEEP if isinstance(cause, RecursionError) else words
+        body = await request.body()  # which has been read already
+        words = long_number(body) or f"The body is not JSON: {cause}"
+        detail = TOO_DEEP if isinstance(cause, RecursionError) else f"{words}.{hint(body)}"
     elif error.status_code == 405 and (allowed := signposts.allowed_methods(request.app.openapi(), path)):
         detail = signposts.wrong_method(request.method, path, allowed)
         headers["allow"] = ", ".join(allowed)

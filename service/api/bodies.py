@@ -1,6 +1,7 @@
 """Request bodies within limits, and problems as answers, for everything that is plain ASGI."""
 
 import json
+import sys
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
@@ -82,11 +83,29 @@ def decoded(decode: Callable[[bytes], Decoded], body: bytes, wanted: str) -> Dec
     try:
         return decode(body)
     except msgspec.ValidationError as error:
-        raise InvalidRequest(f"{error}. {wanted}") from error
+        words = long_number(body) if "out of range" in str(error) else ""
+        raise InvalidRequest(f"{words or error}. {wanted}") from error
     except RecursionError as error:  # where anything may stand, as among the parameters of a protocol
         raise MalformedBody(TOO_DEEP) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedBody(f"The body is not JSON: {error}.{hint(body)}" if body else "The body is empty.") from error
+
+
+def long_number(body: bytes) -> str:
+    """Where a JSON text has a whole number of more digits than Python reads, in words; none if there is none."""
+    most, too_long = sys.get_int_max_str_digits(), object()
+    try:
+        content = json.loads(body, parse_int=lambda digits: too_long if len(digits.lstrip("-")) > most else 0)
+    except (ValueError, RecursionError):
+        return ""
+    left = [("body", content)]
+    while left:
+        place, value = left.pop()
+        if value is too_long:
+            return f"{place}: is a whole number of more than {most:,} digits"
+        members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        left += [(f"{place}.{name}", member) for name, member in members]
+    return ""
 
 
 def hint(body: bytes) -> str:

@@ -65,8 +65,10 @@ def _pair(text: str) -> tuple[str, Any]:
         raise typer.BadParameter(f"{text!r} is not name=value.")
     try:
         return name, json.loads(value)
-    except ValueError:
+    except json.JSONDecodeError:
         return name, value
+    except ValueError as error:  # of reading a whole number
+        raise typer.BadParameter(f"{name!r} has too many digits: write it with an exponent, as 1e300.") from error
 
 
 def _show(answer: dict[str, Any]) -> None:

@@ -9,8 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import typer
 
 from learners.query import Conditional, Marginal
+from service.cli.querying import query
 from service.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
@@ -99,6 +101,27 @@ def test_what_json_does_not_have_is_no_evidence(site, number):
     kind = {"content-type": "application/json"}
     told = problem(site.client.post("/v1/models/weather/query", content=body, headers=kind), 422)
     assert "evidence.humidity" in told["detail"] and "must be a finite number" in told["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "code", "field"),
+    [
+        ("query", '{"queries": [{"kind": "sample", "n": 1, "evidence": {"humidity": %s}}]}', 400, "body.queries.0.evidence.humidity"),
+        ("predict", '{"records": [{"windy": true}, {"humidity": %s}]}', 422, "body.records.1.humidity"),
+        ("predict", '{"columns": {"humidity": [%s]}}', 422, "body.columns.humidity.0"),
+    ],
+)  # fmt: skip
+def test_a_number_of_thousands_of_digits_is_named(site, path, body, code, field):
+    kind = {"content-type": "application/json"}
+    response = site.client.post(f"/v1/models/weather/{path}", content=body % ("-" + "9" * 5000), headers=kind)
+    assert f"{field}: is a whole number of more than 4,300 digits" in problem(response, code)["detail"]
+    in_doubles = site.client.post(f"/v1/models/weather/{path}", content=body % ("9" * 400), headers=kind)
+    assert in_doubles.status_code == 200, in_doubles.text
+
+
+def test_a_number_of_thousands_of_digits_is_named_on_the_command_line():
+    with pytest.raises(typer.BadParameter, match="'humidity' has too many digits"):
+        query("weather", "marginal", given=["humidity=" + "9" * 5000])
 
 
 def test_the_answers_of_a_request_are_no_more_than_a_server_can_carry(site, circuit):
