@@ -22,7 +22,7 @@ from storage import models
 from storage.control import Control, open_control
 from storage.control_copy import copy_control, damages_of_control
 from storage.errors import CorruptFile, Unwritable
-from storage.files import Layout, publish, read_manifest, sha256_of_file, verify_file
+from storage.files import Layout, files_below, publish, read_manifest, sha256_of_file, verify_file
 from storage.models import ModelVersion
 
 MANIFEST = "MANIFEST.sha256"
@@ -109,11 +109,8 @@ def _copy_files(layout: Layout, folder: Path) -> list[Path]:
     """Copy all published files; a draft in a hidden folder is none, and what vanishes meanwhile was deleted."""
     copied = []
     for name in FOLDERS:
-        for source in sorted((layout.root / name).rglob("*")):
-            inside = source.relative_to(layout.root)
-            if any(part.startswith(".") for part in inside.parts) or not source.is_file():
-                continue
-            target = folder / inside
+        for source in files_below(layout.root / name):
+            target = folder / source.relative_to(layout.root)
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
                 shutil.copy2(source, target)

@@ -1,5 +1,7 @@
 """Circuits that go on learning: from the newest version's posterior, with the files that it has not seen."""
 
+import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from learners.circuits.model import CircuitModel
@@ -39,28 +41,48 @@ class Continuation:
         return Learner("spn", continued(self.model.schema, self.model.posterior, self.model.facts), 1)
 
 
-def continuation(workspace: "Workspace", request: TrainRequest, rows: TrainingRows) -> Continuation | None:
-    """How an update goes on from the newest version; None where it must start anew.
+def continuation(
+    workspace: "Workspace", request: TrainRequest, rows: TrainingRows, how: list[str]
+) -> Continuation | Account | None:
+    """How an update goes on from the newest version.
 
-    It can go on if the version was learned by ADF or BMM with the same parameters and choice of rows, and every file
-    that it has learned from is still there: a posterior over rows in their order cannot forget.
+    It can go on if the version was learned by ADF or BMM with the same parameters, target, columns and choice of rows, and
+    every file that it has learned from is still there: a posterior over rows in their order cannot forget.
+
+    Parameters
+    ----------
+    workspace : Workspace
+    request : TrainRequest
+    rows : TrainingRows
+    how : list of str
+        As `chosen` says.
+
+    Returns
+    -------
+    Continuation
+    Account
+        Which says why it must start anew.
+    None
+        If there is nothing to go on from.
     """
     if not request.update or request.learner != "spn" or request.window is not None:
         return None
     try:
-        version = workspace.model(request.model)
+        version = workspace.model(f"{request.model}@latest")
     except NotFound:
         return None
     model = load_model(*map_compiled(version.arrow_path))
     if not isinstance(model, CircuitModel) or model.posterior is None:
         return None
-    if dict(version.parameters) != dict(request.parameters) or model.facts.get("chosen") != chosen(request, rows):
-        return None
+    if dict(version.parameters) != dict(request.parameters):
+        return _anew("the parameters have changed")
+    if model.facts.get("chosen") != how:
+        return _anew("the target, the columns or the choice of rows have changed")
     raw = rows.learned.raw
     seen = {_identity(file) for file in version.files}
     now = {index: _identity(_told(raw.files[index])) for index in rows.learned.wanted}
     if not seen <= set(now.values()):
-        return None
+        return _anew("a file that was learned from is gone or has changed")
     new = [index for index, identity in now.items() if identity not in seen]
     n_new = sum(raw.files[index].n_rows for index in new)
     n_old = sum(raw.files[index].n_rows for index in now) - n_new
@@ -71,10 +93,14 @@ def continuation(workspace: "Workspace", request: TrainRequest, rows: TrainingRo
     return Continuation(model, Part(selection.source), account)
 
 
-def chosen(request: TrainRequest, rows: TrainingRows) -> list[str]:
-    """The conditions on rows, in words: kept in the model, so that an update goes on with the same."""
+def _anew(reason: str) -> Account:
+    return Account(f"starting anew, as {reason}", 0, 0, 0, 0)
+
+
+def chosen(rows: TrainingRows, target: str | None, overrides: Mapping[str, Any]) -> list[str]:
+    """What is learned of which rows, in words: kept in the model, so that an update goes on with the same."""
     texts = {condition.text for own in rows.learned.wanted.values() for condition in own}
-    return [*sorted(texts), str(request.target)]
+    return [*sorted(texts), str(target), json.dumps(overrides, sort_keys=True, default=str)]
 
 
 def _told(file: SourceFile) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """`fewpass doctor`: look at everything a workspace depends on, and say what to do about what is wrong."""
 
-import fcntl
 import os
 import shutil
 import stat
@@ -12,15 +11,17 @@ from typing import Literal
 
 import learners
 from service.backup import all_versions
+from service.jobs.slots import is_taken, slots_of
 from service.problems import KeyNeeded
 from service.security import check_start
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.control_copy import damages_of_control, revision_of_control
-from storage.errors import CorruptFile, StorageError
-from storage.files import sweep
+from storage.errors import CorruptFile, NotFound, StorageError
+from storage.files import files_below, sweep
 from storage.migrations import HEAD
 from storage.model_file import rebuild_compiled, verify
+from storage.models import ModelVersion
 
 LITTLE_SPACE = 2**30
 NO_SPACE = 100 * 2**20
@@ -117,7 +118,7 @@ def _control_file(settings: Settings, root: Path) -> Iterator[Finding]:
 def _kernels() -> Iterator[Finding]:
     cache = os.environ.get("NUMBA_CACHE_DIR")
     folder = Path(cache) if cache else Path(learners.__file__).parent
-    n_kernels = sum(1 for _ in folder.rglob("*.nbi"))
+    n_kernels = sum(path.suffix == ".nbi" for path in files_below(folder))
     if n_kernels:
         yield Finding("compiled kernels", "ok", f"{n_kernels} are kept in {folder}.")
         return
@@ -133,16 +134,33 @@ def _models(workspace: Workspace, is_repairing: bool) -> Iterator[Finding]:
         try:
             verify(version.duckdb_path)
         except CorruptFile as error:
-            yield _mended(name, version.duckdb_path, error, is_repairing)
+            if _is_registered(workspace, version):  # and was not deleted meanwhile
+                yield _mended(name, version.duckdb_path, error, is_repairing)
         else:
             n_sound += 1
     yield Finding("models", "ok", f"{n_sound} versions are whole, byte for byte.")
     old = time.time() - SETTLED_S
-    files = [path for path in workspace.layout.models.rglob("*") if path.is_file() and ".partial" not in str(path)]
-    orphans = sorted(path for path in files if path not in known and path.stat().st_mtime < old)
+    # What lies deeper is no version: statistics of files that a model was trained on, and rules of forgotten rows.
+    files = [path for path in files_below(workspace.layout.models) if path.parent.parent == workspace.layout.models]
+    orphans = [path for path in files if path not in known and _has_changed_before(path, old)]
     if orphans:
         detail = f"{len(orphans)} files belong to no version, such as {orphans[0]}."
         yield Finding("orphans", "warning", detail, "They may be removed by hand; a crash left them.")
+
+
+def _has_changed_before(path: Path, moment: float) -> bool:
+    try:
+        return path.stat().st_mtime < moment
+    except FileNotFoundError:  # removed since it was listed
+        return False
+
+
+def _is_registered(workspace: Workspace, version: ModelVersion) -> bool:
+    try:
+        workspace.model(f"{version.name}@{version.version}")
+    except NotFound:
+        return False
+    return True
 
 
 def _mended(name: str, path: Path, error: CorruptFile, is_repairing: bool) -> Finding:
@@ -176,22 +194,13 @@ def _clock(workspace: Workspace) -> Iterator[Finding]:
 
 
 def _workers(workspace: Workspace, root: Path) -> Iterator[Finding]:
-    alive = [lock.stem for lock in sorted((root / "workers").glob("worker-*.lock")) if _is_held(lock)]
+    alive = [slot for slot in slots_of(root / "workers") if is_taken(root / "workers", slot)]
     waiting = workspace.queue.count("queued") + workspace.queue.count("running")
     if waiting and not alive and workspace.settings.control_url is None:
         detail = f"{waiting} jobs wait, and no worker of this workspace runs."
         yield Finding("workers", "warning", detail, "Start fewpass serve or fewpass worker; interrupted jobs resume.")
     else:
         yield Finding("workers", "ok", f"{len(alive)} run here; {waiting} jobs wait or run.")
-
-
-def _is_held(lock: Path) -> bool:
-    with lock.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
 
 
 def _door(workspace: Workspace) -> Iterator[Finding]:

@@ -1,27 +1,30 @@
 """Forgetting rows: mark them, subtract them from the statistics and the models, and prove it."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import ValidationError
 
 from learners import recipes
 from learners.kinds import load_model
 from learners.passes.files import whole_and_part
 from learners.passes.learner import Part, drive
-from learners.passes.source import Source, file_identity
+from learners.passes.source import Source
 from learners.schema import Kept
 from service.jobs.steps import Run, Step, run_now
-from service.ledger import Ledger, ledger_of
-from service.problems import InvalidRequest
+from service.ledger import LOCAL, Ledger, ledger_of
+from service.problems import Conflict, InvalidRequest
 from service.reports import reporting
 from service.requests import ForgetRequest, TrainRequest
-from service.roots import plain_parameters
-from service.rows import Not, matching_rows, training_rows
+from service.roots import files_of, plain_parameters
+from service.rows import Not, matching_rows, opened, training_rows
 from service.settings import available_threads
 from storage.compiled import map_compiled
+from storage.errors import CorruptFile
+from storage.forgotten import Forgotten
 from storage.model_file import read_provenance
 from storage.models import ModelVersion
 from storage.paging import pages
@@ -29,6 +32,9 @@ from storage.predicates import RowPredicate
 
 if TYPE_CHECKING:
     from service.workspace import Workspace
+
+ATTEMPTS = 3  # as often a model is trained again when other rows are forgotten in between
+OWN_FACTS = {"chosen"}  # what a training writes into a circuit for the next one
 
 
 def forget_steps(workspace: "Workspace", train: Sequence[Step]) -> tuple[Step, ...]:
@@ -66,13 +72,27 @@ def retrain(workspace: "Workspace", train: Sequence[Step], run: Run) -> dict[str
     """Train each model as its newest version was, from the statistics less the forgotten rows."""
     versions = []
     for name in run.receipts["mark"]["models"]:
-        newest = workspace.model(name)
-        # What was served by an alias shall not go on knowing the rows.
-        aliases = [alias for alias, number in workspace.aliases(name).items() if number == newest.version]
-        asked = _request_of(newest) | {"update": True, "aliases": aliases}
-        published = run_now(train, run.job_id, asked, run.report, run.memory_limit)
+        # Not what an earlier start of this job has made: its aliases may not all be moved yet.
+        others = (version for version in _versions(workspace, name) if version.job_id != run.job_id)
+        newest = next(others, None) or workspace.model(f"{name}@latest")
+        published = _trained_again(workspace, train, newest, run)
         versions.append({name: published[name] for name in ("model", "version", "passes")})
     return {"versions": versions}
+
+
+def _trained_again(workspace: "Workspace", train: Sequence[Step], newest: ModelVersion, run: Run) -> dict[str, Any]:
+    asked = _request_of(newest)
+    # A stream cannot forget: it is learned anew, and not on top of what has learned the rows or may have.
+    asked["update"] = asked["learner"] != "spn"
+    for attempt in range(1, ATTEMPTS + 1):
+        # What was served by an alias shall not go on knowing the rows.
+        aliases = [alias for alias, number in workspace.aliases(newest.name).items() if number == newest.version]
+        try:
+            return run_now(train, run.job_id, asked | {"aliases": aliases}, run.report, run.memory_limit)
+        except ForgottenMeanwhile:
+            if attempt == ATTEMPTS:
+                raise
+    raise AssertionError
 
 
 def prove(workspace: "Workspace", run: Run) -> dict[str, Any]:
@@ -84,15 +104,14 @@ def prove(workspace: "Workspace", run: Run) -> dict[str, Any]:
         version = workspace.model(f"{entry['model']}@{entry['version']}")
         proofs.append({"model": version.name, "version": version.version} | _proof(workspace, version, run))
     affected = affected_models(workspace, request)
-    source, ledger = _place(workspace, request, affected, run)
-    n_removed = _remove_statistics(ledger, source, request, set(marked["files"]))
+    _, ledger = _place(workspace, request, affected, run)
     return {
         "n_rows": marked["n_rows"],
         "files": marked["files"],
         "versions": trained,
         "proofs": proofs,
-        "statistics_removed": n_removed,
-        "still_holding": _older_versions(workspace, trained),
+        "statistics_removed": discard_forgotten(ledger),
+        "still_holding": list(_holding(workspace, request, ledger.forgotten)),
     }
 
 
@@ -104,20 +123,61 @@ def affected_models(workspace: "Workspace", request: ForgetRequest) -> list[Mode
     NotFound
     """
     if request.model is not None:
-        return [workspace.model(request.model)]
+        return [workspace.model(f"{_name(request.model)}@latest")]
     workspace.dataset(str(request.dataset))
-    names = [model.name for model in pages(workspace.models)]
-    return [version for version in map(workspace.model, names) if version.dataset == request.dataset]
+    newest = [workspace.model(f"{model.name}@latest") for model in pages(workspace.models) if model.n_versions]
+    return [version for version in newest if version.dataset == request.dataset]
+
+
+class ForgottenMeanwhile(Conflict):
+    """Rows were forgotten while a job learned them."""
+
+
+def check_forgotten(workspace: "Workspace", request: TrainRequest, learned: Mapping[str, Any], run: Run) -> None:
+    """Refuse to publish a model that was learned before the last rule was made.
+
+    Raises
+    ------
+    ForgottenMeanwhile
+    """
+    ledger = ledger_of(workspace, request, run)
+    if missed := {rule.where for rule in ledger.forgotten.rules()} - set(learned.get("forgotten", ())):
+        discard_forgotten(ledger)
+        raise ForgottenMeanwhile(
+            f"Rows were forgotten while this job learned from them ({', '.join(sorted(missed))}): nothing is published. "
+            "Retry the job.",
+        )
+
+
+def discard_forgotten(ledger: Ledger) -> int:
+    """Remove the statistics that hold forgotten rows; returns how many there were."""
+    if ledger.store is None:
+        return 0
+    forgotten = ledger.forgotten
+    rules: dict[str, set[str]] = {}
+    for rule in forgotten.rules():
+        for file, n_rows in forgotten.counts(rule.where).items():
+            if n_rows:
+                rules.setdefault(file, set()).add(Not(RowPredicate(rule.where)).text)
+    n_removed = 0
+    for entry in ledger.store.entries():
+        parts = [whole_and_part(identity) for identity in entry.files]
+        if any(file in rules and not rules[file] <= set(conditions or ()) for file, conditions in parts):
+            ledger.store.store.discard(entry.key)
+            n_removed += 1
+    return n_removed
 
 
 def _request_of(version: ModelVersion) -> dict[str, Any]:
     asked = read_provenance(version.duckdb_path).get("request")
-    if asked is None:
+    try:
+        return TrainRequest(**json.loads(asked or "")).model_dump()
+    except (ValueError, TypeError, ValidationError) as error:
         raise InvalidRequest(
-            f"{version.name}@{version.version} was trained before versions kept their request: train it once again.",
+            f"{version.name}@{version.version} does not say how it was trained, or not as this release understands it: "
+            "train it once again.",
             field="model",
-        )
-    return dict(json.loads(asked))
+        ) from error
 
 
 def _place(
@@ -125,7 +185,6 @@ def _place(
 ) -> tuple[Source, Ledger]:
     """All files of the data, and its ledger."""
     if request.dataset is not None:
-        uris = list(workspace.dataset(request.dataset).uris)
         asked = TrainRequest(dataset=request.dataset, learner="nb", model="any")
     else:
         asked = TrainRequest(**_request_of(affected[0]) | {"update": True})
@@ -133,46 +192,64 @@ def _place(
             raise InvalidRequest(
                 f"{asked.model} was trained on the data set {asked.dataset!r}: forget rows of that.", field="model"
             )
-        uris = list(asked.uris)
-    return Source.open(uris), ledger_of(workspace, asked, run)
+    return opened(workspace, run, asked.dataset, asked.uris), ledger_of(workspace, asked, run)
 
 
 def _proof(workspace: "Workspace", version: ModelVersion, run: Run) -> dict[str, Any]:
     """Whether the version equals a model of the remaining rows that no stored statistic had a part in."""
     request = TrainRequest(**_request_of(version))
-    source = Source.open(list(request.uris or workspace.dataset(str(request.dataset)).uris))
-    rows = training_rows(source, request, ledger_of(workspace, request, run).forgotten, run.report)
+    if not run.job_id.startswith(LOCAL):
+        workspace.check_roots(files_of(request.parameters))
+    source = opened(workspace, run, request.dataset, request.uris)
+    rows = training_rows(workspace, source, request, run)
     trained = load_model(*map_compiled(version.arrow_path))
     target = trained.schema.target
     parameters = plain_parameters(request.parameters)
     learner = recipes.learner(request.learner, parameters, target, Kept(trained.schema))
     threads = available_threads(workspace.settings)
     again = drive(learner, [Part(rows.learned.source)], threads=threads, on_progress=reporting(run.report))
-    (header, arrays), (fresh_header, fresh) = trained.to_arrays(), again.to_arrays()
+    (header, arrays), (fresh_header, fresh) = _learned(trained), _learned(again)
     is_equal = header == fresh_header and arrays.keys() == fresh.keys()
     is_equal = is_equal and all(np.array_equal(arrays[name], fresh[name], equal_nan=True) for name in arrays)
     return {"is_equal": is_equal, "n_rows": fresh_header["facts"]["n_rows"]}
 
 
-def _remove_statistics(ledger: Ledger, source: Source, request: ForgetRequest, paths: set[str]) -> int:
-    """Discard what was counted with the forgotten rows."""
-    if ledger.store is None:
-        return 0
-    rule = Not(RowPredicate(request.where)).text
-    affected = {file_identity(file) for file in source.files if file.path in paths}
-    n_removed = 0
-    for entry in ledger.store.entries():
-        parts = [whole_and_part(identity) for identity in entry.files]
-        if any(whole in affected and (conditions is None or rule not in conditions) for whole, conditions in parts):
-            ledger.store.store.discard(entry.key)
-            n_removed += 1
-    return n_removed
+def _learned(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Header and arrays of a model, without what does not come from the rows."""
+    header, arrays = model.to_arrays()
+    facts = {name: fact for name, fact in header["facts"].items() if name not in OWN_FACTS}
+    return {**header, "facts": facts}, arrays
 
 
-def _older_versions(workspace: "Workspace", trained: Sequence[dict[str, Any]]) -> list[str]:
-    """Versions that were learned with the rows and still exist; deleting them is for their owner to decide."""
-    older = []
-    for entry in trained:
-        versions = pages(partial(workspace.versions, entry["model"]))
-        older += [f"{v.name}@{v.version}" for v in versions if v.version < entry["version"]]
-    return sorted(older)
+def _holding(workspace: "Workspace", request: ForgetRequest, forgotten: Forgotten) -> Iterator[str]:
+    """Versions that were learned with the rows and still exist; deleting them is for their owner to decide.
+
+    Also those that were trained on the same files under another name. A file that was never searched, because it was gone
+    by then, may have held such rows: it counts for the models of the data itself.
+    """
+    where = RowPredicate(request.where).text
+    searched = forgotten.footers(where)
+    for model in pages(workspace.models):
+        for version in sorted(_versions(workspace, model.name), key=lambda version: version.version):
+            is_ours = model.name == _name(request.model) if request.model else version.dataset == request.dataset
+            unknown = 1 if is_ours else 0
+            holds = any(searched.get(str(file["footer_sha256"]), unknown) for file in version.files)
+            if holds and where not in _rules_of(version):
+                yield f"{version.name}@{version.version}"
+
+
+def _rules_of(version: ModelVersion) -> list[str]:
+    """The rules that stood when a version was learned; none can be told of one whose file is damaged."""
+    try:
+        return list(json.loads(read_provenance(version.duckdb_path).get("forgotten", "[]")))
+    except CorruptFile:
+        return []
+
+
+def _name(reference: str) -> str:
+    return reference.partition("@")[0]
+
+
+def _versions(workspace: "Workspace", name: str) -> Iterator[ModelVersion]:
+    """All versions of a model, newest first."""
+    return iter(pages(partial(workspace.versions, name)))

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from service.workspace import Workspace
 
 LOCAL = "local-"
+DATA = "data"  # beside the versions of a model
+RULES, STATISTICS, SCHEMAS = "forgotten.json", "statistics", "schemas"
 
 
 class Ledger:
@@ -41,7 +44,7 @@ class Ledger:
     @property
     def forgotten(self) -> Forgotten:
         """The rules of rows that must not be learned from."""
-        return Forgotten(self.directory / "forgotten.json")
+        return Forgotten(self.directory / RULES)
 
     def schema(self, target: str | None, overrides: Mapping[str, Any]) -> Kept | None:
         """That of the last training for this target and these columns.
@@ -69,7 +72,17 @@ class Ledger:
     def _schema_path(self, target: str | None, overrides: Mapping[str, Any]) -> Path:
         asked = json.dumps([target, overrides], sort_keys=True, default=str)
         name = hashlib.sha256(asked.encode()).hexdigest()[:16]
-        return self.directory / "schemas" / f"{name}.json"
+        return self.directory / SCHEMAS / f"{name}.json"
+
+
+def remove_counted(workspace: "Workspace", dataset: str) -> None:
+    """Remove what a deleted data set has of its own: statistics and schemas are of its files, and not of its name.
+
+    The rules of forgotten rows stay: most data sets are deleted to be registered again, and those rows shall not come back.
+    """
+    directory = workspace.layout.dataset_directory(dataset)
+    for name in (STATISTICS, SCHEMAS):
+        shutil.rmtree(directory / name, ignore_errors=True)
 
 
 def ledger_of(workspace: "Workspace", request: TrainRequest, run: Run) -> Ledger:
@@ -83,9 +96,9 @@ def ledger_of(workspace: "Workspace", request: TrainRequest, run: Run) -> Ledger
     if request.dataset is not None:
         directory = workspace.layout.dataset_directory(request.dataset)
     else:
-        directory = workspace.layout.model_directory(request.model) / "data"
+        directory = workspace.layout.model_directory(request.model) / DATA
     place: Path | None = directory
     if request.dataset is None and not request.update:
         place = None if is_local else scratch
-    store = None if place is None else ForgivingStore(StatisticStore(place / "statistics"), settings.statistics_bytes)
+    store = None if place is None else ForgivingStore(StatisticStore(place / STATISTICS), settings.statistics_bytes)
     return Ledger(directory, store, checkpoints)

@@ -13,10 +13,9 @@ from learners.model import Model
 from learners.passes.source import Source
 from service import scoring
 from service.jobs.steps import Kinds, Run, Step
-from service.ledger import LOCAL, ledger_of
 from service.predictor import map_version
 from service.requests import PromotionRule, RefreshRequest, TrainRequest
-from service.rows import training_rows
+from service.rows import opened, training_rows
 from storage import models, promotions
 from storage.errors import Conflict, CorruptFile, NotFound
 from storage.promotions import Promotion
@@ -167,10 +166,10 @@ def _rows(workspace: "Workspace", request: RefreshRequest, run: Run) -> tuple[So
     most = workspace.settings.evaluation_rows
     dataset = rule.dataset or train.test_dataset
     if rule.dataset is not None or not train.keeps_back:
-        source = _open(workspace, run, dataset, None if dataset else train.test_uris)
+        source = opened(workspace, run, dataset, None if dataset else train.test_uris)
         return source.thinned(most), {"dataset": dataset, "files": [file.path for file in source.files]}
-    whole = _open(workspace, run, train.dataset, train.uris)
-    kept_back = training_rows(whole, train, ledger_of(workspace, train, run).forgotten, run.report).kept_back
+    whole = opened(workspace, run, train.dataset, train.uris)
+    kept_back = training_rows(workspace, whole, train, run).kept_back
     assert kept_back is not None
     newest = newest_files(kept_back, rule.newest_files, rule.min_rows / train.holdout)
     rows = kept_back.only(set(newest)).thinned(most)
@@ -189,8 +188,3 @@ def newest_files(source: Source, n_files: int, n_rows: float) -> list[int]:
         chosen.append(index)
         rows += source.files[index].n_rows
     return chosen
-
-
-def _open(workspace: "Workspace", run: Run, dataset: str | None, uris: Sequence[str] | None) -> Source:
-    found = list(uris) if uris is not None else list(workspace.dataset(str(dataset)).uris)
-    return Source.open(found) if run.job_id.startswith(LOCAL) else workspace.open_source(found)

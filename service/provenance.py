@@ -23,7 +23,7 @@ def tables(
     ----------
     request : TrainRequest
     learned : mapping
-        Receipt of the step that learned: `files`, `n_rows`, `passes`.
+        Receipt of the step that learned: `files`, `n_rows`, `passes`, and the rules of `forgotten` rows.
     metrics : mapping
     job_id : str
 
@@ -43,6 +43,7 @@ def tables(
         "n_rows": learned["n_rows"],
         "request": request.model_dump(mode="json"),
         "passes": learned["passes"],
+        "forgotten": learned.get("forgotten", []),
     }
     return {
         "metrics": _named(metrics),

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -9,10 +11,16 @@ import pyarrow as pa
 from learners.passes.selection import Selection, window
 from learners.passes.source import Condition, Fragment, Mask, Source, SourceFile, file_identity
 from service.holdout import Share
+from service.jobs.steps import Run
+from service.ledger import DATA, LOCAL, RULES, Ledger, ledger_of
+from service.problems import Conflict
 from service.reports import Report
 from service.requests import TrainRequest
 from storage.forgotten import Forgotten
 from storage.predicates import RowPredicate
+
+if TYPE_CHECKING:
+    from service.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -57,37 +65,46 @@ class TrainingRows:
         To learn from.
     kept_back : Source or None
         To be measured on.
+    rules : tuple of str
+        By which rows were left out as forgotten.
     """
 
     learned: Selection
     kept_back: Source | None
+    rules: tuple[str, ...] = ()
 
 
-def training_rows(
-    source: Source, request: TrainRequest, forgotten: Forgotten, report: Report | None = None
-) -> TrainingRows:
-    """Choose the rows of a request.
+def opened(workspace: "Workspace", run: Run, dataset: str | None, uris: Sequence[str] | None) -> Source:
+    """The rows of a registered data set or of files; what came over REST stays within the data roots."""
+    found = list(uris) if uris is not None else list(workspace.dataset(str(dataset)).uris)
+    return Source.open(found) if run.job_id.startswith(LOCAL) else workspace.open_source(found)
+
+
+def training_rows(workspace: "Workspace", source: Source, request: TrainRequest, run: Run) -> TrainingRows:
+    """Choose the rows of a request: those of the window, without those that are forgotten.
 
     Parameters
     ----------
+    workspace : Workspace
+        Its rules follow the files: one that was made for other data with the same files becomes a rule of these too.
     source : Source
         All files of the data set.
     request : TrainRequest
-    forgotten : Forgotten
-        Rules of rows that must not be learned from; files it has not seen are searched for them.
-    report : callable, optional
-        Gets the progress of such a search; may raise.
+    run : Run
+        Gets the progress of a search for forgotten rows in files that are new.
 
     Raises
     ------
-    InvalidParameter, UnknownColumn, SourceError, EmptyData, InvalidPredicate
+    InvalidParameter, UnknownColumn, SourceError, EmptyData, InvalidPredicate, CorruptFile
     """
+    forgotten = rules_of(workspace, source, ledger_of(workspace, request, run))
     chosen = Selection(source, dict.fromkeys(range(len(source.files)), ()))
     if request.window is not None:
         chosen = window(source, request.window, request.timestamp)
-    for rule in forgotten.rules():
-        predicate = RowPredicate(rule.where)
-        counts = matching_rows(source, predicate, sorted(chosen.wanted), forgotten, report)
+    rules = tuple(rule.where for rule in forgotten.rules())
+    for where in rules:
+        predicate = RowPredicate(where)
+        counts = matching_rows(source, predicate, sorted(chosen.wanted), forgotten, run.report)
         wanted = {
             index: (*conditions, Not(predicate)) if counts[index] else conditions
             for index, conditions in chosen.wanted.items()
@@ -95,8 +112,45 @@ def training_rows(
         chosen = Selection(source, wanted)
     if request.keeps_back:
         parts = [chosen.and_all([Share(request.holdout, request.seed, back)]) for back in (False, True)]
-        return TrainingRows(parts[0], parts[1].source)
-    return TrainingRows(chosen, None)
+        return TrainingRows(parts[0], parts[1].source, rules)
+    return TrainingRows(chosen, None, rules)
+
+
+def rules_of(workspace: "Workspace", source: Source, ledger: Ledger) -> Forgotten:
+    """The rules of some data, and those that were made where the same files are learned from under another name."""
+    forgotten = ledger.forgotten
+    footers = {file.footer_sha256 for file in source.files}
+    for path in rule_files(workspace):
+        if path != forgotten.path:
+            other = Forgotten(path)
+            for rule in other.rules():
+                if any(n and footer in footers for footer, n in other.footers(rule.where).items()):
+                    forgotten.add(rule.where)
+    forgotten.save()
+    return forgotten
+
+
+def check_kept_rules(workspace: "Workspace", name: str, source: Source) -> None:
+    """Refuse a new data set under a name whose rules of forgotten rows cannot be applied to it.
+
+    Raises
+    ------
+    Conflict
+    """
+    for rule in Forgotten(workspace.layout.dataset_directory(name) / RULES).rules():
+        for column in RowPredicate(rule.where).columns:
+            if column not in source.arrow_schema.names:
+                raise Conflict(
+                    f"Rows were forgotten under the name {name!r} ({rule.where}), and these files have no column {column!r}: "
+                    "register them under another name.",
+                    name=name,
+                )
+
+
+def rule_files(workspace: "Workspace") -> list[Path]:
+    """All files with rules, those of data sets that were deleted included."""
+    layout = workspace.layout
+    return sorted([*layout.datasets.glob(f"*/{RULES}"), *layout.models.glob(f"*/{DATA}/{RULES}")])
 
 
 def matching_rows(
@@ -122,7 +176,7 @@ def matching_rows(
                 if report is not None:
                     report({"stage": "searching rows", "rows_done": n_done, "rows_total": n_total})
             if forgotten is not None:
-                forgotten.remember(predicate.text, identity, known)
+                forgotten.remember(predicate.text, identity, source.files[index].footer_sha256, known)
         counts[index] = known
         n_done += source.files[index].n_rows
     if forgotten is not None:

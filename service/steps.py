@@ -20,7 +20,7 @@ from learners.schema.summaries import ColumnSummaries
 from service import provenance, queries, roots, scoring
 from service.continuing import Continuation, chosen, continuation
 from service.foresight import check_queries
-from service.forgetting import affected_models, forget_steps
+from service.forgetting import affected_models, check_forgotten, forget_steps
 from service.jobs.limits import counts_bytes
 from service.jobs.steps import Kinds, Run, Step
 from service.ledger import LOCAL, Ledger, ledger_of
@@ -28,7 +28,7 @@ from service.predictor import map_version
 from service.problems import InvalidRequest
 from service.reports import Report, reporting
 from service.requests import AnyRequest, EvaluateRequest, ForgetRequest, QueryJobRequest, SchemaRequest, TrainRequest
-from service.rows import TrainingRows, training_rows
+from service.rows import TrainingRows, opened, training_rows
 from service.settings import available_threads
 from storage import datasets, models
 from storage.compiled import map_compiled, write_compiled
@@ -84,10 +84,10 @@ def learn(workspace: "Workspace", run: Run) -> dict[str, Any]:
     """Make the passes and leave the compiled model in the job's scratch folder."""
     request = TrainRequest(**run.request)
     ledger = ledger_of(workspace, request, run)
-    source = _source(workspace, run, request.dataset, request.uris)
+    source = opened(workspace, run, request.dataset, request.uris)
     if request.dataset is not None:
         datasets.keep_files(workspace.control, request.dataset, list(map(file_facts, source.files)))
-    rows = training_rows(source, request, ledger.forgotten, run.report)
+    rows = training_rows(workspace, source, request, run)
     started = time.perf_counter()
     model, accounts = fit(workspace, request, rows, ledger, run)
     seconds = time.perf_counter() - started
@@ -101,6 +101,7 @@ def learn(workspace: "Workspace", run: Run) -> dict[str, Any]:
         "n_rows": n_rows,
         "files": [file_facts(file) for file in files],
         "passes": [asdict(account) for account in accounts],
+        "forgotten": list(rows.rules),
         "train_s": seconds,
         "rows_per_s": n_rows / max(seconds, 1e-9),
     }
@@ -111,16 +112,17 @@ def fit(
 ) -> tuple[Any, list[Account]]:
     """The model of the rows, with what is stored as far as it serves, and what that saved."""
     limit_memory(counts_bytes(workspace.settings, run.memory_limit), workspace.temporary)
-    known = continuation(workspace, request, rows)
-    if known is not None:
-        return _continued(workspace, known, run), [known.account]
     overrides, target = _overrides(workspace, request), _target(workspace, request)
+    how = chosen(rows, target, overrides)
+    known = continuation(workspace, request, rows, how)
+    if isinstance(known, Continuation):
+        return _continued(workspace, known, run), [known.account]
     kept = ledger.schema(target, overrides) if request.update else None
     if not run.job_id.startswith(LOCAL):
         workspace.check_roots(roots.files_of(request.parameters))
     parameters = roots.plain_parameters(request.parameters)
     learner = recipes.learner(request.learner, parameters, target, kept, overrides)
-    accounts: list[Account] = []
+    accounts = [] if known is None else [known]
     address = workspace.settings.cluster
     with nullcontext() if address is None else connected(address) as cluster:
         model = drive(
@@ -133,7 +135,7 @@ def fit(
             cluster=cluster,
         )
     if isinstance(model, CircuitModel):
-        model.facts["chosen"] = chosen(request, rows)
+        model.facts["chosen"] = how
     if recipes.keeps_schema(request.learner):
         ledger.keep_schema(target, overrides, model.schema)
     return model, accounts
@@ -152,12 +154,12 @@ def evaluate_learned(workspace: "Workspace", run: Run) -> dict[str, Any]:
     learned = run.receipts["learn"]
     timing = {"train_s": learned["train_s"], "rows_per_s": learned["rows_per_s"]}
     if request.keeps_back:
-        source = _source(workspace, run, request.dataset, request.uris)
-        kept_back = training_rows(source, request, ledger_of(workspace, request, run).forgotten, run.report).kept_back
+        source = opened(workspace, run, request.dataset, request.uris)
+        kept_back = training_rows(workspace, source, request, run).kept_back
         assert kept_back is not None
         rows, where = kept_back.thinned(workspace.settings.evaluation_rows), "hold-out"
     elif request.test_dataset is not None or request.test_uris is not None:
-        rows, where = _source(workspace, run, request.test_dataset, request.test_uris), "test data"
+        rows, where = opened(workspace, run, request.test_dataset, request.test_uris), "test data"
     else:
         return {"metrics": timing}
     model = load_model(*map_compiled(learned["path"]))
@@ -173,6 +175,7 @@ def publish(workspace: "Workspace", run: Run) -> dict[str, Any]:
     """Files first, row second, aliases last; a repetition finds the row and changes nothing."""
     request = TrainRequest(**run.request)
     learned, metrics = run.receipts["learn"], run.receipts["evaluate"]["metrics"]
+    check_forgotten(workspace, request, learned, run)
     header, arrays = map_compiled(learned["path"])
     tables = load_model(header, arrays).tables() | provenance.tables(request, learned, metrics, run.job_id)
     number = run.receipts["reserve"]["version"]
@@ -216,7 +219,7 @@ def evaluate(workspace: "Workspace", run: Run) -> dict[str, Any]:
     """Measure a registered version on a data set."""
     request = EvaluateRequest(**run.request)
     version = workspace.model(request.model)
-    rows = _source(workspace, run, request.dataset, request.uris)
+    rows = opened(workspace, run, request.dataset, request.uris)
     metrics = scoring.measure(map_version(version).model, rows, run.report)
     return {"model": version.name, "version": version.version, **metrics}
 
@@ -237,7 +240,7 @@ def summarise(workspace: "Workspace", run: Run) -> dict[str, Any]:
     """Infer the schema of a registered data set in one pass, and keep it with the list of its files."""
     name = SchemaRequest(**run.request).dataset
     dataset = workspace.dataset(name)
-    source = _source(workspace, run, name, None)
+    source = opened(workspace, run, name, None)
     threads = available_threads(workspace.settings)
     schema = _schema(source, dataset.target, dict(dataset.columns), threads, run.report)
     datasets.describe_dataset(workspace.control, name, schema.to_json(), [file_facts(file) for file in source.files])
@@ -254,12 +257,6 @@ def _schema(source: Source, target: str | None, columns: dict[str, Any], threads
         ColumnSummaries(target, columns), source, threads=threads, on_progress=reporting(report), n_passes=1
     )
     return summaries.build_schema()
-
-
-def _source(workspace: "Workspace", run: Run, dataset: str | None, uris: Sequence[str] | None) -> Source:
-    """The rows of a registered data set or of files; what came over REST stays within the data roots."""
-    found = list(uris) if uris is not None else list(workspace.dataset(str(dataset)).uris)
-    return Source.open(found) if run.job_id.startswith(LOCAL) else workspace.open_source(found)
 
 
 def _target(workspace: "Workspace", request: TrainRequest) -> str | None:

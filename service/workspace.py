@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from learners.errors import UnknownColumn
 from learners.passes.source import Source
 from learners.query import Query
-from service import foresight, promotion, queries, roots, scoring, steps
+from service import foresight, promotion, queries, roots, rows, scoring, steps
 from service.jobs.limits import check_limits, limits_of
 from service.jobs.logs import log_path
 from service.jobs.notes import NOTES, Notes
 from service.jobs.steps import Kinds, run_now
 from service.jobs.watch import watched_here
-from service.ledger import LOCAL
+from service.ledger import LOCAL, remove_counted
 from service.predictor import Served, find_version, map_version
 from service.problems import InvalidRequest
 from service.registry import Registry
@@ -41,7 +41,6 @@ from storage.datasets import Dataset
 from storage.errors import NotFound
 from storage.files import Layout, Temporary, Witness
 from storage.keys import ApiKey, Role
-from storage.model_file import remove_model
 from storage.models import ModelVersion, RegisteredModel
 from storage.paging import Page
 
@@ -151,12 +150,13 @@ class Workspace:
 
         Raises
         ------
-        OutsideRoots, SourceError, UnknownColumn, SchemaError, storage.errors.Conflict
+        OutsideRoots, SourceError, UnknownColumn, SchemaError, Conflict, storage.errors.Conflict
         """
         source = self.open_source(request.uris) if is_remote else Source.open(request.uris)
         if request.target is not None and request.target not in source.arrow_schema.names:
             raise UnknownColumn(request.target, source.arrow_schema.names)
         is_new = not datasets.is_registered(self.control, request.name)
+        rows.check_kept_rules(self, request.name, source)
         dataset = datasets.register_dataset(
             self.control,
             Dataset(
@@ -209,8 +209,9 @@ class Workspace:
         return datasets.list_datasets(self.control, limit, cursor)
 
     def delete_dataset(self, name: str) -> None:
-        """Forget a data set; its files and the models trained on it stay."""
+        """Forget a data set and what was counted of it; its files, its rules of forgotten rows and its models stay."""
         datasets.delete_dataset(self.control, name)
+        remove_counted(self, name)
 
     def infer_schema(self, name: str, report: Report = silent) -> None:
         """Infer and keep the schema of a registered data set, in one pass."""
@@ -230,8 +231,7 @@ class Workspace:
                 f"The schema of data set {name!r} is not known yet: submit a job of kind 'schema', or train.",
                 dataset=name,
             )
-        schema: dict[str, Any] = json.loads(text)
-        return schema
+        return dict(json.loads(text))
 
     # API keys
 
@@ -324,10 +324,6 @@ class Workspace:
         """Forget an alias."""
         models.delete_alias(self.control, name, alias)
 
-    def delete_version(self, name: str, version: int) -> None:
-        """Remove a version and its files; an aliased version is refused."""
-        remove_model(models.delete_version(self.control, name, version).duckdb_path)
-
     def served(self, reference: str) -> Served:
         """A mapped model for use in this process."""
         return map_version(self.model(reference))
@@ -338,8 +334,7 @@ class Workspace:
 
     def structure(self, reference: str) -> dict[str, Any]:
         """Nodes and edges of a model's graph."""
-        structure: dict[str, Any] = self.served(reference).model.structure()
-        return structure
+        return dict(self.served(reference).model.structure())
 
     # Jobs
 

@@ -115,6 +115,16 @@ def drafting(directory: Path, name: str) -> Iterator[Path]:
         os.close(lock)
 
 
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Whoever changes the file by what is in it does so alone, among all processes; the lock lies hidden beside it."""
+    with _refusals_of_the_disk(path):
+        _make_directory(path.parent)
+        with path.with_name(f".{path.name}.lock").open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+
 class Temporary(ExitStack):
     """A private folder inside `directory`, until it is closed; that of a process that was killed is swept away.
 
@@ -234,6 +244,26 @@ def _is_removed(folder: Path) -> bool:
         finally:
             os.close(lock)
     return False
+
+
+def files_below(directory: Path) -> Iterator[Path]:
+    """The files below a directory in the order of their names, without drafts and other hidden ones.
+
+    A folder that vanishes meanwhile is passed over, and so may a file have vanished when its path comes.
+
+    Raises
+    ------
+    Unwritable
+        If a folder cannot be read: its files would be missing without a word.
+    """
+
+    def refuse(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise Unwritable(Path(error.filename or directory), f"it cannot be read ({error.strerror}).") from error
+
+    for parent, names, files in os.walk(directory, onerror=refuse):
+        names[:] = sorted(name for name in names if not name.startswith("."))
+        yield from (Path(parent, name) for name in sorted(files) if not name.startswith("."))
 
 
 def settle(draft: Path, path: Path) -> None:

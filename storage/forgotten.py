@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from storage.errors import CorruptFile
-from storage.files import publish
+from storage.files import locked, publish
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,8 @@ class Rule:
 class Forgotten:
     """The rules of one data set in one small file, replaced whole.
 
-    Beside each rule stand the files that were searched and how many rows they had, so that no file is searched twice.
+    Beside each rule stand the files that were searched and how many rows they had, so that no file is searched twice;
+    and the same by their footers, which tell a file again that was moved or copied.
 
     Parameters
     ----------
@@ -43,14 +44,8 @@ class Forgotten:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._rules: dict[str, dict[str, Any]] = {}
+        self._rules = _read(path)
         self._is_changed = False
-        try:
-            self._rules = {rule["where"]: rule for rule in json.loads(path.read_text())["rules"]}
-        except FileNotFoundError:
-            pass
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CorruptFile(path, f"the rules of forgotten rows cannot be read ({error}). Restore it.") from error
 
     def rules(self) -> tuple[Rule, ...]:
         """In the order in which they came."""
@@ -60,7 +55,7 @@ class Forgotten:
         """Add a rule; one that is there already stays."""
         if where not in self._rules:
             now = datetime.now(UTC).isoformat()
-            self._rules[where] = {"where": where, "forgotten_at": now, "rows": {}}
+            self._rules[where] = {"where": where, "forgotten_at": now, "rows": {}, "footers": {}}
             self._is_changed = True
 
     def count(self, where: str, file: str) -> int | None:
@@ -68,20 +63,51 @@ class Forgotten:
         known: int | None = self._rules[where]["rows"].get(file) if where in self._rules else None
         return known
 
-    def remember(self, where: str, file: str, n_rows: int) -> None:
+    def counts(self, where: str) -> dict[str, int]:
+        """How many rows of each file that was searched the rule matches."""
+        return dict(self._rules[where]["rows"]) if where in self._rules else {}
+
+    def footers(self, where: str) -> dict[str, int]:
+        """The same by the SHA-256 of their footers."""
+        return dict(self._rules[where].get("footers", {})) if where in self._rules else {}
+
+    def remember(self, where: str, file: str, footer_sha256: str, n_rows: int) -> None:
         """Note how many rows of a file the rule matches."""
         if where in self._rules:
             self._rules[where]["rows"][file] = n_rows
+            footers = self._rules[where].setdefault("footers", {})
+            footers[footer_sha256] = max(n_rows, footers.get(footer_sha256, 0))
             self._is_changed = True
 
     def save(self) -> None:
-        """Write what has changed.
+        """Write what has changed, beside what others have written since this was read.
 
         Raises
         ------
-        Unwritable
+        Unwritable, CorruptFile
         """
         if self._is_changed:
-            with publish(self.path, replace=True) as draft:
-                draft.write_text(json.dumps({"rules": list(self._rules.values())}, indent=1))
+            with locked(self.path):
+                self._rules = _merged(_read(self.path), self._rules)
+                with publish(self.path, replace=True) as draft:
+                    draft.write_text(json.dumps({"rules": list(self._rules.values())}, indent=1))
             self._is_changed = False
+
+
+def _read(path: Path) -> dict[str, dict[str, Any]]:
+    try:
+        return {rule["where"]: rule for rule in json.loads(path.read_text())["rules"]}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CorruptFile(path, f"the rules of forgotten rows cannot be read ({error}). Restore it.") from error
+
+
+def _merged(stored: dict[str, dict[str, Any]], ours: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The rules of both; a rule is never taken back."""
+    merged = dict(stored)
+    for where, rule in ours.items():
+        theirs = stored.get(where, rule)
+        found = {name: {**theirs.get(name, {}), **rule.get(name, {})} for name in ("rows", "footers")}
+        merged[where] = {**theirs, **found}
+    return merged

@@ -1,6 +1,5 @@
 """One budget of memory for the jobs of all workers on a machine: a job that does not fit waits for its turn."""
 
-import fcntl
 import json
 import platform
 import time
@@ -8,6 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import structlog
+
+from service.jobs.slots import is_taken
+from storage.errors import Unwritable
+from storage.files import locked
 
 POLL_S = 0.2
 
@@ -28,9 +33,10 @@ class Budget:
     def __init__(self, directory: Path, slot: int, n_bytes: int | None) -> None:
         self.directory, self.slot, self.n_bytes = directory, slot, n_bytes
         self.path = directory / f"memory-{platform.node() or 'here'}.json"  # memory is one machine's
+        self._jobs: set[str] = set()  # of this process
         if n_bytes is not None:
-            with self._claims() as claims:
-                claims[:] = [claim for claim in claims if claim["slot"] != slot]
+            with self._claims():
+                pass  # what a dead worker held in this slot is given back
 
     def take(self, job_id: str, n_bytes: int | None, wait: Callable[[], None]) -> None:
         """Hold so much for a job; `wait` is called again and again until it fits, and may raise.
@@ -50,12 +56,18 @@ class Budget:
 
     def give_back(self, job_id: str) -> None:
         """End what a job holds or waits for."""
-        if self.n_bytes is not None:
+        self._jobs.discard(job_id)
+        if self.n_bytes is None:
+            return
+        try:
             with self._claims() as claims:
                 claims[:] = [claim for claim in claims if claim["job"] != job_id]
+        except Unwritable as error:  # the disk is full; the next claim of this worker ends this one as well
+            structlog.get_logger("jobs").warning("a job's share of memory is not given back yet", reason=str(error))
 
     def _fits(self, job_id: str, n_bytes: int) -> bool:
         assert self.n_bytes is not None
+        self._jobs.add(job_id)
         with self._claims() as claims:
             if not any(claim["job"] == job_id for claim in claims):
                 claims.append({"slot": self.slot, "job": job_id, "bytes": n_bytes, "is_held": False})
@@ -67,28 +79,25 @@ class Budget:
             return any(claim["job"] == job_id and claim["is_held"] for claim in claims)
 
     def _is_alive(self, slot: int) -> bool:
-        if slot == self.slot:
-            return True
-        try:
-            with (self.directory / f"worker-{slot}.lock").open("rb") as lock:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except FileNotFoundError:
-            pass
-        return False
+        return slot == self.slot or is_taken(self.directory, slot)
 
     @contextmanager
     def _claims(self) -> Iterator[list[dict[str, Any]]]:
-        """The claims, to be changed in place; nobody else sees them meanwhile. A torn file is one without claims."""
-        with self.path.open("a+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            file.seek(0)
+        """The claims, to be changed in place; nobody else sees them meanwhile.
+
+        The file is replaced whole, so a worker that dies in here takes back what it has changed and nothing else. One that
+        cannot be read was torn by a machine that died, and all claims with it.
+        """
+        with locked(self.path):
             try:
-                claims = json.loads(file.read() or "[]")
-            except ValueError:
-                claims = []
+                before = self.path.read_text()
+                claims = json.loads(before)
+            except (FileNotFoundError, ValueError):
+                before, claims = "", []
+            claims[:] = [claim for claim in claims if claim["slot"] != self.slot or claim["job"] in self._jobs]
             yield claims
-            file.seek(0)
-            file.truncate()
-            file.write(json.dumps(claims))
+            after = json.dumps(claims)
+            if after != before:
+                draft = self.path.with_suffix(".partial")
+                draft.write_text(after)
+                draft.replace(self.path)

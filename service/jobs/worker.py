@@ -1,6 +1,5 @@
 """The worker process: takes jobs from the queue and runs them until it is told to stop."""
 
-import fcntl
 import logging
 import os
 import signal
@@ -8,7 +7,6 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
-from typing import IO
 
 import structlog
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
@@ -18,6 +16,7 @@ from service.jobs.budget import Budget
 from service.jobs.limits import budget_of
 from service.jobs.notes import NOTES, Notes
 from service.jobs.queue import APPLICATION, APPLICATION_VERSION, QUEUE, JobQueue
+from service.jobs.slots import take_slot
 from service.jobs.steps import Clean, Kinds
 from service.jobs.watch import Watch, start_anew
 from service.settings import Settings
@@ -124,24 +123,3 @@ def _clear(leftovers: workflows.Leftovers) -> None:
         leftovers.clear()
     except Exception as error:  # the control database is away, and jobs wait for it as well
         structlog.get_logger("worker").warning("what jobs have left is not removed yet", reason=str(error))
-
-
-def take_slot(locks: Path) -> tuple[int, IO[bytes]]:
-    """The lowest free slot of this workspace, held until the file is closed or the process dies.
-
-    Returns
-    -------
-    (int, open file)
-        The file holds the lock: keep it.
-    """
-    locks.mkdir(parents=True, exist_ok=True)
-    slot = 0
-    while True:
-        lock = (locks / f"worker-{slot}.lock").open("wb")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.close()
-            slot += 1
-        else:
-            return slot, lock

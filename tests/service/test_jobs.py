@@ -10,8 +10,9 @@ import pytest
 
 from service.jobs.limits import Limits
 from service.jobs.queue import Job, JobQueue
+from service.jobs.slots import take_slot
 from service.jobs.watch import CANCEL_S, Allowance, Watch
-from service.jobs.worker import OfDbos, take_slot
+from service.jobs.worker import OfDbos
 from service.problems import Conflict, InvalidRequest
 from storage.errors import NotFound
 from tests import processes

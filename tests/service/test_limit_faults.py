@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +19,14 @@ from service.jobs.budget import Budget
 from service.jobs.limits import Limits, bytes_text, counts_bytes, limits_of
 from service.jobs.notes import Notes
 from service.jobs.queue import JobQueue
+from service.jobs.slots import is_taken, take_slot
 from service.jobs.watch import Watch
-from service.jobs.worker import take_slot
 from service.local_server import local_server
 from service.problems import InvalidRequest, JobFailed, OutOfMemory
 from service.requests import EvaluateRequest, RefreshRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
+from storage.errors import Unwritable
 from tests import processes
 from tests.service.asking import client_of
 from tests.service.conftest import Workers
@@ -220,6 +224,49 @@ def test_a_budget_is_shared_in_order_and_what_the_dead_held_is_free(tmp_path: Pa
     Budget(tmp_path, zero, 10).take("after a restart", 10, refuse)
     Budget(tmp_path, zero, None).take("without end", 10**12, refuse)
     lock.close()
+
+
+def test_a_full_disk_neither_loses_claims_nor_keeps_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (zero, lock), (one, other) = take_slot(tmp_path), take_slot(tmp_path)
+    mine, yours = Budget(tmp_path, zero, 10), Budget(tmp_path, one, 10)
+    mine.take("a", 6, refuse)
+    yours.take("b", 4, refuse)
+
+    def full(draft: Path, _text: str) -> None:
+        draft.write_bytes(b"[")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", full)
+        with pytest.raises(Unwritable):
+            yours.take("c", 4, refuse)
+        mine.give_back("a")
+    with pytest.raises(Refused):
+        mine.take("d", 7, refuse)  # b still holds its four
+    mine.take("e", 6, refuse)  # and a has ended
+    lock.close()
+    other.close()
+
+
+def test_to_look_whether_a_worker_lives_takes_no_slot_from_one_that_starts(tmp_path: Path) -> None:
+    take_slot(tmp_path)[1].close()
+    is_over = threading.Event()
+
+    def look() -> None:
+        while not is_over.is_set():
+            is_taken(tmp_path, 0)
+
+    with ThreadPoolExecutor(2) as pool:
+        looking = [pool.submit(look) for _ in range(2)]
+        slots = set()
+        for _ in range(200):
+            slot, lock = take_slot(tmp_path)
+            slots.add(slot)
+            lock.close()
+        is_over.set()
+        for each in looking:
+            each.result()
+    assert slots == {0}
 
 
 def test_jobs_that_do_not_fit_wait_for_each_other(

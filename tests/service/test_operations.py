@@ -206,6 +206,15 @@ def test_what_a_crash_has_left_is_found(small: Settings) -> None:
     assert str(orphan) in finding(examined(small), "orphans", "warning")["detail"]
 
 
+def test_what_is_kept_of_data_is_no_orphan(small: Settings) -> None:
+    """Whoever removed it by hand would make what was forgotten be learned again."""
+    rules = small.workspace / "models" / "m" / "data" / "forgotten.json"
+    rules.parent.mkdir()
+    rules.write_text('{"rules": []}')
+    os.utime(rules, (time.time() - 7200,) * 2)
+    assert "orphans" not in {found["check"] for found in examined(small)}
+
+
 def test_a_clock_that_went_back_is_found(small: Settings) -> None:
     with sqlite3.connect(small.workspace / "control.sqlite") as connection:
         connection.execute("UPDATE model_versions SET created_at = '2999-01-01 00:00:00.000000'")

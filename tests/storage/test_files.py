@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from storage.files import (
     Layout,
     Temporary,
     drafting,
+    files_below,
     publish,
     read_manifest,
     sha256_of_file,
@@ -205,3 +207,14 @@ def test_no_name_leads_out_of_the_workspace(tmp_path, name):
         with pytest.raises(InvalidName):
             folder(name)
     assert layout.statistics_directory("adult") == tmp_path / "datasets" / "adult" / "statistics"
+
+
+def test_what_vanishes_while_it_is_listed_is_passed_over(tmp_path):
+    for place in ("a/1", "a/.hidden", ".b.partial/1", "c/d/1", "e/1"):
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).touch()
+    found = files_below(tmp_path)
+    assert next(found) == tmp_path / "a" / "1"
+    shutil.rmtree(tmp_path / "c")
+    assert list(found) == [tmp_path / "e" / "1"]
+    assert not list(files_below(tmp_path / "nowhere"))
