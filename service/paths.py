@@ -43,6 +43,7 @@ ADMINISTERING = Routes(
     "PUT /v1/models/{name}/retention",
     "POST /v1/models/{name}/prune",
     "POST /v1/models/{name}/import",
+    "DELETE /v1/models/{name}",
     "DELETE /v1/models/{name}/versions/{version}",
     "DELETE /v1/datasets/{name}",
 )

@@ -14,12 +14,13 @@ from learners.errors import LearnerError
 from learners.kinds import load_model
 from learners.schema.records import record_classifier
 from service.circuits import Form, circuit_of
+from service.jobs.queue import Job
 from service.ledger import LOCAL
 from service.outputs import check_free
 from service.predictor import map_version
-from service.problems import InvalidRequest
+from service.problems import Conflict, InvalidRequest
 from service.requests import NAME
-from storage import aliases, bundle, model_file, models, promotions, retention
+from storage import aliases, bundle, model_file, models, promotions, removal, retention
 from storage.aliases import AliasMove
 from storage.errors import CorruptFile, NotFound
 from storage.files import drafting, publish, verify_file
@@ -139,7 +140,27 @@ class Registry:
         self.retention(name)  # so that an unknown model is not found
         return promotions.list_promotions(self.workspace.control, name, limit, cursor)
 
-    # Retention
+    # What goes
+
+    def delete_version(self, name: str, version: int) -> None:
+        """Remove a version and its files; an aliased version is refused."""
+        model_file.remove_model(removal.delete_version(self.workspace.control, name, version).duckdb_path)
+
+    def delete(self, name: str) -> list[int]:
+        """Remove all versions of a model with their files, its aliases and its history; returns which.
+
+        Raises
+        ------
+        Conflict
+            If a job that has not ended is at work on it.
+        """
+        busy = [job.id for job in self.workspace.queue.unfinished() if _model_of(job) == name]
+        if busy:
+            raise Conflict(f"Job {busy[0]} is at work on {name!r}: let it end, or cancel it, first.", job=busy[0])
+        gone = removal.delete_model(self.workspace.control, name)
+        for version in gone:
+            model_file.remove_model(version.duckdb_path)
+        return [version.version for version in gone]
 
     def retention(self, name: str) -> int | None:
         """How many versions of a model are kept; None for all."""
@@ -172,7 +193,7 @@ class Registry:
         def is_spared(version: ModelVersion) -> bool:
             return version.version in named or (version.job_id != job_id and self._is_unfinished(version.job_id))
 
-        gone = models.retain_versions(self.workspace.control, name, keep, is_spared)
+        gone = removal.retain_versions(self.workspace.control, name, keep, is_spared)
         for version in gone:
             model_file.remove_model(version.duckdb_path)
         return [version.version for version in gone]
@@ -259,6 +280,11 @@ class Registry:
         except BaseException:
             model_file.remove_model(files.duckdb_path)
             raise
+
+
+def _model_of(job: Job) -> str:
+    """The name of the model that a job makes or asks."""
+    return str(job.request.get("model")).partition("@")[0]
 
 
 def _checked(path: Path, manifest: Mapping[str, Any]) -> Manifest:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from pathlib import Path
@@ -29,13 +29,11 @@ __all__ = [
     "alias_history",
     "aliases",
     "delete_alias",
-    "delete_version",
     "generation",
     "get_version",
     "list_models",
     "list_versions",
     "reserve_version",
-    "retain_versions",
     "roll_back",
     "served_since",
     "set_alias",
@@ -146,7 +144,7 @@ def add_version(control: Control, version: ModelVersion) -> ModelVersion:
             of_job = sa.select(_VERSIONS).where(_VERSIONS.c.name == version.name, _VERSIONS.c.job_id == version.job_id)
             row = connection.execute(of_job).one_or_none()
             if row is not None:
-                return _version(control, row)
+                return version_of_row(control, row)
         label = f"{version.name}@{version.version}"
         reserved = connection.execute(
             sa.select(_MODELS.c.last_version).where(_MODELS.c.name == version.name)
@@ -159,7 +157,7 @@ def add_version(control: Control, version: ModelVersion) -> ModelVersion:
             )
         connection.execute(sa.insert(_VERSIONS).values(**_values(control, version)))
         bump_generation(connection)
-        return _version(control, _resolved(connection, version.name, version.version))
+        return version_of_row(control, resolved_row(connection, version.name, version.version))
 
 
 def get_version(control: Control, name: str, ref: str | int | None = None) -> ModelVersion:
@@ -176,11 +174,12 @@ def get_version(control: Control, name: str, ref: str | int | None = None) -> Mo
         With kind "model" if the model has no version at all, else with kind "model version".
     """
     with control.reading() as connection:
-        row = _resolved(connection, name, ref)
-    return _version(control, row)
+        row = resolved_row(connection, name, ref)
+    return version_of_row(control, row)
 
 
-def _resolved(connection: Connection, name: str, ref: str | int | None) -> sa.Row[Any]:
+def resolved_row(connection: Connection, name: str, ref: str | int | None) -> sa.Row[Any]:
+    """The row that `get_version` tells of, inside a transaction that does more than that."""
     known_name("model", name)
     latest = connection.execute(
         sa.select(sa.func.max(_VERSIONS.c.version)).where(_VERSIONS.c.name == name)
@@ -258,7 +257,7 @@ def list_versions(
         rows, next_cursor = page_of_rows(connection, query, _VERSIONS.c.version, limit, cursor, newest_first=True)
         if not rows and cursor is None:
             raise NotFound("model", name)
-    return Page(tuple(_version(control, row) for row in rows), next_cursor)
+    return Page(tuple(version_of_row(control, row) for row in rows), next_cursor)
 
 
 def set_tags(control: Control, name: str, version: int, tags: Mapping[str, str]) -> ModelVersion:
@@ -271,7 +270,7 @@ def set_tags(control: Control, name: str, version: int, tags: Mapping[str, str])
     with control.writing() as connection:
         chosen = (_VERSIONS.c.name == name) & (_VERSIONS.c.version == version)
         connection.execute(sa.update(_VERSIONS).where(chosen).values(tags=dict(tags)))
-        return _version(control, _resolved(connection, name, version))
+        return version_of_row(control, resolved_row(connection, name, version))
 
 
 def set_tag(control: Control, name: str, version: int, tag: str, value: str | None) -> ModelVersion:
@@ -283,77 +282,13 @@ def set_tag(control: Control, name: str, version: int, tag: str, value: str | No
         If there is no such version, or no such tag to remove.
     """
     with control.writing() as connection:
-        tags = dict(_resolved(connection, name, version).tags)
+        tags = dict(resolved_row(connection, name, version).tags)
         if value is None and tag not in tags:
             raise NotFound("tag", tag)
         tags = {key: text for key, text in (tags | {tag: value}).items() if text is not None}
         chosen = (_VERSIONS.c.name == name) & (_VERSIONS.c.version == version)
         connection.execute(sa.update(_VERSIONS).where(chosen).values(tags=tags))
-        return _version(control, _resolved(connection, name, version))
-
-
-def delete_version(control: Control, name: str, version: int) -> ModelVersion:
-    """Forget a version. Its files stay until `storage.model_file.remove_model`: rows go first, files last.
-
-    Returns
-    -------
-    the version that was deleted, with the paths of its files
-
-    Raises
-    ------
-    NotFound
-    Conflict
-        If an alias points at it.
-    """
-    with control.writing() as connection:
-        row = _resolved(connection, name, version)
-        query = sa.select(_ALIASES.c.alias).where(_ALIASES.c.name == name, _ALIASES.c.version == version)
-        pointing = connection.execute(query.order_by(_ALIASES.c.alias)).scalars().all()
-        if pointing:
-            raise Conflict(
-                "model version",
-                f"{name}@{version}",
-                f"is in use as {', '.join(map(repr, pointing))}. Move or delete the alias first.",
-            )
-        _delete_rows(connection, name, [version])
-    return _version(control, row)
-
-
-def retain_versions(
-    control: Control, name: str, keep: int, is_spared: Callable[[ModelVersion], bool] = lambda _: False
-) -> tuple[ModelVersion, ...]:
-    """Forget all but the newest `keep` versions; those that an alias points at always stay.
-
-    Parameters
-    ----------
-    is_spared : asked of each version that would go, inside the transaction, whether somebody still needs it
-
-    Returns
-    -------
-    the versions that were deleted, newest first; their files are the caller's to remove
-
-    Raises
-    ------
-    NotFound
-    """
-    known_name("model", name)
-    with control.writing() as connection:
-        rows = connection.execute(
-            sa.select(_VERSIONS).where(_VERSIONS.c.name == name).order_by(_VERSIONS.c.version.desc())
-        ).all()
-        if not rows:
-            raise NotFound("model", name)
-        pointed = set(connection.execute(sa.select(_ALIASES.c.version).where(_ALIASES.c.name == name)).scalars())
-        old = [_version(control, row) for row in rows[max(keep, 1) :] if row.version not in pointed]
-        gone = tuple(version for version in old if not is_spared(version))
-        _delete_rows(connection, name, [version.version for version in gone])
-    return gone
-
-
-def _delete_rows(connection: Connection, name: str, numbers: Sequence[int]) -> None:
-    if numbers:
-        connection.execute(sa.delete(_VERSIONS).where(_VERSIONS.c.name == name, _VERSIONS.c.version.in_(numbers)))
-        bump_generation(connection)
+        return version_of_row(control, resolved_row(connection, name, version))
 
 
 def _alias_target(connection: Connection, name: str, alias: str) -> int | None:
@@ -384,7 +319,8 @@ def _values(control: Control, version: ModelVersion) -> dict[str, Any]:
     }
 
 
-def _version(control: Control, row: sa.Row[Any]) -> ModelVersion:
+def version_of_row(control: Control, row: sa.Row[Any]) -> ModelVersion:
+    """A row of `control_tables.versions` with its paths made absolute."""
     values = dict(row._mapping)
     return ModelVersion(
         **values

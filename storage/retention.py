@@ -1,4 +1,4 @@
-"""How many versions of a model to keep; `storage.models.retain_versions` removes the others."""
+"""How many versions of a model to keep; `storage.removal.retain_versions` removes the others."""
 
 from __future__ import annotations
 

@@ -174,8 +174,16 @@ def delete_alias(name: str, alias: str, workspace: Ours, predictor: Ahead) -> No
 @router.delete("/{name}/versions/{version}", status_code=204, summary="Delete a version")
 def delete_version(name: str, version: int, workspace: Ours, predictor: Ahead) -> None:
     """Refused while an alias points at it."""
-    workspace.delete_version(name, version)
+    workspace.registry.delete_version(name, version)
     predictor.refresh()
+
+
+@router.delete("/{name}", summary="Delete a model")
+def delete_model(name: str, workspace: Ours, predictor: Ahead) -> Pruned:
+    """All its versions, aliases and history; refused while a job is at work on it."""
+    removed = workspace.registry.delete(name)
+    predictor.refresh()
+    return Pruned(removed=removed)
 
 
 @router.get(

@@ -173,13 +173,25 @@ def alias(
 
 
 @app.command()
-def delete(reference: Reference, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
-    """Delete one version and its files; refused while an alias points at it."""
+def delete(
+    reference: Annotated[str, typer.Argument(help="name@version; or with --all, name.")],
+    is_all: Annotated[bool, typer.Option("--all", help="All versions, aliases and history of the model.")] = False,
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Delete one version and its files, refused while an alias points at it; or a whole model."""
     from service.workspace import Workspace
 
+    if is_all == ("@" in reference):
+        wanted = "the name of a model without a version" if is_all else "a version, such as name@3, or --all for all"
+        raise typer.BadParameter(f"give {wanted}", param_hint="REFERENCE")
     with Workspace(existing(workspace)) as here:
+        if is_all:
+            removed = here.registry.delete(reference)
+            show_json({"removed": removed}) if json_output else out.print(f"removed {', '.join(map(str, removed))}")
+            return
         version = here.model(reference)
-        here.delete_version(version.name, version.version)
+        here.registry.delete_version(version.name, version.version)
     if json_output:
         show_json({"name": version.name, "version": version.version, "deleted": True})
     else:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from service import problems
 from service.jobs.steps import run_now
 from service.problems import InvalidRequest
 from service.promotion import Measured, verdict
@@ -297,6 +298,30 @@ def test_tags_lineage_rollback_and_pictures_over_rest(site: Site) -> None:
     assert client.put(f"{path}/retention", json={"keep": 0}).status_code == 422
 
 
+def test_a_model_is_not_deleted_under_a_job(workspace: Workspace) -> None:
+    train(workspace)
+    job, _ = workspace.queue.submit("query", {"model": "weather@1"})
+    with pytest.raises(problems.Conflict, match=job.id):
+        workspace.registry.delete("weather")
+    workspace.queue.cancel(job.id)
+    assert workspace.registry.delete("weather") == [1]
+
+
+def test_a_model_is_deleted_whole(site: Site) -> None:
+    client = site.client
+    body = {"uris": [str(site.train)], "target": "class", "learner": "nb", "model": "doomed", "kind": "train"}
+    job_at_end(client, client.post("/v1/jobs", json=body | {"aliases": ["champion"]}).json()["id"])
+    folder = site.workspace / "models" / "doomed"
+    assert client.post("/v1/models/doomed/predict", json={"records": [{}]}).status_code == 200 and any(folder.iterdir())
+    assert client.delete("/v1/models/doomed").json() == {"removed": [1]}
+    assert client.delete("/v1/models/doomed").status_code == client.get("/v1/models/doomed").status_code == 404
+    assert client.post("/v1/models/doomed/predict", json={"records": [{}]}).status_code == 404
+    assert not list(folder.glob("*.duckdb")) and not list(folder.glob("*.arrow"))
+    job = job_at_end(client, client.post("/v1/jobs", json=body).json()["id"])
+    assert job["result"]["version"] == 2  # numbers go on
+    assert client.get("/v1/models/doomed/history").json()["items"] == []
+
+
 def test_export_and_import_over_rest(site: Site, tmp_path: Path) -> None:
     client, tar = site.client, {"content-type": "application/x-tar"}
     exported = client.get("/v1/models/weather@1/export")
@@ -344,6 +369,11 @@ def test_the_registry_on_the_command_line(tmp_path: Path, weather_files: tuple[P
     (tmp_path / "two.tar").write_bytes(b"damaged")
     failed = fewpass("models", "import", tmp_path / "two.tar", workspace=workspace, code=1)
     assert "Nothing was imported" in failed.stderr
+    assert "--all" in fewpass("models", "delete", "weather", workspace=workspace, code=2).stderr
+    assert "version" in fewpass("models", "delete", "weather@3", "--all", workspace=workspace, code=2).stderr
+    fewpass("models", "delete", "weather@3", workspace=workspace)
+    assert "2, 1" in fewpass("models", "delete", "weather", "--all", workspace=workspace).stdout
+    assert "no models" in fewpass("models", workspace=workspace).stdout
 
 
 def test_a_decision_about_another_champion_is_refused(workspace: Workspace) -> None:

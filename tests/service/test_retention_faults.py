@@ -93,7 +93,7 @@ def test_a_champion_that_is_replaced_and_removed_while_it_is_opened_is_decided_a
     def late(version):
         if version.version == 1:
             workspace.set_alias("weather", "champion", 2)
-            workspace.delete_version("weather", 1)
+            workspace.registry.delete_version("weather", 1)
         return opened(version)
 
     monkeypatch.setattr(promotion, "map_version", late)

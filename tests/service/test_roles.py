@@ -32,6 +32,7 @@ ADMIN = {
     "POST /v1/keys",
     "DELETE /v1/keys/{name}",
     "DELETE /v1/datasets/{name}",
+    "DELETE /v1/models/{name}",
     "DELETE /v1/models/{name}/versions/{version}",
     "POST /v1/models/{name}/prune",
     "PUT /v1/models/{name}/retention",

@@ -14,18 +14,17 @@ from storage.models import (
     alias_history,
     aliases,
     delete_alias,
-    delete_version,
     generation,
     get_version,
     list_models,
     list_versions,
     reserve_version,
-    retain_versions,
     roll_back,
     served_since,
     set_alias,
     set_tags,
 )
+from storage.removal import delete_version, retain_versions
 from tests.storage.conftest import new_version
 from tests.storage.test_datasets import HOSTILE
 

@@ -13,8 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from storage.aliases import alias_history, aliases, delete_alias, roll_back, set_alias
 from storage.control import open_control
 from storage.errors import Conflict, NotFound
-from storage.models import delete_version, generation, get_version, list_versions, retain_versions
+from storage.models import generation, get_version, list_versions
 from storage.promotions import Promotion, list_promotions, record_promotion
+from storage.removal import delete_model, delete_version, retain_versions
 from tests.storage.conftest import new_version
 
 NAME = "adult"
@@ -128,6 +129,16 @@ class Registry(RuleBasedStateMachine):
         gone = set(sorted(self.versions, reverse=True)[keep:]) - aliased
         assert {version.version for version in retain_versions(self.control, NAME, keep)} == gone
         self.versions -= gone
+
+    @rule()
+    def delete_all(self) -> None:
+        if not self.versions:
+            with pytest.raises(NotFound):
+                delete_model(self.control, NAME)
+            return
+        gone = [version.version for version in delete_model(self.control, NAME)]
+        assert gone == sorted(self.versions, reverse=True)
+        self.versions, self.paths, self.n_moves, self.n_decisions = set(), {}, 0, 0
 
     @invariant()
     def is_as_expected(self) -> None:

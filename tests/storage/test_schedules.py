@@ -13,8 +13,9 @@ from storage import control_tables, migrations
 from storage.aliases import alias_history, aliases, roll_back
 from storage.control import open_control
 from storage.errors import Conflict, InvalidName, NotFound
-from storage.models import CHAMPION, list_versions, retain_versions, set_alias, set_tag
+from storage.models import CHAMPION, list_versions, set_alias, set_tag
 from storage.promotions import Promotion, list_promotions, record_promotion
+from storage.removal import retain_versions
 from storage.retention import retention, set_retention
 from storage.schedules import (
     KEPT_RUNS,
