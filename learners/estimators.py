@@ -14,9 +14,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from learners import recipes
-from learners.errors import InvalidParameter, LearnerError, SchemaError
+from learners.errors import InvalidParameter, LearnerError, SchemaError, SourceError
 from learners.model import Model
 from learners.passes.engine import OnProgress
+from learners.passes.files import one_line
 from learners.passes.learner import Part, drive
 from learners.passes.ledger import MemoryStore
 from learners.passes.source import Source
@@ -136,6 +137,10 @@ class _Classifier(ClassifierMixin, BaseEstimator):
             if not known:
                 raise SchemaError(f"None of the model's columns ({', '.join(schema.columns[:3])}, …) is in the data.")
             for batch in source.batches(known):
+                yield encode(batch, schema)
+            return
+        if isinstance(X, pads.Dataset):
+            for batch in X.to_batches(columns=[name for name in X.schema.names if name != schema.target]):
                 yield encode(batch, schema)
             return
         table = _table_of(X)
@@ -308,7 +313,7 @@ def _source_of(X: Any, y: Any, target: str | None) -> tuple[Source, str]:
     """The rows to learn from, with the name of their class column."""
     named = y if isinstance(y, str) else target
     if isinstance(X, pads.Dataset):
-        X = X.to_table() if not getattr(X, "files", None) else list(X.files)
+        X = _rows_of_dataset(X)
     if _are_paths(X) or isinstance(X, Source):
         if y is not None and not isinstance(y, str):
             raise InvalidParameter("y", type(y).__name__, "with paths, give the name of the class column")
@@ -327,6 +332,22 @@ def _source_of(X: Any, y: Any, target: str | None) -> tuple[Source, str]:
     if named is None:
         raise InvalidParameter("target", None, "name the class column: target='…', fit(X, 'column') or fit(X, y)")
     return Source.of_table(table, identity=uuid4().hex), named
+
+
+def _rows_of_dataset(dataset: pads.Dataset) -> Source | pa.Table:
+    """The files of a dataset, to be read in passes, if they alone are its rows; else a table of what it makes of them."""
+    try:
+        is_parquet = isinstance(dataset, pads.FileSystemDataset) and isinstance(dataset.format, pads.ParquetFileFormat)
+        if is_parquet and dataset.files:
+            source = Source.open(list(dataset.files), dataset.filesystem)
+            # A filter or a choice of row groups may leave rows out, a schema columns; partitions add some.
+            n_chosen = sum(group.num_rows for fragment in dataset.get_fragments() for group in fragment.row_groups)
+            n_rows = {source.n_rows, n_chosen, dataset.count_rows()}
+            if len(n_rows) == 1 and source.arrow_schema.equals(dataset.schema):
+                return source
+        return dataset.to_table()
+    except (pa.ArrowException, OSError) as error:
+        raise SourceError("The dataset", f"cannot be read ({one_line(error)})") from error
 
 
 def _table_of(X: Any) -> pa.Table:

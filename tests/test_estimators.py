@@ -11,7 +11,7 @@ from sklearn.model_selection import cross_val_score
 
 import learners
 from learners import KDB, NB, SKDB, TAN, Source
-from learners.errors import InvalidParameter, LearnerError
+from learners.errors import InvalidParameter, LearnerError, SourceError
 from learners.schema import Schema
 
 
@@ -52,6 +52,37 @@ def test_all_forms_of_a_table_give_the_same_model(estimator, table, tmp_path):
     assert np.allclose(probabilities.sum(axis=1), 1)
     assert list(forms[0].classes_) == ["no", "yes"]
     assert set(forms[0].predict(table)) <= {"no", "yes"}
+
+
+def test_a_dataset_is_what_it_makes_of_its_files(table, tmp_path):
+    """A filter, a schema, partitions, single row groups: learning from its files would be learning from other rows."""
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=100)
+    whole = pads.dataset(tmp_path / "t.parquet")
+    pads.write_dataset(
+        table, tmp_path / "by class", format="parquet", partitioning=["class"], partitioning_flavor="hive"
+    )
+    pads.write_dataset(table, tmp_path / "csv", format="csv")
+    (fragment,) = whole.get_fragments()
+    datasets = {
+        "filter": whole.filter(pads.field("size") > 0),
+        "schema": whole.replace_schema(pa.schema([("a1", pa.string()), ("class", pa.string())])),
+        "partitions": pads.dataset(tmp_path / "by class", partitioning="hive"),
+        "row groups": pads.FileSystemDataset([fragment.subset(row_group_ids=[1, 3])], whole.schema, whole.format),
+        "csv": pads.dataset(tmp_path / "csv", format="csv"),
+        "twice": pads.dataset([whole, whole]),
+        "memory": pads.dataset(table),
+    }
+    for name, dataset in datasets.items():
+        one, other = NB(m=1.0).fit(dataset, "class"), NB(m=1.0).fit(dataset.to_table(), "class")
+        assert one.model_.facts["n_rows"] == dataset.to_table().num_rows, name
+        assert one.model_.schema == other.model_.schema and equal(one, other), name
+        assert np.array_equal(one.predict_proba(dataset), other.predict_proba(dataset.to_table())), name
+    assert NB().fit(whole, "class").parts_[0].source.is_identified, (
+        "files that are the whole dataset are read in passes"
+    )
+    (tmp_path / "csv" / "part-0.csv").write_text('"a\n1,2,3\n')
+    with pytest.raises(SourceError, match="The dataset: cannot be read"):
+        NB().fit(datasets["csv"], "class")
 
 
 def test_it_follows_the_conventions_of_scikit_learn():
