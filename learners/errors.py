@@ -66,6 +66,14 @@ class FamilyTooLarge(LearnerError, ValueError):
         self.attribute = attribute
 
 
+class InvalidArray(LearnerError, ValueError):
+    """An array of a stored model is not what the model's own training would have written."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"Array {name!r} of the model {reason}.")
+        self.name = name
+
+
 class InvalidParameter(LearnerError, ValueError):
     """A parameter of a learner is outside its range."""
 

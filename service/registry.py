@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, Field, ValidationError
 
 from learners.circuits.model import CircuitModel
+from learners.classifiers.lookup import LookupModel
 from learners.errors import LearnerError
 from learners.kinds import load_model
-from learners.schema.records import record_classifier
+from learners.model import Model
+from learners.query import Marginal
+from learners.schema.records import encode_records, record_classifier
 from service.circuits import Form, circuit_of
 from service.jobs.queue import Job
 from service.ledger import LOCAL
@@ -295,12 +298,21 @@ def _checked(path: Path, manifest: Mapping[str, Any]) -> Manifest:
 
 
 def _check_answers(path: Path, header: Any, arrays: Any) -> None:
-    """Let the model answer for a row of which nothing is known, before anyone relies on it."""
+    """Look at all of a model, and let it answer when nothing is known, before anyone relies on it."""
     try:
-        model = load_model(header, arrays)
-        probabilities = record_classifier(model)({})
-        is_sound = len(probabilities) == model.schema.n_classes and math.isclose(sum(probabilities), 1, abs_tol=1e-6)
-    except (LearnerError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        model = load_model(header, arrays, is_trusted=False)
+        model.structure()
+        probabilities = _answer(model)
+    except (LearnerError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
         raise CorruptFile(path, f"its model cannot be used ({type(error).__name__}: {error}).") from error
-    if not is_sound:
+    if len(probabilities) != model.schema.n_classes or not math.isclose(sum(probabilities), 1, abs_tol=1e-6):
         raise CorruptFile(path, "its model gives no probabilities that sum to one.")
+
+
+def _answer(model: Model) -> list[float]:
+    """The probability of each class, or without classes of everything, when nothing is known."""
+    if isinstance(model, CircuitModel) and model.schema.target is None:
+        return [answer["probability"] for answer in model.answer([Marginal({})])]
+    if isinstance(model, LookupModel) and model.variances:
+        model.credible_intervals(encode_records([{}], model.schema))
+    return record_classifier(model)({}).tolist()

@@ -54,7 +54,7 @@ def compile_tables(
         If the contexts of an attribute cannot be numbered by 63 bits.
     """
     sizes = [schema.domain_sizes[list(parents)].astype(np.int64) for parents in structure.parents]
-    strides = [_strides(schema, a, parents) for a, parents in zip(structure.order, structure.parents, strict=True)]
+    strides = [strides_of(schema, a, parents) for a, parents in zip(structure.order, structure.parents, strict=True)]
     sparse = [
         _sparse_form(tree, estimate, size, stride, schema.n_classes)
         for tree, estimate, size, stride in zip(trees, estimates, sizes, strides, strict=True)
@@ -93,7 +93,7 @@ def _joined(parts: Sequence[Integers]) -> Integers:
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
 
-def _strides(schema: Schema, attribute: int, parents: Sequence[int]) -> Integers:
+def strides_of(schema: Schema, attribute: int, parents: Sequence[int]) -> Integers:
     """Place value of each parent in the number of a context, the last parent fastest."""
     strides, place = [], 1
     for parent in reversed(parents):

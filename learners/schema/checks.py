@@ -1,0 +1,69 @@
+"""What a schema that somebody else has made must be, before anything is encoded by it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from typing import get_args
+
+from learners.errors import SchemaError
+from learners.schema.schema import DISTRIBUTIONS, MAX_CLASSES, Attribute, Kind, Schema
+
+CLASS_TYPES = ("string", "int64", "bool")
+MAX_VALUES = 65_535  # codes are 16 bits wide, the one for unseen values included
+
+
+def check_schema(schema: Schema) -> None:
+    """Refuse a schema that training does not make: with its codes, kernels would read beyond their tables.
+
+    Parameters
+    ----------
+    schema : Schema
+        As `from_json` reads it, which looks at no type.
+
+    Raises
+    ------
+    SchemaError
+        Naming the column.
+    """
+    for attribute in schema.attributes:
+        fault = _fault_of(attribute)
+        if fault is not None:
+            raise SchemaError(f"Column {attribute.name!r} of the schema {fault}.", str(attribute.name))
+    if not _are(str, [text for entry in schema.left_out for text in (entry.name, entry.reason)]):
+        raise SchemaError("The columns that the schema leaves out have no names and reasons.")
+    if len(set(schema.columns)) < len(schema.columns):
+        raise SchemaError("Two columns of the schema have one name.")
+    if not 1 <= len(schema.classes) <= MAX_CLASSES or not _are(str, schema.classes):
+        raise SchemaError(f"The schema needs 1 to {MAX_CLASSES} classes, each of them text.")
+    if schema.class_type not in CLASS_TYPES:
+        raise SchemaError(f"The classes of the schema are {schema.class_type!r}, which is none of {CLASS_TYPES}.")
+    if (schema.target is None and len(schema.classes) > 1) or not isinstance(schema.target, str | None):
+        raise SchemaError(f"The target of the schema, {schema.target!r}, does not go with its classes.")
+    schema.class_values()  # a ValueError where whole numbers are none
+
+
+def _fault_of(attribute: Attribute) -> str | None:
+    """What is wrong with one column, if anything."""
+    if not _are(str, (attribute.name, attribute.arrow_type)) or attribute.kind not in get_args(Kind):
+        return "has no name, kind and type as columns have"
+    if type(attribute.has_missing) is not bool or type(attribute.n_folded) is not int or attribute.n_folded < 0:
+        return "does not say whether values are missing and how many are folded"
+    types = {type(value) for value in attribute.values}
+    if types not in ({str}, {int}, {bool}, set()) or len(set(attribute.values)) < len(attribute.values):
+        return "has values that are not different texts, or whole numbers, or booleans"
+    if not all(type(cut) in (int, float) and math.isfinite(cut) for cut in attribute.cuts):
+        return "has cuts that are no numbers"
+    if any(low >= high for low, high in zip(attribute.cuts, attribute.cuts[1:], strict=False)):
+        return "has cuts that do not ascend"
+    if attribute.n_values > MAX_VALUES:
+        return f"has {attribute.n_values} values, and at most {MAX_VALUES} can be coded"
+    if attribute.distribution is not None and (
+        attribute.distribution not in DISTRIBUTIONS or attribute.kind != "numeric"
+    ):
+        return f"has the distribution {attribute.distribution!r}, which it cannot have"
+    return None
+
+
+def _are(kind: type, values: Collection[object]) -> bool:
+    return all(isinstance(value, kind) for value in values)

@@ -1,0 +1,60 @@
+"""Models that come in as files of somebody else: what kernels would follow astray is refused before anything is kept."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from service.problems import InvalidRequest
+from service.requests import TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from storage.errors import NotFound
+from storage.model_file import read_model, write_model
+from tests.service.test_registry import rebuilt
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, weather_files: tuple[Path, Path]) -> Iterator[Workspace]:
+    with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
+        for name, learner, target in (("lookup", "tan", "class"), ("joint", "spn", None)):
+            workspace.train(
+                TrainRequest(uris=[str(weather_files[0])], target=target, learner=learner, model=name, holdout=0)
+            )
+        yield workspace
+
+
+def bundle_with(workspace: Workspace, folder: Path, name: str, **arrays: np.ndarray) -> Path:
+    """An export of which some arrays are others, with all checksums as they should be."""
+    bundle = folder / "bundle.tar"
+    workspace.registry.export_to("lookup", bundle, replace=True)
+    with tarfile.open(bundle) as tar:
+        manifest = json.loads(tar.extractfile("manifest.json").read())
+    header, written = read_model(workspace.model("lookup").duckdb_path)
+    files = write_model(folder / name, "made-up", 1, header, written | arrays, {})
+    told = json.dumps(manifest | {"sha256": files.sha256}).encode()
+    bundle.write_bytes(rebuilt(told, files.duckdb_path.read_bytes()))
+    return bundle
+
+
+def test_a_model_whose_arrays_lead_elsewhere_is_refused_by_their_name(workspace: Workspace, tmp_path: Path) -> None:
+    _, arrays = read_model(workspace.model("lookup").duckdb_path)
+    for name, change in (("table_dense_starts", 10**12), ("table_hash_rows", -(10**12)), ("tree_parent", 10**9)):
+        bundle = bundle_with(workspace, tmp_path, name, **{name: arrays[name] + change})
+        with pytest.raises(InvalidRequest, match=f"Nothing was imported.*Array '{name}' of the model"):
+            workspace.registry.import_version(bundle, "bad")
+    with pytest.raises(NotFound):
+        workspace.model("bad")
+    assert workspace.registry.import_version(bundle_with(workspace, tmp_path, "sound"), "good").version == 1
+
+
+def test_a_model_without_classes_is_imported_and_answers(workspace: Workspace, tmp_path: Path) -> None:
+    workspace.registry.export_to("joint", tmp_path / "joint.tar")
+    workspace.registry.import_version(tmp_path / "joint.tar", "copy")
+    ours, theirs = (read_model(workspace.model(name).duckdb_path) for name in ("joint", "copy"))
+    assert ours[0] == theirs[0] and all(np.array_equal(ours[1][name], theirs[1][name]) for name in ours[1])

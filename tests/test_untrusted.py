@@ -1,0 +1,157 @@
+"""Models that somebody else has made: refused in words, or they answer; never do kernels read beyond their arrays."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from learners import recipes
+from learners.errors import InvalidArray, LearnerError, SchemaError
+from learners.explanation import explain
+from learners.kinds import load_model
+from learners.passes.learner import drive
+from learners.passes.source import Source
+from learners.schema.encode import encode
+
+N = 240
+TABLE = pa.table(
+    {
+        "word": ["a", "b", "c", None] * (N // 4),
+        "many": [str(i % 20) for i in range(N)],
+        "number": [0.5, 1.5, float("nan"), 3.5] * (N // 4),
+        "class": ["yes", "no", "perhaps"] * (N // 3),
+    }
+)
+RUNS: dict[str, tuple[str, dict[str, Any]]] = {
+    "lookup": ("kdb", {"k": 2, "estimator": "hdp", "iterations": 20}),
+    "circuit": ("spn", {"structure": "learnspn", "learning": "adf"}),
+    "boosted-trees": ("xgboost", {"rounds": 3}),
+}
+# What a model's classes raise where the header is not what it should be; all of it is a refusal where models come in.
+REFUSALS = (LearnerError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError)
+NUMBERS = [-1, -2, 0, 1, 2, 7, 255, 10**6, 10**12, 2**62, -(2**63)]
+LOGARITHMS = [float("nan"), float("inf"), -float("inf"), 1e30, -1.0, 0.0, 2.0]
+N_CHANGES = 20
+
+
+@cache
+def written(kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Header and arrays as they are stored."""
+    header, arrays = drive(recipes.learner(*RUNS[kind], "class"), Source.of_table(TABLE)).to_arrays()
+    return json.loads(json.dumps(header)), dict(arrays)
+
+
+def answers(header: dict[str, Any], arrays: dict[str, Any]) -> None:
+    """Let it answer everything that kernels answer, unless it is refused."""
+    try:
+        model: Any = load_model(header, arrays, is_trusted=False)
+    except REFUSALS:
+        return
+    chunk = encode(TABLE, model.schema, with_class=False)
+    assert model.predict_proba(chunk).shape == (N, model.schema.n_classes)
+    if hasattr(model, "credible_intervals"):
+        try:
+            model.credible_intervals(chunk, 0.9)
+        except REFUSALS:
+            return
+        explain(model, chunk)
+
+
+@pytest.mark.parametrize("kind", RUNS)
+def test_what_was_written_is_taken_and_answers_as_before(kind: str) -> None:
+    header, arrays = written(kind)
+    ours, theirs = load_model(header, arrays), load_model(header, arrays, is_trusted=False)
+    chunk = encode(TABLE, ours.schema)
+    np.testing.assert_array_equal(ours.predict_proba(chunk), theirs.predict_proba(chunk))
+
+
+def changed(array: np.ndarray, rng: random.Random) -> np.ndarray:
+    """The array with one thing wrong."""
+    how = rng.choice(["value", "value", "value", "next", "next", "shorter", "longer", "type", "shape"])
+    if how in {"value", "next"} and array.size:
+        array = array.copy()
+        place = rng.randrange(array.size)
+        if array.dtype.kind == "f":
+            array.flat[place] = rng.choice(LOGARITHMS)
+        else:
+            limits, own = np.iinfo(array.dtype), int(array.flat[place])
+            value = rng.choice(NUMBERS) if how == "value" else own + rng.choice([-1, 1])
+            array.flat[place] = min(max(value, limits.min), limits.max)
+        return array
+    if how == "shorter":
+        return array[:-1]
+    if how == "longer":
+        return np.concatenate([array.ravel(), array.ravel()[:1]])
+    return array.astype(rng.choice(["f8", "i4", "u8", "i1", "?"])) if how == "type" else array.reshape(-1, 1)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("kind", RUNS)
+def test_no_change_of_an_array_leads_kernels_astray(kind: str) -> None:
+    header, arrays = written(kind)
+    rng = random.Random(0)
+    for name in sorted(arrays.keys() - {"booster"}):
+        for _ in range(N_CHANGES):
+            array = changed(np.array(arrays[name]), rng)
+            array.setflags(write=False)
+            answers(header, arrays | {name: array})
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        ("table_dense_starts", lambda a: a + 10**12, "leads beyond the dense tables"),
+        ("table_hash_rows", lambda a: a - 10**12, "leads beyond the vectors"),
+        ("table_hash_keys", lambda a: np.zeros_like(a), "without an empty slot"),
+        ("table_parents", lambda a: a + 100, "does not follow from the schema and the structure"),
+        ("table_strides", lambda a: a * 1000, "does not follow from the schema and the structure"),
+        ("table_dense", lambda a: a.astype(np.float64), "is float64 of shape"),
+        ("table_log_prior", lambda a: a * np.nan, "holds what is no finite number"),
+        ("tree_parent", lambda a: a + 10**9, "has a tree without one root"),
+        ("tree_cell_value", lambda a: -a - 1, "holds codes that there are none of"),
+        ("tree_cell_starts_ends", lambda a: a[::-1].copy(), "does not ascend from zero"),
+        ("estimate_rest", lambda a: a[1:], "where float64 of shape"),
+        ("class_counts", lambda a: -a - 1, "holds what is no number of rows"),
+    ],
+)
+def test_what_is_wrong_with_an_array_is_told_by_its_name(
+    name: str, change: Callable[[np.ndarray], np.ndarray], words: str
+) -> None:
+    header, arrays = written("lookup")
+    with pytest.raises(InvalidArray, match=f"Array '{name}' of the model .*{words}"):
+        load_model(header, arrays | {name: change(np.array(arrays[name]))}, is_trusted=False)
+    missing = {other: array for other, array in arrays.items() if other != name}
+    with pytest.raises(InvalidArray, match=f"Array '{name}' of the model is missing"):
+        load_model(header, missing, is_trusted=False)
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "words"),
+    [
+        ("has_missing", -5, "does not say whether values are missing"),
+        ("n_folded", -1, "does not say whether values are missing"),
+        ("values", ["a", "a"], "not different texts"),
+        ("values", ["a", 1], "not different texts"),
+        ("cuts", [2.0, 1.0], "do not ascend"),
+        ("cuts", [float("nan")], "no numbers"),
+        ("cuts", list(range(70_000)), "at most 65535"),
+        ("kind", "ordinal", "kind and type"),
+        ("distribution", "cauchy", "cannot have"),
+    ],
+)
+@pytest.mark.parametrize("kind", RUNS)
+def test_what_is_wrong_with_the_schema_is_told_by_the_column(kind: str, member: str, value: object, words: str) -> None:
+    header, arrays = written(kind)
+    schema = json.loads(header["schema"])
+    schema["attributes"][2][member] = value
+    if member == "cuts":
+        schema["attributes"][2]["kind"] = "numeric"
+    with pytest.raises(SchemaError, match=f"Column 'number' of the schema .*{words}"):
+        load_model(header | {"schema": json.dumps(schema)}, arrays, is_trusted=False)
