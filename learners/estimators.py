@@ -340,14 +340,20 @@ def _rows_of_dataset(dataset: pads.Dataset) -> Source | pa.Table:
         is_parquet = isinstance(dataset, pads.FileSystemDataset) and isinstance(dataset.format, pads.ParquetFileFormat)
         if is_parquet and dataset.files:
             source = Source.open(list(dataset.files), dataset.filesystem)
-            # A filter or a choice of row groups may leave rows out, a schema columns; partitions add some.
-            n_chosen = sum(group.num_rows for fragment in dataset.get_fragments() for group in fragment.row_groups)
-            n_rows = {source.n_rows, n_chosen, dataset.count_rows()}
-            if len(n_rows) == 1 and source.arrow_schema.equals(dataset.schema):
+            # A schema may leave columns out, and partitions add some.
+            if source.arrow_schema.equals(dataset.schema) and source.n_rows == _n_chosen(dataset):
                 return source
         return dataset.to_table()
     except (pa.ArrowException, OSError) as error:
         raise SourceError("The dataset", f"cannot be read ({one_line(error)})") from error
+
+
+def _n_chosen(dataset: pads.FileSystemDataset) -> int | None:
+    """How many rows the row groups of a dataset have; None if a filter may leave rows out."""
+    try:
+        return sum(group.num_rows for fragment in dataset.get_fragments() for group in fragment.row_groups)
+    except ValueError:  # pyarrow does not give the fragments of a filtered dataset
+        return None
 
 
 def _table_of(X: Any) -> pa.Table:
