@@ -14,8 +14,10 @@ from learners.passes.source import Source
 from service import scoring
 from service.jobs.steps import Kinds, Run, Step
 from service.predictor import map_version
+from service.problems import InvalidRequest
 from service.requests import PromotionRule, RefreshRequest, TrainRequest
 from service.rows import opened, training_rows
+from service.steps import target_of
 from storage import models, promotions
 from storage.errors import Conflict, CorruptFile, NotFound
 from storage.promotions import Promotion
@@ -23,6 +25,7 @@ from storage.promotions import Promotion
 if TYPE_CHECKING:
     from service.workspace import Workspace
 
+JOINT_METRIC = "log_loss"  # of classes; or of whole rows, where there are none
 DECISIONS = 3  # as often it is decided anew when the champion changes in between
 
 
@@ -51,15 +54,26 @@ def _of_train(step: Step) -> Step:
 
 
 def checked_train(workspace: "Workspace", request: RefreshRequest) -> TrainRequest:
-    """The training of a refresh, after looking for the data set that its rule names.
+    """The training of a refresh, after looking at what its rule names.
 
     Raises
     ------
     NotFound
+    InvalidRequest
+        If its metric is one of classes, and the model has none.
     """
-    if request.promotion.dataset is not None:
-        workspace.dataset(request.promotion.dataset)
-    return request.train
+    rule, train = request.promotion, request.train
+    if rule.dataset is not None:
+        workspace.dataset(rule.dataset)
+    if train.dataset is not None:
+        workspace.dataset(train.dataset)
+    if rule.metric != JOINT_METRIC and target_of(workspace, train) is None:
+        raise InvalidRequest(
+            f"A model without a target has no {rule.metric}: promote by {JOINT_METRIC}, which is then the mean negative "
+            "log likelihood of the rows.",
+            field="promotion.metric",
+        )
+    return train
 
 
 def decide(workspace: "Workspace", run: Run) -> dict[str, Any]:
@@ -122,13 +136,16 @@ def verdict(rule: PromotionRule, challenger: Measured, champion: Measured | None
     n_rows = challenger.metrics["n_test_rows"]
     if n_rows < rule.min_rows:
         return Verdict(False, f"{keeps}: {n_rows} rows are fewer than the {rule.min_rows} that decide")
-    new, old = challenger.metrics[rule.metric], champion.metrics[rule.metric]
+    new, old = _loss(challenger.metrics, rule.metric), _loss(champion.metrics, rule.metric)
+    if new is None or old is None or ("ece" in challenger.metrics) != ("ece" in champion.metrics):
+        return Verdict(False, f"{keeps}: the two cannot be compared by {rule.metric}, as only one predicts a class")
     margin = f" less {rule.margin:g}" if rule.margin > 0 else f" plus {-rule.margin:g}" if rule.margin < 0 else ""
     compared = f"{rule.metric} {new:.6g} against {old:.6g}{margin}, on {n_rows} rows"
     # Written so that a NaN never wins.
     if not (math.isfinite(new) and new <= old - rule.margin):
         return Verdict(False, f"{keeps}: version {challenger.version} has {compared}")
-    increase = challenger.metrics["ece"] - champion.metrics["ece"]
+    # What predicts no class has no calibration error to guard.
+    increase = challenger.metrics.get("ece", 0.0) - champion.metrics.get("ece", 0.0)
     if rule.max_ece_increase is not None and not increase <= rule.max_ece_increase:
         return Verdict(
             False,
@@ -136,6 +153,16 @@ def verdict(rule: PromotionRule, challenger: Measured, champion: Measured | None
             f"and at most {rule.max_ece_increase:g} is allowed",
         )
     return Verdict(True, f"version {challenger.version} replaces {champion.version} as {rule.alias}: {compared}")
+
+
+def _loss(metrics: Mapping[str, Any], metric: str) -> float | None:
+    """A metric of which less is better; of a model without classes, the mean negative log likelihood.
+
+    Rows that it calls impossible make that infinite, though `log_likelihood` is the mean of the others.
+    """
+    if metric == JOINT_METRIC and "log_likelihood" in metrics:
+        return math.inf if metrics["n_impossible"] else -metrics["log_likelihood"]
+    return metrics.get(metric)
 
 
 def _champion(workspace: "Workspace", name: str, alias: str) -> int | None:

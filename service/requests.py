@@ -218,7 +218,10 @@ class PromotionRule(Request):
     """
 
     alias: Alias = Field(default="champion", description="The alias that is at stake.", examples=["champion"])
-    metric: Literal["log_loss", "rmse", "zero_one_loss"] = "log_loss"
+    metric: Literal["log_loss", "rmse", "zero_one_loss"] = Field(
+        default="log_loss",
+        description="Less is better. Models without a target have log_loss only: the mean negative log likelihood.",
+    )
     margin: float = Field(
         default=0.0,
         ge=-100,
@@ -227,7 +230,10 @@ class PromotionRule(Request):
         examples=[0.001],
     )
     max_ece_increase: float | None = Field(
-        default=0.02, ge=0, le=1, description="Guardrail on the expected calibration error; null for none."
+        default=0.02,
+        ge=0,
+        le=1,
+        description="Guardrail on the expected calibration error, of models with a target; null for none.",
     )
     dataset: str | None = Field(
         default=None, description="A registered data set to measure on, instead of the newest rows that were kept back."

@@ -77,7 +77,7 @@ def check_request(workspace: "Workspace", request: AnyRequest) -> None:
         check_queries(workspace.served(request.model).model, request.queries)
     if isinstance(request, TrainRequest):
         recipes.parse_parameters(request.learner, request.parameters)
-        _target(workspace, request)
+        target_of(workspace, request)
 
 
 def learn(workspace: "Workspace", run: Run) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def fit(
 ) -> tuple[Any, list[Account]]:
     """The model of the rows, with what is stored as far as it serves, and what that saved."""
     limit_memory(counts_bytes(workspace.settings, run.memory_limit), workspace.temporary)
-    overrides, target = _overrides(workspace, request), _target(workspace, request)
+    overrides, target = _overrides(workspace, request), target_of(workspace, request)
     how = chosen(rows, target, overrides)
     known = continuation(workspace, request, rows, how)
     if isinstance(known, Continuation):
@@ -259,7 +259,14 @@ def _schema(source: Source, target: str | None, columns: dict[str, Any], threads
     return summaries.build_schema()
 
 
-def _target(workspace: "Workspace", request: TrainRequest) -> str | None:
+def target_of(workspace: "Workspace", request: TrainRequest) -> str | None:
+    """The column to predict: as asked for, or that of the data set; None for a model of the joint distribution.
+
+    Raises
+    ------
+    InvalidRequest
+        If the learner needs one.
+    """
     target = request.target
     if target is None and request.dataset is not None:
         target = workspace.dataset(request.dataset).target

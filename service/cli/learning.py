@@ -129,7 +129,7 @@ def forget(
         verdict = "equals, bit for bit," if proof["is_equal"] else "[red]DIFFERS from[/]"
         out.print(f"{proof['model']}@{proof['version']} {verdict} the model of the remaining {proof['n_rows']:,} rows")
     if done["still_holding"]:
-        out.print(f"Older versions still know them: {', '.join(done['still_holding'])} (fewpass models delete)")
+        out.print(f"Versions that still know them: {', '.join(done['still_holding'])} (fewpass models delete)")
 
 
 def predict(

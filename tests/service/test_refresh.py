@@ -135,7 +135,7 @@ def test_the_command_line_updates_and_forgets(folder, tmp_path):
     assert "counting pairs" in updated.stdout and "3,000" in updated.stdout
     said = " ".join(fewpass("forget", "daily", "--where", "user = 3", workspace=place).stdout.split())
     assert "equals, bit for bit," in said
-    assert "Older versions still know them: daily@1, daily@2" in said
+    assert "Versions that still know them: daily@1, daily@2" in said
     wrong = fewpass("forget", "daily", "--where", "user = (SELECT 1)", workspace=place, code=1)
     assert "subquery is not allowed" in " ".join(wrong.stderr.split())
     bad = fewpass(*train, "--window", "3 days", workspace=place, code=1)
