@@ -40,7 +40,7 @@ class Settings(BaseSettings):
         default=1, ge=0, le=64, description="Job worker processes that `fewpass serve` starts and ends."
     )
     predict_only: bool = Field(
-        default=False, description="Serve predictions, health and metrics, without the control plane."
+        default=False, description="Serve predictions, health and metrics, without the control plane and job workers."
     )
 
     require_keys: bool = Field(
@@ -210,6 +210,18 @@ class Settings(BaseSettings):
             for name, value in changed.items()
             if value is not None
         }
+
+    def within(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """An environment that gives another process these same settings, whatever it has said of them until now.
+
+        Parameters
+        ----------
+        environment : mapping of str
+            Of which all else is kept.
+        """
+        names = {f"FEWPASS_{name.upper()}" for name in type(self).model_fields}  # also read in lower case
+        kept = {name: value for name, value in environment.items() if name.upper() not in names}
+        return kept | self.environment()
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:

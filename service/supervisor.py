@@ -80,7 +80,9 @@ def _serve(settings: Settings) -> None:
 
     from service.forking import server_config
 
-    os.environ.update(settings.environment())
+    given = settings.within(os.environ)
+    os.environ.clear()
+    os.environ.update(given)
     config = server_config(settings)
     server = uvicorn.Server(config)
     socket = config.bind_socket()
@@ -144,7 +146,7 @@ def job_workers(settings: Settings) -> Iterator[None]:
     stop = threading.Event()
     keepers = [
         threading.Thread(target=_keep_worker, args=(settings, stop), name=f"keep-worker-{number}")
-        for number in range(settings.job_workers)
+        for number in range(0 if settings.predict_only else settings.job_workers)
     ]
     for keeper in keepers:
         keeper.start()
@@ -159,8 +161,8 @@ def job_workers(settings: Settings) -> Iterator[None]:
 def _keep_worker(settings: Settings, stop: threading.Event) -> None:
     log = structlog.get_logger("serve")
     command = [sys.executable, "-m", "service.cli", "worker", "--parent", str(os.getpid())]
-    environment = os.environ | settings.environment()
-    environment.pop("PROMETHEUS_MULTIPROC_DIR", None)
+    environment = settings.within(os.environ)
+    environment.pop("PROMETHEUS_MULTIPROC_DIR", None)  # which is of serving processes
     pause = RESTART_S
     while not stop.is_set():
         started = time.monotonic()

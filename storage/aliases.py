@@ -14,7 +14,7 @@ from storage import control_tables as tables
 from storage.control import Control
 from storage.errors import Conflict, NotFound
 from storage.generation import bump_generation
-from storage.names import checked_alias, is_name, known_name
+from storage.names import checked_alias, is_name, is_version, known_name
 from storage.paging import DEFAULT_LIMIT, Page, page_of_rows
 
 _VERSIONS, _ALIASES, _MOVES = tables.versions, tables.aliases, tables.moves
@@ -137,7 +137,7 @@ def alias_history(
 
 
 def _exists(connection: Connection, name: str, version: int) -> bool:
-    if not is_name(name):
+    if not (is_name(name) and is_version(version)):
         return False
     query = sa.select(_VERSIONS.c.version).where(_VERSIONS.c.name == name, _VERSIONS.c.version == version)
     return connection.execute(query).one_or_none() is not None

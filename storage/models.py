@@ -17,7 +17,7 @@ from storage.aliases import alias_history, aliases, delete_alias, roll_back, set
 from storage.control import Control
 from storage.errors import Conflict, NotFound
 from storage.generation import bump_generation, generation
-from storage.names import checked_name, is_name, known_name
+from storage.names import checked_name, is_name, is_version, known_name
 from storage.paging import DEFAULT_LIMIT, Page, page_of_rows
 
 __all__ = [
@@ -194,7 +194,7 @@ def resolved_row(connection: Connection, name: str, ref: str | int | None) -> sa
         number = int(ref)
     else:
         number = _alias_target(connection, name, ref) if is_name(ref) else None
-    row = None if number is None else _row_of(connection, name, number)
+    row = _row_of(connection, name, number) if number is not None and is_version(number) else None
     if row is None:
         raise NotFound("model version", f"{name}@{ref}")
     return row

@@ -30,6 +30,11 @@ def is_name(name: object) -> bool:
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
+def is_version(number: int) -> bool:
+    """Whether a version of that number can exist at all: columns of databases hold no greater ones."""
+    return 1 <= number < 1 << 31
+
+
 def known_name(kind: str, name: str) -> str:
     """The name itself, if something of that name can exist.
 

@@ -5,7 +5,6 @@ References
 Open Inference Protocol, HTTP/REST (KServe), and its binary tensor data extension.
 """
 
-import math
 import struct
 from collections.abc import Iterator
 from typing import Any
@@ -21,6 +20,7 @@ DTYPES = {
     **{f"{sign}INT{8 * size}": f"<{code}{size}" for sign, code in (("", "i"), ("U", "u")) for size in (1, 2, 4, 8)},
     **{f"FP{8 * size}": f"<f{size}" for size in (2, 4, 8)},
 }
+MOST_TOLD = 8  # dimensions
 LENGTH = b"inference-header-content-length"
 
 
@@ -120,9 +120,10 @@ def read_request(body: bytes, header_bytes: bytes | None, max_rows: int) -> tupl
 def n_rows_of(tensor: Tensor) -> int:
     """Rows of an input, which is one column: (n,) or (n, 1)."""
     shape = tensor.shape
-    if not shape or min(shape) < 0 or math.prod(shape[1:]) != 1:
+    if not 1 <= len(shape) <= 2 or shape[0] < 0 or shape[1:] not in ([], [1]):
+        described = f"the shape {shape}" if len(shape) <= MOST_TOLD else f"a shape of {len(shape)} dimensions"
         raise InvalidRequest(
-            f"Input {tensor.name!r} has the shape {shape}; send one input for each attribute, of shape [n] or [n, 1].",
+            f"Input {tensor.name!r} has {described}; send one input for each attribute, of shape [n] or [n, 1].",
             input=tensor.name,
         )
     if tensor.datatype not in DTYPES and tensor.datatype != "BYTES":

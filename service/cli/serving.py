@@ -19,24 +19,33 @@ def serve(
     job_workers: Annotated[
         int | None, typer.Option("--job-workers", min=0, help="Job worker processes.", show_default="1")
     ] = None,
-    predict_only: Annotated[bool, typer.Option("--predict-only", help="Without the control plane and jobs.")] = False,
+    predict_only: Annotated[
+        bool | None,
+        typer.Option(
+            "--predict-only/--no-predict-only",
+            help="Without the control plane and jobs.",
+            show_default="no-predict-only",
+        ),
+    ] = None,
     workspace: WorkspaceOption = None,
     json_output: Annotated[bool, typer.Option("--json", help="Log JSON lines, also on a terminal.")] = False,
 ) -> None:
     """Serve predictions and the REST API, and run jobs in worker processes."""
+    import os
     import sys
 
     from service.supervisor import run_server
 
+    is_for_people = sys.stderr.isatty() and "FEWPASS_LOG_FORMAT" not in os.environ
     run_server(
         settings_of(
             workspace,
             host=host,
             port=port,
             workers=workers,
-            job_workers=0 if predict_only else job_workers,
-            predict_only=predict_only or None,
-            log_format="console" if sys.stderr.isatty() and not json_output else None,
+            job_workers=job_workers,
+            predict_only=predict_only,
+            log_format="json" if json_output else "console" if is_for_people else None,
         )
     )
 
@@ -44,13 +53,12 @@ def serve(
 def worker(
     workspace: WorkspaceOption = None,
     parent: Annotated[int | None, typer.Option("--parent", hidden=True, help="Process that must stay alive.")] = None,
-    json_output: Annotated[bool, typer.Option("--json", help="Accepted for symmetry: logs are JSON lines.")] = False,
+    json_output: Annotated[bool, typer.Option("--json", help="Log JSON lines, whatever the environment says.")] = False,
 ) -> None:
     """Run jobs of a workspace, apart from serving."""
     from service.supervisor import run_worker
 
-    del json_output
-    run_worker(settings_of(workspace), parent)
+    run_worker(settings_of(workspace, log_format="json" if json_output else None), parent)
 
 
 def demo(

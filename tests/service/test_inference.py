@@ -122,6 +122,9 @@ BAD = [
     ({"inputs": [GOOD | {"shape": [1, 3]}]}, 422, "one input for each attribute"),
     ({"inputs": [GOOD | {"shape": []}]}, 422, "one input for each attribute"),
     ({"inputs": [GOOD | {"shape": [-1]}]}, 422, "one input for each attribute"),
+    ({"inputs": [GOOD | {"shape": [1, 1, 1]}]}, 422, "one input for each attribute"),
+    # Their product would take minutes.
+    ({"inputs": [GOOD | {"shape": [9] * 60_000}]}, 422, "a shape of 60000 dimensions"),
     ({"inputs": [GOOD | {"datatype": "BF16"}]}, 422, "none of BYTES"),
     ({"inputs": [GOOD | {"shape": [2001], "data": [True] * 2001}]}, 413, "at most 2000"),
     ({"inputs": [GOOD, GOOD]}, 422, "comes twice"),

@@ -137,7 +137,10 @@ def test_limits_and_types_are_enforced(site: Site) -> None:
     problem(site.client.get(PATH), 405)
 
 
-@pytest.mark.parametrize("reference", ["nothing", "weather@7", "weather@champ", "weather@", "WEATHER", "..%2fweather"])
+@pytest.mark.parametrize(
+    "reference",
+    ["nothing", "weather@7", "weather@champ", "weather@", "WEATHER", "..%2fweather", f"weather@{10**24}", "weather@²"],
+)
 def test_unknown_models_versions_and_aliases_are_not_found(site: Site, reference: str) -> None:
     response = site.client.post(f"/v1/models/{reference}/predict", json={"records": [RECORD]})
     if reference == "weather@":

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
+from typer.testing import CliRunner
 
+from service import supervisor
+from service.cli import app
 from service.problems import problem_of
 from service.settings import Settings, unknown_variables
 from storage.errors import Unwritable
@@ -62,6 +65,47 @@ def test_lists_are_read_from_json_and_given_on(monkeypatch: pytest.MonkeyPatch) 
     assert settings.data_roots == ("/a b", "s3://c")
     monkeypatch.setenv("FEWPASS_DATA_ROOTS", settings.environment()["FEWPASS_DATA_ROOTS"])
     assert Settings() == settings
+
+
+def test_what_was_given_wins_in_every_process_over_what_the_environment_says() -> None:
+    """Also where it is the default, and in a process that gets its settings from this one."""
+    given = Settings(port=8000, workspace=Path("workspace"), workers=2)
+    around = {"FEWPASS_PORT": "9000", "fewpass_workspace": "/other", "FEWPASS_DEBUG": "1", "HOME": "/"}
+    assert given.within(around) == {"FEWPASS_DEBUG": "1", "HOME": "/", "FEWPASS_WORKERS": "2"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "options", "expected"),
+    [
+        (
+            {"FEWPASS_LOG_FORMAT": "console", "FEWPASS_PORT": "9000"},
+            ["--json", "--port", "8000"],
+            ("json", 8000, False),
+        ),
+        ({"FEWPASS_PREDICT_ONLY": "true"}, ["--no-predict-only"], ("json", 8000, False)),
+        ({"FEWPASS_PREDICT_ONLY": "true", "FEWPASS_LOG_FORMAT": "console"}, [], ("console", 8000, True)),
+    ],
+)
+def test_options_win_over_variables(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], options: list[str], expected: tuple[str, int, bool]
+) -> None:
+    served: list[Settings] = []
+    monkeypatch.setattr(supervisor, "run_server", served.append)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert CliRunner().invoke(app, ["serve", *options]).exit_code == 0
+    assert (served[0].log_format, served[0].port, served[0].predict_only) == expected
+
+
+@pytest.mark.parametrize(("predict_only", "n_workers"), [(False, 2), (True, 0)])
+def test_who_only_predicts_starts_no_worker(
+    monkeypatch: pytest.MonkeyPatch, predict_only: bool, n_workers: int
+) -> None:
+    kept: list[Settings] = []
+    monkeypatch.setattr(supervisor, "_keep_worker", lambda settings, stop: kept.append(settings))
+    with supervisor.job_workers(Settings(job_workers=2, predict_only=predict_only)):
+        pass
+    assert len(kept) == n_workers
 
 
 def test_variables_that_are_no_setting_are_told() -> None:

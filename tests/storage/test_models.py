@@ -119,8 +119,11 @@ def test_an_alias_cannot_be_mistaken_for_something_else(control, alias):
 
 def test_an_alias_points_at_what_exists(control):
     new_version(control)
-    with pytest.raises(NotFound, match="There is no model version 'adult@2'"):
-        set_alias(control, "adult", "champion", 2)
+    for version in (2, 0, 2**31, 2**63):
+        with pytest.raises(NotFound, match=f"There is no model version 'adult@{version}'"):
+            set_alias(control, "adult", "champion", version)
+        with pytest.raises(NotFound, match=f"There is no model version 'adult@{version}'"):
+            delete_version(control, "adult", version)
     set_alias(control, "adult", "champion", 1)
     with pytest.raises(Conflict, match=r"is in use as 'champion'\. Move or delete the alias first"):
         delete_version(control, "adult", 1)
