@@ -14,7 +14,9 @@ import structlog
 
 from service.settings import Settings, unknown_variables
 from service.telemetry import configure_logs
+from storage.files import Layout
 
+GONE = 4  # as in service.jobs.worker, which takes DBOS along
 RESTART_S = 1.0  # grows while a worker keeps dying, so that a broken workspace does not fill the log
 MAX_RESTART_S = 30.0
 STARTUP_FAILURE = 3  # uvicorn's exit code where starting again would fail the same way
@@ -163,6 +165,7 @@ def _keep_worker(settings: Settings, stop: threading.Event) -> None:
     command = [sys.executable, "-m", "service.cli", "worker", "--parent", str(os.getpid())]
     environment = settings.within(os.environ)
     environment.pop("PROMETHEUS_MULTIPROC_DIR", None)  # which is of serving processes
+    there = Layout(settings.workspace).control_path
     pause = RESTART_S
     while not stop.is_set():
         started = time.monotonic()
@@ -175,6 +178,9 @@ def _keep_worker(settings: Settings, stop: threading.Event) -> None:
         pause = RESTART_S if time.monotonic() - started > MAX_RESTART_S else pause
         log.error("job worker died, another takes its place", code=process.returncode, pause_s=pause)
         stop.wait(pause)
+        # Where the workspace was removed, a new worker would make an empty one, and nobody could put it back.
+        while process.returncode == GONE and not there.exists() and not stop.wait(RESTART_S):
+            pass
         pause = min(pause * 2, MAX_RESTART_S)
 
 

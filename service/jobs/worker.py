@@ -21,10 +21,13 @@ from service.jobs.steps import Clean, Kinds
 from service.jobs.watch import Watch, start_anew
 from service.settings import Settings
 from service.telemetry import adopt_logger
+from storage.errors import Unwritable
+from storage.files import Layout, Witness
 
 PARENT_CHECK_S = 1.0
 REPEAT_S = 60.0
 LEFTOVERS_S = 10.0
+GONE = 4  # the exit code of a worker whose workspace was removed: another one would only make an empty one there
 
 
 class OfDbos(logging.Filter):
@@ -51,7 +54,7 @@ class OfDbos(logging.Filter):
 
 
 def run(settings: Settings, url: str, locks: Path, kinds: Kinds, clean: Clean, parent: int | None = None) -> None:
-    """Run jobs until SIGTERM or SIGINT, or until the process that started this one is gone.
+    """Run jobs until SIGTERM or SIGINT, or until the process that started this one is gone, or the workspace.
 
     A stopped worker leaves its running jobs as they are: the next worker in the same slot resumes them.
 
@@ -102,9 +105,12 @@ def run(settings: Settings, url: str, locks: Path, kinds: Kinds, clean: Clean, p
     DBOS.listen_queues([QUEUE])
     DBOS.launch()
     log.info("worker started", slot=slot)
+    witness = None if settings.control_url is not None else Witness(Layout(settings.workspace).control_path)
     leftovers = workflows.Leftovers(queue, notes, clean)
     looked_at = -LEFTOVERS_S
     while not stop.wait(PARENT_CHECK_S):
+        if witness is not None:
+            _end_without(witness)
         if time.monotonic() - looked_at >= LEFTOVERS_S:
             _clear(leftovers)
             looked_at = time.monotonic()
@@ -116,6 +122,15 @@ def run(settings: Settings, url: str, locks: Path, kinds: Kinds, clean: Clean, p
     lock.close()
     # A thread in the middle of a pass would keep the process alive; its job stays "running" and is resumed.
     os._exit(0)
+
+
+def _end_without(workspace: Witness) -> None:
+    """End the process if its database was removed: jobs that are written there never come to anybody."""
+    try:
+        workspace.check()
+    except Unwritable as error:
+        structlog.get_logger("worker").error("the workspace is gone, so its worker stops", reason=str(error))
+        os._exit(GONE)
 
 
 def _clear(leftovers: workflows.Leftovers) -> None:

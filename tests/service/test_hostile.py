@@ -22,8 +22,8 @@ from learners.passes.source import Source
 from service.local_server import local_server
 from service.settings import Settings
 from service.threads import Openings, Threads
-from tests.processes import wait_for
-from tests.service.asking import PATIENCE_S
+from tests.processes import children_of, wait_for
+from tests.service.asking import PATIENCE_S, job_at_end
 from tests.service.conftest import Site, weather
 
 JSON = {"content-type": "application/json"}
@@ -174,18 +174,21 @@ def is_answered(connection: socket.socket, request: bytes) -> bool:
 
 
 def test_a_server_whose_workspace_is_gone_accepts_nothing_more(tmp_path: Path) -> None:
-    settings = Settings(workspace=tmp_path / "workspace", job_workers=0, warm_up=False, generation_poll_s=0.05)
+    settings = Settings(workspace=tmp_path / "workspace", job_workers=1, warm_up=False, generation_poll_s=0.05)
     body = {"kind": "train", "model": "x", "learner": "nb", "uris": [str(tmp_path / "t.parquet")], "target": "class"}
     pq.write_table(weather(100, 1), tmp_path / "t.parquet")
     with local_server(settings) as server, httpx.Client(base_url=server.url, timeout=PATIENCE_S) as client:
-        assert client.post("/v1/jobs", json=body).status_code == 202
+        assert job_at_end(client, client.post("/v1/jobs", json=body).json()["id"])["state"] == "succeeded"
         (tmp_path / "workspace").rename(tmp_path / "away")
         for answer in (client.post("/v1/jobs", json=body), client.get("/v1/jobs"), client.get("/v1/models")):
             assert "was removed or replaced" in problem(answer, 507)["detail"]
         wait_for(lambda: client.get("/readyz").json().get("status") == "degraded")
+        wait_for(lambda: not children_of(server.pid, "worker"))
+        assert not (tmp_path / "workspace").exists(), "no worker has made an empty one"
         (tmp_path / "away").rename(tmp_path / "workspace")  # it was not lost
-        assert len(client.get("/v1/jobs").json()["items"]) == 1
         wait_for(lambda: client.get("/readyz").json().get("status") == "ok")
+        assert job_at_end(client, client.post("/v1/jobs", json=body).json()["id"])["state"] == "succeeded"
+        assert len(client.get("/v1/jobs").json()["items"]) == 2
 
 
 def test_a_head_that_does_not_come_or_does_not_end_is_given_up(site: Site) -> None:

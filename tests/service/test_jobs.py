@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from service import supervisor
+from service.jobs import worker
 from service.jobs.limits import Limits
 from service.jobs.queue import Job, JobQueue
 from service.jobs.slots import take_slot
@@ -136,6 +138,17 @@ def test_a_worker_killed_in_mid_step_starts_that_step_again(queue: JobQueue, wor
     workers.start()
     assert wait_for(queue, job.id, finished).result == {"total": 20}
     assert log.read_text().split() == ["count", "count", "finish"]
+
+
+def test_a_worker_whose_workspace_is_removed_ends(queue: JobQueue, workers: Workers, tmp_path: Path) -> None:
+    """Its database can still be written, but nobody will ever read that."""
+    job, _ = queue.submit("count", counts(tmp_path, 20))
+    process = workers.start()
+    wait_for(queue, job.id, counting)
+    for path in tmp_path.glob("control.sqlite*"):
+        path.unlink()
+    assert process.wait(timeout=240) == worker.GONE == supervisor.GONE
+    assert "the workspace is gone, so its worker stops" in (tmp_path / "worker.log").read_text()
 
 
 def test_a_stopped_worker_leaves_its_job_to_the_next(queue: JobQueue, workers: Workers, tmp_path: Path) -> None:
