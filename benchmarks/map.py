@@ -42,14 +42,17 @@ SOLVERS = {label: solver for label, solver in APPROXIMATE.items() if label != "b
 
 
 def mean_ms(tasks, rounds) -> tuple[list[float], list[float]]:
-    """Mean milliseconds of all tasks in each round, as the Go program's are means; and the median task of each round."""
+    """Mean milliseconds of all tasks in each round, as the Go program's are means; and the median task of each round.
+
+    Of computation: what else the machine does must not count.
+    """
     means, medians = [], []
     for _ in range(rounds):
         taken = []
         for task in tasks:
-            started = time.perf_counter()
+            started = time.thread_time()
             task()
-            taken.append(1e3 * (time.perf_counter() - started))
+            taken.append(1e3 * (time.thread_time() - started))
         means.append(statistics.mean(taken))
         medians.append(statistics.median(taken))
     return means, medians
