@@ -31,6 +31,7 @@ LEARNERS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("kDB-2 HDP", "kdb", {"k": 2, "estimator": "hdp-map"}),
 )
 N_REQUESTS = 200
+SHOWN_DECIMALS = 3  # more would not fit into 80 columns
 METRICS = ("zero_one_loss", "rmse", "log_loss", "ece")
 
 
@@ -80,6 +81,7 @@ def run_demo(rows: int | None, output: Path, seed: int, json_output: bool) -> No
         show_json(results)
         return
     _show(tables, outcomes)
+    out.print("ECE: expected calibration error; by HTTP: median time of a request with one row.", highlight=False)
     out.print("Pictures and numbers: " + ", ".join(str(path) for path in written), soft_wrap=True, highlight=False)
 
 
@@ -187,7 +189,7 @@ def _show(tables: Sequence[DemoTable], outcomes: Sequence[Outcome]) -> None:
         rows = [
             [
                 outcome.learner,
-                *(outcome.metrics[name] for name in METRICS),
+                *(round(outcome.metrics[name], SHOWN_DECIMALS) for name in METRICS),
                 f"{outcome.train_s:.2f} s",
                 _thousands(outcome.rows_per_s),
                 f"{outcome.latency_ms:.2f} ms",
@@ -196,9 +198,9 @@ def _show(tables: Sequence[DemoTable], outcomes: Sequence[Outcome]) -> None:
             if outcome.table == table.title
         ]
         if table.bayes_error is not None:
-            rows.append(["Bayes-optimal", table.bayes_error, *[None] * 6])
+            rows.append(["Bayes rate", round(table.bayes_error, SHOWN_DECIMALS), *[None] * 6])
         show_table(
             f"{table.title}: {table.n_train:,} training rows, {table.n_test:,} test rows",
-            ["learner", "error", "RMSE", "log loss", "calibration", "training", "rows/s", "one row by HTTP"],
+            ["learner", "error", "RMSE", "log loss", "ECE", "train", "rows/s", "by HTTP"],
             rows,
         )
