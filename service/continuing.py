@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from learners.circuits.model import CircuitModel
 from learners.circuits.recipes import continued
+from learners.circuits.structures.given import fingerprint, read_circuit
 from learners.kinds import load_model
 from learners.passes.learner import Account, Learner, Part
 from learners.passes.selection import Selection
@@ -47,7 +48,7 @@ def continuation(
     """How an update goes on from the newest version.
 
     It can go on if the version was learned by ADF or BMM with the same parameters, target, columns and choice of rows, and
-    every file that it has learned from is still there: a posterior over rows in their order cannot forget.
+    every file that it has learned from is still there, and the circuit that it began with: a posterior over rows in their order cannot forget.
 
     Parameters
     ----------
@@ -76,6 +77,9 @@ def continuation(
         return None
     if dict(version.parameters) != dict(request.parameters):
         return _anew("the parameters have changed")
+    file = request.parameters.get("circuit")
+    if file and fingerprint(read_circuit(file)) != model.facts.get("circuit_sha256"):
+        return _anew("the circuit of its file has changed")
     if model.facts.get("chosen") != how:
         return _anew("the target, the columns or the choice of rows have changed")
     raw = rows.learned.raw

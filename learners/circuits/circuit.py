@@ -206,6 +206,10 @@ def _frozen(array: Any, dtype: type[Any]) -> np.ndarray[Any, np.dtype[Any]]:
     given = np.asarray(array)
     if given.dtype.kind not in "iu" and np.dtype(dtype).kind == "i":
         raise InvalidCircuit(f"has an array of {given.dtype} where whole numbers belong")
+    if given.dtype != dtype and given.dtype.kind in "iu" and given.size:
+        limits = np.iinfo(dtype)
+        if given.min() < limits.min or given.max() > limits.max:
+            raise InvalidCircuit(f"has a whole number of more than {limits.bits} bits, where none belongs")
     frozen: np.ndarray[Any, np.dtype[Any]] = np.ascontiguousarray(given, dtype)
     # A view, so that an array that the caller still writes to elsewhere keeps its own flag.
     frozen = frozen.view()

@@ -21,7 +21,7 @@ from learners.circuits.structures.densities import (
     with_densities,
     with_distributions,
 )
-from learners.circuits.structures.given import read_circuit, with_leaves_of
+from learners.circuits.structures.given import fingerprint, read_circuit, with_leaves_of
 from learners.counts.family import Family, FamilyCounts
 from learners.counts.holdout import HoldOut
 from learners.counts.pairwise import PairwiseCounts
@@ -136,6 +136,8 @@ def spn(
     start = read or with_densities((yield from _structure(schema, parameters)), densities)
     least = narrowest(start, densities) if densities else None
     facts: dict[str, Any] = {"learner": "spn", "parameters": asdict(parameters)}
+    if read is not None:
+        facts["circuit_sha256"] = fingerprint(read)
     if parameters.learning in ("adf", "bmm"):
         rows_of = columns_of(start, schema).rows_of_chunk
         for _ in range(parameters.stream_passes):

@@ -37,6 +37,8 @@ WORDS = {
 }
 NAMES = {kind: word for word, kind in WORDS.items()}
 FORMAT = "fewpass circuit 1"
+LARGEST = 2**31
+MOST_SHOWN = 100
 
 
 class CircuitBuilder:
@@ -138,17 +140,23 @@ def parse_text(lines: Iterable[str], where: str = "text") -> Circuit:
             continue
         try:
             if words[0] == "vars":
-                builder = CircuitBuilder(int(word) for word in words[1:])
+                _require(builder is None, "`vars` is there twice")
+                builder = CircuitBuilder(map(_size, words[1:]))
             elif words[0] == "root":
+                _require(len(words) == 2, "`root` has one number")
                 root = position[int(words[1])]
             elif builder is None:
                 raise ValueError("nodes come after the line `vars N0 N1 …`")  # noqa: TRY301
             else:
-                position[int(words[0])] = _add_node(builder, position, words[1], words[2:])
+                _require(len(words) > 1, "a node is its number, its kind and what belongs to that")
+                node = int(words[0])
+                _require(node not in position, f"there is a node {node} already")
+                position[node] = _add_node(builder, position, words[1], words[2:])
         except KeyError as error:
             raise CircuitFormatError(f"{where}, line {number}", f"node {error} is not known here") from error
-        except (ValueError, IndexError) as error:
-            raise CircuitFormatError(f"{where}, line {number}", f"cannot read {line.strip()!r}: {error}") from error
+        except (ValueError, OverflowError) as error:
+            reason = f"cannot read {_in_short(line.strip())!r}: {_in_short(str(error))}"
+            raise CircuitFormatError(f"{where}, line {number}", reason) from error
     if builder is None:
         raise CircuitFormatError(where, "there is no line `vars N0 N1 …`")
     if root is not None and root != len(builder.kind) - 1:
@@ -164,15 +172,35 @@ def _add_node(builder: CircuitBuilder, position: dict[int, int], word: str, rest
         return builder.product(position[int(child)] for child in rest)
     if kind == SUM:
         pairs = [child.split(":") for child in rest]
+        _require(all(len(pair) == 2 for pair in pairs), "the children of a sum are CHILD:WEIGHT")
         return builder.sum([position[int(child)] for child, _ in pairs], _log_shares([float(w) for _, w in pairs]))
+    _require(len(rest) > 1, "a leaf has a variable and parameters")
     parameters = [float(each) for each in rest[1:]]
-    return builder.leaf(kind, int(rest[0]), _log_shares(parameters) if kind == CATEGORICAL else parameters)
+    return builder.leaf(kind, _size(rest[0]), _log_shares(parameters) if kind == CATEGORICAL else parameters)
+
+
+def _require(is_met: bool, words: str) -> None:
+    if not is_met:
+        raise ValueError(words)
+
+
+def _size(word: str) -> int:
+    """The number of a variable, or the size of a domain."""
+    size = int(word)
+    _require(abs(size) < LARGEST, "its number is too large")
+    return size
+
+
+def _in_short(text: str) -> str:
+    return text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + "…"
 
 
 def _log_shares(weights: list[float]) -> list[float]:
     total = math.fsum(weights)
-    if not all(weight >= 0 for weight in weights) or not 0 < total < math.inf:
-        raise ValueError("weights are zero or more, finite, and not all zero")
+    _require(
+        all(weight >= 0 for weight in weights) and 0 < total < math.inf,
+        "weights are zero or more, finite, and not all zero",
+    )
     return [math.log(weight / total) if weight > 0 else -math.inf for weight in weights]
 
 
@@ -247,7 +275,7 @@ def from_json(text: str, where: str = "JSON") -> Circuit:
     """
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CircuitFormatError(where, f"not JSON ({error})") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise CircuitFormatError(where, f"not a circuit: the field `format` is not {FORMAT!r}")
@@ -256,10 +284,14 @@ def from_json(text: str, where: str = "JSON") -> Circuit:
         values = document.get(name)
         if not isinstance(values, list):
             raise CircuitFormatError(where, f"the list {name!r} is missing")
+        is_real = name in ("log_weight", "leaf_parameters")
+        if not {type(value) for value in values} <= ({int, float, type(None)} if is_real else {int}):
+            raise CircuitFormatError(
+                where, f"the list {name!r} holds something else than {'numbers' if is_real else 'whole numbers'}"
+            )
         try:
-            is_real = name in ("log_weight", "leaf_parameters")
             numbers = [-math.inf if value is None else value for value in values]
             arrays[name] = np.array(numbers, np.float64 if is_real else np.int64)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise CircuitFormatError(where, f"the list {name!r} holds something else than numbers") from error
+        except OverflowError as error:
+            raise CircuitFormatError(where, f"the list {name!r} holds a number that is too large") from error
     return Circuit.from_arrays(arrays)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -12,6 +14,7 @@ from learners.circuits.evaluate import log_values
 from learners.circuits.structures.given import read_circuit
 from learners.circuits.text import parse_text, to_json, to_text
 from learners.errors import InvalidParameter, SchemaError, SourceError
+from learners.schema import Chunk
 
 TEXT = """vars 2 3 2
 0 ind 0 0
@@ -129,6 +132,87 @@ def test_what_is_no_circuit_is_refused(tmp_path):
         read_circuit(str(tmp_path / "none"))
     with pytest.raises(SourceError, match="cannot be read"):
         read_circuit(str(tmp_path))
+
+
+SMALL = "vars 2 0\n0 cat 0 0.4 0.6\n1 gauss 1 0 1\n2 gauss 1 5 1\n3 sum 1:1 2:3\n4 prod 0 3\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("4 prod 0 3", "4 prod 0 4", "line 6: node 4 is not known here"),
+        ("2 gauss", "1 gauss", "line 4: .*there is a node 1 already"),
+        ("4 prod", "vars 2 0\n4 prod", "line 6: .*`vars` is there twice"),
+        ("1:1 2:3", "1:nan 2:3", "line 5: .*weights are zero or more, finite"),
+        ("1:1 2:3", "1:-1 2:3", "line 5: .*weights are zero or more, finite"),
+        ("1:1 2:3", "1:1e308 2:1e308", "line 5: cannot read"),
+        ("1:1 2:3", "1 2", "line 5: .*the children of a sum are CHILD:WEIGHT"),
+        ("4 prod 0 3", "4 prod 0 3\nroot", "line 7: .*`root` has one number"),
+        ("4 prod 0 3", "4", "line 6: .*a node is its number, its kind"),
+        ("0 cat 0 0.4 0.6", "0 cat 0", "line 2: .*a leaf has a variable and parameters"),
+        ("0 cat 0", f"0 cat {2**70}", "line 2: .*its number is too large"),
+        ("vars 2 0", f"vars {2**70} 0", "line 1: .*its number is too large"),
+        ("vars 2 0", "vars 2 " + "9" * 5000, "line 1: cannot read 'vars 2 9{93}…': Exceeds the limit"),
+        ("gauss 1 5 1", "gauss 1 1e200 1", "Node 2 has a parameter above 1e.140"),
+        ("gauss 1 5 1", "gauss 1 5 1e-320", "Node 2 has .*a scale below 1e-140"),
+        ("gauss 1 5 1", "gauss 1 5 0", "Node 2 has a standard deviation that is not positive"),
+        ("4 prod 0 3", "4 prod 0 3 3", "Node 4 is a product whose children share a variable"),
+    ],
+)
+def test_what_is_wrong_in_a_text_is_named(tmp_path, old, new, words):
+    assert SMALL.count(old) == 1
+    (tmp_path / "file").write_text(SMALL.replace(old, new))
+    with pytest.raises(CircuitFormatError, match=words) as raised:
+        read_circuit(str(tmp_path / "file"))
+    assert len(str(raised.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "words"),
+    [
+        ("children", [1, 2.5, 0, 3], "'children' holds something else than whole numbers"),
+        ("children", [1, "2", 0, 3], "'children' holds something else than whole numbers"),
+        ("children", [True, 2, 0, 3], "'children' holds something else than whole numbers"),
+        ("children", [1, 2**70, 0, 3], "'children' holds a number that is too large"),
+        ("children", [1, 2, 0, 4], "Node 4 has the child 4"),
+        ("kind", [259, 4, 4, 0, 1], "a whole number of more than 8 bits"),
+        ("log_weight", [None, "0", 0, 0], "'log_weight' holds something else than numbers"),
+        ("log_weight", [float("nan"), 0, 0, 0], "Node 3 has weights that add up to nan"),
+    ],
+)
+def test_what_is_wrong_in_json_is_named(tmp_path, name, values, words):
+    document = json.loads(to_json(parse_text(SMALL.splitlines())))
+    assert len(document[name]) == len(values)
+    (tmp_path / "file").write_text(json.dumps(document | {name: values}))
+    with pytest.raises(CircuitFormatError, match=words):
+        read_circuit(str(tmp_path / "file"))
+
+
+def test_nesting_that_is_too_deep_is_no_circuit(tmp_path):
+    (tmp_path / "file").write_text('{"a":' + "[" * 100_000 + "]" * 100_000 + "}")
+    with pytest.raises(CircuitFormatError, match="not JSON"):
+        read_circuit(str(tmp_path / "file"))
+
+
+def test_files_of_other_systems_are_read(tmp_path):
+    """With a byte order mark, and with their ends of lines; a chain may be as long as it likes."""
+    circuit = parse_text(SMALL.splitlines())
+    for number, content in enumerate(("\ufeff" + SMALL, SMALL.replace("\n", "\r\n"), "\ufeff" + to_json(circuit))):
+        (tmp_path / str(number)).write_bytes(content.encode())
+        assert read_circuit(str(tmp_path / str(number))) == circuit
+    (tmp_path / "chain").write_text("vars 2\n0 cat 0 1 3\n" + "".join(f"{i} prod {i - 1}\n" for i in range(1, 20_000)))
+    data = table().select(["a"])
+    logs = trained(tmp_path / "chain", data, learning="none").log_likelihood(Chunk(np.array([[0, 1]], np.uint8), None))
+    assert logs == pytest.approx(np.log([0.25, 0.75]))
+
+
+def test_a_mixture_of_several_kinds_takes_the_numbers_of_the_widest(tmp_path):
+    rng = np.random.default_rng(0)
+    for kinds, x in (("pois 0 3|gauss 0 0 1", rng.normal(size=200)), ("expo 0 1|pois 0 3", rng.exponential(size=200))):
+        one, other = kinds.split("|")
+        (tmp_path / "file").write_text(f"vars 0\n0 {one}\n1 {other}\n2 sum 0:1 1:1\n")
+        model = trained(tmp_path / "file", pa.table({"x": x}))
+        assert model.schema.attributes[0].distribution == ("gaussian" if "gauss" in kinds else "exponential")
 
 
 @pytest.mark.parametrize("parameters", [{"structure": "file"}, {"circuit": "x.txt"}])

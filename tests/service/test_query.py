@@ -163,6 +163,22 @@ def test_a_circuit_from_a_file_is_trained_and_served(site, tmp_path):
     assert answered["answers"][0]["probability"] == pytest.approx(0.75)
 
 
+def test_a_stream_starts_anew_when_the_circuit_of_its_file_has_changed(weather_files, tmp_path):
+    path = tmp_path / "given.txt"
+    columns = dict.fromkeys(("outlook", "humidity", "station"), "drop")
+    parameters = {"structure": "file", "circuit": str(path), "learning": "adf"}
+    asked = {"learner": "spn", "model": "given", "holdout": 0, "update": True, "columns": columns}
+    request = TrainRequest(uris=[str(weather_files[0])], parameters=parameters, **asked)
+    stages = []
+    with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
+        for comment, share in (("", 0.25), ("# the same\n", 0.25), ("", 0.75)):
+            path.write_text(f"{comment}vars 2 2\n0 cat 0 {share} {1 - share}\n1 cat 1 0.5 0.5\n2 prod 0 1\n")
+            passes = workspace.train_with_report(request)[1]
+            stages.append([each["stage"] for each in passes if "row" in each["stage"] or "anew" in each["stage"]])
+    assert stages[:2] == [[], ["learning row by row"]]
+    assert stages[2][0] == "starting anew, as the circuit of its file has changed"
+
+
 @pytest.mark.parametrize("model", ["sky", "weather"])
 @pytest.mark.parametrize(
     ("query", "word"),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 from typing import Any
 
-from learners.circuits.circuit import Circuit
+import numpy as np
+
+from learners.circuits.circuit import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, POISSON, Circuit
 from learners.circuits.columns import Columns
 from learners.circuits.errors import CircuitFormatError, InvalidCircuit, InvalidEvidence
+from learners.circuits.structures.densities import LARGEST
 from learners.circuits.structures.variables import KINDS
 from learners.circuits.text import from_json, parse_text
 from learners.errors import SchemaError
@@ -34,12 +38,34 @@ def read_circuit(uri: str) -> Circuit:
         If it holds no circuit; naming the line or the node.
     """
     try:
-        text = read_bytes(uri).decode()
-        return from_json(text, uri) if text.lstrip().startswith("{") else parse_text(text.splitlines(), uri)
+        text = read_bytes(uri).decode("utf-8-sig")
+        circuit = from_json(text, uri) if text.lstrip().startswith("{") else parse_text(text.splitlines(), uri)
+        _check_sizes(circuit)
     except UnicodeDecodeError as error:
         raise CircuitFormatError(uri, "not a circuit: neither text nor JSON") from error
     except InvalidCircuit as error:
         raise CircuitFormatError(uri, str(error)) from error
+    return circuit
+
+
+def fingerprint(circuit: Circuit) -> str:
+    """SHA-256 of a circuit, by which a file that has changed is told."""
+    digest = hashlib.sha256()
+    for array in circuit.arrays:
+        digest.update(repr(array.shape).encode() + array.tobytes())
+    return digest.hexdigest()
+
+
+def _check_sizes(circuit: Circuit) -> None:
+    """Refuse densities of numbers whose squares leave double precision."""
+    for kind in (GAUSSIAN, POISSON, EXPONENTIAL):
+        leaves = np.flatnonzero(circuit.kind == kind)
+        scale = circuit.leaf_parameters[circuit.leaf_starts[leaves + 1] - 1]
+        largest = np.maximum(scale, np.abs(circuit.leaf_parameters[circuit.leaf_starts[leaves]]))
+        wrong = (largest > LARGEST) | (scale < 1.0 / LARGEST)
+        if wrong.any():
+            reason = f"has a parameter above {LARGEST:g}, or a scale below {1.0 / LARGEST:g}: scale its column"
+            raise InvalidCircuit(reason, int(leaves[np.argmax(wrong)]))
 
 
 def with_leaves_of(schema: Schema, circuit: Circuit, uri: str) -> Schema:
@@ -71,7 +97,7 @@ def with_leaves_of(schema: Schema, circuit: Circuit, uri: str) -> Schema:
             told += f" Left out are {left_out}; a column stays if you give its values: --columns '{values}'."
         raise SchemaError(told)
     sizes = circuit.n_values.tolist()
-    kinds = dict(zip(circuit.variable.tolist(), circuit.kind.tolist(), strict=True))
+    kinds = _kinds_of_leaves(circuit)
     if silent := [name for v, name in enumerate(schema.columns) if v not in kinds]:
         raise SchemaError(f"{uri} has no leaf for column {silent[0]!r}.", silent[0])
     attributes = [_told(a, v, sizes[v], kinds[v], uri) for v, a in enumerate(schema.attributes)]
@@ -81,6 +107,14 @@ def with_leaves_of(schema: Schema, circuit: Circuit, uri: str) -> Schema:
     except InvalidEvidence as error:
         raise SchemaError(f"{uri}: {error}") from error
     return changed
+
+
+def _kinds_of_leaves(circuit: Circuit) -> dict[int, int]:
+    """The kind of the leaves of each variable; of several kinds of densities the one that has the most numbers."""
+    kinds: dict[int, int] = {}
+    for kind in (POISSON, EXPONENTIAL, GAUSSIAN, CATEGORICAL, INDICATOR):
+        kinds |= dict.fromkeys(circuit.variable[circuit.kind == kind].tolist(), kind)
+    return kinds
 
 
 def _told(attribute: Attribute, variable: int, size: int, kind: int, uri: str) -> Attribute:
