@@ -81,6 +81,10 @@ class RowPredicate:
             raise InvalidPredicate(self.text, " ".join(str(error).split())[:300]) from error
         return found.fill_null(False).to_numpy().astype(bool)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """To a process of a cluster it is its text: connections stay where they are."""
+        return type(self), (self.text,)
+
     def _connection(self) -> duckdb.DuckDBPyConnection:
         # A connection serves one thread at a time; passes have several.
         if not hasattr(self._own, "connection"):

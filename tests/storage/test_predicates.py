@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import pickle
 
 import pyarrow as pa
 import pytest
@@ -78,3 +79,10 @@ def test_what_is_not_a_condition_on_the_row_is_refused(text, reason):
 def test_what_the_data_does_not_allow_is_refused(text, reason):
     with pytest.raises(InvalidPredicate, match=reason):
         RowPredicate(text).mask(ROWS)
+
+
+def test_it_travels_to_another_process():
+    """A pass on a cluster reads what forgetting has left."""
+    rows = pa.record_batch({"age": [1, 60]})
+    condition = RowPredicate("age > 50")
+    assert condition.mask(rows).tolist() == pickle.loads(pickle.dumps(condition)).mask(rows).tolist() == [False, True]
