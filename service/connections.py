@@ -1,4 +1,4 @@
-"""What a connection may take before its request begins: so long for its head, and so many bytes."""
+"""What a connection may take beside its requests: so long for a head, and so many bytes; so long to take an answer."""
 
 import asyncio
 from typing import Any
@@ -7,19 +7,21 @@ from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MAX_HEAD_BYTES = 256 << 10
+LEAST_TAKEN = 64 << 10  # bytes of an answer that are taken in `patience_s`, as long as there are so many
 TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
 class ServerConfig(Config):
-    """What uvicorn is told, and how many seconds a head may take."""
+    """What uvicorn is told, and how many seconds a client may leave a connection waiting."""
 
-    head_timeout_s = 60.0
+    patience_s = 60.0
 
 
 class Connection(HttpToolsProtocol):
-    """Uvicorn's HTTP/1.1, which would wait for ever for a head, and hold as much of it as comes.
+    """Uvicorn's HTTP/1.1, which would wait for ever: for a head, and hold as much of it as comes; for the rest of a body
+    that has been answered; and with an answer for a client that does not take it.
 
-    `service.deadlines` looks after requests from their head on.
+    `service.deadlines` looks after requests from their head to the beginning of their answer.
 
     Parameters
     ----------
@@ -30,19 +32,24 @@ class Connection(HttpToolsProtocol):
 
     def __init__(self, config: ServerConfig, *given: Any, **named: Any) -> None:
         super().__init__(config, *given, **named)
-        self.head_timeout_s = config.head_timeout_s
+        self.patience_s = config.patience_s
         self.n_head_bytes: int | None = 0  # None where no head is under way
-        self.late: asyncio.TimerHandle | None = None
+        self.late: asyncio.TimerHandle | None = None  # for what the client is to send
+        self.watch: asyncio.TimerHandle | None = None  # over what it is to take
+        self.n_untaken = 0
 
     def connection_made(self, transport: Any) -> None:
         """Give the first request its time."""
         super().connection_made(transport)
-        self.late = self.loop.call_later(self.head_timeout_s, self.give_up)
+        self.late = self.loop.call_later(self.patience_s, self.give_up)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nobody waits any more."""
         self.in_time()
+        self.unwatch()
         super().connection_lost(exc)
+
+    # What the client sends
 
     def data_received(self, data: bytes) -> None:
         """Read on, unless it has been too much."""
@@ -52,9 +59,9 @@ class Connection(HttpToolsProtocol):
         self.n_head_bytes += len(data)
         if self.n_head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
             self.transport.write(TOO_LARGE)
-            self.transport.close()
+            self.close()
         elif self.late is None:
-            self.late = self.loop.call_later(self.head_timeout_s, self.give_up)
+            self.late = self.loop.call_later(self.patience_s, self.give_up)
 
     def on_message_begin(self) -> None:
         """A head begins."""
@@ -68,6 +75,12 @@ class Connection(HttpToolsProtocol):
             self.in_time()
         super().on_headers_complete()
 
+    def on_message_complete(self) -> None:
+        """The body is there, too."""
+        if self.late is not None:
+            self.in_time()
+        super().on_message_complete()
+
     def in_time(self) -> None:
         """Stop the clock."""
         if self.late is not None:
@@ -75,6 +88,58 @@ class Connection(HttpToolsProtocol):
             self.late = None
 
     def give_up(self) -> None:
-        """Close without an answer: there is no request to answer."""
+        """Close without an answer: there is no request to answer, or it has been."""
         self.late = None
+        self.close()
+
+    # What it takes
+
+    def on_response_complete(self) -> None:
+        """Whoever was answered before the body was there may finish it: a closed door would hide the answer."""
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self.begin_watch()
+        elif self.cycle.response_complete and self.cycle.more_body:
+            self.late = self.loop.call_later(self.patience_s, self.give_up)
+
+    def pause_writing(self) -> None:
+        """More is waiting than the client takes."""
+        super().pause_writing()
+        self.begin_watch()
+
+    def resume_writing(self) -> None:
+        """It has taken most of it."""
+        super().resume_writing()
+        if not self.transport.is_closing():
+            self.unwatch()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close a connection at rest, as soon as the client has taken what it asked for."""
+        super().timeout_keep_alive_handler()
+        self.begin_watch()
+
+    def close(self) -> None:
+        """Close as soon as the client has taken what is still to be sent."""
         self.transport.close()
+        self.begin_watch()
+
+    def begin_watch(self) -> None:
+        """See to it that the client takes what is waiting; a transport that closes would wait for it for ever."""
+        if self.watch is None:
+            self.n_untaken = self.transport.get_write_buffer_size()
+            self.watch = self.loop.call_later(self.patience_s, self.look)
+
+    def unwatch(self) -> None:
+        """It has taken it."""
+        if self.watch is not None:
+            self.watch.cancel()
+            self.watch = None
+
+    def look(self) -> None:
+        """Whether the client has taken enough since the last look; if not, drop the connection."""
+        self.watch = None
+        n_left = self.transport.get_write_buffer_size()
+        if n_left and self.n_untaken - n_left < LEAST_TAKEN:
+            self.transport.abort()
+        elif n_left:
+            self.begin_watch()

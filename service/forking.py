@@ -27,6 +27,8 @@ from service.connections import Connection, ServerConfig
 from service.settings import Settings
 from service.telemetry import configure_logs
 
+# A process answers from a thread, which waits for others: on a machine that does much else, for several seconds.
+HANG_S = 20
 PR_SET_PDEATHSIG = 1  # of Linux' sys/prctl.h
 # pyarrow's allocator starts it when it is loaded, stops it before a fork and starts it anew behind it.
 HARMLESS_THREADS = {"jemalloc_bg_thd"}
@@ -89,8 +91,9 @@ def server_config(settings: Settings) -> Config:
         # Longer than clients keep idle connections, so that it is never us who close one that is about to be used.
         timeout_keep_alive=75,
         timeout_graceful_shutdown=int(settings.shutdown_s),
+        timeout_worker_healthcheck=HANG_S,
     )
-    config.head_timeout_s = settings.request_timeout_s
+    config.patience_s = settings.request_timeout_s
     return config
 
 

@@ -76,7 +76,8 @@ class Settings(BaseSettings):
     )
     job_memory: str | None = Field(
         default=None,
-        description="Memory that a job may use which gives no memory_limit, such as 2GiB; any unless given.",
+        description="Memory that a job may use which gives no memory_limit, such as 2GiB; "
+        "an equal share of the budget, if there is one, else any.",
     )
     job_memory_budget: str | None = Field(
         default=None,
@@ -100,7 +101,7 @@ class Settings(BaseSettings):
 
     data_roots: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
-        description="Folders or URI prefixes that data sets over REST may be in; empty: any on loopback, none elsewhere.",
+        description="Folders or URI prefixes that data sets over REST may be in; empty: any where no keys are needed, none elsewhere.",
     )
     max_body_bytes: int = Field(default=32 * 2**20, ge=1024, description="Largest request body.")
     max_rows: int = Field(default=100_000, ge=1, description="Most rows in one prediction request.")
@@ -125,7 +126,7 @@ class Settings(BaseSettings):
         default=0.25, gt=0, le=60, description="How often serving looks for moved aliases."
     )
     mapped_models: int = Field(default=256, ge=1, description="Model versions that one serving process keeps mapped.")
-    warm_up: bool = Field(default=True, description="Run every predict kernel once before /readyz says yes.")
+    warm_up: bool = Field(default=True, description="Run the kernels of predictions once before /readyz says yes.")
 
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe log line shown."

@@ -81,7 +81,7 @@ def test_each_holds_little_memory_of_its_own(server: LocalServer) -> None:
     assert loader.memory_full_info().uss < 80 * MIB
 
 
-@pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("fault", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.faults)])
 def test_a_killed_or_hanging_serving_process_is_replaced(server: LocalServer, fault: signal.Signals) -> None:
     before = wait_for(lambda: servers if len(servers := servers_of(server)) == 3 else set())
     victim = min(before)
