@@ -1,5 +1,6 @@
 """Mapped models for serving: found by name, version or alias, swapped when the registry changes; never opens DuckDB."""
 
+import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
@@ -17,7 +18,7 @@ from learners.errors import InvalidParameter, LearnerError
 from learners.kinds import load_model
 from learners.model import Model
 from learners.schema import Chunk, Schema
-from learners.schema.records import record_classifier
+from learners.schema.records import encode_records, record_classifier
 from learners.schema.schema import Value
 from service.problems import InvalidRequest
 from service.telemetry import MAPPED_MODELS, PREDICTED_ROWS, SWAPS
@@ -29,6 +30,7 @@ from storage.models import ModelVersion
 
 MOST_TOLD = 200  # characters
 MAX_CHECKED = 16
+REHEARSED = (2, 40)  # rows: kernels have a way for few, and one for many
 
 Probabilities = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -224,6 +226,7 @@ class Predictor:
         served = self._mapped.get(key)
         if served is None:
             served = self._mapped[key] = map_version(version)
+            rehearse(served)
             if len(self._mapped) > self.max_mapped:
                 self._forget(next(iter(self._mapped)))
             MAPPED_MODELS.set(len(self._mapped))
@@ -258,6 +261,17 @@ def map_version(version: ModelVersion) -> Served:
         classify=classify,
         count_rows=PREDICTED_ROWS.labels(version.name).inc,
     )
+
+
+def rehearse(served: Served) -> None:
+    """Answer for rows of which nothing is known: what is run for the first time compiles or loads, which may take seconds.
+
+    Here it is on a thread; the first request would be answered on the event loop.
+    """
+    with contextlib.suppress(LearnerError):  # some models have no classes, and answer queries only
+        served.classify({})
+        for n_rows in REHEARSED:
+            served.predict_proba(encode_records([{}] * n_rows, served.schema))
 
 
 def shortened(name: str) -> str:

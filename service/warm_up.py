@@ -8,12 +8,13 @@ import msgspec
 import pyarrow as pa
 
 from learners import recipes
+from learners.classifiers.lookup import LookupModel
 from learners.kinds import load_model
 from learners.passes.learner import drive
 from learners.passes.source import Source
 from learners.schema.encode import encode
 from learners.schema.json_columns import json_columns_of
-from learners.schema.records import encode_records, record_classifier
+from learners.schema.records import encode_columns, encode_records, record_classifier
 from learners.schema.schema import Schema
 
 TABLE = pa.table(
@@ -36,7 +37,11 @@ def compile_all() -> float:
     for name, parameters in runs:
         for table in (TABLE, wide):
             model = drive(recipes.learner(name, parameters, "class"), Source.of_table(table))
-            _encode_json(model.schema)
+            _encode_all(model.schema)
+            if isinstance(model, LookupModel):
+                model.log_terms(encode(table, model.schema))
+                if model.variances:
+                    model.credible_intervals(encode(table, model.schema))
     return warm_up() + time.perf_counter() - started
 
 
@@ -55,10 +60,16 @@ def warm_up() -> float:
     record_classifier(mapped)({"word": "a", "number": 1.0})
     mapped.predict_proba(encode_records([{"word": "b"}] * 2, mapped.schema))
     mapped.predict_proba(encode(TABLE, mapped.schema))
-    _encode_json(mapped.schema)
+    assert isinstance(mapped, LookupModel)
+    mapped.log_terms(encode(TABLE, mapped.schema))
+    _encode_all(mapped.schema)
     return time.perf_counter() - started
 
 
-def _encode_json(schema: Schema) -> None:
+def _encode_all(schema: Schema) -> None:
+    """Encode JSON, Python's values, and columns of types that are read one by one."""
     columns = {attribute.name: b"[null]" for attribute in schema.attributes}
     json_columns_of(schema).encode(columns, msgspec.json.decode, 1)
+    encode_columns({"word": ["a"], "number": [1.0]}, schema)
+    rare = {"word": pa.array(["a", None], pa.string_view()), "number": pa.array([1, None]).cast(pa.decimal128(20))}
+    encode(pa.table(rare), schema, with_class=False)

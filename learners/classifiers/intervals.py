@@ -40,9 +40,10 @@ def spread_tables(
     """
     spreads = [_log_variance(*entry) for entry in zip(trees, estimates, variances, strict=True)]
     tables = compile_tables(schema, structure, class_counts, trees, spreads)
-    prior = 1.0 / (np.asarray(class_counts, np.float64) + 1.0)
-    prior.setflags(write=False)
-    return tables._replace(log_prior=prior)
+    tables = tables._replace(log_prior=1.0 / (np.asarray(class_counts, np.float64) + 1.0))
+    for array in tables:
+        array.setflags(write=False)  # as the model's own tables: one compiled signature
+    return tables
 
 
 def _log_variance(tree: ContextTree, estimates: Estimates, variance: Floats) -> Estimates:

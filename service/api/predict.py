@@ -125,7 +125,9 @@ class Predict:
         options = options_of(scope["query_string"])
         body = await read_body(receive, length, self.max_body_bytes)
         served = await self.served(scope["path_params"]["name"])
-        if len(body) <= self.inline_bytes and content_type == JSON and accept != ARROW:
+        # The first interval of a model makes tables of its variances, which may take seconds.
+        is_quick = options.is_plain and len(body) <= self.inline_bytes
+        if is_quick and content_type == JSON and accept != ARROW:
             return JSON, self.answer_json(served, self.parse(body), options)
         if content_type == ARROW and (found := self.quick_batch(served, body, options)) is not None:
             return self.answer_chunk(served, self.checked_chunk(served, *found, options), accept, options)
