@@ -173,7 +173,7 @@ def _measured(workspace: "Workspace", name: str, number: int, rows: Source, run:
     try:
         model = _mapped(workspace, name, number)
         return Measured(number, scoring.measure(model, rows, run.report))
-    except (LearnerError, NotFound) as error:  # a new class, a lost column, no rows
+    except (LearnerError, NotFound, CorruptFile) as error:  # a new class, a lost column, no rows, a damaged file
         return Measured(number, None, str(error))
 
 

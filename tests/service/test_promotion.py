@@ -58,3 +58,17 @@ def test_a_metric_of_classes_is_refused_at_once_where_there_are_none(workspace, 
     train = request_of(folder, target=None, learner="spn", parameters={})
     with pytest.raises(InvalidRequest, match=f"A model without a target has no {metric}"):
         workspace.check_request(RefreshRequest(train=train, promotion={"metric": metric}), is_remote=False)
+
+
+def test_a_damaged_champion_stays_and_the_decision_says_why(workspace, folder):
+    """Else a refresh would fail each night, and nobody would read of it among the decisions."""
+    request = RefreshRequest(train=request_of(folder, learner="nb", parameters={"m": 1.0}))
+    run_now(workspace.kinds["refresh"], "local-1", request.model_dump(), silent)
+    compiled = workspace.model("daily@1").arrow_path
+    compiled.chmod(0o644)
+    compiled.write_bytes(b"junk")
+    told = run_now(workspace.kinds["refresh"], "local-2", request.model_dump(), silent)["promotion"]
+    assert not told["is_promoted"]
+    assert "version 1 stays champion: version 1 could not be measured" in told["reason"]
+    assert "is damaged" in told["reason"]
+    assert workspace.aliases("daily") == {"champion": 1}
