@@ -21,7 +21,7 @@ from learners.circuits.answer_kernels import (
     add_moments,
     posteriors,
 )
-from learners.circuits.circuit import EXPONENTIAL, PRODUCT, Circuit, Floats, Integers
+from learners.circuits.circuit import EXPONENTIAL, PRODUCT, Circuit, Floats, Integers, kept_with
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.evaluate import as_rows, log_leaves, log_values, relative_node_logs, with_weights
 from learners.circuits.evaluate_kernels import BLOCK
@@ -258,31 +258,34 @@ def check_variable(circuit: Circuit, v: int) -> None:
 
 def prepared(circuit: Circuit) -> _Prepared:
     """The circuit in linear space, made once."""
-    cache = vars(circuit)
-    if "_prepared_for_answers" not in cache:
-        parameters = circuit.leaf_parameters.copy()
-        is_log = np.repeat(circuit.kind == CATEGORICAL, np.diff(circuit.leaf_starts))
-        parameters[is_log] = np.exp(parameters[is_log])
-        arrays = AnswerArrays(
-            circuit.kind,
-            circuit.child_starts,
-            circuit.children,
-            circuit.variable,
-            circuit.leaf_starts,
-            circuit.n_values,
-            np.exp(circuit.log_weight),
-            parameters,
-            _peaks(circuit),
-        )
-        for array in arrays:
-            array.setflags(write=False)
-        cache["_prepared_for_answers"] = _Prepared(arrays, {}, {})
-    ready: _Prepared = cache["_prepared_for_answers"]
-    return ready
+    return kept_with(circuit, _prepare)
+
+
+def _prepare(circuit: Circuit) -> _Prepared:
+    parameters = circuit.leaf_parameters.copy()
+    is_log = np.repeat(circuit.kind == CATEGORICAL, np.diff(circuit.leaf_starts))
+    parameters[is_log] = np.exp(parameters[is_log])
+    arrays = AnswerArrays(
+        circuit.kind,
+        circuit.child_starts,
+        circuit.children,
+        circuit.variable,
+        circuit.leaf_starts,
+        circuit.n_values,
+        np.exp(circuit.log_weight),
+        parameters,
+        _peaks(circuit),
+    )
+    for array in arrays:
+        array.setflags(write=False)
+    return _Prepared(arrays, {}, {})
 
 
 def _keep(kept: dict[tuple[int, ...], Any], asked: tuple[int, ...], entry: Any) -> None:
-    """Keep an entry, and the last ones before it; a copy of the keys, as other threads may ask at the same time."""
+    """Keep an entry, and the last ones before it; a copy of the keys, as other threads may do the same at the same time.
+
+    What one thread keeps another may put out at once: whoever asks takes what it finds, or makes it.
+    """
     for key in list(kept)[: max(0, len(kept) - MOST_KEPT + 1)]:
         kept.pop(key, None)
     kept[asked] = entry
@@ -302,7 +305,8 @@ def _peaks(circuit: Circuit) -> Floats:
 
 def wanted_nodes(circuit: Circuit, ready: _Prepared, asked: tuple[int, ...], sizes: Integers) -> Wanted:
     """The nodes above leaves of some variables, kept for the queries asked last."""
-    if asked not in ready.wanted:
+    wanted = ready.wanted.get(asked)
+    if wanted is None:
         mask = np.zeros(circuit.scopes.shape[1], np.uint64)
         for v in asked:
             mask[v >> 6] |= np.uint64(1) << np.uint64(v & 63)
@@ -316,13 +320,13 @@ def wanted_nodes(circuit: Circuit, ready: _Prepared, asked: tuple[int, ...], siz
         for array in wanted:
             array.setflags(write=False)
         _keep(ready.wanted, asked, wanted)
-        return wanted
-    return ready.wanted[asked]
+    return wanted
 
 
 def wanted_slots(circuit: Circuit, ready: _Prepared, asked: tuple[int, ...], sizes: Integers) -> WantedSlots:
     """The same as `wanted_nodes` for the slots of the circuit's plan."""
-    if asked not in ready.slots:
+    wanted = ready.slots.get(asked)
+    if wanted is None:
         compiled_plan = compiled(circuit)
         plan, node = compiled_plan.plan, compiled_plan.node
         n_planes = int(plan.plane_starts[-1])
@@ -336,8 +340,7 @@ def wanted_slots(circuit: Circuit, ready: _Prepared, asked: tuple[int, ...], siz
         for array in wanted:
             array.setflags(write=False)
         _keep(ready.slots, asked, wanted)
-        return wanted
-    return ready.slots[asked]
+    return wanted
 
 
 def _posteriors(circuit: Circuit, x: Any, asked: tuple[int, ...], sizes: Integers, moments: bool) -> Floats:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,7 @@ Bytes = np.ndarray[Any, np.dtype[np.int8]]
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Words = np.ndarray[Any, np.dtype[np.uint64]]
+Made = TypeVar("Made")
 
 SUM, PRODUCT, INDICATOR, CATEGORICAL, GAUSSIAN, POISSON, EXPONENTIAL = range(7)
 KIND_NAMES = ("sum", "product", "indicator", "categorical", "gaussian", "poisson", "exponential")
@@ -200,6 +201,17 @@ class Circuit:
     def __repr__(self) -> str:
         """One line."""
         return f"Circuit({self.n_nodes} nodes, {self.n_edges} edges, {self.n_variables} variables)"
+
+
+def kept_with(circuit: Circuit, make: Callable[[Circuit], Made]) -> Made:
+    """What a function makes of a circuit, made once and kept with it.
+
+    Threads that ask at the same time may each make it; all get the one that is first.
+    """
+    kept = vars(circuit)
+    name = make.__qualname__
+    made: Made = kept[name] if name in kept else kept.setdefault(name, make(circuit))
+    return made
 
 
 def _frozen(array: Any, dtype: type[Any]) -> np.ndarray[Any, np.dtype[Any]]:

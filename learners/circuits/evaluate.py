@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from learners.circuits.circuit import Circuit
+from learners.circuits.circuit import Circuit, kept_with
 from learners.circuits.errors import InvalidEvidence
 from learners.circuits.evaluate_kernels import BLOCK, few_root_logs, root_logs
 from learners.circuits.plan import Compiled, compiled, entry_weights
@@ -189,11 +189,11 @@ def as_rows(circuit: Circuit, x: Array) -> Array:
 
 def with_weights(circuit: Circuit) -> tuple[Compiled, Floats]:
     """The circuit's plan and its entries' weights, made once."""
-    cache = vars(circuit)
-    plan = compiled(circuit)
-    if "_entry_weights" not in cache:
-        cache["_entry_weights"] = entry_weights(circuit, plan)
-    return plan, cache["_entry_weights"]
+    return compiled(circuit), kept_with(circuit, _own_weights)
+
+
+def _own_weights(circuit: Circuit) -> Floats:
+    return entry_weights(circuit, compiled(circuit))
 
 
 def _check_whole(circuit: Circuit, x: Floats) -> None:

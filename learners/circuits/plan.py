@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from learners.circuits.circuit import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, PRODUCT, SUM, Circuit
+from learners.circuits.circuit import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, PRODUCT, SUM, Circuit, kept_with
 from learners.circuits.kernels import node_depths
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
@@ -93,11 +93,7 @@ class Compiled(NamedTuple):
 
 def compiled(circuit: Circuit) -> Compiled:
     """The circuit's plan, made once."""
-    cache = vars(circuit)
-    if "_compiled" not in cache:
-        cache["_compiled"] = _compile(circuit)
-    plan: Compiled = cache["_compiled"]
-    return plan
+    return kept_with(circuit, _compile)
 
 
 def entry_weights(circuit: Circuit, plan: Compiled) -> Floats:

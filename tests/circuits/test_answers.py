@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from learners.circuits import answers
 from learners.circuits.answers import class_posterior, conditional, log_likelihood, marginals, moments
 from learners.circuits.circuit import CATEGORICAL, GAUSSIAN, INDICATOR
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
+from learners.circuits.map.whole import whole_circuit
 from learners.circuits.sampling import sample
 from learners.circuits.structures import Variable, describe_variables, independent, random_regions
 from learners.circuits.text import CircuitBuilder
@@ -224,6 +227,30 @@ def test_only_the_queries_asked_last_are_kept():
         marginals(circuit, np.full((50, 5), np.nan), [v])
     ready = answers.prepared(circuit)
     assert list(ready.wanted) == list(ready.slots) == [(v,) for v in range(50 - answers.MOST_KEPT, 50)]
+
+
+def test_threads_may_ask_of_one_circuit_at_the_same_time(monkeypatch):
+    """What is kept for one is put out by another, and made by several at once."""
+    monkeypatch.setattr(answers, "MOST_KEPT", 2)
+    x, asked = np.full((6, 5), np.nan), [(v, w) for v in range(6) for w in range(6) if v != w]
+
+    def ask(circuit, n_times=1):
+        found = [marginals(circuit, x, pair)[0] for _ in range(n_times) for pair in asked]
+        return np.array(found[-len(asked) :]), whole_circuit(circuit).finite.log_bound
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            for seed in range(5):
+                circuit, same = (
+                    independent([Variable("categorical", (0.2 + 0.1 * seed, 0.8 - 0.1 * seed))] * 6) for _ in range(2)
+                )
+                expected = ask(circuit)
+                for found in [threads.submit(ask, same, 20) for _ in range(8)]:
+                    assert np.array_equal(found.result()[0], expected[0]) and found.result()[1] == expected[1]
+    finally:
+        sys.setswitchinterval(before)
 
 
 @pytest.mark.parametrize("n_rows", [1, 20])

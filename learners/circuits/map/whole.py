@@ -8,27 +8,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from learners.circuits.circuit import CATEGORICAL, GAUSSIAN, INDICATOR, POISSON, SUM, Circuit
+from learners.circuits.circuit import CATEGORICAL, GAUSSIAN, INDICATOR, POISSON, SUM, Circuit, kept_with
 from learners.circuits.density_kernels import log_density
 from learners.circuits.map.reduction import Floats, Ints, MaxProblem, restricted
 from learners.circuits.map.reduction_kernels import MaxArrays
 
 FINITE = (INDICATOR, CATEGORICAL)
-# Circuits whose reduction is kept, so that a stream of queries does not prepare the same circuit again.
-MOST_KEPT = 8
-_kept: dict[int, tuple[Circuit, WholeCircuit]] = {}
 
 
 def whole_circuit(circuit: Circuit) -> WholeCircuit:
-    """The prepared form of a circuit, kept for the circuits asked last; circuits are immutable."""
-    kept = _kept.get(id(circuit))
-    if kept is not None and kept[0] is circuit:
-        return kept[1]
-    whole = WholeCircuit.of(circuit)
-    if len(_kept) >= MOST_KEPT:
-        _kept.pop(next(iter(_kept)), None)
-    _kept[id(circuit)] = (circuit, whole)
-    return whole
+    """The prepared form of a circuit, made once."""
+    return kept_with(circuit, WholeCircuit.of)
 
 
 @dataclass(frozen=True)
