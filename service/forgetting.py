@@ -61,6 +61,13 @@ def mark(workspace: "Workspace", run: Run) -> dict[str, Any]:
     forgotten.add(predicate.text)
     counts = matching_rows(source, predicate, range(len(source.files)), forgotten, run.report)
     found = {source.files[index].path: n for index, n in counts.items() if n}
+    if found and sum(found.values()) == source.n_rows:
+        raise InvalidRequest(
+            "The condition is true of every row, and no model could be trained any more. Narrow it; or delete the models and "
+            "their data.",
+            field="where",
+        )
+    forgotten.save()
     return {
         "n_rows": sum(found.values()),
         "files": found,

@@ -110,6 +110,7 @@ def training_rows(workspace: "Workspace", source: Source, request: TrainRequest,
             for index, conditions in chosen.wanted.items()
         }
         chosen = Selection(source, wanted)
+    forgotten.save()
     if request.keeps_back:
         parts = [chosen.and_all([Share(request.holdout, request.seed, back)]) for back in (False, True)]
         return TrainingRows(parts[0], parts[1].source, rules)
@@ -160,9 +161,9 @@ def matching_rows(
     forgotten: Forgotten | None = None,
     report: Report | None = None,
 ) -> dict[int, int]:
-    """How many rows of each file a predicate matches; what is known of a file is not counted again.
+    """How many rows of each file a predicate matches; what `forgotten` knows of a file is not counted again.
 
-    `report` gets the progress after each batch, and may raise.
+    What is found is noted there, and not saved. `report` gets the progress after each batch, and may raise.
     """
     counts: dict[int, int] = {}
     n_done, n_total = 0, sum(source.files[index].n_rows for index in files)
@@ -179,6 +180,4 @@ def matching_rows(
                 forgotten.remember(predicate.text, identity, source.files[index].footer_sha256, known)
         counts[index] = known
         n_done += source.files[index].n_rows
-    if forgotten is not None:
-        forgotten.save()
     return counts
