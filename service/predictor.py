@@ -3,7 +3,7 @@
 import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import structlog
 
+from learners.circuits.model import NoClass
 from learners.errors import InvalidParameter, LearnerError
 from learners.kinds import load_model
 from learners.model import Model
@@ -225,8 +226,10 @@ class Predictor:
         key = (version.name, version.version, version.sha256)
         served = self._mapped.get(key)
         if served is None:
-            served = self._mapped[key] = map_version(version)
-            rehearse(served)
+            served = map_version(version)
+            with _usable(version):
+                rehearse(served)
+            self._mapped[key] = served
             if len(self._mapped) > self.max_mapped:
                 self._forget(next(iter(self._mapped)))
             MAPPED_MODELS.set(len(self._mapped))
@@ -246,12 +249,9 @@ def map_version(version: ModelVersion) -> Served:
     CorruptFile
     """
     header, arrays = map_compiled(version.arrow_path)
-    try:
+    with _usable(version):
         model = load_model(header, arrays)
         classify = record_classifier(model)
-    except (LearnerError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
-        reason = f"it makes no model ({type(error).__name__}: {error}). Rebuild it: fewpass doctor --repair."
-        raise CorruptFile(version.arrow_path, reason) from error
     return Served(
         name=version.name,
         version=version.version,
@@ -263,12 +263,22 @@ def map_version(version: ModelVersion) -> Served:
     )
 
 
+@contextlib.contextmanager
+def _usable(version: ModelVersion) -> Iterator[None]:
+    """Whatever a model fails with whose arrays are not what was written, as damage of its file."""
+    try:
+        yield
+    except (LearnerError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
+        reason = f"it makes no model ({type(error).__name__}: {error}). Rebuild it: fewpass doctor --repair."
+        raise CorruptFile(version.arrow_path, reason) from error
+
+
 def rehearse(served: Served) -> None:
     """Answer for rows of which nothing is known: what is run for the first time compiles or loads, which may take seconds.
 
     Here it is on a thread; the first request would be answered on the event loop.
     """
-    with contextlib.suppress(LearnerError):  # some models have no classes, and answer queries only
+    with contextlib.suppress(NoClass):  # some models answer queries only
         served.classify({})
         for n_rows in REHEARSED:
             served.predict_proba(encode_records([{}] * n_rows, served.schema))

@@ -130,22 +130,18 @@ async def read_body(receive: Receive, length: int | None, max_bytes: int) -> byt
     """The whole request body, refused as soon as it is known to be too long."""
     if length is not None and length > max_bytes:
         raise BodyTooLarge(f"The body has {length} bytes; at most {max_bytes} are read.", max_bytes=max_bytes)
-    message = await receive()
-    if message["type"] == "http.disconnect":
-        raise ClientDisconnect
-    body: bytes = message.get("body", b"")
-    if not message.get("more_body", False):
-        return body
-    parts, n_bytes = [body], len(body)
-    while message.get("more_body", False):
+    parts: list[bytes] = []
+    n_bytes, is_more = 0, True
+    while is_more:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
-        parts.append(message.get("body", b""))
-        n_bytes += len(parts[-1])
+        part, is_more = message.get("body", b""), message.get("more_body", False)
+        n_bytes += len(part)
         if n_bytes > max_bytes:
             raise BodyTooLarge(f"The body has more than {max_bytes} bytes.", max_bytes=max_bytes)
-    return b"".join(parts)
+        parts.append(part)
+    return b"".join(parts) if len(parts) > 1 else parts[0]
 
 
 async def send_problem(error: Exception, scope: Scope, send: Send) -> None:

@@ -85,6 +85,17 @@ def test_a_body_without_length_is_refused_at_the_limit_and_not_read_for_ever(ser
         wait_for(is_refused)
 
 
+@pytest.mark.parametrize("is_whole", [True, False])
+@pytest.mark.parametrize("path", [b"/v1/models/m/predict", b"/v1/models/m/explain", b"/v2/models/m/infer", b"/v1/jobs"])
+def test_a_body_without_length_that_comes_at_once_is_refused_too(
+    server: LocalServer, path: bytes, is_whole: bool
+) -> None:
+    with connected(server) as client:
+        head = POST.replace(b"/v1/models/m/predict", path) + b"transfer-encoding: chunked\r\n\r\n"
+        client.sendall(head + b"bb8\r\n%s\r\n" % (b" " * 3000) + b"0\r\n\r\n" * is_whole)
+        assert answer_of(client).startswith(b"HTTP/1.1 413 ")
+
+
 def test_a_body_that_was_answered_early_may_be_finished(server: LocalServer) -> None:
     with connected(server) as client:
         client.sendall(POST + b"content-length: %d\r\n\r\n" % (2 * LIMIT))
