@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,7 +34,10 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of 
 
 
 def settings_of(workspace: Path | None = None, **given: Any) -> Settings:
-    """The settings of the environment, with what was given on the command line instead."""
+    """The settings of the environment, with what was given on the command line instead; logs go to standard error."""
+    import structlog  # takes too long for `fewpass --help`
+
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     chosen = {name: value for name, value in {"workspace": workspace, **given}.items() if value is not None}
     return Settings(**chosen)
 

@@ -62,6 +62,10 @@ class Cron:
     def zone(self) -> ZoneInfo:
         """The time zone."""
         try:
+            if self.timezone.startswith(
+                "right/"
+            ):  # such zones count leap seconds: all times would be half a minute off
+                raise ZoneInfoNotFoundError(self.timezone)
             return ZoneInfo(self.timezone)
         except (ZoneInfoNotFoundError, ValueError, OSError) as error:
             near = [name for name in sorted(available_timezones()) if self.timezone.lower() in name.lower()]

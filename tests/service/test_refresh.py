@@ -150,6 +150,18 @@ def test_the_command_line_updates_and_forgets(folder, tmp_path):
     assert str(refused.value) in " ".join(bad.stderr.split())
 
 
+def test_what_is_logged_does_not_stand_in_the_json(folder, tmp_path):
+    place = tmp_path / "workspace"
+    train = ["train", folder, "-t", "class", "-n", "daily", "--update", "--json"]
+    fewpass(*train, workspace=place)
+    for statistic in (place / "models" / "daily" / "data" / "statistics").glob("*.duckdb"):
+        statistic.chmod(0o644)
+        statistic.write_bytes(b"junk")
+    again = fewpass(*train, workspace=place)
+    assert json.loads(again.stdout)["version"] == 2
+    assert "a stored statistic is damaged and will be counted again" in again.stderr
+
+
 def test_jobs_update_and_forget(site, folder):
     """Over REST, in the worker."""
     client = site.client
