@@ -62,11 +62,8 @@ class Cron:
     def zone(self) -> ZoneInfo:
         """The time zone."""
         try:
-            if self.timezone.startswith(
-                "right/"
-            ):  # such zones count leap seconds: all times would be half a minute off
-                raise ZoneInfoNotFoundError(self.timezone)
-            return ZoneInfo(self.timezone)
+            # Those that count leap seconds would be half a minute off.
+            return ZoneInfo("" if self.timezone.startswith("right/") else self.timezone)
         except (ZoneInfoNotFoundError, ValueError, OSError) as error:
             near = [name for name in sorted(available_timezones()) if self.timezone.lower() in name.lower()]
             similar = ", ".join(near[:3]) if self.timezone and near else "none similar"
