@@ -95,9 +95,10 @@ def training_rows(workspace: "Workspace", source: Source, request: TrainRequest,
 
     Raises
     ------
-    InvalidParameter, UnknownColumn, SourceError, EmptyData, InvalidPredicate, CorruptFile
+    InvalidParameter, UnknownColumn, SourceError, EmptyData, InvalidPredicate, Conflict, CorruptFile
     """
     forgotten = rules_of(workspace, source, ledger_of(workspace, request, run))
+    check_rules(forgotten, str(request.dataset or request.model), source)
     chosen = Selection(source, dict.fromkeys(range(len(source.files)), ()))
     if request.window is not None:
         chosen = window(source, request.window, request.timestamp)
@@ -131,19 +132,19 @@ def rules_of(workspace: "Workspace", source: Source, ledger: Ledger) -> Forgotte
     return forgotten
 
 
-def check_kept_rules(workspace: "Workspace", name: str, source: Source) -> None:
-    """Refuse a new data set under a name whose rules of forgotten rows cannot be applied to it.
+def check_rules(forgotten: Forgotten, name: str, source: Source) -> None:
+    """Refuse data under a name whose rules of forgotten rows cannot be applied to it.
 
     Raises
     ------
     Conflict
     """
-    for rule in Forgotten(workspace.layout.dataset_directory(name) / RULES).rules():
+    for rule in forgotten.rules():
         for column in RowPredicate(rule.where).columns:
             if column not in source.arrow_schema.names:
                 raise Conflict(
                     f"Rows were forgotten under the name {name!r} ({rule.where}), and these files have no column {column!r}: "
-                    "register them under another name.",
+                    "give them another name.",
                     name=name,
                 )
 

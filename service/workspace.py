@@ -19,7 +19,7 @@ from service.jobs.logs import log_path
 from service.jobs.notes import NOTES, Notes
 from service.jobs.steps import Kinds, run_now
 from service.jobs.watch import watched_here
-from service.ledger import LOCAL, remove_counted
+from service.ledger import LOCAL, RULES, remove_counted
 from service.predictor import Served, find_version, map_version
 from service.problems import InvalidRequest
 from service.registry import Registry
@@ -40,6 +40,7 @@ from storage.control import Control, open_control
 from storage.datasets import Dataset
 from storage.errors import NotFound
 from storage.files import Layout, Temporary, Witness
+from storage.forgotten import Forgotten
 from storage.keys import ApiKey, Role
 from storage.models import ModelVersion, RegisteredModel
 from storage.paging import Page
@@ -156,7 +157,9 @@ class Workspace:
         if request.target is not None and request.target not in source.arrow_schema.names:
             raise UnknownColumn(request.target, source.arrow_schema.names)
         is_new = not datasets.is_registered(self.control, request.name)
-        rows.check_kept_rules(self, request.name, source)
+        if is_new:  # what a deletion that was interrupted has left is of other files
+            remove_counted(self, request.name)
+        rows.check_rules(Forgotten(self.layout.dataset_directory(request.name) / RULES), request.name, source)
         dataset = datasets.register_dataset(
             self.control,
             Dataset(

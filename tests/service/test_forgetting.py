@@ -147,6 +147,23 @@ def test_a_name_keeps_its_rules_and_nothing_else(workspace, folder):
     pq.write_table(pq.read_table(folder).drop_columns(["user"]), elsewhere / "a.parquet")
     with pytest.raises(problems.Conflict, match="these files have no column 'user'"):
         register(workspace, elsewhere, columns={"time": "drop"})
+    left = directory / "schemas" / "left.json"  # by a deletion that was interrupted
+    left.parent.mkdir()
+    left.touch()
+    register(workspace, folder)
+    assert not left.exists()
+
+
+def test_a_model_of_other_files_under_the_same_name_is_told_of_the_rule(workspace, folder):
+    request = request_of(folder, learner="nb", parameters={})
+    workspace.train(request)
+    workspace.forget(ForgetRequest(model="daily", where=WHERE, prove=False))
+    elsewhere = folder.parent / "elsewhere"
+    elsewhere.mkdir()
+    pq.write_table(pq.read_table(folder).drop_columns(["user"]), elsewhere / "a.parquet")
+    other = request.model_copy(update={"uris": [str(elsewhere)], "columns": {"time": "drop"}})
+    with pytest.raises(problems.Conflict, match=r"Rows were forgotten under the name 'daily' \(user = 3\)"):
+        workspace.train(other)
 
 
 def test_files_outside_the_data_roots_are_not_searched(workspace, folder, tmp_path):
