@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import digamma, polygamma
 
 from learners.classifiers import stirling
 from learners.classifiers.stirling import log_stirling
@@ -11,9 +12,9 @@ from learners.classifiers.stirling import log_stirling
 REQUIRED = 1e-6
 
 
-def test_against_exact_integers_up_to_3000():
-    row, checked = [0, 1], {*range(1, 61), 100, 300, 1000, 2000, 3000}
-    for n in range(1, 3001):
+def test_against_exact_integers_up_to_2000():
+    row, checked = [0, 1], {*range(1, 61), 100, 300, 1000, 2000}
+    for n in range(1, 2001):
         if n in checked:
             exact = np.array([math.log(value) for value in row[1:]])
             assert np.abs(exact - log_stirling(n, np.arange(1, n + 1))).max() < REQUIRED
@@ -37,8 +38,7 @@ def test_against_adding_events_one_by_one_at_ten_thousand(r):
 
 @pytest.mark.parametrize("n", [10**4, 10**6, 5 * 10**7])
 def test_two_and_three_cycles_from_harmonic_numbers(n):
-    i = np.arange(1, n, dtype=np.float64)
-    first, second = (1 / i).sum(), (1 / i**2).sum()
+    first, second = digamma(n) + np.euler_gamma, math.pi**2 / 6 - polygamma(1, n)
     factorial = math.lgamma(n)
     assert abs(log_stirling(n, 2) - factorial - math.log(first)) < REQUIRED
     assert abs(log_stirling(n, 3) - factorial - math.log((first**2 - second) / 2)) < REQUIRED

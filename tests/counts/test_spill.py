@@ -49,7 +49,7 @@ def test_spilled_cells_are_those_of_a_dictionary(tmp_path_factory, seed, n_cells
     folder = tmp_path_factory.mktemp("spill")
     rng, total = np.random.default_rng(seed), Counter()
     cells, other = (SparseCells(n_cells, MemoryLimit(n_bytes, folder)) for _ in range(2))
-    for place, n in ((cells, 20_000), (other, 5_000), (cells, 17_000), (cells, 10)):
+    for place, n in ((cells, 6_000), (other, 1_500), (cells, 5_000), (cells, 10)):
         keys = rng.integers(0, n_cells, n)
         place.add_keys(keys)
         total.update(keys.tolist())

@@ -92,13 +92,13 @@ def one_step_moments(circuit, alpha, row):
         for e in edges_of[k]:
             log_weight[e] = math.log(alpha[e] / total[k])
     prior = circuit.with_parameters(log_weight)
-    trees = induced_trees(prior, row)
-    evidence = math.fsum(value for value, _, _ in trees)
+    of_edge, of_node = posteriors(prior, row)
     moments = np.full((3, circuit.n_edges), np.nan)
     for k in sums:
         for e in edges_of[k]:
             moments[:, e] = 0.0
-            for value, chosen, nodes in trees:
-                a, s = alpha[e] + (e in chosen), total[k] + (k in nodes)
-                moments[:, e] += value / evidence * np.array([a / s, a * (a + 1) / (s * (s + 1)), psi(a) - psi(s)])
+            shares = {(1, 1): of_edge[e], (0, 1): of_node[k] - of_edge[e], (0, 0): 1.0 - of_node[k]}
+            for (more_a, more_s), share in shares.items():
+                a, s = alpha[e] + more_a, total[k] + more_s
+                moments[:, e] += share * np.array([a / s, a * (a + 1) / (s * (s + 1)), psi(a) - psi(s)])
     return moments
