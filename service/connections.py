@@ -1,12 +1,16 @@
 """What a connection may take beside its requests: so long for a head, and so many bytes; so long to take an answer."""
 
 import asyncio
+from collections.abc import Iterator
+from socket import socket
 from typing import Any
 
+import uvicorn
 from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MAX_HEAD_BYTES = 256 << 10
+LAST_S = 0.5  # in which a request that is on its way to a server that stops arrives
 LEAST_TAKEN = 64 << 10  # bytes of an answer that are taken in `patience_s`, as long as there are so many
 TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
@@ -15,6 +19,41 @@ class ServerConfig(Config):
     """What uvicorn is told, and how many seconds a client may leave a connection waiting."""
 
     patience_s = 60.0
+    is_stopping = False
+
+
+class Server(uvicorn.Server):
+    """Uvicorn's, which when it stops would reset the connections that wait at its door, or have not said anything yet."""
+
+    config: ServerConfig
+
+    async def shutdown(self, sockets: list[socket] | None = None) -> None:
+        """Let in who is there, close the door, and answer everybody's last request."""
+        self.config.is_stopping = True
+        loop = asyncio.get_running_loop()
+        # Nothing is awaited between this and the end of listening, which the original begins with.
+        let_in = [
+            loop.create_task(loop.connect_accepted_socket(self._connection, client))
+            for listening in sockets or ()
+            for client in waiting_at(listening)
+        ]
+        await super().shutdown(sockets)
+        await asyncio.gather(*let_in, return_exceptions=True)
+
+    def _connection(self) -> "Connection":
+        return Connection(self.config, server_state=self.server_state, app_state=self.lifespan.state)
+
+
+def waiting_at(listening: socket) -> Iterator[socket]:
+    """The connections that the kernel has made and nobody has taken."""
+    listening.setblocking(False)
+    while True:
+        try:
+            client, _ = listening.accept()
+        except OSError:
+            return
+        client.setblocking(False)
+        yield client
 
 
 class Connection(HttpToolsProtocol):
@@ -30,6 +69,8 @@ class Connection(HttpToolsProtocol):
         As uvicorn makes its own.
     """
 
+    config: ServerConfig
+
     def __init__(self, config: ServerConfig, *given: Any, **named: Any) -> None:
         super().__init__(config, *given, **named)
         self.patience_s = config.patience_s
@@ -42,6 +83,8 @@ class Connection(HttpToolsProtocol):
         """Give the first request its time."""
         super().connection_made(transport)
         self.late = self.loop.call_later(self.patience_s, self.give_up)
+        if self.config.is_stopping:
+            self.shutdown()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nobody waits any more."""
@@ -74,6 +117,8 @@ class Connection(HttpToolsProtocol):
         if self.late is not None:
             self.in_time()
         super().on_headers_complete()
+        if self.config.is_stopping:
+            self.cycle.keep_alive = False
 
     def on_message_complete(self) -> None:
         """The body is there, too."""
@@ -91,6 +136,22 @@ class Connection(HttpToolsProtocol):
         """Close without an answer: there is no request to answer, or it has been."""
         self.late = None
         self.close()
+
+    def shutdown(self) -> None:
+        """The server stops: close after the answer; at rest after a moment, as a request may be on its way."""
+        if self.is_at_rest():
+            self.loop.call_later(LAST_S, self.close_at_rest)
+        else:
+            super().shutdown()
+
+    def is_at_rest(self) -> bool:
+        """Whether no request is being answered."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def close_at_rest(self) -> None:
+        """Close, unless a request has come."""
+        if self.is_at_rest():
+            self.close()
 
     # What it takes
 

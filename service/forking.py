@@ -23,7 +23,7 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import multiprocess
 
 from service.allocation import keep_freed_memory
-from service.connections import Connection, ServerConfig
+from service.connections import Connection, Server, ServerConfig
 from service.settings import Settings
 from service.telemetry import configure_logs
 
@@ -46,6 +46,16 @@ class Forked(ForkProcess):
             signal.pthread_sigmask(signal.SIG_SETMASK, held)
 
 
+class Servers(multiprocess.Multiprocess):
+    """Uvicorn's supervisor, which holds the socket longer than those who take connections from it."""
+
+    def terminate_all(self) -> None:
+        """End all, with a door behind which nobody would wait."""
+        for listening in self.sockets:
+            listening.close()
+        super().terminate_all()
+
+
 def main() -> None:
     """Load, fork, watch over the forked, and end with all of them."""
     descriptor, parent = int(sys.argv[1]), int(sys.argv[2])
@@ -56,8 +66,8 @@ def main() -> None:
     load(settings)
     if threads := other_threads():
         structlog.get_logger("serve").warning("threads run beside the fork", threads=threads)
-    vars(multiprocess)["get_subprocess"] = forked_process
-    servers = multiprocess.Multiprocess(server_config(settings), [socket(fileno=descriptor)])
+    vars(multiprocess).update(get_subprocess=forked_process, Server=Server)
+    servers = Servers(server_config(settings), [socket(fileno=descriptor)])
     servers.run()
     gc.unfreeze()  # or else what is frozen outlives the interpreter, and libraries complain
     if any(process.exitcode == STARTUP_FAILURE for process in servers.processes):

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -77,31 +78,32 @@ def _prepare(settings: Settings) -> None:
 
 
 def _serve(settings: Settings) -> None:
-    import uvicorn
     from uvicorn.supervisors import Multiprocess
 
+    from service.connections import Server
     from service.forking import server_config
 
     given = settings.within(os.environ)
     os.environ.clear()
     os.environ.update(given)
     config = server_config(settings)
-    server = uvicorn.Server(config)
-    socket = config.bind_socket()
-    host, port = socket.getsockname()[:2]
+    server = Server(config)
+    listening = config.bind_socket()
+    host, port = listening.getsockname()[:2]
     structlog.get_logger("serve").info("serving", url=f"http://{host}:{port}", port=port, workers=settings.workers)
     if settings.workers == 1:
-        server.run(sockets=[socket])
+        server.run(sockets=[listening])
         if not server.started:
             sys.exit(STARTUP_FAILURE)
     elif sys.platform == "linux":
-        _serve_forked(settings, socket.fileno())
+        _serve_forked(settings, listening)
     else:
-        Multiprocess(config, sockets=[socket]).run()
+        Multiprocess(config, sockets=[listening]).run()
 
 
-def _serve_forked(settings: Settings, descriptor: int) -> None:
+def _serve_forked(settings: Settings, listening: socket.socket) -> None:
     """Keep the process alive from which the serving processes are forked; see `service.forking`."""
+    descriptor = listening.fileno()
     command = [sys.executable, "-m", "service.forking", str(descriptor), str(os.getpid())]
     # Threads of linear algebra would run beside the fork, and serving needs none.
     environment = {"OPENBLAS_NUM_THREADS": "1"} | os.environ
@@ -112,6 +114,9 @@ def _serve_forked(settings: Settings, descriptor: int) -> None:
         _forward_to(process)
         try:
             code = process.wait()
+        except BaseException:  # it is to stop: who came now would wait at a door that nobody opens
+            listening.close()
+            raise
         finally:
             # Longer than the serving processes are given, as it waits for them.
             _end(process, settings.shutdown_s + MAX_RESTART_S)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import psutil
@@ -11,7 +15,7 @@ import pytest
 
 from service.local_server import LocalServer, local_server
 from service.settings import Settings
-from tests.processes import wait_for
+from tests.processes import runs, wait_for
 from tests.service.asking import PATIENCE_S
 from tests.service.test_hostile import is_answered
 
@@ -102,3 +106,35 @@ def test_a_body_that_was_answered_early_may_be_finished(server: LocalServer) -> 
         assert answer_of(client).startswith(b"HTTP/1.1 413 ")
         client.sendall(b" " * 2 * LIMIT)
         assert is_answered(client, b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_server_that_stops_resets_nobody_who_was_at_its_door(tmp_path: Path, workers: int) -> None:
+    """Each request comes on a connection of its own: it is answered, or refused before there is a connection."""
+    answered, failures = [], []
+
+    def keep_asking(server: LocalServer) -> None:
+        while True:
+            try:
+                client = connected(server)
+            except ConnectionRefusedError:
+                return
+            with client:
+                try:
+                    client.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+                    answered.append(answer_of(client)[:15])
+                except OSError as error:
+                    failures.append(error)
+
+    settings = Settings(workspace=tmp_path / "workspace", workers=workers, job_workers=0, warm_up=False)
+    with local_server(settings) as server:
+        clients = [threading.Thread(target=keep_asking, args=(server,)) for _ in range(8)]
+        for client in clients:
+            client.start()
+        wait_for(lambda: len(answered) > 200)
+        os.kill(server.pid, signal.SIGTERM)
+        wait_for(lambda: not runs(server.pid))
+        for client in clients:
+            client.join()
+    assert set(answered) == {b"HTTP/1.1 200 OK"} and failures == []
