@@ -20,7 +20,7 @@ from learners.schema.summaries import ColumnSummaries
 from service import provenance, queries, roots, scoring
 from service.continuing import Continuation, chosen, continuation
 from service.foresight import check_queries
-from service.forgetting import affected_models, check_forgotten, forget_steps
+from service.forgetting import affected_models, check_forgotten, discard_forgotten, forget_steps
 from service.jobs.limits import counts_bytes
 from service.jobs.steps import Kinds, Run, Step
 from service.ledger import LOCAL, Ledger, ledger_of
@@ -87,10 +87,13 @@ def learn(workspace: "Workspace", run: Run) -> dict[str, Any]:
     source = opened(workspace, run, request.dataset, request.uris)
     if request.dataset is not None:
         datasets.keep_files(workspace.control, request.dataset, list(map(file_facts, source.files)))
+    n_rules = len(ledger.forgotten.rules())
     rows = training_rows(workspace, source, request, run)
     started = time.perf_counter()
     model, accounts = fit(workspace, request, rows, ledger, run)
     seconds = time.perf_counter() - started
+    if len(rows.rules) > n_rules:  # of other data with the same files: no job that forgets does it here
+        discard_forgotten(ledger)
     path = workspace.layout.scratch_directory(run.job_id) / COMPILED
     path.parent.mkdir(parents=True, exist_ok=True)
     write_compiled(path, *model.to_arrays(), replace=True)

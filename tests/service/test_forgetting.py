@@ -55,6 +55,8 @@ def test_the_same_files_under_another_name(workspace, folder):
     done = workspace.forget(ForgetRequest(dataset="rows", where=WHERE, prove=False))
     assert done["still_holding"] == ["daily@1", "other@1"]
     assert workspace.train(by_files).n_rows == n_left(folder)
+    entries = ledger_of(workspace, by_files, Run("local-look", {}, {}, silent)).store.entries()
+    assert entries and all(whole_and_part(file)[1] for entry in entries for file in entry.files)
     copy = folder.parent / "copy"
     copy.mkdir()
     for file in folder.glob("*.parquet"):
