@@ -258,6 +258,7 @@ class Registry:
                 manifest = _checked(path, bundle.unpack_bundle(path, draft))
                 header, arrays = model_file.read_model(draft)
                 _check_answers(path, header, arrays)
+                _check_lineage(path, draft)
             except CorruptFile as error:
                 raise InvalidRequest(f"Nothing was imported: {error.reason}") from error
             name = name or manifest.name
@@ -292,21 +293,35 @@ def _model_of(job: Job) -> str:
 
 def _checked(path: Path, manifest: Mapping[str, Any]) -> Manifest:
     try:
-        return Manifest(**manifest)
+        checked = Manifest(**manifest)
+        json.dumps([checked.parameters, checked.files], allow_nan=False)
+        return checked
     except ValidationError as error:
         raise CorruptFile(path, f"its manifest is not one that `export` writes: {error.errors()[0]['msg']}.") from error
+    except ValueError as error:  # infinite numbers
+        raise CorruptFile(path, f"its manifest cannot be stored: {error}.") from error
 
 
 def _check_answers(path: Path, header: Any, arrays: Any) -> None:
     """Look at all of a model, and let it answer when nothing is known, before anyone relies on it."""
     try:
         model = load_model(header, arrays, is_trusted=False)
-        model.structure()
+        json.dumps(model.structure(), ensure_ascii=False).encode()
         probabilities = _answer(model)
-    except (LearnerError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
+    except (LearnerError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptFile(path, f"its model cannot be used ({type(error).__name__}: {error}).") from error
     if len(probabilities) != model.schema.n_classes or not math.isclose(sum(probabilities), 1, abs_tol=1e-6):
         raise CorruptFile(path, "its model gives no probabilities that sum to one.")
+
+
+def _check_lineage(path: Path, model: Path) -> None:
+    """Read what the file says of its making, as lists and lineages will."""
+    model_file.read_libraries(model)
+    try:
+        for text in model_file.read_provenance(model).values():
+            json.dumps(json.loads(text), ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise CorruptFile(path, f"its provenance cannot be read ({error}).") from error
 
 
 def _answer(model: Model) -> list[float]:

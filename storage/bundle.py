@@ -116,6 +116,9 @@ def _member(path: Path, tar: tarfile.TarFile, name: str) -> IO[bytes]:
 def _read_manifest(path: Path, file: IO[bytes]) -> dict[str, Any]:
     try:
         manifest = json.loads(file.read())
+        json.dumps(
+            manifest, ensure_ascii=False
+        ).encode()  # halves of characters are no text, and no answer could hold them
         known = manifest["format"], manifest["format_version"]
         is_known = known == (FORMAT, FORMAT_VERSION) and isinstance(manifest["sha256"], str)
     except (ValueError, KeyError, TypeError, RecursionError) as error:

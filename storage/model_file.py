@@ -148,10 +148,13 @@ def read_model(duckdb_path: Path | str) -> tuple[Header, Arrays]:
     with duckdb_files.reading(path) as connection:
         _refuse_views(path, connection)
         ((text, sha256),) = connection.sql("SELECT json, sha256 FROM header").fetchall()
-        if _sha256(text) != sha256:
+        if not isinstance(text, str) or _sha256(text) != sha256:
             raise CorruptFile(path, "its header is not what was written. Restore it from a backup.")
         arrays = {blob.name: array_of_blob(path, blob) for blob in read_blobs(connection, path)}
-    return json.loads(text), arrays
+    try:
+        return json.loads(text), arrays
+    except (ValueError, RecursionError) as error:
+        raise CorruptFile(path, f"its header is no JSON ({error}). Restore it from a backup.") from error
 
 
 def _refuse_views(path: Path, connection: Any) -> None:
@@ -187,7 +190,10 @@ def _pairs(path: Path, table: str) -> dict[str, str]:
         raise NotFound("model file", str(path))
     with duckdb_files.reading(path) as connection:
         names = {name for (name,) in connection.sql("SELECT table_name FROM duckdb_tables()").fetchall()}
-        return dict(connection.sql(f"SELECT * FROM {table}").fetchall()) if table in names else {}
+        pairs = dict(connection.sql(f"SELECT * FROM {table}").fetchall()) if table in names else {}
+    if not all(isinstance(text, str) for pair in pairs.items() for text in pair):
+        raise CorruptFile(path, f"its table {table!r} does not hold names and texts. Restore it from a backup.")
+    return pairs
 
 
 def adopt_model(

@@ -155,3 +155,18 @@ def test_what_is_wrong_with_the_schema_is_told_by_the_column(kind: str, member: 
         schema["attributes"][2]["kind"] = "numeric"
     with pytest.raises(SchemaError, match=f"Column 'number' of the schema .*{words}"):
         load_model(header | {"schema": json.dumps(schema)}, arrays, is_trusted=False)
+
+
+def test_a_schema_with_half_a_character_is_refused() -> None:
+    header, arrays = written("lookup")
+    schema = json.loads(header["schema"])
+    schema["classes"][0] = "\ud800"
+    with pytest.raises(SchemaError, match="no text"):
+        load_model(header | {"schema": json.dumps(schema)}, arrays, is_trusted=False)
+
+
+@pytest.mark.parametrize("kind", RUNS)
+def test_a_structure_is_what_json_holds(kind: str) -> None:
+    header, arrays = written(kind)
+    structure = load_model(header, arrays).structure()
+    assert json.loads(json.dumps(structure)) == structure

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Collection
+from dataclasses import asdict
 from typing import get_args
 
 from learners.errors import SchemaError
@@ -26,6 +28,10 @@ def check_schema(schema: Schema) -> None:
     SchemaError
         Naming the column.
     """
+    try:
+        json.dumps(asdict(schema), ensure_ascii=False).encode()
+    except ValueError as error:
+        raise SchemaError(f"The schema holds what is no text: {error}.") from error
     for attribute in schema.attributes:
         fault = _fault_of(attribute)
         if fault is not None:

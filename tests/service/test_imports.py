@@ -7,6 +7,7 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pytest
 
@@ -15,6 +16,7 @@ from service.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import NotFound
+from storage.files import sha256_of_file
 from storage.model_file import read_model, write_model
 from tests.service.test_registry import rebuilt
 
@@ -58,3 +60,48 @@ def test_a_model_without_classes_is_imported_and_answers(workspace: Workspace, t
     workspace.registry.import_version(tmp_path / "joint.tar", "copy")
     ours, theirs = (read_model(workspace.model(name).duckdb_path) for name in ("joint", "copy"))
     assert ours[0] == theirs[0] and all(np.array_equal(ours[1][name], theirs[1][name]) for name in ours[1])
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "words"),
+    [
+        ("tags", {"half": "\ud800"}, "manifest cannot be read"),
+        ("files", [{"uri": "\ud800"}], "manifest cannot be read"),
+        ("parameters", {"m": float("inf")}, "manifest cannot be stored"),
+    ],
+)
+def test_a_manifest_that_no_answer_could_hold_is_refused(
+    workspace: Workspace, tmp_path: Path, member: str, value: object, words: str
+) -> None:
+    bundle = tmp_path / "bundle.tar"
+    workspace.registry.export_to("lookup", bundle)
+    with tarfile.open(bundle) as tar:
+        manifest, model = (tar.extractfile(name).read() for name in tar.getnames())
+    bundle.write_bytes(rebuilt(json.dumps(json.loads(manifest) | {member: value}).encode(), model))
+    with pytest.raises(InvalidRequest, match=f"Nothing was imported: its {words}"):
+        workspace.registry.import_version(bundle, "bad")
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("UPDATE header SET json = NULL", "header is not what was written"),
+        ("UPDATE header SET json = '{', sha256 = sha256('{')", "header is no JSON"),
+        ("UPDATE provenance SET value = '{'", "provenance cannot be read"),
+        ("UPDATE libraries SET version = NULL", "'libraries' does not hold names and texts"),
+    ],
+)
+def test_a_file_whose_tables_are_others_is_refused(
+    workspace: Workspace, tmp_path: Path, statement: str, words: str
+) -> None:
+    bundle, model = tmp_path / "bundle.tar", tmp_path / "model.duckdb"
+    workspace.registry.export_to("lookup", bundle)
+    with tarfile.open(bundle) as tar:
+        manifest = json.loads(tar.extractfile("manifest.json").read())
+        model.write_bytes(tar.extractfile("model.duckdb").read())
+    with duckdb.connect(str(model)) as connection:
+        connection.execute(statement)
+    told = json.dumps(manifest | {"sha256": sha256_of_file(model)}).encode()
+    bundle.write_bytes(rebuilt(told, model.read_bytes()))
+    with pytest.raises(InvalidRequest, match=f"Nothing was imported: .*{words}"):
+        workspace.registry.import_version(bundle, "bad")
