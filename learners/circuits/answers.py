@@ -13,7 +13,6 @@ import numpy as np
 from learners.circuits.answer_block_kernels import WantedSlots, block_posteriors
 from learners.circuits.answer_kernels import (
     CATEGORICAL,
-    GAUSSIAN,
     SUM,
     AnswerArrays,
     Wanted,
@@ -21,7 +20,7 @@ from learners.circuits.answer_kernels import (
     add_moments,
     posteriors,
 )
-from learners.circuits.circuit import EXPONENTIAL, PRODUCT, Circuit, Floats, Integers, kept_with
+from learners.circuits.circuit import PRODUCT, Circuit, Floats, Integers, kept_with
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.evaluate import as_rows, log_leaves, log_values, relative_node_logs, with_weights
 from learners.circuits.evaluate_kernels import BLOCK
@@ -274,7 +273,7 @@ def _prepare(circuit: Circuit) -> _Prepared:
         circuit.n_values,
         np.exp(circuit.log_weight),
         parameters,
-        _peaks(circuit),
+        compiled(circuit).log_offset,
     )
     for array in arrays:
         array.setflags(write=False)
@@ -289,18 +288,6 @@ def _keep(kept: dict[tuple[int, ...], Any], asked: tuple[int, ...], entry: Any) 
     for key in list(kept)[: max(0, len(kept) - MOST_KEPT + 1)]:
         kept.pop(key, None)
     kept[asked] = entry
-
-
-def _peaks(circuit: Circuit) -> Floats:
-    """(n_variables,) float64: the largest log density of any leaf of each numeric variable; 0 for others."""
-    peaks = np.full(circuit.n_variables, -np.inf)
-    for kind, of_parameters in (
-        (GAUSSIAN, lambda first: -np.log(circuit.leaf_parameters[first + 1]) - 0.5 * np.log(2 * np.pi)),
-        (EXPONENTIAL, lambda first: np.log(circuit.leaf_parameters[first])),
-    ):
-        leaves = np.flatnonzero(circuit.kind == kind)
-        np.maximum.at(peaks, circuit.variable[leaves], of_parameters(circuit.leaf_starts[leaves]))
-    return np.where(np.isfinite(peaks), peaks, 0.0)
 
 
 def wanted_nodes(circuit: Circuit, ready: _Prepared, asked: tuple[int, ...], sizes: Integers) -> Wanted:

@@ -116,7 +116,7 @@ def relative_densities(plan, x, row, value):
 
 
 @kernel
-def upward_wide(plan, weight, codes, value, exponent):
+def upward_wide(plan, weight, value, exponent):
     """Evaluate sums and products again, as value · 2^(500 · exponent), from the values of leaves."""
     n_planes = plan.plane_starts[-1]
     first_inner = n_planes
@@ -204,7 +204,7 @@ def learn_rows(plan, posterior, x, rule, scratch, is_learning_leaves):
         is_wide = not value[plan.root] > SMALLEST
         if is_wide:
             relative_densities(plan, x, row, value)
-            upward_wide(plan, weight, codes, value, exponent)
+            upward_wide(plan, weight, value, exponent)
             if value[plan.root] == 0.0:
                 n_impossible += 1
                 continue

@@ -143,11 +143,6 @@ class Chain:
             random=random,
         )
 
-    @property
-    def n_cell_samples(self) -> int:
-        """Pseudo-counts that a sweep draws: cells with n > 1 below the root that are not settled by their children."""
-        return int(self.plan.item_base.size - self.plan.item_starts[1])
-
     def sweep(self, n_sweeps: int, trace: Floats | None = None) -> None:
         """Sample on; the concentrations after each sweep go to trace (n_sweeps, n_groups)."""
         trace = np.empty((0, 0)) if trace is None else trace

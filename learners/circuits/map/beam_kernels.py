@@ -17,7 +17,8 @@ from learners.circuits.map.change_kernels import (
     values_side_by_side,
 )
 from learners.circuits.map.tree_kernels import UNDERFLOW, total_log_values, total_values
-from learners.circuits.map.value_kernels import LANES, mixed
+from learners.circuits.map.value_kernels import LANES
+from learners.circuits.sampling_kernels import mixed
 from learners.jit import kernel
 
 # Rounding must not make two samples improve on each other for ever.

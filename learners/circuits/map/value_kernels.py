@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from learners.circuits.sampling_kernels import mixed
 from learners.jit import kernel
 
 # Assignments evaluated together: each waits for its own product, so eight at a time keep the processor busy.
@@ -190,14 +191,6 @@ def downward(arrays, values, leaf_values, derivative, slots):
                 slot = value_starts[leaf_variable[child]]
                 for x in range(leaf_starts[child + 1] - table):
                     slots[slot + x] += others * leaf_value[table + x]
-
-
-@kernel
-def mixed(z):
-    """The finalizer of splitmix64: a uint64 whose bits all depend on all bits of z."""
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
 
 
 @kernel
