@@ -153,7 +153,13 @@ class ExpectedCounts:
         return pa.table({name: pa.array([array], pa.list_(pa.int64())) for name, array in columns.items()})
 
     def from_arrow(self, table: pa.Table) -> Self:
-        """Read what `to_arrow` wrote."""
+        """Read what `to_arrow` wrote.
+
+        Raises
+        ------
+        StatisticMismatch
+            If it is of another circuit.
+        """
         read = self.empty()
         for name, target in read._counts._asdict().items():
             pieces = [piece for chunk in table.column(name).chunks if len(chunk) for piece in [chunk.flatten()]]
@@ -222,7 +228,24 @@ class ExpectedCounts:
 def maximised(
     circuit: Circuit, edge: Floats, parameter: Floats, leaf: Floats, laplace: float, narrowest: Floats | None = None
 ) -> Circuit:
-    """The M-step; a node that no row reaches stays as it is."""
+    """The M-step; a node that no row reaches stays as it is.
+
+    Parameters
+    ----------
+    circuit : Circuit
+        By whose weights was expected.
+    edge, parameter, leaf : (n_edges,), (n_parameters,), (n_nodes, 3) float64
+        As `ExpectedCounts.expected` gives them.
+    laplace : float
+        Rows added to each count.
+    narrowest : (n_variables,) float64, optional
+        Least standard deviation of each variable's leaves.
+
+    Raises
+    ------
+    InvalidParameter
+        If laplace is negative.
+    """
     if not laplace >= 0:
         raise InvalidParameter("laplace", laplace, "zero or more")
     log_weight = _shares(circuit.log_weight, edge, circuit.child_starts, circuit.kind == SUM, laplace)
@@ -291,7 +314,7 @@ def em_passes(
 
 
 def batch_em(circuit: Circuit, x: Array, n_passes: int, laplace: float = 0.1, tolerance: float = 0.0) -> Circuit:
-    """Batch EM over rows in memory; as `em_passes`."""
+    """Batch EM over rows (n_variables, n_rows) in memory; parameters, result and errors as of `em_passes`."""
     passes = em_passes(circuit, n_passes, laplace, tolerance)
     answer = None
     while True:

@@ -56,6 +56,11 @@ def random_pseudo_counts(circuit: Circuit, seed: int, least: float = 0.5, most: 
     seed : int
     least, most : float
         The same for all edges of sums and probabilities of leaves.
+
+    Raises
+    ------
+    InvalidParameter
+        If least is not above zero, or above most.
     """
     if not 0 < least <= most:
         raise InvalidParameter("least", least, f"above zero and not above most ({most})")
@@ -74,6 +79,11 @@ def pseudo_counts_of(circuit: Circuit, strength: float, least: float = 1e-3) -> 
     strength : float
     least : float
         Of any pseudo-count whose weight is not zero.
+
+    Raises
+    ------
+    InvalidParameter
+        If one of them is not above zero.
     """
     if not (strength > 0 and least > 0):
         raise InvalidParameter("strength", strength, "above zero, and least, too")

@@ -127,6 +127,23 @@ def spn(
 ) -> Generator[Any, Any, CircuitModel]:
     """A sum-product network: two passes for schema and structure, then one for each iteration of EM, or one in all.
 
+    Parameters
+    ----------
+    target : str or None
+        The class column, then the circuit's last variable.
+    parameters : CircuitParameters
+    given : Schema or Kept, optional
+        Instead of the schema that the columns would give; of `Kept` the domains follow the data.
+    overrides : mapping, optional
+        Column name to what `ColumnOverride.of` reads.
+
+    Raises
+    ------
+    SourceError, CircuitFormatError
+        If the file of structure "file" cannot be read, or holds no circuit.
+    SchemaError
+        If no column is left, a distribution cannot have a column's numbers, or the circuit is not of the columns.
+
     References
     ----------
     Liu, Van den Broeck (2021); Peharz et al. (2019); Gens, Domingos (2013); Zhao, Gordon (2017).

@@ -125,6 +125,11 @@ def describe_variables(x: Floats, n_values: Sequence[int], numeric: LeafKind = "
     Returns
     -------
     tuple of Variable
+
+    Raises
+    ------
+    InvalidParameter
+        If a numeric variable has negative numbers and leaves that have none.
     """
     variables = []
     for row, size in zip(x, n_values, strict=True):
