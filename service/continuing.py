@@ -1,5 +1,6 @@
 """Circuits that go on learning: from the newest version's posterior, with the files that it has not seen."""
 
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -43,7 +44,7 @@ class Continuation:
 
 
 def continuation(
-    workspace: "Workspace", request: TrainRequest, rows: TrainingRows, how: list[str]
+    workspace: "Workspace", request: TrainRequest, rows: TrainingRows, how: str
 ) -> Continuation | Account | None:
     """How an update goes on from the newest version.
 
@@ -55,7 +56,7 @@ def continuation(
     workspace : Workspace
     request : TrainRequest
     rows : TrainingRows
-    how : list of str
+    how : str
         As `chosen` says.
 
     Returns
@@ -101,10 +102,14 @@ def _anew(reason: str) -> Account:
     return Account(f"starting anew, as {reason}", 0, 0, 0, 0)
 
 
-def chosen(rows: TrainingRows, target: str | None, overrides: Mapping[str, Any]) -> list[str]:
-    """What is learned of which rows, in words: kept in the model, so that an update goes on with the same."""
-    texts = {condition.text for own in rows.learned.wanted.values() for condition in own}
-    return [*sorted(texts), str(target), json.dumps(overrides, sort_keys=True, default=str)]
+def chosen(rows: TrainingRows, target: str | None, overrides: Mapping[str, Any]) -> str:
+    """What is learned of which rows, as a SHA-256: kept in the model, so that an update goes on with the same.
+
+    Not in words, as those of forgotten rows may name somebody, and models are carried elsewhere.
+    """
+    texts = sorted({condition.text for own in rows.learned.wanted.values() for condition in own})
+    told = json.dumps([texts, target, overrides], sort_keys=True, default=str)
+    return hashlib.sha256(told.encode()).hexdigest()
 
 
 def _told(file: SourceFile) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from service.rows import Not, matching_rows, opened, training_rows
 from service.settings import available_threads
 from storage.compiled import map_compiled
 from storage.errors import CorruptFile
-from storage.forgotten import Forgotten
+from storage.forgotten import Forgotten, rule_sha256
 from storage.model_file import read_provenance
 from storage.models import ModelVersion
 from storage.paging import pages
@@ -240,13 +240,13 @@ def _holding(workspace: "Workspace", request: ForgetRequest, forgotten: Forgotte
         for version in sorted(_versions(workspace, model.name), key=lambda version: version.version):
             is_ours = model.name == _name(request.model) if request.model else version.dataset == request.dataset
             unknown = 1 if is_ours else 0
-            holds = any(searched.get(str(file["footer_sha256"]), unknown) for file in version.files)
-            if holds and where not in _rules_of(version):
+            holds = any(searched.get(str(file.get("footer_sha256")), unknown) for file in version.files)
+            if holds and rule_sha256(where) not in _rules_of(version):
                 yield f"{version.name}@{version.version}"
 
 
 def _rules_of(version: ModelVersion) -> list[str]:
-    """The rules that stood when a version was learned; none can be told of one whose file is damaged."""
+    """The SHA-256 of the rules that stood when a version was learned; none can be told of one whose file is damaged."""
     try:
         return list(json.loads(read_provenance(version.duckdb_path).get("forgotten", "[]")))
     except CorruptFile:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from service.requests import TrainRequest
 from service.version import VERSION
+from storage.forgotten import rule_sha256
 
 LIBRARIES = ("numpy", "numba", "pyarrow", "duckdb", "xgboost", "scikit-learn")
 FILES = pa.schema([("path", pa.string()), ("size", pa.int64()), ("n_rows", pa.int64()), ("footer_sha256", pa.string())])
@@ -43,7 +44,7 @@ def tables(
         "n_rows": learned["n_rows"],
         "request": request.model_dump(mode="json"),
         "passes": learned["passes"],
-        "forgotten": learned.get("forgotten", []),
+        "forgotten": [rule_sha256(where) for where in learned.get("forgotten", [])],
     }
     return {
         "metrics": _named(metrics),

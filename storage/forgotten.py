@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,6 +25,11 @@ class Rule:
 
     where: str
     forgotten_at: datetime
+
+
+def rule_sha256(where: str) -> str:
+    """By which a model tells the rules that it was learned under: the text may name somebody, and models are carried elsewhere."""
+    return hashlib.sha256(where.encode()).hexdigest()
 
 
 class Forgotten:

@@ -42,6 +42,7 @@ def test_versions_that_know_the_rows_are_named_without_training_too(workspace, f
     done = workspace.forget(ForgetRequest(model="daily", where=WHERE, retrain=False))
     assert done["still_holding"] == ["daily@1", "daily@2"]
     workspace.train(request_of(folder, learner="nb", parameters={}))
+    assert WHERE not in str(workspace.registry.lineage("daily@3")), "models are carried elsewhere"
     again = workspace.forget(ForgetRequest(model="daily", where=WHERE, retrain=False))
     assert again["still_holding"] == ["daily@1", "daily@2"], "the third was trained without them"
 
