@@ -95,6 +95,7 @@ def server_config(settings: Settings) -> Config:
         workers=settings.workers,
         loop="uvloop",
         http=Connection,
+        ws="none",  # there are none, and what is no request would pass by the guard and the clocks
         log_config=None,
         access_log=False,
         server_header=False,

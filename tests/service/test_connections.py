@@ -108,6 +108,12 @@ def test_a_body_that_was_answered_early_may_be_finished(server: LocalServer) -> 
         assert is_answered(client, b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
 
 
+def test_nobody_leaves_http_for_another_protocol(server: LocalServer) -> None:
+    upgrade = b"connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: eHh4\r\n"
+    with connected(server) as client:
+        assert is_answered(client, b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n" + upgrade + b"\r\n")
+
+
 @pytest.mark.faults
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_server_that_stops_resets_nobody_who_was_at_its_door(tmp_path: Path, workers: int) -> None:
