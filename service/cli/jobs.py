@@ -36,18 +36,23 @@ class Submission(Request):
 JobId = Annotated[str, typer.Argument(help="Id of the job.")]
 
 
+Limit = Annotated[int, typer.Option("--limit", min=1, max=500, help="Most jobs to list.")]
+
+
 @app.callback(invoke_without_command=True)
-def list_all(
-    context: typer.Context,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=500)] = 20,
-    workspace: WorkspaceOption = None,
-    json_output: JsonOption = False,
+def jobs(
+    context: typer.Context, limit: Limit = 20, workspace: WorkspaceOption = None, json_output: JsonOption = False
 ) -> None:
     """List the newest jobs, unless a subcommand is given."""
+    if context.invoked_subcommand is None:
+        list_all(limit, workspace, json_output)
+
+
+@app.command("list")
+def list_all(limit: Limit = 20, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+    """List the newest jobs."""
     from service.workspace import Workspace
 
-    if context.invoked_subcommand is not None:
-        return
     with Workspace(existing(workspace)) as here:
         items = here.queue.list(limit=limit).items
     if json_output:

@@ -26,12 +26,17 @@ Name = Annotated[str, typer.Argument(help="Name of the model.")]
 
 
 @app.callback(invoke_without_command=True)
-def list_all(context: typer.Context, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+def models(context: typer.Context, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List the models, unless a subcommand is given."""
+    if context.invoked_subcommand is None:
+        list_all(workspace, json_output)
+
+
+@app.command("list")
+def list_all(workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+    """List the models, each with its versions and aliases."""
     from service.workspace import Workspace
 
-    if context.invoked_subcommand is not None:
-        return
     with Workspace(existing(workspace)) as here:
         items = here.models(1000).items
     if json_output:
@@ -284,7 +289,13 @@ def promotions(name: Name, workspace: WorkspaceOption = None, json_output: JsonO
         show_json(items)
         return
     rows = [
-        [f"{item.decided_at:%Y-%m-%d %H:%M}", item.challenger, item.champion, item.is_promoted, item.reason]
+        [
+            f"{item.decided_at:%Y-%m-%d %H:%M}",
+            item.challenger,
+            item.champion,
+            "yes" if item.is_promoted else "no",
+            item.reason,
+        ]
         for item in items
     ]
     show_table(None, ["decided (UTC)", "challenger", "champion", "promoted", "reason"], rows, empty="none yet")

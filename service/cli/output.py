@@ -145,7 +145,7 @@ def text_of(value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return words_of(value)
