@@ -178,12 +178,12 @@ def publish(workspace: "Workspace", run: Run) -> dict[str, Any]:
     """Files first, row second, aliases last; a repetition finds the row and changes nothing."""
     request = TrainRequest(**run.request)
     learned, metrics = run.receipts["learn"], run.receipts["evaluate"]["metrics"]
-    check_forgotten(workspace, request, learned, run)
     header, arrays = map_compiled(learned["path"])
     tables = load_model(header, arrays).tables() | provenance.tables(request, learned, metrics, run.job_id)
     number = run.receipts["reserve"]["version"]
     files = write_model(workspace.layout.models, request.model, number, header, arrays, tables)
     try:
+        check_forgotten(workspace, request, learned, run)  # as late as can be: a job that forgets must see the version
         version = models.add_version(
             workspace.control,
             ModelVersion(
@@ -223,8 +223,10 @@ def evaluate(workspace: "Workspace", run: Run) -> dict[str, Any]:
     request = EvaluateRequest(**run.request)
     version = workspace.model(request.model)
     rows = opened(workspace, run, request.dataset, request.uris)
-    metrics = scoring.measure(map_version(version).model, rows, run.report)
-    return {"model": version.name, "version": version.version, **metrics}
+    model = map_version(version).model
+    warnings = scoring.absences(model, rows)
+    metrics = scoring.measure(model, rows, run.report)
+    return {"model": version.name, "version": version.version, **metrics} | ({"warnings": warnings} if warnings else {})
 
 
 def answer_queries(workspace: "Workspace", run: Run) -> dict[str, Any]:

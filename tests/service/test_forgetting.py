@@ -98,6 +98,8 @@ def test_nothing_is_published_that_was_learned_before_the_rule(workspace, folder
     with pytest.raises(ForgottenMeanwhile, match="Rows were forgotten while this job learned from them") as refused:
         publish.run(Run("local-slow", asked, receipts, silent))
     assert problems.problem_of(refused.value).status == 409
+    files = {path.name.partition("-")[0] for path in workspace.layout.model_directory("daily").glob("*.duckdb")}
+    assert files == {"2", "3"}, "the number is a gap"
 
 
 def test_rows_that_are_forgotten_meanwhile_are_forgotten_too(workspace, folder):
