@@ -12,9 +12,9 @@ from learners.classifiers.stirling import log_stirling
 REQUIRED = 1e-6
 
 
-def test_against_exact_integers_up_to_2000():
-    row, checked = [0, 1], {*range(1, 61), 100, 300, 1000, 2000}
-    for n in range(1, 2001):
+def test_against_exact_integers_up_to_1500():
+    row, checked = [0, 1], {*range(1, 61), 100, 300, 1000, 1500}
+    for n in range(1, 1501):
         if n in checked:
             exact = np.array([math.log(value) for value in row[1:]])
             assert np.abs(exact - log_stirling(n, np.arange(1, n + 1))).max() < REQUIRED
