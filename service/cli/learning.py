@@ -159,7 +159,7 @@ def predict(
             is_explained=explain,
             replace=force,
             report=report,
-            warn=lambda told: err.print(f"[yellow]warning:[/] {escape(told)}"),
+            warn=_warn,
         )
     seconds = time.perf_counter() - started
     summary = {"out": str(output), "n_rows": n_rows, "seconds": seconds, "rows_per_s": n_rows / max(seconds, 1e-9)}
@@ -183,8 +183,10 @@ def evaluate(
         metrics = here.evaluate(EvaluateRequest(model=model, uris=uris), report)
     if json_output:
         show_json(metrics)
-    else:
-        show_metrics(metrics)
+        return
+    for told in metrics.pop("warnings", []):
+        _warn(told)
+    show_metrics(metrics)
 
 
 def schema(
@@ -234,6 +236,10 @@ def show_passes(passes: list[dict[str, Any]]) -> None:
         ],
         empty="no pass was made",
     )
+
+
+def _warn(told: str) -> None:
+    err.print(f"[yellow]warning:[/] {escape(told)}")
 
 
 def show_metrics(metrics: dict[str, Any]) -> None:

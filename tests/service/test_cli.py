@@ -85,6 +85,9 @@ def test_evaluate_models_and_schema_print_json_and_tables(workspace: Path, weath
     metrics = json.loads(fewpass("evaluate", "weather@1", weather_files[1], "--json", workspace=workspace).stdout)
     assert metrics["n_test_rows"] == 500 and 0 < metrics["log_loss"] < 1
     assert "zero_one_loss" in fewpass("evaluate", "weather", weather_files[1], workspace=workspace).stdout
+    pq.write_table(pq.read_table(weather_files[1]).drop_columns(["outlook"]), workspace / "fewer.parquet")
+    told = fewpass("evaluate", "weather", workspace / "fewer.parquet", workspace=workspace)
+    assert "Column 'outlook' is not in the data" in " ".join(told.stderr.split()) and "zero_one_loss" in told.stdout
     assert json.loads(fewpass("models", "--json", workspace=workspace).stdout)[0]["name"] == "weather"
     assert "weather" in fewpass("models", workspace=workspace).stdout
     assert json.loads(fewpass("models", "alias", "weather@1", "best", "--json", workspace=workspace).stdout) == {
