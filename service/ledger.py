@@ -75,12 +75,11 @@ class Ledger:
         return self.directory / SCHEMAS / f"{name}.json"
 
 
-def remove_counted(workspace: "Workspace", dataset: str) -> None:
-    """Remove what a deleted data set has of its own: statistics and schemas are of its files, and not of its name.
+def remove_counted(directory: Path) -> None:
+    """Remove what a deleted data set or model has of its own: statistics and schemas are of its files, and not of its name.
 
     The rules of forgotten rows stay: most data sets are deleted to be registered again, and those rows shall not come back.
     """
-    directory = workspace.layout.dataset_directory(dataset)
     for name in (STATISTICS, SCHEMAS):
         shutil.rmtree(directory / name, ignore_errors=True)
 

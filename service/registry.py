@@ -18,7 +18,7 @@ from learners.query import Marginal
 from learners.schema.records import encode_records, record_classifier
 from service.circuits import Form, circuit_of
 from service.jobs.queue import Job
-from service.ledger import LOCAL
+from service.ledger import DATA, LOCAL, remove_counted
 from service.outputs import check_free
 from service.predictor import map_version
 from service.problems import Conflict, InvalidRequest
@@ -163,6 +163,7 @@ class Registry:
         gone = removal.delete_model(self.workspace.control, name)
         for version in gone:
             model_file.remove_model(version.duckdb_path)
+        remove_counted(self.workspace.layout.model_directory(name) / DATA)
         return [version.version for version in gone]
 
     def retention(self, name: str) -> int | None:

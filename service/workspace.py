@@ -157,9 +157,10 @@ class Workspace:
         if request.target is not None and request.target not in source.arrow_schema.names:
             raise UnknownColumn(request.target, source.arrow_schema.names)
         is_new = not datasets.is_registered(self.control, request.name)
+        place = self.layout.dataset_directory(request.name)
         if is_new:  # what a deletion that was interrupted has left is of other files
-            remove_counted(self, request.name)
-        rows.check_rules(Forgotten(self.layout.dataset_directory(request.name) / RULES), request.name, source)
+            remove_counted(place)
+        rows.check_rules(Forgotten(place / RULES), request.name, source)
         dataset = datasets.register_dataset(
             self.control,
             Dataset(
@@ -214,7 +215,7 @@ class Workspace:
     def delete_dataset(self, name: str) -> None:
         """Forget a data set and what was counted of it; its files, its rules of forgotten rows and its models stay."""
         datasets.delete_dataset(self.control, name)
-        remove_counted(self, name)
+        remove_counted(self.layout.dataset_directory(name))
 
     def infer_schema(self, name: str, report: Report = silent) -> None:
         """Infer and keep the schema of a registered data set, in one pass."""

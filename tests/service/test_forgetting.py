@@ -159,6 +159,16 @@ def test_a_name_keeps_its_rules_and_nothing_else(workspace, folder):
     assert not left.exists()
 
 
+def test_a_model_that_is_deleted_leaves_its_rules_and_nothing_else(workspace, folder):
+    request = request_of(folder, learner="nb", parameters={}, holdout=0)
+    workspace.train(request)
+    workspace.forget(ForgetRequest(model="daily", where=WHERE, prove=False))
+    workspace.registry.delete("daily")
+    directory = workspace.layout.model_directory("daily") / "data"
+    assert [path.name for path in directory.iterdir() if not path.name.startswith(".")] == ["forgotten.json"]
+    assert workspace.train(request).n_rows == n_left(folder)
+
+
 def test_a_model_of_other_files_under_the_same_name_is_told_of_the_rule(workspace, folder):
     request = request_of(folder, learner="nb", parameters={})
     workspace.train(request)
