@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import llvmlite.binding as llvm
 import numba
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import cgutils, event, types
 from numba.extending import intrinsic
 
 # LLVM limits itself to 256-bit registers by default; popcounts run 1.4 times faster on whole 512-bit ones.
@@ -39,6 +40,25 @@ def kernel(function: Callable[..., Any]) -> Any:
     if hasattr(compiled, "_cache"):  # not with NUMBA_DISABLE_JIT
         compiled._cache._cache_file._source_stamp = STAMP
     return compiled
+
+
+@contextmanager
+def noticing_compilation(tell: Callable[[], None]) -> Iterator[None]:
+    """Call `tell` once, if a kernel is compiled rather than found on disk: that takes seconds, and happens once on a machine."""
+
+    class First(event.Listener):
+        has_told = False
+
+        def on_start(self, event: Any) -> None:
+            if not self.has_told:
+                self.has_told = True
+                tell()
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    with event.install_listener("numba:compile", First()):
+        yield
 
 
 @intrinsic

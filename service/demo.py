@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from learners.passes.source import Source
 from service import pictures
-from service.cli.output import err, out, progress_bar, show_json, show_table
+from service.cli.output import COMPILING, err, out, progress_bar, show_json, show_table
 from service.demo_data import DemoTable, write_real, write_synthetic
 from service.local_server import local_server
 from service.requests import TrainRequest
@@ -67,7 +67,7 @@ def run_demo(rows: int | None, output: Path, seed: int, json_output: bool) -> No
     with tempfile.TemporaryDirectory(prefix="fewpass-demo-") as directory:
         root = Path(directory)
         if not json_output:
-            err.print("[dim]compiling kernels, which happens once on a machine[/]")
+            err.print(COMPILING)
         compile_all()  # so that the times below are those of training
         tables = write_real(root, seed) if rows is None else [write_synthetic(root, rows, seed)]
         settings = Settings(workspace=root / "workspace", job_workers=0, log_level="warning")

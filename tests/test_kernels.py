@@ -9,11 +9,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numba
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from learners import recipes
+from learners.jit import noticing_compilation
 from learners.kinds import load_model
 from learners.passes.learner import drive
 from learners.passes.source import Source
@@ -128,3 +130,16 @@ def test_a_kernel_is_compiled_anew_when_one_that_it_calls_has_changed(tmp_path):
         told.append(done.stdout.split()[0])
         hits = done.stdout
     assert told == ["3", "3", "31"], hits
+
+
+def test_compilation_is_noticed_once_and_what_is_compiled_already_is_not():
+    told = []
+
+    @numba.njit
+    def following(x):
+        return x + 1
+
+    for number in (1, 2):
+        with noticing_compilation(lambda number=number: told.append(number)):
+            assert following(1) == 2 and following(1.5) == 2.5
+    assert told == [1]

@@ -21,6 +21,7 @@ from service.settings import Settings
 from storage.files import Layout
 
 EXIT_FAILED = 1
+COMPILING = "[dim]compiling kernels, which happens once on a machine[/]"
 EXIT_INTERNAL = 70  # EX_SOFTWARE of sysexits.h
 
 out = Console()
@@ -179,7 +180,15 @@ def progress_bar(is_shown: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
         TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=err, transient=True, disable=not (is_shown and err.is_terminal)) as progress:
+    from learners.jit import noticing_compilation
+
+    bar = Progress(*columns, console=err, transient=True, disable=not (is_shown and err.is_terminal))
+
+    def tell() -> None:
+        if is_shown:
+            err.print(COMPILING)
+
+    with noticing_compilation(tell), bar as progress:
         task = progress.add_task("starting", total=None, rate="")
 
         def report(at: dict[str, Any]) -> None:
