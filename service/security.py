@@ -146,7 +146,7 @@ class Guard:
             return
         token = token_of(headers)
         if token is None and not self.needs_keys:
-            if headers.get(b"host") not in self._seen_hosts or b"sec-fetch-site" in headers:
+            if headers.get(b"host") not in self._seen_hosts or b"sec-fetch-site" in headers or b"origin" in headers:
                 self.check_origin(scope["method"], headers)
             return
         needed = needed_role(scope["method"], get_route_path(scope))
@@ -194,7 +194,7 @@ class Guard:
         Forbidden
         """
         host = headers.get(b"host", b"")
-        if headers.get(b"sec-fetch-site") == b"cross-site" and method not in {"GET", "HEAD"}:
+        if method not in {"GET", "HEAD"} and self.is_foreign(headers):
             raise Forbidden("A web page of another site may not use this server. Ask it without a browser, or by key.")
         if b"." in host and not is_address(host) and without_port(host) not in self.trusted_hosts:
             raise Forbidden(
@@ -205,6 +205,14 @@ class Guard:
             )
         if len(self._seen_hosts) < 100:
             self._seen_hosts.add(host)
+
+    def is_foreign(self, headers: dict[bytes, bytes]) -> bool:
+        """Whether a page of another site asks; browsers say so themselves, old ones only where the page is from."""
+        site, origin = headers.get(b"sec-fetch-site"), headers.get(b"origin")
+        if site is not None or origin is None:
+            return site == b"cross-site"
+        host = without_port(origin.partition(b"://")[2])
+        return host != without_port(headers.get(b"host", b"")) and host not in self.trusted_hosts
 
 
 def token_of(headers: dict[bytes, bytes]) -> bytes | None:

@@ -373,10 +373,17 @@ def test_a_foreign_name_for_this_machine_is_refused_without_a_key(site: Site, he
     assert site.client.get("/v1/models", headers=headers).status_code == status
 
 
-def test_a_foreign_web_page_changes_nothing(site: Site) -> None:
-    headers = {"sec-fetch-site": "cross-site"}
+@pytest.mark.parametrize(
+    "headers", [{"sec-fetch-site": "cross-site"}, {"origin": "https://evil.org"}, {"origin": "null"}], ids=str
+)
+def test_a_foreign_web_page_changes_nothing(site: Site, headers: dict) -> None:
     problem(site.client.post("/v1/jobs/job-1/cancel", headers=headers), 403)
     problem(site.client.post(PATH, json={"records": [RECORD]}, headers=headers), 403)
+
+
+@pytest.mark.parametrize("headers", [{"origin": "http://127.0.0.1:3000"}, {"sec-fetch-site": "same-origin"}], ids=str)
+def test_a_page_of_this_machine_may_ask(site: Site, headers: dict) -> None:
+    assert site.client.post(PATH, json={"records": [RECORD]}, headers=headers).status_code == 200
 
 
 def test_the_application_starts_with_keys_of_its_settings(tmp_path: Path) -> None:
