@@ -38,7 +38,8 @@ def settings_of(workspace: Path | None = None, **given: Any) -> Settings:
     """The settings of the environment, with what was given on the command line instead; logs go to standard error."""
     import structlog  # takes too long for `fewpass --help`
 
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    # Standard error as it is when a line is written: who calls us may have put another in its place.
+    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
     chosen = {name: value for name, value in {"workspace": workspace, **given}.items() if value is not None}
     return Settings(**chosen)
 
