@@ -17,7 +17,6 @@ from learners.model import Model
 from learners.query import Marginal
 from learners.schema.records import encode_records, record_classifier
 from service.circuits import Form, circuit_of
-from service.jobs.queue import Job
 from service.ledger import DATA, LOCAL, remove_counted
 from service.outputs import check_free
 from service.predictor import map_version
@@ -32,6 +31,7 @@ from storage.paging import Page
 from storage.promotions import Promotion
 
 if TYPE_CHECKING:
+    from service.jobs.queue import Job
     from service.workspace import Workspace
 
 
@@ -287,7 +287,7 @@ class Registry:
             raise
 
 
-def _model_of(job: Job) -> str:
+def _model_of(job: "Job") -> str:
     """The name of the model that a job makes or asks."""
     return str(job.request.get("model")).partition("@")[0]
 

@@ -6,6 +6,8 @@ import ast
 import importlib
 import inspect
 import pkgutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -104,3 +106,11 @@ def test_no_test_is_skipped_on_the_quiet():
             if isinstance(node, ast.Call):
                 called = ast.unparse(node.func)
                 assert called not in ("pytest.skip", "pytest.mark.skip"), relative(path)
+
+
+def test_commands_load_nothing_large_that_they_do_not_need():
+    """Each takes a tenth to a whole second to import, which every command would wait for."""
+    large = ("dbos", "psycopg", "matplotlib", "xgboost", "sklearn", "pandas", "distributed", "fastapi", "uvicorn", "httpx")
+    told = f"import sys, service.cli, service.workspace; print(*(set({large}) & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", told], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
