@@ -76,7 +76,7 @@ def train_two(settings: Settings, data: Path) -> None:
 
 def long_job(data: Path) -> dict:
     """A training that takes some seconds, most of them in one step."""
-    parameters = {"k": 2, "estimator": "hdp", "iterations": 12_000}
+    parameters = {"k": 2, "estimator": "hdp", "iterations": 5_000}
     return {"kind": "train", "uris": [str(data)], "target": "class", "learner": "kdb", "model": "long"} | {
         "parameters": parameters
     }
@@ -129,7 +129,8 @@ def test_what_was_acknowledged_before_a_kill_is_there_after_it(trained: Settings
 
     with local_server(trained) as server, client_of(server) as client:
         job_id = client.post("/v1/jobs", json=long_job(weather_files[0])).json()["id"]
-        queued = client.post("/v1/jobs", json=long_job(weather_files[0]) | {"model": "queued"}).json()["id"]
+        short = {"model": "queued", "learner": "nb", "parameters": {}}
+        queued = client.post("/v1/jobs", json=long_job(weather_files[0]) | short).json()["id"]
         job_in(client, job_id, "running")
         writer = threading.Thread(target=write, args=(client,))
         writer.start()
