@@ -110,7 +110,18 @@ def test_no_test_is_skipped_on_the_quiet():
 
 def test_commands_load_nothing_large_that_they_do_not_need():
     """Each takes a tenth to a whole second to import, which every command would wait for."""
-    large = ("dbos", "psycopg", "matplotlib", "xgboost", "sklearn", "pandas", "distributed", "fastapi", "uvicorn", "httpx")
+    large = (
+        "dbos",
+        "psycopg",
+        "matplotlib",
+        "xgboost",
+        "sklearn",
+        "pandas",
+        "distributed",
+        "fastapi",
+        "uvicorn",
+        "httpx",
+    )
     told = f"import sys, service.cli, service.workspace; print(*(set({large}) & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", told], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
