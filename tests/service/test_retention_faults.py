@@ -12,8 +12,6 @@ from service.jobs.steps import Run, run_now
 from service.requests import DatasetRequest, EvaluateRequest, RefreshRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.compiled import map_compiled
-from storage.errors import CorruptFile
 
 pytestmark = pytest.mark.faults
 
@@ -98,14 +96,3 @@ def test_a_champion_that_is_replaced_and_removed_while_it_is_opened_is_decided_a
 
     monkeypatch.setattr(promotion, "map_version", late)
     assert refresh.decide()["promotion"]["champion"] == 2
-
-
-def test_a_damaged_champion_is_still_called_damaged(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    Refresh(workspace).decide()
-    refresh, path = Refresh(workspace), workspace.model("weather@1").arrow_path
-    path.chmod(0o644)
-    path.write_bytes(b"damaged")
-    with pytest.raises(CorruptFile):
-        map_compiled(path)
-    with pytest.raises(CorruptFile):
-        refresh.decide()
