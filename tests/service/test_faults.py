@@ -301,6 +301,7 @@ def answers_with(client: httpx.Client, version: int) -> bool:
     return client.post("/v1/models/weather/predict", json=ASKED).json()["version"] == version
 
 
+@pytest.mark.faults  # takes many seconds
 def test_a_thousand_queued_jobs_hold_nobody_up(trained: Settings, weather_files) -> None:
     data = {"name": "weather", "uris": [str(weather_files[1])], "target": "class"}
     with local_server(trained.model_copy(update={"job_workers": 0})) as server:

@@ -191,6 +191,7 @@ def test_a_server_whose_workspace_is_gone_accepts_nothing_more(tmp_path: Path) -
         assert len(client.get("/v1/jobs").json()["items"]) == 2
 
 
+@pytest.mark.faults  # takes many seconds
 def test_a_head_that_does_not_come_or_does_not_end_is_given_up(site: Site) -> None:
     whole = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
     options = {"job_workers": 0, "warm_up": False, "predict_only": True}

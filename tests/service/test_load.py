@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from load_tests.__main__ import main, percentile
 
 
@@ -18,6 +20,7 @@ def test_the_smoke_profile_leaves_reports_and_fails_nothing(tmp_path: Path) -> N
     assert "<html" in (tmp_path / "smoke.html").read_text()[:500].lower()
 
 
+@pytest.mark.faults  # takes many seconds
 def test_requests_at_a_fixed_rate_do_not_wait_for_each_other(tmp_path: Path) -> None:
     arguments = ["fixed-rate", "--rate", "50", "--seconds", "3", "--reports", str(tmp_path), "--rows", "2000"]
     assert main(arguments) == 0
