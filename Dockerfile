@@ -14,7 +14,7 @@ COPY storage storage
 COPY service service
 RUN /opt/fewpass/bin/python -m pip install --no-cache-dir --disable-pip-version-check --constraint constraints.txt '.[postgres]'
 WORKDIR /
-RUN /opt/fewpass/bin/python -c "from service.precompile import compile_everything; print(f'compiled in {compile_everything():.0f} s')"
+RUN /opt/fewpass/bin/python -c "from service.operations.precompile import compile_everything; print(f'compiled in {compile_everything():.0f} s')"
 
 FROM ${PYTHON_IMAGE}
 ARG KERNEL_CPU=x86-64-v3

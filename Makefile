@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test faults check bench serve clean setup container-test audit load
+.PHONY: demo test faults check docs bench serve clean setup container-test audit load
 
 setup: $(READY)
 
@@ -28,6 +28,11 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/sphinx-build -q -W --keep-going docs build/site
+
+# The documentation as a site, in build/site.
+docs: $(READY)
+	$(BIN)/sphinx-build -W --keep-going docs build/site
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks

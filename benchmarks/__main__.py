@@ -16,6 +16,8 @@ FULL = {
     "pairwise": [],
     "training": [],
     "prediction": [],
+    "one_row": [],
+    "models_list": [],
     "serving": [],
     "selection": ["--threads", "1"],
     "hdp_sampler": [],
@@ -31,12 +33,17 @@ FULL = {
     "density": [],
     "streaming": [],
     "numeric": [],
+    "real_table": [],
+    "wide_table": [],
+    "real_sets": [],
 }
 QUICK = {
     "passes": ["--rows", "1000000", "--rounds", "3"],
     "pairwise": ["--rows", "300000", "--rounds", "2"],
     "training": ["--rows", "500000", "--rounds", "2"],
     "prediction": ["--rows", "100000", "--rounds", "3"],
+    "one_row": ["--rows", "10000", "--rounds", "2"],
+    "models_list": ["--rounds", "3"],
     "serving": ["--rounds", "2", "--seconds", "1"],
     "selection": ["--rows", "500000", "--rounds", "2"],
     "splice": ["--rows", "200000", "--test-rows", "100000", "--iterations", "500"],
@@ -46,6 +53,9 @@ QUICK = {
     "cluster": ["--rows", "1000000", "--rounds", "1"],
     "resume": ["--rows", "500000", "--kills", "5"],
     "service": ["--rounds", "1", "--seconds", "1", "--jobs", "300"],
+    "real_table": ["--rows", "100000", "--rounds", "2", "--command-rounds", "1"],
+    "wide_table": ["--rounds", "1"],
+    "real_sets": ["--rounds", "1"],
 }
 
 

@@ -24,8 +24,9 @@ import numpy as np
 
 from benchmarks.circuits import CIRCUITS, columns
 from benchmarks.measuring import Figure, machine, report
-from learners.circuits.circuit import INDICATOR, PRODUCT, SUM, Circuit
+from learners.circuits.circuit import Circuit
 from learners.circuits.evaluate import log_values
+from learners.circuits.kernels import INDICATOR, PRODUCT, SUM
 from learners.circuits.text import read_text
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 from scipy.sparse.csgraph import connected_components
 from sklearn.cluster import KMeans
 
-from learners.circuits.circuit import CATEGORICAL, PRODUCT, SUM, Circuit, CircuitArrays
+from learners.circuits.circuit import Circuit, CircuitArrays
+from learners.circuits.kernels import CATEGORICAL, PRODUCT, SUM
 from learners.circuits.text import read_text
 
 # LearnSPN's least rows of a cluster and threshold of the G-test, for circuits of about the paper's sizes. The paper's text has

@@ -11,14 +11,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from benchmarks.map_circuits import circuit, n_arcs, random_query
+from learners.arrays import Integers
 from learners.circuits.map import approximate
 from learners.circuits.map.exact import exact
-from learners.circuits.map.reduction import Ints, MaxProblem
+from learners.circuits.map.reduction import MaxProblem
 from learners.circuits.map.whole import whole_circuit
 
 # Values closer than this, in nats, are the same.
 SAME = 1e-9
-APPROXIMATE: dict[str, Callable[[MaxProblem, int], Ints]] = {
+APPROXIMATE: dict[str, Callable[[MaxProblem, int], Integers]] = {
     "bt": lambda problem, seed: approximate.best_tree(problem),
     "ng": lambda problem, seed: approximate.greedy_tree(problem),
     "beam 1": lambda problem, seed: approximate.beam_search(problem, 1, seed),

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
-import resource
+import os
 import statistics
-import sys
+import subprocess
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+
+from service.operations.measuring import apart, peak_rss_bytes, ratio
 
 
 @dataclass(frozen=True)
@@ -43,31 +43,12 @@ def alternated(rounds: int, **tasks: Callable[[], Any]) -> dict[str, list[float]
     return seconds
 
 
-def ratio(ours: Sequence[float], peer: Sequence[float]) -> tuple[float, float, float]:
-    """Median, least and greatest of ours ÷ peer, round by round."""
-    ratios = [a / b for a, b in zip(ours, peer, strict=True)]
-    return statistics.median(ratios), min(ratios), max(ratios)
-
-
 def figure(
     what: str, over: Sequence[float], under: Sequence[float], at_least: str, aim: str, detail: str = ""
 ) -> Figure:
     """The ratio over ÷ under with the medians of both."""
     text = f"{statistics.median(over):.4g} s / {statistics.median(under):.4g} s"
     return Figure(what, *ratio(over, under), at_least, aim, f"{text} {detail}".strip())
-
-
-def _measured(task: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, int]:
-    return task(*arguments), peak_rss_bytes()
-
-
-def apart(task: Callable[..., Any], *arguments: Any) -> tuple[Any, int]:
-    """The answer of a task run in a fresh process, and that process's peak resident memory in bytes.
-
-    What the task raises is raised here; `BrokenProcessPool` if its process was killed.
-    """
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(_measured, task, arguments).result()
 
 
 def alternated_apart(rounds: int, **tasks: tuple[Any, ...]) -> dict[str, list[tuple[Any, int]]]:
@@ -77,6 +58,40 @@ def alternated_apart(rounds: int, **tasks: tuple[Any, ...]) -> dict[str, list[tu
         for name, (task, *arguments) in tasks.items():
             found[name].append(apart(task, *arguments))
     return found
+
+
+@dataclass(frozen=True)
+class CommandRun:
+    """What a command took: wall and processor seconds, and its peak resident memory in bytes."""
+
+    wall_s: float
+    cpu_s: float
+    peak_bytes: int
+
+
+def run_command(arguments: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> CommandRun:
+    """Run a command to its end, whose output is not shown.
+
+    Raises
+    ------
+    RuntimeError
+        With what it wrote to its standard error, if it failed.
+    """
+    started = time.perf_counter()
+    with subprocess.Popen(
+        [str(argument) for argument in arguments],
+        env={**os.environ, **(environment or {})},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stderr is not None
+        told = process.stderr.read().decode(errors="replace")
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"{arguments[0]} failed: {told[-2000:]}")
+    seconds = time.perf_counter() - started
+    return CommandRun(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
 
 
 def read_kept(path: Path | None, cls: type[Any]) -> list[Any]:
@@ -125,13 +140,3 @@ def machine() -> dict[str, Any]:
 
     versions = {module.__name__: module.__version__ for module in (numba, pyarrow, duckdb, xgboost)}
     return {"cores": available_cores(), "python": platform.python_version(), "versions": versions}
-
-
-def peak_rss_bytes() -> int:
-    """Peak resident memory of this process so far."""
-    try:
-        status = Path("/proc/self/status").read_text()
-    except OSError:  # not Linux
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    # Linux's ru_maxrss of a new process begins with what its parent held, VmHWM does not.
-    return int(status.split("VmHWM:")[1].split()[0]) * 1024

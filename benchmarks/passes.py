@@ -6,13 +6,10 @@ python -m benchmarks.passes --rows 5000000 --threads 2
 from __future__ import annotations
 
 import argparse
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from benchmarks import tables
 from benchmarks.measuring import alternated, figure, machine, report
@@ -22,30 +19,11 @@ from learners.counts.holdout import HoldOut
 from learners.counts.pairwise import PairwiseCounts
 from learners.passes.engine import collect
 from learners.passes.inference import infer_schema
-from learners.passes.source import BATCH_ROWS, Source
+from learners.passes.source import Source
 from learners.passes.together import Together
+from service.operations.measuring import bare_scan
 
 SAMPLED_PAIRS = 20
-
-
-def bare_scan(path: Path, threads: int) -> None:
-    """Decode every column, row group by row group, on as many threads; keep nothing."""
-    metadata = pq.read_metadata(path)
-    groups, lock = iter(range(metadata.num_row_groups)), threading.Lock()
-
-    def read() -> None:
-        with pq.ParquetFile(path, metadata=metadata) as file:
-            while True:
-                with lock:
-                    group = next(groups, None)
-                if group is None:
-                    return
-                for _ in file.iter_batches(BATCH_ROWS, row_groups=[group], use_threads=False):
-                    pass
-
-    with ThreadPoolExecutor(threads) as pool:
-        for future in [pool.submit(read) for _ in range(threads)]:
-            future.result()
 
 
 def main() -> None:
@@ -74,7 +52,7 @@ def main() -> None:
 
     seconds = alternated(
         args.rounds,
-        scan=lambda: bare_scan(path, args.threads),
+        scan=lambda: bare_scan([path], args.threads),
         nb=lambda: collect(Together(FamilyCounts(schema, families), HoldOut(schema)), source, threads=args.threads),
         pairs=lambda: collect(Together(PairwiseCounts(schema), HoldOut(schema)), source, threads=args.threads),
         group_by=group_by,

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from benchmarks import tables
 from benchmarks.measuring import figure, machine, report
+from service import product
 
 
 def parts(n_rows: int, n_attributes: int, n_files: int, seed: int = 0) -> Path:
@@ -74,14 +75,14 @@ def main() -> None:
     for round_number in range(asked.rounds + 1):
         with tempfile.TemporaryDirectory() as folder, Workspace(Settings(workspace=Path(folder))) as workspace:
             before = TrainRequest(**request, model="grows", uris=paths[:-n_new])
-            workspace.train(before)
+            product.train(workspace, before)
             started = time.perf_counter()
-            refreshed = workspace.train(TrainRequest(**request, model="grows", uris=paths))
+            refreshed = product.train(workspace, TrainRequest(**request, model="grows", uris=paths))
             refresh_s = time.perf_counter() - started
             started = time.perf_counter()
-            fresh = workspace.train(TrainRequest(**request, model="fresh", uris=paths))
+            fresh = product.train(workspace, TrainRequest(**request, model="fresh", uris=paths))
             scratch_s = time.perf_counter() - started
-            ours, theirs = workspace.served("grows").model, workspace.served("fresh").model
+            ours, theirs = product.served(workspace, "grows").model, product.served(workspace, "fresh").model
             (_, a), (_, b) = ours.to_arrays(), theirs.to_arrays()
             equal.append(all(np.array_equal(a[name], b[name], equal_nan=True) for name in b))
             assert refreshed.n_rows == fresh.n_rows == asked.rows

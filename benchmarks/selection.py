@@ -10,7 +10,6 @@ from pathlib import Path
 
 from benchmarks import tables
 from benchmarks.measuring import alternated, figure, machine, report
-from benchmarks.passes import bare_scan
 from learners.classifiers.recipes import trees_of
 from learners.classifiers.selection import PrefixLosses
 from learners.classifiers.structure import k_dependence
@@ -19,6 +18,7 @@ from learners.counts.pairwise import PairwiseCounts
 from learners.passes.engine import collect
 from learners.passes.inference import infer_schema
 from learners.passes.source import Source
+from service.operations.measuring import bare_scan
 
 
 def main() -> None:
@@ -37,7 +37,7 @@ def main() -> None:
     losses = PrefixLosses(schema, structure, trees_of(families), families.class_counts)
     seconds = alternated(
         args.rounds,
-        scan=lambda: bare_scan(path, args.threads),
+        scan=lambda: bare_scan([path], args.threads),
         families=lambda: collect(FamilyCounts(schema, structure.families()), source, threads=args.threads),
         selection=lambda: collect(losses.empty(), source, threads=args.threads),
     )

@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.measuring import Figure, machine, report
 from benchmarks.serving import free_port, measure, running, trained_workspace
+from service import product
 
 ARROW = "application/vnd.apache.arrow.stream"
 RAW_ECHO = """
@@ -200,7 +201,7 @@ def start(folder: Path, args: Any) -> list[Figure]:
             request = TrainRequest(
                 uris=[str(folder / "train.parquet")], target="class", learner="nb", model=f"m{number}", holdout=0
             )
-            workspace.train(request)
+            product.train(workspace, request)
     seconds = []
     for number in range(args.rounds + 1):
         port = free_port()
@@ -237,7 +238,7 @@ def memory(folder: Path, args: Any) -> list[Figure]:
             uris=[str(folder / "wide.parquet")], target="class", learner="kdb", parameters={"k": 3, "m": 1.0}, model="large",
             holdout=0,
         )  # fmt: skip
-        version = workspace.train(request)
+        version = product.train(workspace, request)
         size = version.arrow_path.stat().st_size
     port = free_port()
     environment = {
@@ -284,8 +285,10 @@ def lists(folder: Path, args: Any) -> list[Figure]:
     settings = Settings(workspace=folder / "workspace")
     with Workspace(settings) as workspace:
         for _ in range(args.jobs):
-            job, _ = workspace.queue.submit("evaluate", {"model": "m", "uris": [str(folder / "train.parquet")]})
-            workspace.queue.cancel(job.id)
+            job, _ = product.job_queue(workspace).submit(
+                "evaluate", {"model": "m", "uris": [str(folder / "train.parquet")]}
+            )
+            product.job_queue(workspace).cancel(job.id)
     port = free_port()
     environment = {
         "FEWPASS_WORKSPACE": str(folder / "workspace"),

@@ -27,6 +27,7 @@ import httpx
 import psutil
 
 from benchmarks.measuring import Figure, machine, report
+from service import product
 
 ECHO = """
 import sys
@@ -185,8 +186,9 @@ def trained_workspace(root: Path, attributes: int, rows: int, model: str = "m") 
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from service.requests import TrainRequest
     from service.settings import Settings
-    from service.workspace import TrainRequest, Workspace
+    from service.workspace import Workspace
 
     rng = np.random.default_rng(0)
     label = rng.integers(0, 2, rows)
@@ -201,7 +203,7 @@ def trained_workspace(root: Path, attributes: int, rows: int, model: str = "m") 
         request = TrainRequest(
             uris=[str(path)], target="class", learner="kdb", parameters={"k": 2}, model=model, holdout=0
         )
-        workspace.train(request)
+        product.train(workspace, request)
     return {name: str(values[0]) for name, values in columns.items()}
 
 

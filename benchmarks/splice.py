@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.measuring import Figure, alternated_apart, figure, machine, ratio, report
 from benchmarks.tables import ROW_GROUP_ROWS, scratch
-from service.demo_data import KnownNetwork
+from service.operations.demo_data import KnownNetwork
 
 POSITIVES, N_ATTRIBUTES, WINDOW, ORDER = 0.01, 140, 40, 3
 WARM_ROWS = 20_000

@@ -19,9 +19,10 @@ import numpy as np
 from benchmarks import map_circuits
 from benchmarks.density import LAPLACE, em, table, write_page
 from benchmarks.measuring import keep, read_kept
-from learners.circuits.circuit import CATEGORICAL, INDICATOR, SUM, Circuit
+from learners.circuits.circuit import Circuit
 from learners.circuits.em import batch_em
 from learners.circuits.evaluate import log_values
+from learners.circuits.kernels import CATEGORICAL, INDICATOR, SUM
 from learners.circuits.online import PseudoCounts, StreamingPosterior, pseudo_counts_of, random_pseudo_counts
 from learners.circuits.stepwise import StepwiseEM
 

@@ -1,21 +1,26 @@
 """fewpass: probabilistic models from tables larger than memory, in a few passes.
 
->>> from learners import KDB
->>> classifier = KDB(k=2, target="class").fit("train/*.parquet")
+>>> from learners import FewPassClassifier
+>>> classifier = FewPassClassifier(target="class").fit("train/*.parquet")
 >>> classifier.predict_proba("new.parquet")
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from learners.errors import ColumnWarning as ColumnWarning
     from learners.errors import LearnerError as LearnerError
+    from learners.estimators import ESKDB as ESKDB
     from learners.estimators import KDB as KDB
     from learners.estimators import NB as NB
     from learners.estimators import SKDB as SKDB
     from learners.estimators import TAN as TAN
+    from learners.estimators import FewPassClassifier as FewPassClassifier
+    from learners.estimators import StructurePosterior as StructurePosterior
     from learners.explanation import explain as explain
     from learners.kinds import load_model as load_model
+    from learners.orders.bif import read_bif as read_bif
     from learners.passes.engine import Progress as Progress
     from learners.passes.engine import collect as collect
     from learners.passes.inference import infer_schema as infer_schema
@@ -25,18 +30,23 @@ if TYPE_CHECKING:
     from learners.schema import Chunk as Chunk
     from learners.schema import Schema as Schema
     from learners.schema.encode import encode as encode
+    from learners.schema.records import record_classifier as record_classifier
 
 # Imported when first used: a command that only asks a server should not wait for numba and scikit-learn.
 _HOME = {
+    "ESKDB": "learners.estimators",
+    "FewPassClassifier": "learners.estimators",
     "KDB": "learners.estimators",
     "NB": "learners.estimators",
     "SKDB": "learners.estimators",
     "TAN": "learners.estimators",
     "Chunk": "learners.schema",
+    "ColumnWarning": "learners.errors",
     "LearnerError": "learners.errors",
     "Progress": "learners.passes.engine",
     "Schema": "learners.schema",
     "Source": "learners.passes.source",
+    "StructurePosterior": "learners.estimators",
     "collect": "learners.passes.engine",
     "drive": "learners.passes.learner",
     "encode": "learners.schema.encode",
@@ -44,12 +54,14 @@ _HOME = {
     "infer_schema": "learners.passes.inference",
     "learner": "learners.recipes",
     "load_model": "learners.kinds",
+    "read_bif": "learners.orders.bif",
+    "record_classifier": "learners.schema.records",
 }
 
 __all__ = list(_HOME)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'learners' has no attribute {name!r}; it has {', '.join(_HOME)}")
     return getattr(import_module(_HOME[name]), name)

@@ -6,8 +6,17 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 
+def one_line(error: Exception) -> str:
+    """The text of an error, short."""
+    return " ".join(str(error).split())[:200]
+
+
 class LearnerError(Exception):
     """Base of all errors that learners raise on purpose."""
+
+
+class ColumnWarning(UserWarning):
+    """Columns or values of a table that are not used, or that a model misses."""
 
 
 class UnknownColumn(LearnerError, KeyError):
@@ -66,6 +75,13 @@ class FamilyTooLarge(LearnerError, ValueError):
         self.attribute = attribute
 
 
+class NoClass(LearnerError, ValueError):
+    """Classes were asked of a model that was learned without a target."""
+
+    def __init__(self) -> None:
+        super().__init__("The model was learned without a target, so it has no classes: send queries instead.")
+
+
 class InvalidArray(LearnerError, ValueError):
     """An array of a stored model is not what the model's own training would have written."""
 
@@ -80,6 +96,13 @@ class InvalidParameter(LearnerError, ValueError):
     def __init__(self, name: str, value: object, allowed: str) -> None:
         super().__init__(f"Parameter {name}={value!r} is not allowed: {allowed}.")
         self.name = name
+
+
+class NoImportances(LearnerError, AttributeError):
+    """A model that does not tell how important its attributes are: it lacks what `hasattr` looks for."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(f"Models of kind {kind!r} do not tell how important their attributes are.")
 
 
 class Cancelled(LearnerError):

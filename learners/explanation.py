@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from learners.arrays import Floats, Integers
 from learners.errors import InvalidParameter
 from learners.model import Model
 from learners.schema import Chunk
-
-Floats = np.ndarray[Any, np.dtype[np.float64]]
-Codes = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Explanation(NamedTuple):
@@ -34,8 +32,8 @@ class Explanation(NamedTuple):
     """
 
     probabilities: Floats
-    predicted: Codes
-    against: Codes
+    predicted: Integers
+    against: Integers
     log_odds: Floats
     prior: Floats
     contributions: Floats

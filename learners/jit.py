@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Callable, Iterator
+import pickle
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +17,14 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, event, types
+from numba.core.base import BaseContext as Target
+from numba.core.caching import _Cache
+from numba.core.compiler import CompileResult
+from numba.core.serialize import dumps
+from numba.core.typing import Context, Signature
 from numba.extending import intrinsic
+
+from learners.kernel_cache import cache_folder, content_hash, discard_outdated
 
 # LLVM limits itself to 256-bit registers by default; popcounts run 1.4 times faster on whole 512-bit ones.
 # Somebody who bakes a cache for many machines sets NUMBA_CPU_NAME=generic, and then we do not interfere.
@@ -22,23 +33,93 @@ if "NUMBA_CPU_NAME" not in os.environ and "NUMBA_CPU_FEATURES" not in os.environ
     numba.config.CPU_FEATURES = llvm.get_host_cpu_features().flatten() + ",-prefer-256-bit"
 
 
-def _stamp_of_kernels() -> str:
-    """Changes when the source of any kernel does."""
-    sources = [Path(__file__), *sorted(Path(__file__).parent.rglob("*kernels.py"))]
-    stats = [(source.name, source.stat()) for source in sources]
-    return repr([(name, stat.st_mtime_ns, stat.st_size) for name, stat in stats])
+SUM_BYTES = hashlib.sha256().digest_size
 
 
-STAMP = _stamp_of_kernels()
+class KernelCache(_Cache):
+    """Compiled forms of one kernel on disk, one file for each signature and processor.
+
+    Numba's own cache looks at the time of a function's file, not at the functions compiled into it; and two processes that
+    compile at the same moment overwrite its index. Here the name of a file says all that it depends on.
+
+    Parameters
+    ----------
+    function : callable
+        As it was written.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._is_enabled = True
+
+    @property
+    def cache_path(self) -> str:
+        """Where the files are."""
+        version = f"py{sys.version_info.major}{sys.version_info.minor}-numba{numba.__version__}"
+        return str(cache_folder() / version)
+
+    def _path(self, key: tuple[Any, ...]) -> tuple[Path, str, str]:
+        prefix = f"{self._function.__module__}.{self._function.__qualname__}-"
+        current = f"{prefix}{content_hash(Path(self._function.__code__.co_filename))}-"
+        return (
+            Path(self.cache_path) / f"{current}{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}",
+            prefix,
+            current,
+        )
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """What was compiled for a signature; None if nothing was."""
+        target_context.refresh()
+        if not self._is_enabled:
+            return None
+        key = (sig, target_context.codegen().magic_tuple())
+        try:
+            stored = self._path(key)[0].read_bytes()
+        except OSError:
+            return None
+        checksum, content = stored[:SUM_BYTES], stored[SUM_BYTES:]
+        if hashlib.sha256(content).digest() != checksum:  # a changed byte of machine code does anything
+            return None
+        stored_key, data = pickle.loads(content)
+        return CompileResult._rebuild(target_context, *data) if stored_key == key else None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep what was compiled; where nothing can be kept, the next process compiles again."""
+        if (
+            not self._is_enabled or data.lifted or data.library.has_dynamic_globals
+        ):  # which hold addresses of this process
+            return
+        key = (sig, data.codegen.magic_tuple())
+        path, prefix, current = self._path(key)
+        draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            content = dumps((key, data._reduce()))
+            draft.write_bytes(hashlib.sha256(content).digest() + content)
+            draft.replace(path)
+            discard_outdated(path.parent, prefix, current)
+        except OSError:
+            draft.unlink(missing_ok=True)
+
+    def enable(self) -> None:
+        """Read and write from now on."""
+        self._is_enabled = True
+
+    def disable(self) -> None:
+        """Neither read nor write."""
+        self._is_enabled = False
+
+    def flush(self) -> None:
+        """Forget all forms of the kernel."""
+        for path in Path(self.cache_path).glob(f"{self._function.__module__}.{self._function.__qualname__}-*"):
+            path.unlink(missing_ok=True)
 
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile a kernel: without the GIL, cached on disk, exact arithmetic (no fastmath: we need -inf and ordered sums)."""
-    compiled = numba.njit(nogil=True, cache=True, error_model="numpy")(function)
-    # Numba looks whether the file of a function has changed, but not those of the functions compiled into it: a kernel
-    # that calls another one would go on with what that was before an update.
+    compiled = numba.njit(nogil=True, error_model="numpy")(function)
     if hasattr(compiled, "_cache"):  # not with NUMBA_DISABLE_JIT
-        compiled._cache._cache_file._source_stamp = STAMP
+        compiled._cache = KernelCache(function)
     return compiled
 
 
@@ -49,33 +130,37 @@ def noticing_compilation(tell: Callable[[], None]) -> Iterator[None]:
     class First(event.Listener):
         has_told = False
 
-        def on_start(self, event: Any) -> None:
+        def on_start(self, event: event.Event) -> None:
             if not self.has_told:
                 self.has_told = True
                 tell()
 
-        def on_end(self, event: Any) -> None:
+        def on_end(self, event: event.Event) -> None:
             pass
 
     with event.install_listener("numba:compile", First()):
         yield
 
 
+# What numba types a call as, and how it makes machine code of it.
+Intrinsic = tuple[Signature, Callable[[Target, ir.IRBuilder, Signature, Sequence[ir.Value]], ir.Value]]
+
+
 @intrinsic
-def popcount(typingctx: Any, word: Any) -> Any:
+def popcount(typingctx: Context, word: types.Type) -> Intrinsic:
     """Number of bits set in a uint64."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
         return builder.ctpop(args[0])
 
     return types.uint64(types.uint64), codegen
 
 
 @intrinsic
-def match_bits(typingctx: Any, codes: Any, offset: Any, value: Any) -> Any:
+def match_bits(typingctx: Context, codes: types.Type, offset: types.Type, value: types.Type) -> Intrinsic:
     """Bits r = 0..63 of a uint64: whether codes[offset + r] == value, for a one-dimensional uint8 array of enough rows."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
         array = cgutils.create_struct_proxy(signature.args[0])(context, builder, args[0])
         lanes = ir.VectorType(ir.IntType(8), 64)
         address = builder.gep(array.data, [args[1]])
@@ -90,36 +175,56 @@ def match_bits(typingctx: Any, codes: Any, offset: Any, value: Any) -> Any:
 
 
 @intrinsic
-def _byte_pointer(typingctx: Any, address: Any) -> Any:
+def _byte_pointer(typingctx: Context, address: types.Type) -> Intrinsic:
     """The pointer of an address."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
         return builder.inttoptr(args[0], ir.IntType(8).as_pointer())
 
     return types.voidptr(types.uint64), codegen
 
 
-@numba.njit(nogil=True, cache=True)
-def bytes_at(address: Any, n: Any) -> Any:
+@kernel
+def bytes_at(address: int, n: int) -> np.ndarray:
     """The n bytes from an address on, as an array; whoever calls keeps the memory alive."""
     return numba.carray(_byte_pointer(address), (n,), np.uint8)
 
 
 @intrinsic
-def float32_of_bits(typingctx: Any, bits: Any) -> Any:
+def float32_of_bits(typingctx: Context, bits: types.Type) -> Intrinsic:
     """The float32 with the bits of an int32."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
         return builder.bitcast(args[0], ir.FloatType())
 
     return types.float32(types.int32), codegen
 
 
 @intrinsic
-def load(typingctx: Any, address: Any, kind: Any) -> Any:
+def bits_of_float64(typingctx: Context, number: types.Type) -> Intrinsic:
+    """The bits of a float64 as an int64."""
+
+    def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        return builder.bitcast(args[0], ir.IntType(64))
+
+    return types.int64(types.float64), codegen
+
+
+@intrinsic
+def float64_of_bits(typingctx: Context, bits: types.Type) -> Intrinsic:
+    """The float64 with the bits of an int64."""
+
+    def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        return builder.bitcast(args[0], ir.DoubleType())
+
+    return types.float64(types.int64), codegen
+
+
+@intrinsic
+def load(typingctx: Context, address: types.Type, kind: types.NumberClass) -> Intrinsic:
     """The number of a type such as np.int32 at an address, aligned or not; whoever calls keeps the memory alive."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
         value = builder.load(builder.inttoptr(args[0], context.get_value_type(kind.dtype).as_pointer()))
         value.align = 1
         return value

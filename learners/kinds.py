@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import cast
 
+from learners.arrays import Arrays
 from learners.baselines.boosted import BoostedModel, check_booster
+from learners.circuits.draws.model import BayesianCircuit
 from learners.circuits.model import CircuitModel
 from learners.classifiers.checks import check_arrays
 from learners.classifiers.lookup import LookupModel
+from learners.ensembles.checks import check_ensemble
+from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError
-from learners.model import Arrays, Model
+from learners.model import Header, Model
+from learners.orders.checks import check_posterior
+from learners.orders.model import OrderModel
 from learners.schema import Schema
 from learners.schema.checks import check_schema
 
-KINDS: dict[str, type[Any]] = {model.kind: model for model in (LookupModel, BoostedModel, CircuitModel)}
+KINDS: dict[str, type[Model]] = {
+    model.kind: model for model in (LookupModel, EnsembleModel, BoostedModel, CircuitModel, BayesianCircuit, OrderModel)
+}
 # Circuits are checked whenever they are made.
-CHECKS = {LookupModel.kind: check_arrays, BoostedModel.kind: check_booster}
+CHECKS = {
+    LookupModel.kind: check_arrays,
+    EnsembleModel.kind: check_ensemble,
+    BoostedModel.kind: check_booster,
+    OrderModel.kind: check_posterior,
+}
 
 
-def load_model(header: Mapping[str, Any], arrays: Arrays, *, is_trusted: bool = True) -> Model:
+def load_model(header: Mapping[str, object], arrays: Arrays, *, is_trusted: bool = True) -> Model:
     """The model of `Model.to_arrays`.
 
     Parameters
@@ -34,11 +47,10 @@ def load_model(header: Mapping[str, Any], arrays: Arrays, *, is_trusted: bool = 
         If this version of fewpass does not know the kind, or what is not trusted is no such model.
     """
     kind = header.get("kind")
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise LearnerError(f"A model of kind {kind!r} needs another version of fewpass (known: {', '.join(KINDS)}).")
     if not is_trusted:
-        check_schema(Schema.from_json(header["schema"]))
+        check_schema(Schema.from_json(cast(Header, header)["schema"]))
         if kind in CHECKS:
             CHECKS[kind](header, arrays)
-    model: Model = KINDS[kind].from_arrays(header, arrays)
-    return model
+    return KINDS[kind].from_arrays(header, arrays)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol, Self
+from typing import ClassVar, Protocol, Self, TypedDict
 
-import numpy as np
 import pyarrow as pa
 
+from learners.arrays import Arrays, Floats
 from learners.schema import Chunk, Schema
 
-Arrays = Mapping[str, np.ndarray[Any, np.dtype[Any]]]
+
+class Header(TypedDict):
+    """What the header of every stored model holds; each kind adds its own."""
+
+    kind: str
+    schema: str  # as JSON
+    facts: dict[str, object]
 
 
 class Model(Protocol):
@@ -19,17 +25,17 @@ class Model(Protocol):
     kind: ClassVar[str]
     schema: Schema
 
-    def predict_proba(self, chunk: Chunk) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def predict_proba(self, chunk: Chunk) -> Floats:
         """(n_rows, n_classes) float64: P(class | attributes)."""
 
-    def structure(self) -> dict[str, Any]:
+    def structure(self) -> dict[str, object]:
         """`nodes` and `edges` of the model, for people and pictures."""
 
-    def to_arrays(self) -> tuple[dict[str, Any], Arrays]:
+    def to_arrays(self) -> tuple[Mapping[str, object], Arrays]:
         """A header that JSON can hold, with `kind`, and named arrays."""
 
     @classmethod
-    def from_arrays(cls, header: Mapping[str, Any], arrays: Arrays) -> Self:
+    def from_arrays(cls, header: Mapping[str, object], arrays: Arrays) -> Self:
         """The model of `to_arrays`, without copying; the arrays may be mapped and read-only."""
 
     def tables(self) -> dict[str, pa.Table]:

@@ -11,11 +11,13 @@ from learners.errors import InvalidParameter
 
 RawValue = str | int | float | bool | None
 Evidence = Mapping[str, RawValue]
+GraphPrior = Literal["order", "graph"]
 Solver = Literal["bt", "ng", "amap", "beam", "kbt", "exact"]
 
 MAX_SAMPLES = 1_000_000
 # Trees of `kbt` and `exact`, samples of `beam`: ten times as many may take a minute.
 MAX_TREES = 1000
+MAX_GRAPHS = 100_000
 
 
 @dataclass(frozen=True)
@@ -142,9 +144,157 @@ class Map:
         _check_seed(self.seed)
 
 
+@dataclass(frozen=True)
+class Edges:
+    """How probable each edge is, given some that are known.
+
+    Parameters
+    ----------
+    present, absent : tuple of str
+        Known edges, each as "parent->child".
+    prior : "order" or "graph"
+        "order": graphs weigh by their number of orders, exactly; "graph": corrected by importance weights of draws, with
+        standard errors.
+    n, seed : int
+        Of the draws.
+
+    Raises
+    ------
+    InvalidParameter
+    """
+
+    present: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    prior: GraphPrior = "order"
+    n: int = 1000
+    seed: int = 0
+    kind: Literal["edges"] = "edges"
+
+    def __post_init__(self) -> None:
+        _check_draws(self.n, self.seed)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The most probable graph, given known edges.
+
+    Parameters
+    ----------
+    present, absent : tuple of str
+        Known edges, each as "parent->child".
+    """
+
+    present: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    kind: Literal["graph"] = "graph"
+
+
+@dataclass(frozen=True)
+class Graphs:
+    """Graphs drawn from the posterior, given known edges.
+
+    Parameters
+    ----------
+    n : int
+        From 1 to 100,000.
+    present, absent, prior, seed
+        As of `Edges`; with prior "graph" each draw has a weight.
+
+    Raises
+    ------
+    InvalidParameter
+    """
+
+    n: int = 1
+    present: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    prior: GraphPrior = "order"
+    seed: int = 0
+    kind: Literal["graphs"] = "graphs"
+
+    def __post_init__(self) -> None:
+        _check_draws(self.n, self.seed)
+
+
+@dataclass(frozen=True)
+class Paths:
+    """How probable it is that one column is an ancestor of another: exactly for few columns, else from draws.
+
+    Parameters
+    ----------
+    present, absent, prior, n, seed
+        As of `Edges`.
+
+    Raises
+    ------
+    InvalidParameter
+    """
+
+    present: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    prior: GraphPrior = "order"
+    n: int = 1000
+    seed: int = 0
+    kind: Literal["paths"] = "paths"
+
+    def __post_init__(self) -> None:
+        _check_draws(self.n, self.seed)
+
+
+@dataclass(frozen=True)
+class Effects:
+    """How much each column changes when another is set one unit higher, averaged over structures; of linear Gaussian models.
+
+    Parameters
+    ----------
+    level : float
+        Probability that an effect lies in its interval, which comes from draws.
+    present, absent, prior, n, seed
+        As of `Edges`.
+
+    Raises
+    ------
+    InvalidParameter
+    """
+
+    level: float = 0.9
+    present: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    prior: GraphPrior = "order"
+    n: int = 1000
+    seed: int = 0
+    kind: Literal["effects"] = "effects"
+
+    def __post_init__(self) -> None:
+        _check_draws(self.n, self.seed)
+        if not 0 < self.level < 1:
+            raise InvalidParameter("level", self.level, "use a number between 0 and 1")
+
+
+@dataclass(frozen=True)
+class Score:
+    """The log score of a graph, and its odds against the best one.
+
+    Parameters
+    ----------
+    edges : tuple of str
+        All its edges, each as "parent->child".
+    """
+
+    edges: tuple[str, ...] = ()
+    kind: Literal["score"] = "score"
+
+
+def _check_draws(n: int, seed: int) -> None:
+    if not 1 <= n <= MAX_GRAPHS:
+        raise InvalidParameter("n", n, f"use 1 to {MAX_GRAPHS:,} draws")
+    _check_seed(seed)
+
+
 def _check_seed(seed: int) -> None:
     if not 0 <= seed < 1 << 64:
         raise InvalidParameter("seed", seed, "use a whole number from 0 to 2^64 - 1")
 
 
 Query = Marginal | Conditional | Moments | Sample | Map
+StructureQuery = Edges | Graph | Graphs | Paths | Effects | Score

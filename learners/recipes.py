@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
-
-from pydantic import TypeAdapter, ValidationError
 
 from learners.baselines import recipes as baselines
+from learners.baselines.settings import XGBoostParameters
 from learners.circuits import recipes as circuits
 from learners.classifiers import recipes as classifiers
+from learners.ensembles import recipes as ensembles
 from learners.errors import InvalidParameter
-from learners.passes.learner import Learner
-from learners.schema import Kept, Schema
+from learners.model import Model
+from learners.orders import recipes as orders
+from learners.orders.parameters import OrderParameters
+from learners.parameters import Parameters, parse
+from learners.passes.learner import Learner, Passes
+from learners.schema import Kept, Overrides, Schema
 
 
 @dataclass(frozen=True)
@@ -35,31 +37,56 @@ class Recipe:
         Whether the next training may keep its attributes and cut points.
     needs_target : bool
         Whether there must be a class column.
+    cuts_by : tuple of str
+        The parameters that cut points depend on; learners without any share theirs.
     """
 
     title: str
-    parameters: type[Any]
-    passes: Callable[..., Any]
+    parameters: type[Parameters]
+    passes: Callable[..., Passes[Model]]
     n_passes: int | None
     keeps_schema: bool = True
     needs_target: bool = True
+    cuts_by: tuple[str, ...] = ()
 
 
+OF_MEMBERS = ("members", "seed")
+DEFAULT = "auto"
 LEARNERS: dict[str, Recipe] = {
+    "auto": Recipe(
+        "the default: an ensemble of networks, corrected",
+        ensembles.AutoParameters,
+        ensembles.auto,
+        2,
+        cuts_by=OF_MEMBERS,
+    ),
+    "eskdb": Recipe(
+        "an ensemble of selective networks", ensembles.ESKDBParameters, ensembles.eskdb, 2, cuts_by=OF_MEMBERS
+    ),
     "nb": Recipe("naive Bayes", classifiers.NetworkParameters, classifiers.naive_bayes, 1),
     "tan": Recipe("tree-augmented naive Bayes", classifiers.NetworkParameters, classifiers.tan, 2),
     "kdb": Recipe("k-dependence Bayes", classifiers.KDBParameters, classifiers.kdb, 2),
     "skdb": Recipe("selective k-dependence Bayes", classifiers.SKDBParameters, classifiers.skdb, 3),
-    "xgboost": Recipe(
-        "XGBoost, gradient boosted trees", baselines.XGBoostParameters, baselines.xgboost, 1, keeps_schema=False
-    ),
+    "xgboost": Recipe("XGBoost, gradient boosted trees", XGBoostParameters, baselines.xgboost, 1, keeps_schema=False),
     "spn": Recipe("sum-product network", circuits.CircuitParameters, circuits.spn, None, needs_target=False),
+    "orders": Recipe("posterior over structures", OrderParameters, orders.orders, 1, needs_target=False),
 }
 
 
 def keeps_schema(name: str) -> bool:
     """Whether a learner's schema can be kept for the next training: those of XGBoost are bins, not cut points."""
     return recipe(name).keeps_schema
+
+
+def cuts_by(name: str, parameters: Mapping[str, object]) -> dict[str, object]:
+    """What the cut points of a learner depend on, beside the data: learners that agree in it may keep each other's schemas.
+
+    Raises
+    ------
+    InvalidParameter
+    """
+    told = parse_parameters(name, parameters)
+    return {field: getattr(told, field) for field in recipe(name).cuts_by}
 
 
 def recipe(name: str) -> Recipe:
@@ -75,7 +102,7 @@ def recipe(name: str) -> Recipe:
     return LEARNERS[name]
 
 
-def parse_parameters(name: str, parameters: Mapping[str, Any]) -> Any:
+def parse_parameters(name: str, parameters: Mapping[str, object]) -> Parameters:
     """The parameters of a learner as its frozen dataclass.
 
     Raises
@@ -83,28 +110,15 @@ def parse_parameters(name: str, parameters: Mapping[str, Any]) -> Any:
     InvalidParameter
         Naming the parameter and what is allowed.
     """
-    cls = recipe(name).parameters
-    known = [field.name for field in dataclasses.fields(cls)]
-    for key in parameters:
-        if key not in known:
-            raise InvalidParameter(key, parameters[key], f"learner {name!r} has the parameters {', '.join(known)}")
-    try:
-        return TypeAdapter(cls).validate_python(dict(parameters))
-    except ValidationError as error:
-        first = error.errors()[0]
-        cause = first.get("ctx", {}).get("error")
-        if isinstance(cause, InvalidParameter):
-            raise cause from None
-        field = str(first["loc"][0]) if first["loc"] else known[0]
-        raise InvalidParameter(field, parameters.get(field), first["msg"]) from None
+    return parse(recipe(name).parameters, f"learner {name!r}", parameters)
 
 
 def learner(
     name: str,
-    parameters: Mapping[str, Any],
+    parameters: Mapping[str, object],
     target: str | None,
     schema: Schema | Kept | None = None,
-    overrides: Mapping[str, Any] | None = None,
+    overrides: Overrides | None = None,
 ) -> Learner:
     """A learner ready for `drive`.
 

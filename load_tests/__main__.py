@@ -25,7 +25,7 @@ import psutil
 
 from benchmarks.serving import trained_workspace
 from load_tests.profiles import FIXED_RATE, PROFILES
-from service.local_server import local_server
+from service.processes.local_server import local_server
 from service.settings import Settings
 
 QUANTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}

@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 import structlog
 
-from learners.circuits.model import NoClass
-from learners.errors import InvalidParameter, LearnerError
+from learners.errors import InvalidParameter, LearnerError, NoClass
 from learners.kinds import load_model
 from learners.model import Model
 from learners.schema import Chunk, Schema
@@ -187,7 +186,7 @@ class Predictor:
             If there is no such model, version or alias.
         """
         with self._lock:
-            served = self._map(find_version(self.control, reference))
+            served = self._map(models.find_version(self.control, reference))
             self._served[reference] = served
             return served
 
@@ -209,7 +208,7 @@ class Predictor:
             swapped, damaged = dict(self._served), {}
             for reference in list(self._served if generation != self.generation else self.damaged):
                 try:
-                    swapped[reference] = self._map(find_version(self.control, reference))
+                    swapped[reference] = self._map(models.find_version(self.control, reference))
                 except NotFound:
                     swapped.pop(reference, None)
                     log.info("reference is gone", reference=reference)
@@ -287,12 +286,6 @@ def rehearse(served: Served) -> None:
 def shortened(name: str) -> str:
     """A name as a client has sent it, short enough to be told back."""
     return name if len(name) <= MOST_TOLD else f"{name[:MOST_TOLD]}…"
-
-
-def find_version(control: Control, reference: str) -> ModelVersion:
-    """The version that "name", "name@3" or "name@alias" means now."""
-    name, _, version = reference.partition("@")
-    return models.get_version(control, name, version or None)
 
 
 def intervals_of(model: Any, chunk: Chunk, level: float) -> tuple[Probabilities, Probabilities]:

@@ -100,7 +100,7 @@ class LimitedRequest(Request):
 
 
 class DatasetRequest(Request):
-    """Register Parquet files under a name."""
+    """Register files under a name."""
 
     name: Name
     uris: list[str] = Field(min_length=1, max_length=10_000, examples=[["/data/income/*.parquet"]])
@@ -117,14 +117,16 @@ class TrainRequest(LimitedRequest):
 
     kind: Literal["train"] = "train"
     dataset: str | None = Field(default=None, description="A registered data set.", examples=["income"])
-    uris: list[str] | None = Field(default=None, description="Or Parquet files, without registering them.")
+    uris: list[str] | None = Field(default=None, description="Or files, without registering them.")
     target: str | None = Field(default=None, description="The column to predict; that of the data set unless given.")
     columns: Columns = Field(default_factory=dict, description="As when registering a data set.")
-    learner: str = Field(examples=["kdb"])
-    parameters: dict[str, Any] = Field(default_factory=dict, examples=[{"k": 2}])
+    learner: str = Field(
+        default="auto", description="By default a corrected ensemble of networks.", examples=["auto", "kdb"]
+    )
+    parameters: dict[str, Any] = Field(default_factory=dict, examples=[{"members": 8}])
     model: Name
     test_dataset: str | None = Field(default=None, description="A registered data set to evaluate on.")
-    test_uris: list[str] | None = Field(default=None, description="Or Parquet files to evaluate on.")
+    test_uris: list[str] | None = Field(default=None, description="Or files to evaluate on.")
     holdout: Fraction = Field(
         default=0.2, description="Share of the rows kept back to evaluate on; 0 evaluates nothing."
     )
@@ -265,6 +267,13 @@ AnyRequest = TrainRequest | EvaluateRequest | SchemaRequest | ForgetRequest | Qu
 JobRequest = Annotated[AnyRequest, Field(discriminator="kind")]
 ScheduledRequest = Annotated[TrainRequest | EvaluateRequest | RefreshRequest, Field(discriminator="kind")]
 Missed = Literal["catch_up", "skip"]
+
+
+class SubmissionRequest(Request):
+    """A job as the command line submits it."""
+
+    job: JobRequest
+    priority: Literal["high", "normal", "low"]
 
 
 class ScheduleRequest(Request):

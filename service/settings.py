@@ -52,7 +52,9 @@ class Settings(BaseSettings):
         description="A token with the role admin, besides the keys in the workspace; for containers.",
     )
     trusted_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
-        default=(), description="Host names under which a server without keys may be asked, besides localhost."
+        default=(),
+        description="Host names under which a server may be asked, besides localhost and where it listens; "
+        "empty: any where keys are needed, none elsewhere.",
     )
 
     threads: int | None = Field(

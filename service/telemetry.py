@@ -107,10 +107,25 @@ def metrics_text() -> bytes:
 
 
 class Telemetry:
-    """ASGI middleware: gives each request an id, counts it, times it, and logs it unless it is a quick prediction."""
+    """ASGI middleware: gives each request an id, counts it, times it, and logs it unless it is a quick prediction.
 
-    def __init__(self, app: ASGIApp, slow_request_s: float) -> None:
+    Parameters
+    ----------
+    app : ASGI application
+    slow_request_s : float
+        Predictions that take longer are logged one by one.
+    headers_of : callable
+        What every answer says besides, by the path of its request.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        slow_request_s: float,
+        headers_of: Callable[[str], list[tuple[bytes, bytes]]] = lambda _: [],
+    ) -> None:
         self.app = app
+        self.headers_of = headers_of
         self.slow_request_s = slow_request_s
         self.log = structlog.get_logger("access")
         self.prefix = secrets.token_hex(4)
@@ -135,7 +150,7 @@ class Telemetry:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"].append(header)
+                message["headers"] += [header, *self.headers_of(scope["path"])]
             await send(message)
 
         try:

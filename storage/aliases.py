@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -107,7 +106,8 @@ def roll_back(control: Control, name: str, alias: str, reason: str = "rolled bac
         here = _pointer(connection, name, alias)
         if here is None:
             raise NotFound("alias", f"{name}@{alias}")
-        place = _place(connection, _place(connection, here.move).parent)
+        now = _place(connection, here.move)
+        place = None if now is None else _place(connection, now.parent)
         while place is not None and not _exists(connection, name, place.version):
             place = _place(connection, place.parent)
         if place is None:
@@ -143,14 +143,14 @@ def _exists(connection: Connection, name: str, version: int) -> bool:
     return connection.execute(query).one_or_none() is not None
 
 
-def _pointer(connection: Connection, name: str, alias: str) -> sa.Row[Any] | None:
+def _pointer(connection: Connection, name: str, alias: str) -> tables.Row | None:
     if not (is_name(name) and is_name(alias)):
         return None
     query = sa.select(_ALIASES).where(_ALIASES.c.name == name, _ALIASES.c.alias == alias)
     return connection.execute(query).one_or_none()
 
 
-def _place(connection: Connection, move: int | None) -> Any:
+def _place(connection: Connection, move: int | None) -> tables.Row | None:
     return None if move is None else connection.execute(sa.select(_MOVES).where(_MOVES.c.id == move)).one()
 
 

@@ -11,7 +11,7 @@ import tarfile
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from storage.errors import CorruptFile
 from storage.files import sha256_of_file
@@ -25,7 +25,7 @@ _CHUNK = 1 << 20
 _REMEDY = "Export it again, and compare the checksums of both files."
 
 
-def manifest_of(version: ModelVersion) -> dict[str, Any]:
+def manifest_of(version: ModelVersion) -> dict[str, object]:
     """What the registry knows of a version, without the paths of this workspace."""
     told = {name: value for name, value in vars(version).items() if name not in ("duckdb_path", "arrow_path")}
     told |= {"files": [dict(file) for file in version.files], "created_at": str(version.created_at)}
@@ -71,7 +71,7 @@ def _padding(size: int) -> bytes:
     return bytes(_padded(size) - size)
 
 
-def unpack_bundle(path: Path, model: Path) -> Mapping[str, Any]:
+def unpack_bundle(path: Path, model: Path) -> Mapping[str, object]:
     """Take a bundle apart.
 
     Parameters
@@ -113,7 +113,7 @@ def _member(path: Path, tar: tarfile.TarFile, name: str) -> IO[bytes]:
     return file
 
 
-def _read_manifest(path: Path, file: IO[bytes]) -> dict[str, Any]:
+def _read_manifest(path: Path, file: IO[bytes]) -> dict[str, object]:
     try:
         manifest = json.loads(file.read())
         json.dumps(

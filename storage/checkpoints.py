@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from storage.files import publish
 
+Note = dict[str, list[int]]
 _NOTE = b"fewpass"
 _DIGEST_BYTES = 32
 
@@ -26,7 +26,7 @@ class CheckpointFile:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def load(self) -> tuple[pa.Table, dict[str, Any]] | None:
+    def load(self) -> tuple[pa.Table, Note] | None:
         """What was saved last; None if there is nothing, or not a byte of it can be believed."""
         try:
             content = memoryview(self.path.read_bytes())
@@ -38,7 +38,7 @@ class CheckpointFile:
         table = pa.ipc.open_stream(pa.py_buffer(body)).read_all()
         return table, json.loads(table.schema.metadata[_NOTE])
 
-    def save(self, table: pa.Table, note: dict[str, Any]) -> None:
+    def save(self, table: pa.Table, note: Note) -> None:
         """Replace what was saved; a reader finds the old content or the new one.
 
         Raises

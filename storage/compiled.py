@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -19,13 +19,22 @@ import pyarrow as pa
 from storage.errors import CorruptFile, Unstorable
 from storage.files import publish
 
-Header = dict[str, Any]
+Header = dict[str, object]
 Arrays = dict[str, np.ndarray]
 
 _FORMAT = b"fewpass:1"
 _JSON, _JSON_SHA256, _FORMAT_KEY = b"fewpass.json", b"fewpass.sha256", b"fewpass.format"
 # What Arrow holds as numpy does. All else (bool is a bit there) is held as bytes, and viewed.
 _NATIVE = {np.dtype(code) for code in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8")}
+
+
+class _Description(TypedDict):
+    """An array, as the file's JSON holds it."""
+
+    name: str
+    dtype: str
+    shape: list[int]
+    sha256: str
 
 
 def array_bytes(name: str, array: np.ndarray) -> np.ndarray:
@@ -47,7 +56,7 @@ def array_bytes(name: str, array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
-def _described(arrays: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
+def _described(arrays: Mapping[str, np.ndarray]) -> list[_Description]:
     """Name, dtype, shape and SHA-256 of each array, as JSON holds them."""
     return [
         {
@@ -76,7 +85,7 @@ def header_json(value: object) -> str:
 
 
 def write_compiled(
-    path: Path | str, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], *, replace: bool = False
+    path: Path | str, header: Mapping[str, object], arrays: Mapping[str, np.ndarray], *, replace: bool = False
 ) -> None:
     """Publish the compiled form of a model.
 
@@ -161,7 +170,7 @@ def _mapped_batch(path: Path) -> pa.RecordBatch:
     return batch
 
 
-def _array(column: pa.LargeListArray, spec: Mapping[str, Any]) -> np.ndarray:
+def _array(column: pa.LargeListArray, spec: _Description) -> np.ndarray:
     dtype, shape = np.dtype(spec["dtype"]), tuple(spec["shape"])
     values = column.values
     if len(column) != 1 or len(values) * (values.type.bit_width // 8) != math.prod(shape) * dtype.itemsize:
@@ -173,7 +182,7 @@ def _array(column: pa.LargeListArray, spec: Mapping[str, Any]) -> np.ndarray:
     return array
 
 
-def _check_arrays(path: Path, specs: list[dict[str, Any]], arrays: Arrays) -> None:
+def _check_arrays(path: Path, specs: list[_Description], arrays: Arrays) -> None:
     for spec in specs:
         name = spec["name"]
         if hashlib.sha256(array_bytes(name, arrays[name]).data).hexdigest() != spec["sha256"]:

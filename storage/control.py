@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import event
@@ -140,7 +140,7 @@ def _engine(url: URL) -> Engine:
     return engine
 
 
-def _prepare_sqlite(connection: Any, _record: object) -> None:
+def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     # The driver must not begin transactions on its own: it would begin them late, and commit before DDL.
     connection.isolation_level = None
     connection.execute("PRAGMA journal_mode = WAL")

@@ -7,6 +7,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
+# What only a query knows: the types of its columns.
+Row = sa.Row[Any]
+Select = sa.Select[Any]
+
 
 class UtcDateTime(sa.types.TypeDecorator[datetime]):
     """A moment; aware and in UTC on every database, also on SQLite, which forgets the zone."""
@@ -14,14 +18,14 @@ class UtcDateTime(sa.types.TypeDecorator[datetime]):
     impl = sa.DateTime(timezone=True)
     cache_ok = True
 
-    def process_bind_param(self, value: datetime | None, dialect: Any) -> datetime | None:
+    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
         """To UTC; SQLite gets it without the zone, so that its text sorts by time."""
         if value is None:
             return None
         value = value.astimezone(UTC)
         return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
 
-    def process_result_value(self, value: datetime | None, dialect: Any) -> datetime | None:
+    def process_result_value(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
         """To an aware datetime in UTC."""
         if value is None:
             return None

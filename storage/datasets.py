@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -38,10 +37,10 @@ class Dataset:
     name: str
     uris: tuple[str, ...]
     target: str | None = None
-    columns: Mapping[str, Any] = field(default_factory=dict)
+    columns: Mapping[str, object] = field(default_factory=dict)
     created_at: datetime | None = None
     schema_json: str | None = None
-    files: tuple[Mapping[str, Any], ...] = ()
+    files: tuple[Mapping[str, object], ...] = ()
 
 
 def register_dataset(control: Control, dataset: Dataset) -> Dataset:
@@ -70,7 +69,7 @@ def register_dataset(control: Control, dataset: Dataset) -> Dataset:
     return _dataset(row)
 
 
-def describe_dataset(control: Control, name: str, schema_json: str, files: Sequence[Mapping[str, Any]]) -> Dataset:
+def describe_dataset(control: Control, name: str, schema_json: str, files: Sequence[Mapping[str, object]]) -> Dataset:
     """Store what was found in the dataset: its schema and its files; replaces what was found before.
 
     Raises
@@ -84,7 +83,7 @@ def describe_dataset(control: Control, name: str, schema_json: str, files: Seque
         return _dataset(_existing(connection, name))
 
 
-def keep_files(control: Control, name: str, files: Sequence[Mapping[str, Any]]) -> None:
+def keep_files(control: Control, name: str, files: Sequence[Mapping[str, object]]) -> None:
     """Store which files a dataset has now; one that was deleted meanwhile stays deleted."""
     with control.writing() as connection:
         values = {"files": [dict(file) for file in files]}
@@ -137,11 +136,11 @@ def delete_dataset(control: Control, name: str) -> Dataset:
     return _dataset(row)
 
 
-def _row_of(connection: Connection, name: str) -> sa.Row[Any] | None:
+def _row_of(connection: Connection, name: str) -> tables.Row | None:
     return connection.execute(sa.select(_DATASETS).where(_DATASETS.c.name == name)).one_or_none()
 
 
-def _existing(connection: Connection, name: str) -> sa.Row[Any]:
+def _existing(connection: Connection, name: str) -> tables.Row:
     row = _row_of(connection, known_name("dataset", name))
     if row is None:
         raise NotFound("dataset", name)
@@ -153,7 +152,7 @@ def _definition(dataset: Dataset) -> tuple[object, ...]:
     return dataset.uris, dataset.target, json.loads(json.dumps(dict(dataset.columns)))
 
 
-def _row(dataset: Dataset) -> dict[str, Any]:
+def _row(dataset: Dataset) -> dict[str, object]:
     return {
         "name": dataset.name,
         "uris": list(dataset.uris),
@@ -165,6 +164,6 @@ def _row(dataset: Dataset) -> dict[str, Any]:
     }
 
 
-def _dataset(row: sa.Row[Any]) -> Dataset:
+def _dataset(row: tables.Row) -> Dataset:
     values = dict(row._mapping)
     return Dataset(**values | {"uris": tuple(values["uris"]), "files": tuple(values["files"])})

@@ -64,10 +64,6 @@ class Layout:
         """The folder of the model's files."""
         return self.models / checked_name("model", name)
 
-    def statistics_directory(self, dataset: str) -> Path:
-        """The folder of the dataset's statistics."""
-        return self.dataset_directory(dataset) / "statistics"
-
     def dataset_directory(self, dataset: str) -> Path:
         """The folder of what is known of a dataset."""
         return self.datasets / checked_name("dataset", dataset)

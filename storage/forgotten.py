@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from storage.errors import CorruptFile
 from storage.files import locked, publish
@@ -25,6 +25,15 @@ class Rule:
 
     where: str
     forgotten_at: datetime
+
+
+class _Stored(TypedDict):
+    """A rule as the file holds it."""
+
+    where: str
+    forgotten_at: str
+    rows: dict[str, int]  # by the identity of each file that was searched
+    footers: NotRequired[dict[str, int]]  # by the SHA-256 of each footer; rules of the first release lack it
 
 
 def rule_sha256(where: str) -> str:
@@ -66,8 +75,7 @@ class Forgotten:
 
     def count(self, where: str, file: str) -> int | None:
         """How many rows of a file the rule matches, if it was searched."""
-        known: int | None = self._rules[where]["rows"].get(file) if where in self._rules else None
-        return known
+        return self._rules[where]["rows"].get(file) if where in self._rules else None
 
     def counts(self, where: str) -> dict[str, int]:
         """How many rows of each file that was searched the rule matches."""
@@ -100,7 +108,7 @@ class Forgotten:
             self._is_changed = False
 
 
-def _read(path: Path) -> dict[str, dict[str, Any]]:
+def _read(path: Path) -> dict[str, _Stored]:
     try:
         return {rule["where"]: rule for rule in json.loads(path.read_text())["rules"]}
     except FileNotFoundError:
@@ -109,11 +117,12 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
         raise CorruptFile(path, f"the rules of forgotten rows cannot be read ({error}). Restore it.") from error
 
 
-def _merged(stored: dict[str, dict[str, Any]], ours: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _merged(stored: dict[str, _Stored], ours: dict[str, _Stored]) -> dict[str, _Stored]:
     """The rules of both; a rule is never taken back."""
     merged = dict(stored)
     for where, rule in ours.items():
         theirs = stored.get(where, rule)
-        found = {name: {**theirs.get(name, {}), **rule.get(name, {})} for name in ("rows", "footers")}
-        merged[where] = {**theirs, **found}
+        rows = theirs["rows"] | rule["rows"]
+        footers = theirs.get("footers", {}) | rule.get("footers", {})
+        merged[where] = {**theirs, "rows": rows, "footers": footers}
     return merged

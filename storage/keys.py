@@ -7,7 +7,6 @@ import secrets
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
@@ -148,7 +147,7 @@ def _sha256(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _key(row: sa.Row[Any]) -> ApiKey:
+def _key(row: tables.Row) -> ApiKey:
     values = dict(row._mapping)
     del values["token_sha256"]
     return ApiKey(**values | {"role": Role(values["role"])})

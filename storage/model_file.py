@@ -12,8 +12,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 
@@ -60,7 +60,7 @@ def write_model(
     directory: Path | str,
     name: str,
     version: int,
-    header: Mapping[str, Any],
+    header: Mapping[str, object],
     arrays: Mapping[str, np.ndarray],
     tables: Mapping[str, pa.Table],
 ) -> ModelFiles:
@@ -91,7 +91,9 @@ def write_model(
     return _compile(duckdb_path, sha256, header, arrays)
 
 
-def _compile(duckdb_path: Path, sha256: str, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> ModelFiles:
+def _compile(
+    duckdb_path: Path, sha256: str, header: Mapping[str, object], arrays: Mapping[str, np.ndarray]
+) -> ModelFiles:
     arrow_path = duckdb_path.with_suffix(".arrow")
     write_compiled(arrow_path, header, arrays, replace=True)
     manifest = {duckdb_path.name: sha256, arrow_path.name: sha256_of_file(arrow_path)}
@@ -100,7 +102,7 @@ def _compile(duckdb_path: Path, sha256: str, header: Mapping[str, Any], arrays: 
 
 
 def _write_duckdb(
-    draft: Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], tables: Mapping[str, pa.Table]
+    draft: Path, header: Mapping[str, object], arrays: Mapping[str, np.ndarray], tables: Mapping[str, pa.Table]
 ) -> None:
     _check_table_names(tables)
     text = header_json(dict(header))
@@ -157,7 +159,7 @@ def read_model(duckdb_path: Path | str) -> tuple[Header, Arrays]:
         raise CorruptFile(path, f"its header is no JSON ({error}). Restore it from a backup.") from error
 
 
-def _refuse_views(path: Path, connection: Any) -> None:
+def _refuse_views(path: Path, connection: duckdb.DuckDBPyConnection) -> None:
     """What we read must be rows that were written, and not SQL that somebody else wants run."""
     query = "SELECT table_name FROM information_schema.tables WHERE table_type <> 'BASE TABLE' ORDER BY table_name"
     views = [name for (name,) in connection.sql(query).fetchall()]
@@ -197,7 +199,7 @@ def _pairs(path: Path, table: str) -> dict[str, str]:
 
 
 def adopt_model(
-    directory: Path | str, name: str, version: int, draft: Path, header: Mapping[str, Any], arrays: Arrays
+    directory: Path | str, name: str, version: int, draft: Path, header: Mapping[str, object], arrays: Arrays
 ) -> ModelFiles:
     """Publish a DuckDB file that was made elsewhere, byte by byte as it is, with a compiled form made here.
 

@@ -69,11 +69,11 @@ class ModelVersion:
     name: str
     version: int
     learner: str
-    parameters: Mapping[str, Any]
+    parameters: Mapping[str, object]
     dataset: str | None
     metrics: Mapping[str, Any]
     job_id: str | None
-    files: tuple[Mapping[str, Any], ...]
+    files: tuple[Mapping[str, object], ...]
     n_rows: int
     sha256: str
     duckdb_path: Path
@@ -160,6 +160,18 @@ def add_version(control: Control, version: ModelVersion) -> ModelVersion:
         return version_of_row(control, resolved_row(connection, version.name, version.version))
 
 
+def find_version(control: Control, reference: str) -> ModelVersion:
+    """The version that "name", "name@3" or "name@alias" means now.
+
+    Raises
+    ------
+    NotFound
+        If there is none.
+    """
+    name, _, version = reference.partition("@")
+    return get_version(control, name, version or None)
+
+
 def get_version(control: Control, name: str, ref: str | int | None = None) -> ModelVersion:
     """One version of a model.
 
@@ -178,7 +190,7 @@ def get_version(control: Control, name: str, ref: str | int | None = None) -> Mo
     return version_of_row(control, row)
 
 
-def resolved_row(connection: Connection, name: str, ref: str | int | None) -> sa.Row[Any]:
+def resolved_row(connection: Connection, name: str, ref: str | int | None) -> tables.Row:
     """The row that `get_version` tells of, inside a transaction that does more than that."""
     known_name("model", name)
     latest = connection.execute(
@@ -296,7 +308,7 @@ def _alias_target(connection: Connection, name: str, alias: str) -> int | None:
     return connection.execute(query).scalar_one_or_none()
 
 
-def _row_of(connection: Connection, name: str, version: int) -> sa.Row[Any] | None:
+def _row_of(connection: Connection, name: str, version: int) -> tables.Row | None:
     return connection.execute(
         sa.select(_VERSIONS).where(_VERSIONS.c.name == name, _VERSIONS.c.version == version)
     ).one_or_none()
@@ -306,7 +318,7 @@ def _is_undefined(metric: object) -> bool:
     return isinstance(metric, float) and not math.isfinite(metric)
 
 
-def _values(control: Control, version: ModelVersion) -> dict[str, Any]:
+def _values(control: Control, version: ModelVersion) -> dict[str, object]:
     values = {column.name: getattr(version, column.name) for column in fields(version)}
     return values | {
         "parameters": dict(version.parameters),
@@ -319,7 +331,7 @@ def _values(control: Control, version: ModelVersion) -> dict[str, Any]:
     }
 
 
-def version_of_row(control: Control, row: sa.Row[Any]) -> ModelVersion:
+def version_of_row(control: Control, row: tables.Row) -> ModelVersion:
     """A row of `control_tables.versions` with its paths made absolute."""
     values = dict(row._mapping)
     return ModelVersion(

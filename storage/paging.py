@@ -6,11 +6,12 @@ import base64
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from storage import control_tables as tables
 from storage.errors import InvalidCursor
 from storage.names import is_name
 
@@ -46,13 +47,13 @@ def pages(page_of: Callable[[int, str | None], Page[Item]]) -> Iterator[Item]:
 
 def page_of_rows(
     connection: Connection,
-    query: sa.Select[Any],
-    key: sa.ColumnElement[Any],
+    query: tables.Select,
+    key: sa.ColumnElement[int] | sa.ColumnElement[str],
     limit: int,
     cursor: str | None,
     *,
     newest_first: bool = False,
-) -> tuple[Sequence[sa.Row[Any]], str | None]:
+) -> tuple[Sequence[tables.Row], str | None]:
     """The rows after the cursor, ordered by a unique key, and the cursor of the page after.
 
     Parameters
@@ -81,7 +82,7 @@ def _cursor_of(key: object) -> str:
     return base64.urlsafe_b64encode(json.dumps([key]).encode()).decode().rstrip("=")
 
 
-def _key_of(cursor: str, python_type: type) -> Any:
+def _key_of(cursor: str, python_type: type) -> int | str:
     try:
         (key,) = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (ValueError, TypeError) as error:
@@ -90,4 +91,4 @@ def _key_of(cursor: str, python_type: type) -> Any:
     is_number = python_type is int and type(key) is int and abs(key) < 2**31
     if not is_number and not (python_type is str and is_name(key)):
         raise InvalidCursor(cursor)
-    return key
+    return cast("int | str", key)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Self, cast
 
 import duckdb
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from storage import duckdb_files
 from storage.errors import InvalidPredicate
@@ -47,22 +48,21 @@ class RowPredicate:
         self._own = threading.local()
         names: dict[str, None] = {}
         for node in _expressions(_parsed(self.text)):
-            kind = node["class"]
+            kind = str(node["class"])
             if kind not in _CLASSES:
                 raise InvalidPredicate(text, f"{kind.lower()} is not allowed: use conditions on columns of the row")
             if kind == "FUNCTION" and node["function_name"] not in _FUNCTIONS:
                 raise InvalidPredicate(text, f"function {node['function_name']!r} is not allowed")
             if kind == "COLUMN_REF":
-                if len(node["column_names"]) > 1:
-                    raise InvalidPredicate(
-                        text, f"{'.'.join(node['column_names'])} is not a column; quote names with dots"
-                    )
-                names[node["column_names"][0]] = None
+                column = cast("list[str]", node["column_names"])
+                if len(column) > 1:
+                    raise InvalidPredicate(text, f"{'.'.join(column)} is not a column; quote names with dots")
+                names[column[0]] = None
         self.columns = tuple(names)
         if not self.columns:
             raise InvalidPredicate(text, "it names no column")
 
-    def mask(self, rows: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    def mask(self, rows: pa.RecordBatch) -> NDArray[np.bool_]:
         """(n_rows,) bool: which rows fulfil the condition.
 
         Raises
@@ -79,9 +79,9 @@ class RowPredicate:
             found = relation.to_arrow_table().column(0)
         except duckdb.Error as error:
             raise InvalidPredicate(self.text, " ".join(str(error).split())[:300]) from error
-        return found.fill_null(False).to_numpy().astype(bool)
+        return np.asarray(found.fill_null(False).to_numpy(), bool)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type[Self], tuple[str]]:
         """To a process of a cluster it is its text: connections stay where they are."""
         return type(self), (self.text,)
 
@@ -93,7 +93,7 @@ class RowPredicate:
         return connection
 
 
-def _parsed(text: str) -> Any:
+def _parsed(text: str) -> object:
     with duckdb_files.in_memory() as connection:
         ((document,),) = connection.execute("SELECT json_serialize_sql(?)", [f"{_BEFORE}{text}) FROM rows"]).fetchall()
     parsed = json.loads(document)
@@ -107,7 +107,7 @@ def _parsed(text: str) -> Any:
     return node["select_list"][0]
 
 
-def _reason(text: str, parsed: dict[str, Any]) -> str:
+def _reason(text: str, parsed: dict[str, object]) -> str:
     """Why a text is no condition, without naming what stands around it here."""
     reason = str(parsed.get("error_message", "it is not an SQL condition"))
     if "Only SELECT" in reason:
@@ -117,7 +117,7 @@ def _reason(text: str, parsed: dict[str, Any]) -> str:
     return "it ends too early, or closes a parenthesis too many" if is_behind else reason
 
 
-def _expressions(node: Any) -> Iterator[dict[str, Any]]:
+def _expressions(node: object) -> Iterator[dict[str, object]]:
     """All expressions in a parsed one."""
     if isinstance(node, dict):
         if "class" in node:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -44,10 +43,10 @@ class Promotion:
     champion: int | None
     is_promoted: bool
     reason: str
-    rule: Mapping[str, Any]
-    challenger_metrics: Mapping[str, Any] | None
-    champion_metrics: Mapping[str, Any] | None
-    measured_on: Mapping[str, Any]
+    rule: Mapping[str, object]
+    challenger_metrics: Mapping[str, object] | None
+    champion_metrics: Mapping[str, object] | None
+    measured_on: Mapping[str, object]
     job_id: str
     decided_at: datetime | None = None
 
@@ -98,7 +97,7 @@ def list_promotions(
     return Page(tuple(_promotion(row) for row in rows), next_cursor)
 
 
-def _values(promotion: Promotion) -> dict[str, Any]:
+def _values(promotion: Promotion) -> dict[str, object]:
     return vars(promotion) | {
         "rule": dict(promotion.rule),
         "challenger_metrics": _finite(promotion.challenger_metrics),
@@ -108,14 +107,14 @@ def _values(promotion: Promotion) -> dict[str, Any]:
     }
 
 
-def _finite(metrics: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _finite(metrics: Mapping[str, object] | None) -> dict[str, object] | None:
     """A metric without a finite value is one that is not defined, and JSON's word for that is null."""
     if metrics is None:
         return None
     return {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in metrics.items()}
 
 
-def _promotion(row: sa.Row[Any]) -> Promotion:
+def _promotion(row: tables.Row) -> Promotion:
     values = dict(row._mapping)
     del values["id"]
     return Promotion(**values)

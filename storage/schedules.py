@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -66,7 +66,7 @@ class Schedule:
     cron: str
     timezone: str
     missed: Missed
-    job: Mapping[str, Any]
+    job: Mapping[str, object]
     is_paused: bool = False
     next_due_at: datetime | None = None
     id: str = ""
@@ -225,14 +225,14 @@ def list_runs(control: Control, name: str, limit: int = DEFAULT_LIMIT, cursor: s
     return Page(tuple(_run(row) for row in rows), next_cursor)
 
 
-def _several(control: Control, query: sa.Select[Any]) -> tuple[Schedule, ...]:
+def _several(control: Control, query: tables.Select) -> tuple[Schedule, ...]:
     with control.reading() as connection:
         rows = connection.execute(query).all()
         last = _last_runs(connection, [row.id for row in rows])
     return tuple(_schedule(row, last) for row in rows)
 
 
-def _row_of(connection: Connection, name: str) -> sa.Row[Any] | None:
+def _row_of(connection: Connection, name: str) -> tables.Row | None:
     return connection.execute(sa.select(_SCHEDULES).where(_SCHEDULES.c.name == name)).one_or_none()
 
 
@@ -261,18 +261,18 @@ def _definition(schedule: Schedule) -> tuple[object, ...]:
     return schedule.cron, schedule.timezone, schedule.missed, json.loads(json.dumps(dict(schedule.job)))
 
 
-def _values(schedule: Schedule) -> dict[str, Any]:
+def _values(schedule: Schedule) -> dict[str, object]:
     values = vars(schedule) | {"job": dict(schedule.job)}
     for ours in ("id", "created_at", "changed_at", "last_run"):
         del values[ours]
     return values
 
 
-def _schedule(row: sa.Row[Any], last: Mapping[str, Run]) -> Schedule:
+def _schedule(row: tables.Row, last: Mapping[str, Run]) -> Schedule:
     return Schedule(**row._mapping, last_run=last.get(row.id))
 
 
-def _run(row: sa.Row[Any]) -> Run:
+def _run(row: tables.Row) -> Run:
     values = dict(row._mapping)
     del values["id"], values["schedule"]
     return Run(**values)

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -54,7 +53,7 @@ class Entry:
     """
 
     key: str
-    spec: Mapping[str, Any]
+    spec: Mapping[str, object]
     schema: str | None
     files: frozenset[str]
 
@@ -119,7 +118,7 @@ class StatisticStore:
         self,
         key: str,
         table: pa.Table,
-        spec: Mapping[str, Any] | None = None,
+        spec: Mapping[str, object] | None = None,
         *,
         schema: str | None = None,
         files: Iterable[str] = (),
@@ -194,7 +193,7 @@ def _unlink(path: Path) -> None:
 
 def _is_flat(kind: pa.DataType) -> bool:
     """Whether DuckDB has the type and gives back every value of it unchanged."""
-    return (
+    return bool(
         types.is_integer(kind)
         or types.is_float32(kind)
         or types.is_float64(kind)
@@ -204,7 +203,7 @@ def _is_flat(kind: pa.DataType) -> bool:
     )
 
 
-def _write(draft: Path, key: str, table: pa.Table, spec: Mapping[str, Any]) -> None:
+def _write(draft: Path, key: str, table: pa.Table, spec: Mapping[str, object]) -> None:
     about = pa.table(
         {
             "key": [key],

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import io
+import json
 from functools import reduce
 
 import pyarrow as pa
 import pytest
 
 from learners.errors import StatisticMismatch
-
-
-def can_subtract(empty):
-    """Whether rows can be taken away again."""
-    return getattr(empty, "can_subtract", hasattr(empty, "subtract"))
+from learners.passes.statistic import Derivable, Divisible, Recodable, Sampled, Statistic
+from learners.schema.extension import code_maps
 
 
 def updated(empty, parts):
@@ -52,7 +50,7 @@ def merging_leaves_the_other_as_it_was(empty, parts):
 
 
 def what_was_added_can_be_subtracted(empty, parts):
-    if not can_subtract(empty):
+    if not empty.can_subtract:
         return
     kept, gone = updated(empty, parts[::2]), updated(empty, parts[1::2])
     total = merged(kept, gone)
@@ -97,11 +95,45 @@ def others_are_refused(empty, stranger, parts):
     with pytest.raises(StatisticMismatch, match=r"different|another"):
         statistic.merge(stranger)
     assert statistic == before, "a refused merge changes nothing"
-    if can_subtract(empty):
+    if empty.can_subtract:
         with pytest.raises(StatisticMismatch, match=r"different|another"):
             statistic.subtract(stranger)
         assert statistic == before
     assert statistic != stranger
+
+
+def it_says_what_it_can(empty, parts):
+    """What the protocols promise of a statistic, it keeps."""
+    assert isinstance(empty, Statistic)
+    assert isinstance(empty.stage, str) and empty.stage
+    assert json.loads(json.dumps(empty.spec)) == empty.empty().spec
+    whole = updated(empty, parts)
+    if not empty.can_subtract:
+        with pytest.raises(StatisticMismatch, match="cannot be subtracted"):
+            whole.subtract(updated(empty, parts))
+    if isinstance(empty, Derivable):
+        for_reading = empty.empty()
+        assert for_reading.from_stored(through_a_stream(whole.to_arrow()), empty.spec) == whole
+        assert not for_reading.can_read({"statistic": "of another kind"})
+    if isinstance(empty, Divisible):
+        alone = [whole.only([family]) for family in whole.families]
+        assert [part.families for part in alone] == [(family,) for family in whole.families]
+        assert empty.joined(alone) == whole
+        assert empty.can_read(alone[0].spec)
+        for family, part in zip(whole.families, alone, strict=True):
+            assert empty.can_derive(family, whole.spec) and empty.can_derive(family, part.spec)
+    if isinstance(empty, Sampled):
+        assert whole.is_sufficient, "nothing was subtracted yet"
+
+
+def recoding_is_counting_by_the_other_schema(empty, parts, schema, recode):
+    """`recode` gives the chunks by the other schema, whose domains are larger."""
+    if not isinstance(empty, Recodable):
+        return
+    maps = code_maps(empty.schema, schema)
+    counted = updated(empty.under(schema), [recode(part, maps) for part in parts])
+    assert updated(empty, parts).recoded(schema, maps) == counted
+    assert empty.under(schema).spec == empty.spec
 
 
 def through_a_stream(table):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -79,6 +80,20 @@ def table_of(schema, parts):
         for attribute, codes in zip(schema.attributes, x, strict=True)
     }
     return pa.table(columns | {schema.target: pa.array(schema.classes).take(pa.array(y.astype(np.int64)))})
+
+
+def extended(schema):
+    """The schema with a value and a class before and after those there are, and missing values where there were none."""
+    attributes = tuple(
+        replace(attribute, values=("", *attribute.values, "~"), has_missing=True) for attribute in schema.attributes
+    )
+    return replace(schema, attributes=attributes, classes=("", *schema.classes, "~"))
+
+
+def recoded(chunk, maps):
+    """The chunk by the schema that `maps` lead to, of which the codes fit uint16."""
+    x = np.stack([codes[own] for codes, own in zip(maps.attributes, chunk.x, strict=True)]).astype(np.uint16)
+    return Chunk(x, maps.classes[chunk.y].astype(np.uint8))
 
 
 def joined(parts):

@@ -15,11 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from learners import recipes
-from learners.jit import noticing_compilation
+from learners.jit import kernel, noticing_compilation
 from learners.kinds import load_model
 from learners.passes.learner import drive
 from learners.passes.source import Source
 from learners.schema.encode import encode
+from learners.schema.kernels import n_below
 from learners.schema.records import record_classifier
 
 ROOT = Path(__file__).parent.parent
@@ -114,22 +115,41 @@ def test_a_kernel_is_compiled_anew_when_one_that_it_calls_has_changed(tmp_path):
     package = tmp_path / "learners"
     package.mkdir()
     (package / "__init__.py").write_text("")
-    (package / "jit.py").write_text((ROOT / "learners" / "jit.py").read_text())
+    for name in ("jit.py", "kernel_cache.py"):
+        (package / name).write_text((ROOT / "learners" / name).read_text())
     (package / "kernels.py").write_text(
         "from learners.jit import kernel\nfrom learners.inner_kernels import inner\n\n\n"
         "@kernel\ndef outer(x):\n    return inner(x) + 1\n"
     )
     asked = [sys.executable, "-c", "from learners.kernels import outer; print(outer(1), outer.stats.cache_hits)"]
-    told = []
-    for factor in (2, 2, 30):
+    found = []
+    for factor in (2, 2, 30, 2):
         source = f"from learners.jit import kernel\n\n\n@kernel\ndef inner(x):\n    return {factor} * x\n"
-        if not told or factor == 30:
-            (package / "inner_kernels.py").write_text(source)
+        (package / "inner_kernels.py").write_text(source)  # also where the text stays, as a checkout does
         environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
         done = subprocess.run(asked, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
-        told.append(done.stdout.split()[0])
-        hits = done.stdout
-    assert told == ["3", "3", "31"], hits
+        number, *hits = done.stdout.split(maxsplit=1)
+        found.append((number, hits != ["Counter()\n"]))
+    assert found == [("3", False), ("3", True), ("31", False), ("3", True)]
+
+
+def test_a_damaged_kernel_is_compiled_anew(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    assert not n_found(1)
+    assert n_found(1)
+    (file,) = (path for path in tmp_path.rglob("*") if path.is_file())
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    assert not n_found(1)
+    assert n_found(1)
+
+
+def n_found(word):
+    """How often a fresh form of a kernel is found on disk when it is called once."""
+    form = kernel(n_below.py_func)
+    form(np.array([1.0, 2.0]), float(word))
+    return sum(form.stats.cache_hits.values())
 
 
 def test_compilation_is_noticed_once_and_what_is_compiled_already_is_not():

@@ -31,6 +31,7 @@ TABLE = pa.table(
 )
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "lookup": ("kdb", {"k": 2, "estimator": "hdp", "iterations": 20}),
+    "ensemble": ("auto", {"members": 2}),
     "circuit": ("spn", {"structure": "learnspn", "learning": "adf"}),
     "boosted-trees": ("xgboost", {"rounds": 3}),
 }

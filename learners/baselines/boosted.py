@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 import pyarrow as pa
 
+from learners.arrays import Arrays, Codes, Float32s, Floats, Integers, Uint8s
 from learners.errors import InvalidArray
-from learners.model import Arrays
+from learners.model import Header
 from learners.passes.engine import available_cores
 from learners.schema import Chunk, Schema
 
-Floats = np.ndarray[Any, np.dtype[np.float64]]
-Features = np.ndarray[Any, np.dtype[np.float32]]
+if TYPE_CHECKING:  # a process that only serves networks should not load XGBoost
+    import xgboost
 
 # Below this many rows a thread costs more than it brings.
 PARALLEL_ROWS = 8192
@@ -41,7 +42,7 @@ class CodeTable:
             self._numbers[i, first : attribute.n_values] = np.arange(attribute.n_values - first)
         self._row = np.arange(schema.n_attributes)[:, None]
 
-    def features(self, x: Any) -> Features:
+    def features(self, x: Codes) -> Float32s:
         """(n_rows, n_attributes) float32, C-contiguous, of codes (n_attributes, n_rows)."""
         return np.ascontiguousarray(self._numbers[self._row, x].T)
 
@@ -67,7 +68,13 @@ class BoostedModel:
     kind: ClassVar[str] = "boosted-trees"
 
     def __init__(
-        self, schema: Schema, booster: Any, serialised: Any, gains: Any, n_splits: Any, facts: Mapping[str, Any]
+        self,
+        schema: Schema,
+        booster: xgboost.Booster,
+        serialised: Uint8s,
+        gains: Floats,
+        n_splits: Integers,
+        facts: Mapping[str, object],
     ) -> None:
         self.schema, self.gains, self.n_splits, self.facts = schema, gains, n_splits, dict(facts)
         self._booster, self._serialised, self._codes = booster, serialised, CodeTable(schema)
@@ -75,7 +82,7 @@ class BoostedModel:
         booster.set_param({"nthread": 1})
 
     @classmethod
-    def of(cls, schema: Schema, booster: Any, facts: Mapping[str, Any]) -> BoostedModel:
+    def of(cls, schema: Schema, booster: xgboost.Booster, facts: Mapping[str, object]) -> BoostedModel:
         """The model of a trained booster."""
         serialised = np.frombuffer(bytes(booster.save_raw("ubj")), np.uint8)
         gains, n_splits = np.zeros(schema.n_attributes), np.zeros(schema.n_attributes, np.int64)
@@ -83,7 +90,7 @@ class BoostedModel:
             gains[int(name[1:])] = gain
         for name, n in booster.get_score(importance_type="weight").items():
             n_splits[int(name[1:])] = int(n)
-        return cls(schema, _loaded(serialised), serialised, gains, n_splits, facts)
+        return cls(schema, loaded_booster(serialised), serialised, gains, n_splits, facts)
 
     def predict_proba(self, chunk: Chunk, threads: int | None = None) -> Floats:
         """Class probabilities; a value that training never saw, and an absent one, goes the way of missing values.
@@ -106,7 +113,7 @@ class BoostedModel:
         with ThreadPoolExecutor(n_parts) as pool:
             return np.concatenate(list(pool.map(self._predict, np.array_split(chunk.x, n_parts, axis=1))))
 
-    def _predict(self, x: Any) -> Floats:
+    def _predict(self, x: Codes) -> Floats:
         if not x.shape[1]:
             return np.empty((0, self.schema.n_classes))
         predicted = self._booster.inplace_predict(self._codes.features(x), validate_features=False)
@@ -134,22 +141,22 @@ class BoostedModel:
             values = np.stack([np.zeros_like(values), values], axis=1)
         return values[0, :, -1], np.ascontiguousarray(values[:, :, :-1].transpose(2, 0, 1))
 
-    def to_arrays(self) -> tuple[dict[str, Any], Arrays]:
+    def to_arrays(self) -> tuple[Header, Arrays]:
         """Header and named arrays, from which `from_arrays` makes an equal model."""
-        header = {"kind": self.kind, "schema": self.schema.to_json(), "facts": self.facts}
+        header: Header = {"kind": self.kind, "schema": self.schema.to_json(), "facts": self.facts}
         return header, {"booster": self._serialised, "gains": self.gains, "n_splits": self.n_splits}
 
     @classmethod
-    def from_arrays(cls, header: Mapping[str, Any], arrays: Arrays) -> BoostedModel:
+    def from_arrays(cls, header: Mapping[str, object], arrays: Arrays) -> BoostedModel:
         """The model of `to_arrays`; XGBoost copies the trees into its own memory."""
-        serialised = arrays["booster"]
-        schema = Schema.from_json(header["schema"])
-        return cls(schema, _loaded(serialised), serialised, arrays["gains"], arrays["n_splits"], header["facts"])
+        serialised, stored = arrays["booster"], cast(Header, header)
+        schema = Schema.from_json(stored["schema"])
+        return cls(schema, loaded_booster(serialised), serialised, arrays["gains"], arrays["n_splits"], stored["facts"])
 
-    def structure(self) -> dict[str, Any]:
+    def structure(self) -> dict[str, object]:
         """The class and the attributes, with an edge to the class from each that is used, the most useful first."""
         target = self.schema.target or "class"
-        nodes: list[dict[str, Any]] = [{"name": target, "role": "class", "n_values": self.schema.n_classes}]
+        nodes: list[dict[str, object]] = [{"name": target, "role": "class", "n_values": self.schema.n_classes}]
         nodes += [
             {
                 "name": attribute.name,
@@ -212,7 +219,7 @@ class BoostedModel:
         }
 
 
-def check_booster(header: Mapping[str, Any], arrays: Arrays) -> None:
+def check_booster(header: Mapping[str, object], arrays: Arrays) -> None:
     """Refuse a booster that is not of its schema, or whose trees lead anywhere else than down.
 
     Raises
@@ -220,11 +227,11 @@ def check_booster(header: Mapping[str, Any], arrays: Arrays) -> None:
     InvalidArray
         Naming the array.
     """
-    schema = Schema.from_json(header["schema"])
+    schema = Schema.from_json(cast(Header, header)["schema"])
     for name, dtype in (("gains", np.float64), ("n_splits", np.int64)):
         if arrays[name].shape != (schema.n_attributes,) or arrays[name].dtype != dtype:
             raise InvalidArray(name, f"has not one number for each of {schema.n_attributes} attributes")
-    booster = _loaded(arrays["booster"])
+    booster = loaded_booster(arrays["booster"])
     if booster.num_features() != schema.n_attributes:
         raise InvalidArray("booster", f"has {booster.num_features()} features, the schema {schema.n_attributes}")
     learner = json.loads(bytes(booster.save_raw("json")))["learner"]
@@ -240,7 +247,7 @@ def check_booster(header: Mapping[str, Any], arrays: Arrays) -> None:
         raise InvalidArray("booster", "has a tree that is none")
 
 
-def _leads_down(tree: Mapping[str, Any], n_features: int) -> bool:
+def _leads_down(tree: Mapping[str, object], n_features: int) -> bool:
     """Whether children come behind their nodes, and splits are on features that there are."""
     left, right = np.array(tree["left_children"]), np.array(tree["right_children"])
     n_nodes, node = left.size, np.arange(left.size)
@@ -252,7 +259,7 @@ def _leads_down(tree: Mapping[str, Any], n_features: int) -> bool:
     return fits and is_down and bool(((feature >= 0) & (feature < n_features)).all())
 
 
-def _loaded(serialised: Any) -> Any:
+def loaded_booster(serialised: Uint8s) -> xgboost.Booster:
     """The booster in (n_bytes,) uint8."""
     # Imported here: a process that only serves networks should not load XGBoost.
     import xgboost

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from learners.arrays import Float32s, Integers
 from learners.baselines.boosted import CodeTable
-from learners.baselines.settings import Advance, booster_settings
+from learners.baselines.settings import XGBoostParameters, booster_settings
 from learners.passes.cluster import grouped
+from learners.passes.engine import Advance
 from learners.passes.rows import Rows
 from learners.passes.source import Source
 from learners.schema import Schema
 
 if TYPE_CHECKING:
-    from learners.baselines.recipes import XGBoostParameters
+    from xgboost import Booster
 
 
 class ClusterMatrix:
@@ -50,7 +52,7 @@ class ClusterMatrix:
         width = rows.schema.n_attributes
         x = array.concatenate([array.from_delayed(pair[0], (n, width), np.float32) for pair, n in encoded])
         y = array.concatenate([array.from_delayed(pair[1], (n,), np.float32) for pair, n in encoded])
-        self._matrix: Any = xgboost.DaskQuantileDMatrix(
+        self._matrix: xgboost.DaskQuantileDMatrix | None = xgboost.DaskQuantileDMatrix(
             self.client,
             x,
             y,
@@ -65,7 +67,7 @@ class ClusterMatrix:
     def __exit__(self, *_: object) -> None:
         self._matrix = None
 
-    def boost(self, threads: int, advance: Advance, parameters: XGBoostParameters) -> Any:
+    def boost(self, threads: int, advance: Advance, parameters: XGBoostParameters) -> Booster:
         """Grow the trees on all workers; `advance` is told at the end."""
         from xgboost import dask as xgboost
 
@@ -76,7 +78,7 @@ class ClusterMatrix:
         return grown["booster"]
 
 
-def class_counts(schema: Schema, group: Source) -> np.ndarray[Any, np.dtype[np.int64]]:
+def class_counts(schema: Schema, group: Source) -> Integers:
     """On a worker: (n_classes,) rows of each class."""
     counts = np.zeros(schema.n_classes, np.int64)
     for chunk in Rows(schema, [group]):
@@ -85,7 +87,7 @@ def class_counts(schema: Schema, group: Source) -> np.ndarray[Any, np.dtype[np.i
     return counts
 
 
-def encoded_rows(schema: Schema, group: Source) -> tuple[Any, Any]:
+def encoded_rows(schema: Schema, group: Source) -> tuple[Float32s, Float32s]:
     """On a worker: features (n, n_attributes) float32 and classes (n,) float32."""
     table = CodeTable(schema)
     chunks = list(Rows(schema, [group]))

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Self
+from typing import Self
 
 import numpy as np
 import xgboost
 
+from learners.arrays import Codes, Float32s
 from learners.baselines.boosted import CodeTable
 from learners.baselines.cluster import ClusterMatrix
-from learners.baselines.settings import Advance, booster_settings
+from learners.baselines.settings import XGBoostParameters, booster_settings
+from learners.passes.engine import Advance
 from learners.passes.rows import Rows
 from learners.schema import Chunk
-
-if TYPE_CHECKING:
-    from learners.baselines.recipes import XGBoostParameters
 
 # "auto" keeps up to this many binned values, of one or two bytes each, in memory.
 EXTERNAL_VALUES = 2**28
@@ -42,7 +41,9 @@ class Matrix:
         pages = _Pages(rows, f"{self._folder.name}/rows" if self._folder else None, advance)
         try:
             kind = xgboost.ExtMemQuantileDMatrix if is_external else xgboost.QuantileDMatrix
-            self._matrix: Any = kind(pages, max_bin=max_bin, nthread=threads, enable_categorical=True)
+            self._matrix: xgboost.DMatrix | None = kind(
+                pages, max_bin=max_bin, nthread=threads, enable_categorical=True
+            )
         except BaseException:
             self.close()
             raise
@@ -94,7 +95,7 @@ class _Pages(xgboost.DataIter):
         self._pages = self._read()
         self._n_done = 0
 
-    def next(self, input_data: Callable[..., Any]) -> bool:
+    def next(self, input_data: Callable[..., object]) -> bool:
         """Hand over the next page; False after the last."""
         page = next(self._pages, None)
         if page is None:
@@ -108,7 +109,7 @@ class _Pages(xgboost.DataIter):
         input_data(data=x, label=y.astype(np.float32), feature_types=self._codes.feature_types)
         return True
 
-    def _read(self) -> Iterator[tuple[Any, Any]]:
+    def _read(self) -> Iterator[tuple[Float32s, Codes]]:
         held: list[Chunk] = []
         n_held = 0
         for chunk in self._rows:
@@ -120,7 +121,7 @@ class _Pages(xgboost.DataIter):
         if held:
             yield self._page(held)
 
-    def _page(self, chunks: list[Chunk]) -> tuple[Any, Any]:
+    def _page(self, chunks: list[Chunk]) -> tuple[Float32s, Codes]:
         x = np.concatenate([self._codes.features(chunk.x) for chunk in chunks])
         return x, np.concatenate([chunk.y for chunk in chunks if chunk.y is not None])
 
@@ -132,7 +133,7 @@ class _Rounds(xgboost.callback.TrainingCallback):
         super().__init__()
         self.n_rounds, self.advance = n_rounds, advance
 
-    def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+    def after_iteration(self, model: xgboost.Booster, epoch: int, evals_log: object) -> bool:
         """Called by XGBoost; False goes on."""
         self.advance(epoch + 1, self.n_rounds)
         return False

@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from learners.circuits.answer_kernels import GAUSSIAN, POISSON, leaf_mean
+from learners.arrays import Integers, Mask
+from learners.circuits.answer_kernels import leaf_mean
 from learners.circuits.evaluate_kernels import BLOCK, SMALLEST, load, upward
+from learners.circuits.kernels import GAUSSIAN, POISSON, PRODUCT_OF_TWO, SUM_OF, SUM_OF_TWO
 from learners.jit import kernel
-
-TABLE, TABLE_OF_TWO, LOOKUP, NUMERIC, SUM_OF, SUM_OF_TWO, PRODUCT_OF, PRODUCT_OF_TWO = range(8)
 
 
 class WantedSlots(NamedTuple):
@@ -28,10 +28,10 @@ class WantedSlots(NamedTuple):
         Where the answer about an asked variable starts.
     """
 
-    is_wanted: Any
-    leaves: Any
-    variables: Any
-    first: Any
+    is_wanted: Mask
+    leaves: Integers
+    variables: Integers
+    first: Integers
 
 
 @kernel

@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from learners.arrays import Floats, Int8s, Integers, Mask
 from learners.circuits.density_kernels import log_density
+from learners.circuits.kernels import GAUSSIAN, INDICATOR, POISSON, PRODUCT, SUM
 from learners.jit import kernel
 
-SUM, PRODUCT, INDICATOR, CATEGORICAL, GAUSSIAN, POISSON = range(6)
 # No value or derivative exceeds one, so what is lost below 1e-300 does not show in a root above this.
 SMALLEST = 1e-200
 
@@ -29,15 +30,15 @@ class AnswerArrays(NamedTuple):
         The largest log density of any leaf of a numeric variable, by which densities are divided.
     """
 
-    kind: Any
-    child_starts: Any
-    children: Any
-    variable: Any
-    leaf_starts: Any
-    n_values: Any
-    weight: Any
-    parameters: Any
-    log_offset: Any
+    kind: Int8s
+    child_starts: Integers
+    children: Integers
+    variable: Integers
+    leaf_starts: Integers
+    n_values: Integers
+    weight: Floats
+    parameters: Floats
+    log_offset: Floats
 
 
 class Wanted(NamedTuple):
@@ -54,10 +55,10 @@ class Wanted(NamedTuple):
         Where the answer about an asked variable starts.
     """
 
-    is_wanted: Any
-    inner: Any
-    leaves: Any
-    first: Any
+    is_wanted: Mask
+    inner: Integers
+    leaves: Integers
+    first: Integers
 
 
 # In loops the arrays are taken out of their tuple first: a look into it costs two atomic operations.

@@ -6,24 +6,19 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from learners.arrays import Array, Floats, Integers, Mask, freeze
 from learners.circuits.answer_block_kernels import WantedSlots, block_posteriors
-from learners.circuits.answer_kernels import (
-    CATEGORICAL,
-    SUM,
-    AnswerArrays,
-    Wanted,
-    add_marginals,
-    add_moments,
-    posteriors,
-)
-from learners.circuits.circuit import PRODUCT, Circuit, Floats, Integers, kept_with
-from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
+from learners.circuits.answer_kernels import AnswerArrays, Wanted, add_marginals, add_moments, posteriors
+from learners.circuits.circuit import Circuit, kept_with
+from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence, is_discrete, is_numeric
 from learners.circuits.evaluate import as_rows, log_leaves, log_values, relative_node_logs, with_weights
 from learners.circuits.evaluate_kernels import BLOCK
+from learners.circuits.kernels import CATEGORICAL, PRODUCT, SUM
 from learners.circuits.plan import compiled
 
 # The joint distribution of several variables is a table of at most so many cells.
@@ -38,6 +33,9 @@ FAR = -1e4
 FEW_AT_A_TIME = 256
 
 
+Made = TypeVar("Made")
+
+
 @dataclass(frozen=True, eq=False)
 class _Prepared:
     """A circuit in linear space, and the node sets of the queries asked last."""
@@ -47,7 +45,7 @@ class _Prepared:
     slots: dict[tuple[int, ...], WantedSlots]
 
 
-def log_likelihood(circuit: Circuit, x: Any) -> Floats:
+def log_likelihood(circuit: Circuit, x: ArrayLike) -> Floats:
     """Log probability (density) of what is observed in each row, everything else summed out.
 
     Parameters
@@ -63,7 +61,7 @@ def log_likelihood(circuit: Circuit, x: Any) -> Floats:
     return log_values(circuit, x)
 
 
-def marginals(circuit: Circuit, x: Any, variables: Sequence[int]) -> list[Floats]:
+def marginals(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> list[Floats]:
     """The distribution of each of some discrete variables by itself, given what is observed in each row.
 
     Parameters
@@ -88,18 +86,16 @@ def marginals(circuit: Circuit, x: Any, variables: Sequence[int]) -> list[Floats
     ----------
     Darwiche (2003), section 4.2: all posteriors by one pass up and one down.
     """
-    asked = _checked(circuit, variables)
+    asked = checked(circuit, variables)
     sizes = circuit.n_values[list(asked)]
     if not sizes.all():
-        raise InvalidEvidence(
-            f"Variable {asked[int(np.argmin(sizes))]} is numeric: ask for its moments, or for samples."
-        )
+        raise is_numeric(asked[int(np.argmin(sizes))])
     out = _posteriors(circuit, x, asked, sizes, moments=False)
     ends = np.cumsum(sizes).tolist()
     return [out[:, first:end] for first, end in zip([0, *ends], ends, strict=False)]
 
 
-def moments(circuit: Circuit, x: Any, variables: Sequence[int]) -> tuple[Floats, Floats]:
+def moments(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> tuple[Floats, Floats]:
     """Expectation and variance of numeric variables, given what is observed in each row.
 
     Parameters
@@ -118,15 +114,15 @@ def moments(circuit: Circuit, x: Any, variables: Sequence[int]) -> tuple[Floats,
     InvalidEvidence, ImpossibleEvidence
         As in `marginals`.
     """
-    asked = _checked(circuit, variables)
+    asked = checked(circuit, variables)
     for v in asked:
         if circuit.n_values[v]:
-            raise InvalidEvidence(f"Variable {v} is discrete: ask for its distribution; its codes have no mean.")
+            raise is_discrete(v)
     out = _posteriors(circuit, x, asked, np.full(len(asked), 2, np.int64), moments=True)
     return out[:, 0::2], out[:, 1::2]
 
 
-def conditional(circuit: Circuit, x: Any, variables: Sequence[int]) -> Floats:
+def conditional(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> Floats:
     """The joint distribution of some discrete variables, given what is observed in each row.
 
     Parameters
@@ -146,17 +142,16 @@ def conditional(circuit: Circuit, x: Any, variables: Sequence[int]) -> Floats:
         Also if the table has more than 65,536 cells.
     ImpossibleEvidence
     """
-    asked = _checked(circuit, variables)
+    asked = checked(circuit, variables)
     if len(asked) == 1:
         return marginals(circuit, x, asked)[0]
     sizes = circuit.n_values[list(asked)].tolist()
     if 0 in sizes:
-        raise InvalidEvidence(f"Variable {asked[sizes.index(0)]} is numeric: ask for its moments, or for samples.")
+        raise is_numeric(asked[sizes.index(0)])
     n_cells = n_joint_cells(sizes)
     x = as_rows(circuit, x)
-    cells = np.array(list(itertools.product(*map(range, sizes)))).T
     parts = [
-        _joint(circuit, x[:, first : first + ROWS_AT_A_TIME // n_cells + 1], list(asked), cells, first)
+        _joint(circuit, x[:, first : first + ROWS_AT_A_TIME // n_cells + 1], list(asked), first)
         for first in range(0, x.shape[1], ROWS_AT_A_TIME // n_cells + 1)
     ]
     return np.concatenate(parts or [np.empty((0, n_cells))]).reshape(-1, *sizes)
@@ -179,7 +174,7 @@ def n_joint_cells(sizes: Sequence[int]) -> int:
     return n_cells
 
 
-def class_posterior(circuit: Circuit, x: Any, variable: int) -> Floats:
+def class_posterior(circuit: Circuit, x: ArrayLike, variable: int) -> Floats:
     """The distribution of a variable, the class, given all others that a row has; its own value does not count.
 
     Parameters
@@ -193,7 +188,7 @@ def class_posterior(circuit: Circuit, x: Any, variable: int) -> Floats:
     -------
     (n_rows, n_values) float64
     """
-    (variable,) = _checked(circuit, [variable])
+    (variable,) = checked(circuit, [variable])
     rows = as_rows(circuit, x)
     is_bytes = rows.dtype == np.uint8 and circuit.n_values[variable] <= 255
     x = np.array(rows, np.uint8 if is_bytes else np.float64)
@@ -201,20 +196,34 @@ def class_posterior(circuit: Circuit, x: Any, variable: int) -> Floats:
     return marginals(circuit, x, [variable])[0]
 
 
-def _joint(circuit: Circuit, x: Any, asked: list[int], cells: Integers, first_row: int) -> Floats:
-    n_rows, n_cells = x.shape[1], cells.shape[1]
-    many = np.repeat(x, n_cells, axis=1)
-    observed = np.repeat(x[asked], n_cells, axis=1)
-    codes = np.tile(cells, n_rows)
-    is_observed = (observed >= 0) & (observed < circuit.n_values[asked][:, np.newaxis])
-    many[asked] = codes
+def with_cells(circuit: Circuit, x: Array, asked: Sequence[int]) -> tuple[Array, Mask]:
+    """Every row with every combination of values of some variables, the last of them varying fastest.
+
+    Returns
+    -------
+    many : (n_variables, n_rows * n_cells), of the type of x
+    is_contradicted : (n_rows * n_cells,) bool
+        Whether the row itself has another value of one of the variables.
+    """
+    own = list(asked)
+    cells = np.array(list(itertools.product(*(range(size) for size in circuit.n_values[own].tolist())))).T
+    many = np.repeat(x, cells.shape[1], axis=1)
+    observed, codes = many[own], np.tile(cells, x.shape[1])
+    is_observed = (observed >= 0) & (observed < circuit.n_values[own][:, np.newaxis])
+    many[own] = codes
+    return many, (is_observed & (observed != codes)).any(axis=0)
+
+
+def _joint(circuit: Circuit, x: Array, asked: list[int], first_row: int) -> Floats:
+    n_rows = x.shape[1]
+    many, is_contradicted = with_cells(circuit, x, asked)
     logs = log_values(circuit, many)
-    if not circuit.n_values.all() and (logs.reshape(n_rows, n_cells).max(axis=1) < FAR).any():
+    if not circuit.n_values.all() and (logs.reshape(n_rows, -1).max(axis=1) < FAR).any():
         for first in range(0, many.shape[1], FEW_AT_A_TIME):
             some = slice(first, first + FEW_AT_A_TIME)
             logs[some] = log_values(circuit, many[:, some], log_leaves(circuit, many[:, some]))
-    logs[(is_observed & (observed != codes)).any(axis=0)] = -np.inf
-    return _normalised(logs.reshape(n_rows, n_cells), first_row)
+    logs[is_contradicted] = -np.inf
+    return _normalised(logs.reshape(n_rows, -1), first_row)
 
 
 def _normalised(logs: Floats, first_row: int) -> Floats:
@@ -227,7 +236,13 @@ def _normalised(logs: Floats, first_row: int) -> Floats:
     return shares
 
 
-def _checked(circuit: Circuit, variables: Sequence[int]) -> tuple[int, ...]:
+def checked(circuit: Circuit, variables: Sequence[int]) -> tuple[int, ...]:
+    """The variables of a question, each once and known to the circuit.
+
+    Raises
+    ------
+    InvalidEvidence
+    """
     asked = tuple(int(v) for v in variables)
     if asked in prepared(circuit).wanted:
         return asked
@@ -275,12 +290,11 @@ def _prepare(circuit: Circuit) -> _Prepared:
         parameters,
         compiled(circuit).log_offset,
     )
-    for array in arrays:
-        array.setflags(write=False)
+    freeze(*arrays)
     return _Prepared(arrays, {}, {})
 
 
-def _keep(kept: dict[tuple[int, ...], Any], asked: tuple[int, ...], entry: Any) -> None:
+def _keep(kept: dict[tuple[int, ...], Made], asked: tuple[int, ...], entry: Made) -> None:
     """Keep an entry, and the last ones before it; a copy of the keys, as other threads may do the same at the same time.
 
     What one thread keeps another may put out at once: whoever asks takes what it finds, or makes it.
@@ -297,15 +311,14 @@ def wanted_nodes(circuit: Circuit, ready: _Prepared, asked: tuple[int, ...], siz
         mask = np.zeros(circuit.scopes.shape[1], np.uint64)
         for v in asked:
             mask[v >> 6] |= np.uint64(1) << np.uint64(v & 63)
-        is_wanted = (circuit.scopes & mask).any(axis=1)
+        is_wanted: Mask = np.any(circuit.scopes & mask, axis=1)
         nodes = np.flatnonzero(is_wanted)
         is_inner = circuit.kind[nodes] <= PRODUCT
         first = np.full(circuit.n_variables, -1, np.int64)
         first[list(asked)] = np.cumsum(sizes) - sizes
         # The root is wanted; what it does not reach gets derivative zero.
         wanted = Wanted(is_wanted, np.ascontiguousarray(nodes[is_inner][::-1]), nodes[~is_inner], first)
-        for array in wanted:
-            array.setflags(write=False)
+        freeze(*wanted)
         _keep(ready.wanted, asked, wanted)
     return wanted
 
@@ -324,13 +337,12 @@ def wanted_slots(circuit: Circuit, ready: _Prepared, asked: tuple[int, ...], siz
             is_wanted[plan.plane_starts[v] : plan.plane_starts[v + 1]] = True
         leaves = np.flatnonzero(is_wanted[n_planes:] & (plan.variable >= 0))
         wanted = WantedSlots(is_wanted, leaves, np.array(asked, np.int64), nodes.first)
-        for array in wanted:
-            array.setflags(write=False)
+        freeze(*wanted)
         _keep(ready.slots, asked, wanted)
     return wanted
 
 
-def _posteriors(circuit: Circuit, x: Any, asked: tuple[int, ...], sizes: Integers, moments: bool) -> Floats:
+def _posteriors(circuit: Circuit, x: ArrayLike, asked: tuple[int, ...], sizes: Integers, moments: bool) -> Floats:
     x = as_rows(circuit, x)
     ready = prepared(circuit)
     wanted = wanted_nodes(circuit, ready, asked, sizes)
@@ -353,7 +365,7 @@ def _posteriors(circuit: Circuit, x: Any, asked: tuple[int, ...], sizes: Integer
     return out
 
 
-def _leaf_shares(circuit: Circuit, x: Any, row: int) -> Floats:
+def _leaf_shares(circuit: Circuit, x: Array, row: int) -> Floats:
     """(n_nodes,) float64: probability that each node is in the induced tree, in log space throughout."""
     values, derivatives = (logs[:, 0] for logs in relative_node_logs(circuit, x[:, row : row + 1]))
     if values[-1] == -np.inf:
@@ -361,7 +373,7 @@ def _leaf_shares(circuit: Circuit, x: Any, row: int) -> Floats:
     return np.exp(values + derivatives - values[-1])
 
 
-def edge_shares_in_log_space(circuit: Circuit, x: Any, row: int) -> Floats:
+def edge_shares_in_log_space(circuit: Circuit, x: Array, row: int) -> Floats:
     """(n_edges,) float64: probability of each child of a sum given what is observed below, in log space.
 
     Raises

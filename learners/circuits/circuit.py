@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from learners.arrays import Array, Floats, Int8s, Integers, Mask, Uint64s, freeze, frozen
 from learners.circuits.errors import InvalidCircuit
-from learners.circuits.kernels import add_scopes, node_depths
+from learners.circuits.kernels import (
+    CATEGORICAL,
+    EXPONENTIAL,
+    GAUSSIAN,
+    INDICATOR,
+    KIND_NAMES,
+    POISSON,
+    PRODUCT,
+    SUM,
+    add_scopes,
+    node_depths,
+)
 
-Bytes = np.ndarray[Any, np.dtype[np.int8]]
-Integers = np.ndarray[Any, np.dtype[np.int64]]
-Floats = np.ndarray[Any, np.dtype[np.float64]]
-Words = np.ndarray[Any, np.dtype[np.uint64]]
 Made = TypeVar("Made")
 
-SUM, PRODUCT, INDICATOR, CATEGORICAL, GAUSSIAN, POISSON, EXPONENTIAL = range(7)
-KIND_NAMES = ("sum", "product", "indicator", "categorical", "gaussian", "poisson", "exponential")
 # Weights of files are rounded to ten digits or so.
 NORMALISATION_TOLERANCE = 1e-6
 
@@ -46,7 +52,7 @@ class CircuitArrays(NamedTuple):
         Size of each discrete domain; 0 for a variable of Gaussian, Poisson or exponential leaves.
     """
 
-    kind: Bytes
+    kind: Int8s
     child_starts: Integers
     children: Integers
     log_weight: Floats
@@ -56,16 +62,9 @@ class CircuitArrays(NamedTuple):
     n_values: Integers
 
 
-DTYPES: tuple[type[Any], ...] = (
-    np.int8,
-    np.int64,
-    np.int64,
-    np.float64,
-    np.int64,
-    np.int64,
-    np.float64,
-    np.int64,
-)
+DTYPES = tuple(
+    np.dtype(name) for name in ("int8", "int64", "int64", "float64", "int64", "int64", "float64", "int64")
+)  # of CircuitArrays
 
 
 class Circuit:
@@ -92,7 +91,8 @@ class Circuit:
     """
 
     def __init__(self, arrays: CircuitArrays) -> None:
-        self.arrays = CircuitArrays(*(_frozen(array, dtype) for array, dtype in zip(arrays, DTYPES, strict=True)))
+        given = arrays._asdict().values()
+        self.arrays = CircuitArrays(*(_checked(array, dtype) for array, dtype in zip(given, DTYPES, strict=True)))
         (
             self.kind,
             self.child_starts,
@@ -140,7 +140,7 @@ class Circuit:
         bits = np.unpackbits(self.scopes[node].view(np.uint8), bitorder="little")
         return np.flatnonzero(bits).tolist()
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """What the circuit consists of, for people."""
         sizes = np.bincount(self.kind, minlength=len(KIND_NAMES))
         is_sum = np.repeat(self.kind == SUM, np.diff(self.child_starts))
@@ -159,12 +159,12 @@ class Circuit:
             "scope_of_root": len(self.scope(self.root)),
         }
 
-    def to_arrays(self) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
+    def to_arrays(self) -> dict[str, Array]:
         """The arrays by name."""
         return self.arrays._asdict()
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray[Any, np.dtype[Any]]]) -> Circuit:
+    def from_arrays(cls, arrays: Mapping[str, Array]) -> Circuit:
         """The circuit of `to_arrays`, without copying; the arrays may be mapped and read-only.
 
         Raises
@@ -214,19 +214,16 @@ def kept_with(circuit: Circuit, make: Callable[[Circuit], Made]) -> Made:
     return made
 
 
-def _frozen(array: Any, dtype: type[Any]) -> np.ndarray[Any, np.dtype[Any]]:
+def _checked(array: Array, dtype: np.dtype) -> Array:
     given = np.asarray(array)
-    if given.dtype.kind not in "iu" and np.dtype(dtype).kind == "i":
+    if given.dtype.kind not in "iu" and dtype.kind == "i":
         raise InvalidCircuit(f"has an array of {given.dtype} where whole numbers belong")
     if given.dtype != dtype and given.dtype.kind in "iu" and given.size:
         limits = np.iinfo(dtype)
         if given.min() < limits.min or given.max() > limits.max:
             raise InvalidCircuit(f"has a whole number of more than {limits.bits} bits, where none belongs")
-    frozen: np.ndarray[Any, np.dtype[Any]] = np.ascontiguousarray(given, dtype)
     # A view, so that an array that the caller still writes to elsewhere keeps its own flag.
-    frozen = frozen.view()
-    frozen.setflags(write=False)
-    return frozen
+    return frozen(np.ascontiguousarray(given, dtype).view())
 
 
 def _check_shapes(arrays: CircuitArrays) -> None:
@@ -306,7 +303,7 @@ def _check_totals(logs: Floats, starts: Integers, nodes: Integers, what: str) ->
         raise InvalidCircuit(f"{what} that add up to {total[worst]:.9g}, not to one", int(nodes[worst]))
 
 
-def _scopes(arrays: CircuitArrays) -> Words:
+def _scopes(arrays: CircuitArrays) -> Uint64s:
     """(n_nodes, n_words) uint64: the variables of each node as a bit set; refuses what is incomplete or not decomposable."""
     scopes = np.zeros((arrays.kind.size, max(1, -(-arrays.n_values.size // 64))), np.uint64)
     fault = np.full(1, -1, np.int64)
@@ -319,11 +316,11 @@ def _scopes(arrays: CircuitArrays) -> Words:
             else "is a product whose children share a variable, so it is not decomposable"
         )
         raise InvalidCircuit(reason, node)
-    scopes.setflags(write=False)
+    freeze(scopes)
     return scopes
 
 
-def _refuse(wrong: Any, reason: str, nodes: Integers | None = None) -> None:
+def _refuse(wrong: Mask, reason: str, nodes: Integers | None = None) -> None:
     if wrong.any():
         at = int(np.argmax(wrong))
         raise InvalidCircuit(reason, at if nodes is None else int(nodes[at]))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any
 
 import numpy as np
 
-from learners.circuits.circuit import Circuit, Floats
+from learners.arrays import Array, Floats
+from learners.circuits.circuit import Circuit
 from learners.circuits.errors import InvalidEvidence
 from learners.errors import UnknownColumn
+from learners.query import RawValue
 from learners.schema import Attribute, Chunk, Schema
 from learners.schema.records import in_short, number_reader, value_encoders
 from learners.schema.schema import OTHER
@@ -53,7 +54,7 @@ class Columns:
         # What is taken off a chunk's code to get the variable's.
         self.offsets = np.zeros(circuit.n_variables, np.int64)
         self._labels: list[list[str]] = []
-        self._values: list[list[Any]] = []
+        self._values: list[list[RawValue]] = []
         for v, attribute in enumerate(schema.attributes):
             size = self.n_values[v]
             if size not in (0, attribute.n_values, attribute.n_values - attribute.has_missing):
@@ -63,7 +64,7 @@ class Columns:
                 )
             self.offsets[v] = attribute.n_values - size if size else 0
             labels = labels_of(attribute)
-            values: list[Any] = list(attribute.values) if attribute.kind == "nominal" else list(labels)
+            values: list[RawValue] = list(attribute.values) if attribute.kind == "nominal" else list(labels)
             if attribute.kind == "nominal":
                 values = [None] * attribute.has_missing + values + [OTHER] * (attribute.n_folded > 0)
             elif attribute.has_missing:
@@ -110,13 +111,13 @@ class Columns:
         """What each code of a discrete variable stands for, in words."""
         return self._labels[variable]
 
-    def value(self, variable: int, code: float) -> Any:
+    def value(self, variable: int, code: float) -> RawValue:
         """The raw value of a code: None for missing, words for an interval and a time; a number is itself."""
         if self.n_values[variable]:
             return self._values[variable][int(code)]
         return self.schema.attributes[variable].number_in_words(float(code))
 
-    def code(self, variable: int, value: Any) -> float:
+    def code(self, variable: int, value: object) -> float:
         """The code of a raw value, or its number; NaN for None. Words that `labels` has are understood, too.
 
         Raises
@@ -142,7 +143,7 @@ class Columns:
             raise never_had(name, value, labels)
         return float(code)
 
-    def rows(self, evidence: Sequence[Mapping[str, Any]]) -> Floats:
+    def rows(self, evidence: Sequence[Mapping[str, object]]) -> Floats:
         """(n_variables, n_rows) float64 of raw records; NaN where a record says nothing.
 
         Raises
@@ -158,7 +159,7 @@ class Columns:
                     self.check_known(v)
         return x
 
-    def rows_of_chunk(self, chunk: Chunk, with_class: bool = True) -> Any:
+    def rows_of_chunk(self, chunk: Chunk, with_class: bool = True) -> Array:
         """(n_variables, n_rows) int16 or int32 of an encoded chunk, -1 where missing; float64, NaN, where there are numbers.
 
         Parameters
@@ -192,7 +193,7 @@ class Columns:
         return x
 
 
-def never_had(name: str, value: Any, labels: Sequence[str]) -> InvalidEvidence:
+def never_had(name: str, value: object, labels: Sequence[str]) -> InvalidEvidence:
     """That a column never had a value, and which it had: similar ones, or some."""
     near = get_close_matches(in_short(value).strip("'"), labels) or labels[:4]
     known = ", ".join(map(repr, near)) + (", …" if len(near) < len(labels) else "")

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, Self
+from functools import cached_property
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 
-from learners.circuits.circuit import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON, SUM, Circuit
+from learners.arrays import Array, Floats
+from learners.circuits.circuit import Circuit
 from learners.circuits.em_kernels import COUNT_UNIT, PER_NAT, PER_VALUE, Counts, Work, expect, wide_expect
-from learners.circuits.evaluate import as_rows, with_weights
+from learners.circuits.evaluate import as_rows, rows_in, with_weights
 from learners.circuits.evaluate_kernels import BLOCK
+from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON, SUM
 from learners.circuits.plan import ONE_ENTRY
 from learners.errors import InvalidParameter, StatisticMismatch
-from learners.schema import Schema
-
-Array = np.ndarray[Any, np.dtype[Any]]
-Floats = np.ndarray[Any, np.dtype[np.float64]]
+from learners.schema import Chunk, Schema
 
 # Of a Gaussian's variance, in one step.
 LEAST_SHRINKAGE = 1e-6
@@ -39,7 +39,7 @@ class ExpectedCounts:
     schema : Schema, optional
         Of the chunks that a pass gives; with it the variables are the attributes in their order.
     rows_of : callable, optional
-        Makes (n_variables, n_rows) of what `update` gets; by default a chunk's `x`, or an array as it is.
+        Makes (n_variables, n_rows) of a chunk; by default its `x`.
     columns : sequence of str, optional
         To read; by default all.
 
@@ -49,12 +49,13 @@ class ExpectedCounts:
     """
 
     stage = "expected counts"
+    can_subtract = True
 
     def __init__(
         self,
         circuit: Circuit,
         schema: Schema | None = None,
-        rows_of: Callable[[Any], Array] | None = None,
+        rows_of: Callable[[Chunk], Array] | None = None,
         columns: Sequence[str] | None = None,
     ) -> None:
         self.circuit, self.schema, self.rows_of, self.columns = circuit, schema, rows_of, columns
@@ -66,14 +67,16 @@ class ExpectedCounts:
         )
 
     @property
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, object]:
         """The circuit, by a digest of its arrays."""
-        if not hasattr(self, "_digest"):
-            digest = hashlib.sha256()
-            for array in self.circuit.arrays:
-                digest.update(array.tobytes())
-            self._digest = digest.hexdigest()
         return {"statistic": "expected counts", "circuit": self._digest}
+
+    @cached_property
+    def _digest(self) -> str:
+        digest = hashlib.sha256()
+        for array in self.circuit.arrays:
+            digest.update(array.tobytes())
+        return digest.hexdigest()
 
     @property
     def n_rows(self) -> int:
@@ -94,18 +97,18 @@ class ExpectedCounts:
         """No rows, of the same circuit."""
         return type(self)(self.circuit, self.schema, self.rows_of, self.columns)
 
-    def update(self, rows: Any) -> None:
+    def update(self, rows: Chunk | Array) -> None:
         """Add rows.
 
         Parameters
         ----------
-        rows : Chunk, (n_variables, n_rows) float64 or integers, or what `rows_of` takes
+        rows : Chunk, or (n_variables, n_rows) float64 or integers
 
         Raises
         ------
         InvalidEvidence
         """
-        x = as_rows(self.circuit, getattr(rows, "x", rows) if self.rows_of is None else self.rows_of(rows))
+        x = as_rows(self.circuit, rows_in(rows, self.rows_of))
         compiled, weight = with_weights(self.circuit)
         n_slots, n_variables = compiled.n_slots, x.shape[0]
         work = Work(
@@ -197,11 +200,11 @@ class ExpectedCounts:
         own, circuit = self._counts, self.circuit
         of_leaf = np.repeat(circuit.kind == CATEGORICAL, np.diff(circuit.leaf_starts))
         node = np.repeat(np.arange(circuit.n_nodes), np.diff(circuit.leaf_starts))[of_leaf]
-        parameter = own.parameter * COUNT_UNIT
+        parameter = own.parameter.astype(np.float64) * COUNT_UNIT
         parameter[of_leaf] += own.leaf[node, 0] * COUNT_UNIT * np.exp(circuit.leaf_parameters[of_leaf])
-        leaf = own.leaf / np.array([1 / COUNT_UNIT, PER_VALUE, PER_VALUE])
+        leaf = own.leaf.astype(np.float64) / np.array([1 / COUNT_UNIT, PER_VALUE, PER_VALUE])
         leaf[circuit.kind <= CATEGORICAL] = 0.0
-        edge = own.entry * COUNT_UNIT
+        edge = own.entry.astype(np.float64) * COUNT_UNIT
         of_sum = np.repeat(circuit.kind == SUM, np.diff(circuit.child_starts))
         node = np.repeat(np.arange(circuit.n_nodes), np.diff(circuit.child_starts))[of_sum]
         # Only sums over indicators of large domains have counts of rows that miss the value.

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from learners.circuits.density_kernels import GAUSSIAN, POISSON
-from learners.circuits.evaluate_kernels import (
-    BLOCK,
+from learners.arrays import Array, Floats, Integers, Uint8s
+from learners.circuits.evaluate_kernels import BLOCK, SMALLEST, load, upward
+from learners.circuits.kernels import (
+    CATEGORICAL,
+    GAUSSIAN,
+    INDICATOR,
     LOOKUP,
     NUMERIC,
+    POISSON,
     PRODUCT_OF,
-    SMALLEST,
+    SUM,
     TABLE_OF_TWO,
-    load,
-    upward,
 )
 from learners.circuits.wide_kernels import LOG_RADIX, wide_upward
 from learners.jit import kernel
 
-Array = np.ndarray[Any, np.dtype[Any]]
-SUM, PRODUCT, INDICATOR, CATEGORICAL = range(4)
 # A row's share of a count is rounded to a multiple of 2^-32. Whole numbers add up to the same in any order, so nothing
 # depends on chunks and threads; and what rounds to zero is not followed further down.
 COUNT_UNIT = 2.0**-32
@@ -39,12 +39,12 @@ class Work(NamedTuple):
     misses (n_variables,) uint8 says whether a row of the block lacks a variable.
     """
 
-    values: Array
-    flows: Array
+    values: Floats
+    flows: Floats
     codes: Array
-    reached: Array
-    ratio: Array
-    misses: Array
+    reached: Uint8s
+    ratio: Floats
+    misses: Uint8s
 
 
 class Counts(NamedTuple):
@@ -60,10 +60,10 @@ class Counts(NamedTuple):
         Rows, impossible rows, log-likelihood.
     """
 
-    entry: Array
-    parameter: Array
-    leaf: Array
-    totals: Array
+    entry: Integers
+    parameter: Integers
+    leaf: Integers
+    totals: Integers
 
 
 # These take whole arrays and slots: rows taken from an array would be counted references, which cost as much as the work.

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from learners.arrays import Array, Floats, freeze
 from learners.circuits.circuit import Circuit, kept_with
 from learners.circuits.errors import InvalidEvidence
 from learners.circuits.evaluate_kernels import BLOCK, few_root_logs, root_logs
 from learners.circuits.plan import Compiled, compiled, entry_weights
 from learners.circuits.wide_kernels import node_logs, relative_leaf_logs, wide_root_logs
-
-Array = np.ndarray[Any, np.dtype[Any]]
-Integers = np.ndarray[Any, np.dtype[np.int64]]
-Floats = np.ndarray[Any, np.dtype[np.float64]]
+from learners.schema import Chunk
 
 # Below so many rows a block costs more than the rows one by one.
 FEW = 4
 NO_LOGS = np.empty((0, 0))
 
 
-def log_values(circuit: Circuit, x: Array, log_leaf: Floats | None = None) -> Floats:
+def log_values(circuit: Circuit, x: ArrayLike, log_leaf: Floats | None = None) -> Floats:
     """Log probability (density) of the observed variables of each row; the missing ones are summed out.
 
     Rows are evaluated in linear space, sixteen at a time, as no value exceeds one; those whose result is too small for a
@@ -67,7 +66,7 @@ def log_values(circuit: Circuit, x: Array, log_leaf: Floats | None = None) -> Fl
     return logs
 
 
-def node_log_values(circuit: Circuit, x: Array) -> Floats:
+def node_log_values(circuit: Circuit, x: ArrayLike) -> Floats:
     """Log value of every node at each row; exact, log 0 is -inf.
 
     Parameters
@@ -90,7 +89,7 @@ def node_log_values(circuit: Circuit, x: Array) -> Floats:
     return logs
 
 
-def node_log_derivatives(circuit: Circuit, x: Array) -> Floats:
+def node_log_derivatives(circuit: Circuit, x: ArrayLike) -> Floats:
     """Log of the derivative of the root's value by every node's, at each row; exact also where children are zero.
 
     Parameters
@@ -117,7 +116,7 @@ def node_log_derivatives(circuit: Circuit, x: Array) -> Floats:
     return logs
 
 
-def log_leaves(circuit: Circuit, x: Array) -> Floats:
+def log_leaves(circuit: Circuit, x: ArrayLike) -> Floats:
     """Log value of every leaf at each row, those of a numeric variable less the largest among them.
 
     What is the same for all leaves of a variable changes no posterior; without it the leaves' differences keep their digits
@@ -139,7 +138,7 @@ def log_leaves(circuit: Circuit, x: Array) -> Floats:
     return logs
 
 
-def relative_node_logs(circuit: Circuit, x: Array) -> tuple[Floats, Floats]:
+def relative_node_logs(circuit: Circuit, x: ArrayLike) -> tuple[Floats, Floats]:
     """Log values of all nodes and log derivatives of the root by them, for posteriors: of the leaves of `log_leaves`.
 
     Parameters
@@ -159,7 +158,14 @@ def relative_node_logs(circuit: Circuit, x: Array) -> tuple[Floats, Floats]:
     return values, derivatives
 
 
-def as_rows(circuit: Circuit, x: Array) -> Array:
+def rows_in(given: Chunk | Array, rows_of: Callable[[Chunk], Array] | None) -> Array:
+    """Rows as variables: of a chunk what `rows_of` makes of it, by default its codes; an array is what it is."""
+    if not isinstance(given, Chunk):
+        return given
+    return given.x if rows_of is None else rows_of(given)
+
+
+def as_rows(circuit: Circuit, x: ArrayLike) -> Array:
     """The rows as uint8 or float64, C-contiguous and read-only: the two types for which kernels are compiled.
 
     Raises
@@ -183,7 +189,7 @@ def as_rows(circuit: Circuit, x: Array) -> Array:
         x = x.astype(np.float64, copy=False)
         _check_whole(circuit, x)
     x = np.ascontiguousarray(x).view()
-    x.setflags(write=False)
+    freeze(x)
     return x
 
 
@@ -213,7 +219,7 @@ def _wide_log_values(circuit: Circuit, log_leaf: Floats) -> Floats:
     logs = np.empty(rows.size)
     scratch = np.empty((2, circuit.n_nodes, BLOCK))
     no_rows = np.empty((0, 0))
-    no_rows.setflags(write=False)
+    freeze(no_rows)
     wide_root_logs(circuit.arrays, log_leaf, no_rows, rows, scratch, logs)
     return logs
 

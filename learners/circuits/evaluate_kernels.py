@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from learners.circuits.density_kernels import log_density
+from learners.circuits.kernels import LOOKUP, PRODUCT_OF, PRODUCT_OF_TWO, SUM_OF, SUM_OF_TWO, TABLE, TABLE_OF_TWO
 from learners.jit import kernel
 
-TABLE, TABLE_OF_TWO, LOOKUP, NUMERIC, SUM_OF, SUM_OF_TWO, PRODUCT_OF, PRODUCT_OF_TWO = range(8)
 # Rows that are evaluated together: two AVX-512 registers; more would push the values of larger circuits out of the cache.
 BLOCK = 16
 # Values are at most one, and so is the derivative of the root by any of them. So a value lost below 1e-300 takes no more

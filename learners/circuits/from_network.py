@@ -5,11 +5,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from learners.circuits.circuit import Circuit, Floats, Integers
+from learners.arrays import Array, Floats, Integers
+from learners.circuits.circuit import Circuit
 from learners.circuits.structures.blocks import Blocks
 from learners.errors import LearnerError
 from learners.schema import Schema
@@ -29,6 +30,43 @@ class NetworkTooLarge(LearnerError, ValueError):
         self.max_edges = max_edges
 
 
+class _Structure(Protocol):
+    """The parents of each attribute, as `classifiers.structure.Structure` has them."""
+
+    @property
+    def order(self) -> tuple[int, ...]: ...
+    @property
+    def parents(self) -> tuple[tuple[int, ...], ...]: ...
+
+
+class _ContextTree(Protocol):
+    """The counts of each context, as `classifiers.context_tree.ContextTree` has them."""
+
+    @property
+    def parent(self) -> Integers: ...
+    @property
+    def branch(self) -> Integers: ...
+    @property
+    def level_starts(self) -> Integers: ...
+    @property
+    def cell_starts(self) -> Integers: ...
+    @property
+    def cell_value(self) -> Integers: ...
+    @property
+    def n_nodes(self) -> int: ...
+
+
+class _Estimates(Protocol):
+    """The probabilities of each context, as `classifiers.context_tree.Estimates` has them."""
+
+    @property
+    def probability(self) -> Floats: ...
+    @property
+    def rest(self) -> Floats: ...
+    @property
+    def hierarchical(self) -> bool: ...
+
+
 class NetworkClassifier(Protocol):
     """What is read of a `LookupModel`: its trees hold the counts of each context, its estimates the probabilities."""
 
@@ -37,19 +75,19 @@ class NetworkClassifier(Protocol):
         """Of the attributes and the class."""
 
     @property
-    def network(self) -> Any:
+    def network(self) -> _Structure:
         """Parents of each attribute, in tree order."""
 
     @property
-    def class_counts(self) -> Any:
+    def class_counts(self) -> Integers:
         """(n_classes,) rows of each class."""
 
     @property
-    def trees(self) -> Sequence[Any]:
+    def trees(self) -> Sequence[_ContextTree]:
         """The context tree of each attribute."""
 
     @property
-    def estimates(self) -> Sequence[Any]:
+    def estimates(self) -> Sequence[_Estimates]:
         """The probabilities of each tree."""
 
 
@@ -131,7 +169,7 @@ def network_circuit(model: NetworkClassifier, max_edges: int = MAX_EDGES) -> Cir
     return blocks.circuit()
 
 
-def context_probabilities(tree: Any, estimates: Any, shape: Sequence[int]) -> Floats:
+def context_probabilities(tree: _ContextTree, estimates: _Estimates, shape: Sequence[int]) -> Floats:
     """p(x | class, parents) of one attribute for every context, back-off resolved.
 
     Parameters
@@ -238,7 +276,7 @@ def _products(blocks: Blocks, variable: int, factors: Sequence[_Factor], axes: t
     return blocks.products(children.reshape(-1, len(parts))).reshape(children.shape[:-1])
 
 
-def _aligned(values: Any, scope: tuple[int, ...], axes: tuple[int, ...]) -> Any:
+def _aligned(values: Array, scope: tuple[int, ...], axes: tuple[int, ...]) -> Array:
     """An array over the variables of a scope with the axes of others, which have length 1 where it lacks them."""
     in_order = [v for v in axes if v in scope]
     turned = np.transpose(values, [scope.index(v) for v in in_order])

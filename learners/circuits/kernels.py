@@ -1,4 +1,4 @@
-"""Loops over the nodes of a circuit that check and describe it."""
+"""Kinds of nodes and of operations, and loops over the nodes of a circuit that check and describe it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import numpy as np
 
 from learners.jit import kernel
 
-SUM, INDICATOR = 0, 2
+# Kinds of nodes: inner ones, then leaves; those from GAUSSIAN on are numeric.
+KIND_NAMES = ("sum", "product", "indicator", "categorical", "gaussian", "poisson", "exponential")
+SUM, PRODUCT, INDICATOR, CATEGORICAL, GAUSSIAN, POISSON, EXPONENTIAL = range(7)
+# What an operation of a plan does. Two children are the usual case of learned circuits and spare a loop.
+TABLE, TABLE_OF_TWO, LOOKUP, NUMERIC, SUM_OF, SUM_OF_TWO, PRODUCT_OF, PRODUCT_OF_TWO = range(8)
 
 
 @kernel

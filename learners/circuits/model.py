@@ -3,29 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import ClassVar, NotRequired, Self, TypedDict, cast
 
 import numpy as np
 import pyarrow as pa
 
+from learners.arrays import Array, Arrays, Floats
 from learners.circuits import answers, queries
-from learners.circuits.circuit import KIND_NAMES, Circuit, CircuitArrays
+from learners.circuits.answer_forms import Answer
+from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.columns import columns_of
+from learners.circuits.kernels import KIND_NAMES
 from learners.circuits.online import PseudoCounts, StreamingPosterior
-from learners.errors import LearnerError
-from learners.model import Arrays
+from learners.errors import NoClass
+from learners.model import Header
 from learners.query import Query
 from learners.schema import Chunk, Schema
 
-Floats = np.ndarray[Any, np.dtype[np.float64]]
 PRIOR, STATE, START = "prior.", "state.", "start."
 
 
-class NoClass(LearnerError, ValueError):
-    """Classes were asked of a model that was learned without a target."""
+class Rule(TypedDict):
+    """How a stored posterior goes on learning."""
 
-    def __init__(self) -> None:
-        super().__init__("The model was learned without a target, so it has no classes: send queries instead.")
+    fold: str
+    projection: str
+    moments: str
+    numeric: float
+
+
+class ColumnTold(TypedDict):
+    """A column as it is sampled, see `gibbs.priors.Column`."""
+
+    families: list[str]
+    n_values: int
+    centre: float
+    least_variance: float
+
+
+class CodingTold(TypedDict):
+    """How rows are coded, see `gibbs.columns.Coding`."""
+
+    columns: list[ColumnTold]
+    noise: list[float]
+    seed: int
+
+
+class SamplingTold(TypedDict):
+    """How columns are coded and priors made; `turn` counts how often rows were added."""
+
+    coding: CodingTold
+    strengths: dict[str, float]
+    shares: list[float]
+    turn: int
+    seed: int
+
+
+class CircuitHeader(Header):
+    """The header of a stored `CircuitModel`."""
+
+    posterior: NotRequired[Rule]
+    # Of draws of a posterior: how many chains there were, and how sampling goes on.
+    n_chains: NotRequired[int]
+    sampling: NotRequired[SamplingTold | None]
 
 
 class CircuitModel:
@@ -45,7 +85,7 @@ class CircuitModel:
     kind: ClassVar[str] = "circuit"
 
     def __init__(
-        self, schema: Schema, circuit: Circuit, facts: Mapping[str, Any], posterior: StreamingPosterior | None = None
+        self, schema: Schema, circuit: Circuit, facts: Mapping[str, object], posterior: StreamingPosterior | None = None
     ) -> None:
         self.schema, self.circuit, self.facts, self.posterior = schema, circuit, dict(facts), posterior
         self._columns = columns_of(circuit, schema)
@@ -78,24 +118,24 @@ class CircuitModel:
         """(n_rows,) float64: log probability of each row, the class included if the chunk has it."""
         return answers.log_likelihood(self.circuit, self._columns.rows_of_chunk(chunk))
 
-    def answer(self, asked: Sequence[Query]) -> list[dict[str, Any]]:
+    def answer(self, asked: Sequence[Query]) -> list[Answer]:
         """Answers as `queries.answer_all` tells them."""
         return queries.answer_all(self.circuit, self.schema, asked)
 
-    def structure(self) -> dict[str, Any]:
+    def structure(self) -> dict[str, object]:
         """The columns, and what the circuit over them consists of."""
         nodes = [{"name": attribute.name, "role": "attribute"} for attribute in self.schema.attributes]
         if self._columns.class_variable is not None:
             nodes.insert(0, {"name": str(self.schema.target), "role": "class"})
         return {"nodes": nodes, "edges": [], "circuit": self.circuit.summary()}
 
-    def to_arrays(self) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, np.dtype[Any]]]]:
+    def to_arrays(self) -> tuple[CircuitHeader, dict[str, Array]]:
         """Header and named arrays, from which `from_arrays` makes the model again."""
-        header: dict[str, Any] = {"kind": self.kind, "schema": self.schema.to_json(), "facts": self.facts}
+        header: CircuitHeader = {"kind": self.kind, "schema": self.schema.to_json(), "facts": self.facts}
         arrays = dict(self.circuit.to_arrays())
         if self.posterior is not None:
             posterior = self.posterior
-            header["posterior"] = posterior.spec | {"numeric": posterior.prior.numeric}
+            header["posterior"] = cast(Rule, posterior.spec | {"numeric": posterior.prior.numeric})
             arrays |= {PRIOR + "edge": posterior.prior.edge, PRIOR + "parameter": posterior.prior.parameter}
             state = posterior.to_arrow()
             for name in state.column_names:
@@ -104,23 +144,24 @@ class CircuitModel:
         return header, arrays
 
     @classmethod
-    def from_arrays(cls, header: Mapping[str, Any], arrays: Arrays) -> Self:
+    def from_arrays(cls, header: Mapping[str, object], arrays: Arrays) -> Self:
         """The model of `to_arrays`; the arrays may be mapped and read-only."""
-        schema = Schema.from_json(header["schema"])
+        stored = cast(CircuitHeader, header)
+        schema = Schema.from_json(stored["schema"])
         circuit = Circuit.from_arrays({name: arrays[name] for name in CircuitArrays._fields})
-        told = header.get("posterior")
-        if told is None:
-            return cls(schema, circuit, header["facts"])
+        rule = stored.get("posterior")
+        if rule is None:
+            return cls(schema, circuit, stored["facts"])
         start = Circuit.from_arrays({name: arrays[START + name] for name in CircuitArrays._fields})
-        prior = PseudoCounts(arrays[PRIOR + "edge"], arrays[PRIOR + "parameter"], told["numeric"])
+        prior = PseudoCounts(arrays[PRIOR + "edge"], arrays[PRIOR + "parameter"], rule["numeric"])
         columns = columns_of(start, schema)
-        empty = StreamingPosterior(start, prior, told["projection"], told["moments"], columns.rows_of_chunk)
+        empty = StreamingPosterior(start, prior, rule["projection"], rule["moments"], columns.rows_of_chunk)
         state = {
             name.removeprefix(STATE): pa.array([array], pa.list_(pa.float64()))
             for name, array in arrays.items()
             if name.startswith(STATE)
         }
-        return cls(schema, circuit, header["facts"], empty.from_arrow(pa.table(state)))
+        return cls(schema, circuit, stored["facts"], empty.from_arrow(pa.table(state)))
 
     def tables(self) -> dict[str, pa.Table]:
         """`columns`, `nodes` and `edges`, for SQL."""

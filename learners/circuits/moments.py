@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import psi
 
-from learners.circuits.circuit import SUM, Circuit
+from learners.arrays import Floats
+from learners.circuits.circuit import Circuit
 from learners.circuits.errors import ImpossibleEvidence
 from learners.circuits.evaluate import relative_node_logs
+from learners.circuits.kernels import SUM
 from learners.errors import InvalidParameter
-
-Array = np.ndarray[Any, np.dtype[Any]]
-Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 MOMENT_RULES = ("exact", "zhao2017")
 
@@ -47,7 +48,7 @@ class Moments(NamedTuple):
     log: Floats
 
 
-def edge_posteriors(circuit: Circuit, x: Array) -> EdgePosteriors:
+def edge_posteriors(circuit: Circuit, x: ArrayLike) -> EdgePosteriors:
     """How probable it is that an edge, or node, is in the induced tree of each row: λ = w V D / V_root.
 
     Parameters
@@ -78,7 +79,7 @@ def edge_posteriors(circuit: Circuit, x: Array) -> EdgePosteriors:
     return EdgePosteriors(edge, np.exp(values + derivatives - values[-1]))
 
 
-def posterior_moments(circuit: Circuit, pseudo_count: Floats, x: Array, rule: str = "exact") -> Moments:
+def posterior_moments(circuit: Circuit, pseudo_count: Floats, x: ArrayLike, rule: str = "exact") -> Moments:
     """Moments of the weights after one row, given independent Dirichlet priors at the sums.
 
     With "zhao2017" the term of the siblings is left out, as in the paper's equation 12: it takes what is not λ from the
@@ -110,7 +111,7 @@ def posterior_moments(circuit: Circuit, pseudo_count: Floats, x: Array, rule: st
     alpha = np.where(of_sum, pseudo_count, 1.0)
     if not (alpha > 0).all():
         raise InvalidParameter("pseudo_count", float(alpha.min()), "positive at every edge of a sum")
-    total = np.bincount(parent, alpha, circuit.n_nodes)[parent]
+    total = np.bincount(parent, alpha, circuit.n_nodes)[parent].astype(np.float64, copy=False)
     prior = circuit.with_parameters(np.where(of_sum, np.log(alpha / total), 0.0))
     x = np.asarray(x)
     posterior = edge_posteriors(prior, x[:, None] if x.ndim == 1 else x)
@@ -119,7 +120,7 @@ def posterior_moments(circuit: Circuit, pseudo_count: Floats, x: Array, rule: st
     others = np.maximum(reached - share, 0.0) if rule == "exact" else np.zeros_like(share)
     untouched = 1.0 - share - others
 
-    def expected(moment: Any) -> Floats:
+    def expected(moment: Callable[[Floats, Floats], Floats]) -> Floats:
         value = (
             untouched * moment(alpha, total) + share * moment(alpha + 1, total + 1) + others * moment(alpha, total + 1)
         )

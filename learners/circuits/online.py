@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 
-from learners.circuits.circuit import CATEGORICAL, EXPONENTIAL, GAUSSIAN, SUM, Circuit
-from learners.circuits.evaluate import as_rows
+from learners.arrays import Array, Floats
+from learners.circuits.circuit import Circuit
+from learners.circuits.evaluate import as_rows, rows_in
+from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, SUM
 from learners.circuits.online_kernels import Posterior, Scratch, learn_rows
 from learners.circuits.plan import ONE_ENTRY, Compiled, compiled
 from learners.circuits.projection_kernels import ADF, ADF_2017, ADF_CLOSED, BMM, BMM_2017
 from learners.errors import InvalidParameter, StatisticMismatch
-
-Array = np.ndarray[Any, np.dtype[Any]]
-Floats = np.ndarray[Any, np.dtype[np.float64]]
+from learners.schema import Chunk
 
 RULES = {
     ("adf", "exact"): ADF,
@@ -129,7 +129,7 @@ class StreamingPosterior:
     moments : {"exact", "zhao2017"}
         The published rule ("adf" or "bmm") keeps the total pseudo-count of every sum.
     rows_of : callable, optional
-        Makes (n_variables, n_rows) of what `update` gets.
+        Makes (n_variables, n_rows) of a chunk; by default its `x`.
     narrowest : (n_variables,) float64, optional
         Least standard deviation of Gaussian and exponential leaves.
 
@@ -149,7 +149,7 @@ class StreamingPosterior:
         prior: PseudoCounts,
         projection: str = "adf",
         moments: str = "exact",
-        rows_of: Callable[[Any], Array] | None = None,
+        rows_of: Callable[[Chunk], Array] | None = None,
         narrowest: Floats | None = None,
     ) -> None:
         if (projection, moments) not in RULES:
@@ -175,23 +175,23 @@ class StreamingPosterior:
         numeric[bounded, 3] = highest
 
     @property
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, object]:
         """What is learned, and how."""
         return {"fold": "circuit posterior", "projection": self.projection, "moments": self.moments}
 
-    def update(self, rows: Any) -> None:
+    def update(self, rows: Chunk | Array) -> None:
         """Learn from rows, in their order.
 
         Parameters
         ----------
-        rows : (n_variables, n_rows) float64 or integers, or what `rows_of` takes
+        rows : Chunk, or (n_variables, n_rows) float64 or integers
             Missing as in `evaluate.log_values`: a row says nothing about the distribution of what it misses.
 
         Raises
         ------
         InvalidEvidence
         """
-        x = as_rows(self.structure, rows if self.rows_of is None else self.rows_of(rows))
+        x = as_rows(self.structure, rows_in(rows, self.rows_of))
         n_slots = self._compiled.n_slots
         most = int(np.diff(self._plan.starts).max(initial=1))
         scratch = Scratch(

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from learners.circuits.density_kernels import GAUSSIAN, POISSON, log_density
-from learners.circuits.evaluate_kernels import (
-    LOOKUP,
-    NUMERIC,
-    PRODUCT_OF,
-    SMALLEST,
-    TABLE_OF_TWO,
-    upward_one,
-)
+from learners.arrays import Array, Floats, Integers
+from learners.circuits.density_kernels import log_density
+from learners.circuits.evaluate_kernels import SMALLEST, upward_one
+from learners.circuits.kernels import GAUSSIAN, LOOKUP, NUMERIC, POISSON, PRODUCT_OF, TABLE_OF_TWO
 from learners.circuits.projection_kernels import (
     ADF,
     ADF_CLOSED,
@@ -37,7 +32,6 @@ from learners.circuits.projection_kernels import (
 from learners.circuits.wide_kernels import INVERSE_RADIX, LEAST, RADIX
 from learners.jit import kernel
 
-Array = np.ndarray[Any, np.dtype[Any]]
 # A node that is in the row's induced tree with less probability is left as it is: ten billion rows would move a
 # pseudo-count by one. Most nodes of a learned circuit are such, so most of the way down is spared.
 NEGLIGIBLE = 1e-10
@@ -62,24 +56,24 @@ class Posterior(NamedTuple):
         The prior's mean of Gaussian leaves; the least standard deviation of these and exponential ones.
     """
 
-    entry: Array
-    node: Array
-    leaf: Array
-    centre: Array
-    narrowest: Array
+    entry: Floats
+    node: Floats
+    leaf: Floats
+    centre: Floats
+    narrowest: Floats
 
     @property
-    def pseudo_count(self) -> Array:
+    def pseudo_count(self) -> Floats:
         """(n_entries,) pseudo-counts."""
         return self.entry[COUNT]
 
     @property
-    def weight(self) -> Array:
+    def weight(self) -> Floats:
         """(n_entries,) posterior means."""
         return self.entry[WEIGHT]
 
     @property
-    def total(self) -> Array:
+    def total(self) -> Floats:
         """(n_operations,) sums of pseudo-counts."""
         return self.node[TOTAL]
 
@@ -87,11 +81,11 @@ class Posterior(NamedTuple):
 class Scratch(NamedTuple):
     """Memory for one row: values, exponents and flows (n_slots,), codes (n_variables,) int64, four of the most children."""
 
-    value: Array
+    value: Floats
     exponent: Array
-    flow: Array
-    codes: Array
-    shares: Array
+    flow: Floats
+    codes: Integers
+    shares: Floats
 
 
 @kernel

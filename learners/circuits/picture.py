@@ -8,17 +8,9 @@ from unicodedata import category
 
 import numpy as np
 
-from learners.circuits.circuit import (
-    CATEGORICAL,
-    EXPONENTIAL,
-    GAUSSIAN,
-    INDICATOR,
-    POISSON,
-    PRODUCT,
-    SUM,
-    Circuit,
-)
+from learners.circuits.circuit import Circuit
 from learners.circuits.columns import columns_of
+from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, POISSON, PRODUCT, SUM
 from learners.errors import LearnerError
 from learners.schema import Schema
 

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from learners.circuits.circuit import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, PRODUCT, SUM, Circuit, kept_with
-from learners.circuits.kernels import node_depths
+from learners.arrays import Floats, Integers, Mask, freeze, frozen
+from learners.circuits.circuit import Circuit, kept_with
+from learners.circuits.kernels import (
+    CATEGORICAL,
+    EXPONENTIAL,
+    GAUSSIAN,
+    INDICATOR,
+    LOOKUP,
+    NUMERIC,
+    PRODUCT,
+    PRODUCT_OF,
+    PRODUCT_OF_TWO,
+    SUM,
+    SUM_OF,
+    SUM_OF_TWO,
+    TABLE,
+    TABLE_OF_TWO,
+    node_depths,
+)
 
-Integers = np.ndarray[Any, np.dtype[np.int64]]
-Floats = np.ndarray[Any, np.dtype[np.float64]]
-Bools = np.ndarray[Any, np.dtype[np.bool_]]
-
-# What an operation does. Two children are the usual case of learned circuits and spare a loop.
-TABLE, TABLE_OF_TWO, LOOKUP, NUMERIC, SUM_OF, SUM_OF_TWO, PRODUCT_OF, PRODUCT_OF_TWO = range(8)
 # Variables of at most so many values have a row of zeros and ones per value, over which a distribution is a dot product
 # that vectorises; those of more values are looked up row by row.
 MOST_PLANES = 4
@@ -103,11 +114,11 @@ def entry_weights(circuit: Circuit, plan: Compiled) -> Floats:
     weight[is_edge] = np.exp(circuit.log_weight[plan.edge[is_edge]])
     weight[is_parameter] = np.exp(circuit.leaf_parameters[plan.parameter[is_parameter]])
     weight[plan.parameter == ONE_ENTRY] = 1.0
-    weight.setflags(write=False)
+    freeze(weight)
     return weight
 
 
-def _table_sums(circuit: Circuit) -> Bools:
+def _table_sums(circuit: Circuit) -> Mask:
     """Sums whose children are different indicators (of one variable, as they are complete)."""
     n_nodes = circuit.n_nodes
     parents = np.repeat(np.arange(n_nodes), np.diff(circuit.child_starts))
@@ -117,11 +128,11 @@ def _table_sums(circuit: Circuit) -> Bools:
     pairs = np.stack([parents[is_indicator], circuit.leaf_parameters[first].astype(np.int64)], axis=1)
     _, at, times = np.unique(pairs, axis=0, return_index=True, return_counts=True)
     repeated = np.bincount(pairs[at[times > 1], 0], minlength=n_nodes)
-    found: Bools = (circuit.kind == SUM) & (others == 0) & (repeated == 0)
+    found: Mask = (circuit.kind == SUM) & (others == 0) & (repeated == 0)
     return found
 
 
-def _operation_kinds(circuit: Circuit, is_table: Bools) -> Integers:
+def _operation_kinds(circuit: Circuit, is_table: Mask) -> Integers:
     """(n_nodes,) int64: the kind of each node's operation, -1 for indicators without one."""
     n_children = np.diff(circuit.child_starts)
     kind = np.full(circuit.n_nodes, NUMERIC, np.int64)
@@ -144,7 +155,7 @@ def _operation_kinds(circuit: Circuit, is_table: Bools) -> Integers:
     return kind
 
 
-def _variables(circuit: Circuit, is_table: Bools) -> Integers:
+def _variables(circuit: Circuit, is_table: Mask) -> Integers:
     """(n_nodes,) int64: the variable of leaves and table sums."""
     variable = circuit.variable.copy()
     variable[is_table] = circuit.variable[circuit.children[circuit.child_starts[:-1][is_table]]]
@@ -154,15 +165,13 @@ def _variables(circuit: Circuit, is_table: Bools) -> Integers:
 def _peaks(circuit: Circuit) -> Floats:
     """(n_variables,) float64: the largest log density of any leaf of a numeric variable."""
     peak = np.full(circuit.n_variables, -np.inf)
-    for node in np.flatnonzero(circuit.kind >= GAUSSIAN):
-        kind, v = circuit.kind[node], circuit.variable[node]
-        first = circuit.leaf_starts[node]
-        height = 0.0
-        if kind == GAUSSIAN:
-            height = -np.log(circuit.leaf_parameters[first + 1]) - 0.5 * np.log(2.0 * np.pi)
-        elif kind == EXPONENTIAL:
-            height = np.log(circuit.leaf_parameters[first])
-        peak[v] = max(peak[v], height)
+    nodes = np.flatnonzero(circuit.kind >= GAUSSIAN)
+    kind, first = circuit.kind[nodes], circuit.leaf_starts[nodes]
+    height = np.zeros(nodes.size)
+    gaussian, waits = kind == GAUSSIAN, kind == EXPONENTIAL
+    height[gaussian] = -np.log(circuit.leaf_parameters[first[gaussian] + 1]) - 0.5 * np.log(2.0 * np.pi)
+    height[waits] = np.log(circuit.leaf_parameters[first[waits]])
+    np.maximum.at(peak, circuit.variable[nodes], height)
     peak[np.isneginf(peak)] = 0.0
     return peak
 
@@ -215,18 +224,18 @@ def _compile(circuit: Circuit) -> Compiled:
 
     log_offset = _peaks(circuit)
     plan = Plan(
-        _frozen(segments),
-        _frozen(kind[segments[:-1]]),
-        _frozen(starts),
-        _frozen(child),
-        _frozen(variable),
-        _frozen(plane_starts),
+        frozen(segments),
+        frozen(kind[segments[:-1]]),
+        frozen(starts),
+        frozen(child),
+        frozen(variable),
+        frozen(plane_starts),
         circuit.n_values,
         needs_planes,
         int(slot[circuit.root]),
         _numeric(circuit, nodes, log_offset),
     )
-    return Compiled(plan, _frozen(slot), _frozen(edge), _frozen(parameter), _frozen(nodes), _frozen(log_offset))
+    return Compiled(plan, frozen(slot), frozen(edge), frozen(parameter), frozen(nodes), frozen(log_offset))
 
 
 def _slots(circuit: Circuit, nodes: Integers) -> tuple[Integers, Integers, Integers]:
@@ -244,16 +253,11 @@ def _slots(circuit: Circuit, nodes: Integers) -> tuple[Integers, Integers, Integ
 
 def _numeric(circuit: Circuit, nodes: Integers, log_offset: Floats) -> Floats:
     numeric = np.zeros((nodes.size, 4))
-    for i in np.flatnonzero(circuit.kind[nodes] >= GAUSSIAN):
-        first, end = circuit.leaf_starts[nodes[i]], circuit.leaf_starts[nodes[i] + 1]
-        numeric[i, 0] = circuit.kind[nodes[i]]
-        numeric[i, 1 : 1 + end - first] = circuit.leaf_parameters[first:end]
-        numeric[i, 3] = log_offset[circuit.variable[nodes[i]]]
-    return _frozen(numeric)
-
-
-def _frozen(array: Any) -> Any:
-    """Contiguous and read-only: to numba a writable array is another type."""
-    array = np.ascontiguousarray(array)
-    array.setflags(write=False)
-    return array
+    operations = np.flatnonzero(circuit.kind[nodes] >= GAUSSIAN)
+    node = nodes[operations]
+    first, n = circuit.leaf_starts[node], np.diff(circuit.leaf_starts)[node]
+    numeric[operations, 0] = circuit.kind[node]
+    numeric[operations, 1] = circuit.leaf_parameters[first]
+    numeric[operations[n > 1], 2] = circuit.leaf_parameters[first[n > 1] + 1]
+    numeric[operations, 3] = log_offset[circuit.variable[node]]
+    return frozen(numeric)

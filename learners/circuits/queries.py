@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from learners.arrays import Array, Floats, Mask
 from learners.circuits import answers
-from learners.circuits.circuit import EXPONENTIAL, GAUSSIAN, Circuit, Floats
+from learners.circuits.answer_forms import Answer, Batches, Cell
+from learners.circuits.circuit import Circuit
 from learners.circuits.columns import Columns, columns_of
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
+from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN
 from learners.circuits.map import map_query
 from learners.circuits.map.query import TREE_SOLVERS
 from learners.circuits.sampling import sample
-from learners.query import Conditional, Map, Moments, Query, Sample
+from learners.query import Conditional, Map, Moments, Query, RawValue, Sample
 from learners.schema import Schema
 
-Answer = dict[str, Any]
+# A kind, and what the queries of a group share besides.
+_Group = tuple[Any, ...]
 
 
 def answer(circuit: Circuit, schema: Schema, query: Query) -> Answer:
@@ -48,7 +52,9 @@ def answer(circuit: Circuit, schema: Schema, query: Query) -> Answer:
     return answer_all(circuit, schema, [query])[0]
 
 
-def answer_all(circuit: Circuit, schema: Schema, queries: Sequence[Query]) -> list[Answer]:
+def answer_all(
+    circuit: Circuit, schema: Schema, queries: Sequence[Query], batches: Batches | None = None
+) -> list[Answer]:
     """Answer many queries; those that differ only by their evidence go through the circuit together.
 
     Parameters
@@ -56,6 +62,8 @@ def answer_all(circuit: Circuit, schema: Schema, queries: Sequence[Query]) -> li
     circuit : Circuit
     schema : Schema
     queries : sequence of Query
+    batches : mapping of kind to callable, optional
+        Who answers all but MAP, in place of the circuit.
 
     Returns
     -------
@@ -77,7 +85,7 @@ def answer_all(circuit: Circuit, schema: Schema, queries: Sequence[Query]) -> li
         With the place of the query as `row`, if there are several, and the `column` at fault.
     """
     columns = columns_of(circuit, schema)
-    groups: dict[Any, list[int]] = {}
+    groups: dict[_Group, list[int]] = {}
     for place, query in enumerate(queries):
         groups.setdefault(_group(columns, query), []).append(place)
     found: dict[int, Answer] = {}
@@ -88,11 +96,11 @@ def answer_all(circuit: Circuit, schema: Schema, queries: Sequence[Query]) -> li
                     found[place] = _map(columns, queries[place])
                 continue
             x = _compact(columns, [queries[place].evidence for place in places])
-            found.update(zip(places, _BATCHES[kind](columns, x, *rest), strict=True))
+            found.update(zip(places, (batches or _BATCHES)[kind](columns, x, *rest), strict=True))
         except ImpossibleEvidence as error:
             place = [place for place in places if place not in found][error.row or 0]
             raise _named(columns, queries[place].evidence, place if len(queries) > 1 else None) from error
-    return [{"kind": query.kind} | found[place] for place, query in enumerate(queries)]
+    return [Answer(kind=query.kind) | found[place] for place, query in enumerate(queries)]
 
 
 def check(circuit: Circuit, schema: Schema, queries: Sequence[Query]) -> None:
@@ -134,7 +142,7 @@ def _n_told(columns: Columns, query: Query) -> int:
     return len(rest[0]) * (query.n if isinstance(query, Sample) else 2)
 
 
-def _named(columns: Columns, evidence: Mapping[str, Any], place: int | None) -> ImpossibleEvidence:
+def _named(columns: Columns, evidence: Mapping[str, object], place: int | None) -> ImpossibleEvidence:
     """The error of impossible evidence, naming the column: of a value impossible by itself, or else with those before it."""
     given = [(name, value) for name, value in evidence.items() if value is not None]
     alone = [{name: value} for name, value in given]
@@ -148,7 +156,7 @@ def _named(columns: Columns, evidence: Mapping[str, Any], place: int | None) -> 
     return ImpossibleEvidence(place)
 
 
-def _group(columns: Columns, query: Query) -> tuple[Any, ...]:
+def _group(columns: Columns, query: Query) -> _Group:
     """What queries have in common that can be answered together."""
     if isinstance(query, Conditional):
         return "conditional", _asked(columns, query, discrete=True), query.joint
@@ -211,7 +219,7 @@ def _check_kind(columns: Columns, v: int, discrete: bool | None) -> None:
         raise InvalidEvidence(f"Column {name!r} is discrete: ask for its distribution; its codes have no mean.")
 
 
-def _compact(columns: Columns, evidence: Sequence[Mapping[str, Any]]) -> Any:
+def _compact(columns: Columns, evidence: Sequence[Mapping[str, object]]) -> Array:
     """Rows of evidence, as bytes where codes allow it, which kernels read faster."""
     x = columns.rows(evidence)
     if min(columns.n_values) > 0 and max(columns.n_values) <= 255:
@@ -219,25 +227,33 @@ def _compact(columns: Columns, evidence: Sequence[Mapping[str, Any]]) -> Any:
     return x
 
 
-def _evidence(columns: Columns, x: Any) -> tuple[list[float], list[bool]]:
-    """Log probability of each row, and whether it is one of a density."""
-    logs = answers.log_likelihood(columns.circuit, x)
+def of_densities(columns: Columns, x: Array) -> Mask:
+    """(n_rows,) bool: whether what is observed in a row has a density, not a probability."""
     kind, variable = columns.circuit.kind, columns.circuit.variable
     numeric = np.unique(variable[(kind == GAUSSIAN) | (kind == EXPONENTIAL)])
-    is_density = np.any(~np.isnan(np.asarray(x, np.float64)[numeric]), axis=0)
+    is_density: Mask = np.any(~np.isnan(np.asarray(x, np.float64)[numeric]), axis=0)
+    return is_density
+
+
+def _evidence(columns: Columns, x: Array) -> tuple[list[float], list[bool]]:
+    """Log probability of each row, and whether it is one of a density."""
+    logs = answers.log_likelihood(columns.circuit, x)
+    is_density = of_densities(columns, x)
     # Probabilities that add to one add to a little more in floating point.
     return np.where(is_density, logs, np.minimum(logs, 0.0)).tolist(), is_density.tolist()
 
 
-def _marginal(columns: Columns, x: Any) -> list[Answer]:
+def _marginal(columns: Columns, x: Array) -> list[Answer]:
     with np.errstate(over="ignore"):  # a density may be beyond all doubles; its logarithm tells
         return [
-            {"log_probability": log, "density" if dense else "probability": float(np.exp(log))}
+            Answer(log_probability=log, density=float(np.exp(log)))
+            if dense
+            else Answer(log_probability=log, probability=float(np.exp(log)))
             for log, dense in zip(*_evidence(columns, x), strict=True)
         ]
 
 
-def _conditional(columns: Columns, x: Any, variables: tuple[int, ...], joint: bool) -> list[Answer]:
+def _conditional(columns: Columns, x: Array, variables: tuple[int, ...], joint: bool) -> list[Answer]:
     logs, _ = _evidence(columns, x)
     if joint:
         tables = answers.conditional(columns.circuit, x, variables)
@@ -258,7 +274,7 @@ def _conditional(columns: Columns, x: Any, variables: tuple[int, ...], joint: bo
     ]
 
 
-def _cells(columns: Columns, variables: tuple[int, ...], table: Floats) -> list[Answer]:
+def _cells(columns: Columns, variables: tuple[int, ...], table: Floats) -> list[Cell]:
     names = [columns.names[v] for v in variables]
     labels = list(itertools.product(*(columns.labels(v) for v in variables)))
     p = table.ravel()
@@ -268,7 +284,7 @@ def _cells(columns: Columns, variables: tuple[int, ...], table: Floats) -> list[
     ]
 
 
-def _moments(columns: Columns, x: Any, variables: tuple[int, ...]) -> list[Answer]:
+def _moments(columns: Columns, x: Array, variables: tuple[int, ...]) -> list[Answer]:
     logs, _ = _evidence(columns, x)
     mean, variance = answers.moments(columns.circuit, x, variables)
     return [
@@ -283,7 +299,7 @@ def _moments(columns: Columns, x: Any, variables: tuple[int, ...]) -> list[Answe
     ]
 
 
-def _sample(columns: Columns, x: Any, variables: tuple[int, ...], n: int, seed: int) -> list[Answer]:
+def _sample(columns: Columns, x: Array, variables: tuple[int, ...], n: int, seed: int) -> list[Answer]:
     drawn = []
     for row in range(x.shape[1]):
         # Each query is the first row of its own: alone or among others, it draws the same.
@@ -291,14 +307,14 @@ def _sample(columns: Columns, x: Any, variables: tuple[int, ...], n: int, seed: 
             drawn.append(sample(columns.circuit, x[:, [row]], n, seed)[0])
         except ImpossibleEvidence as error:
             raise ImpossibleEvidence(row) from error
+    return [{"rows": in_words(columns, variables, draws)} for draws in drawn]
+
+
+def in_words(columns: Columns, variables: tuple[int, ...], rows: Floats) -> list[dict[str, RawValue]]:
+    """Rows (n, n_variables) of codes and numbers as raw values of some columns."""
     return [
-        {
-            "rows": [
-                {columns.names[v]: columns.value(v, code) for v, code in zip(variables, codes, strict=True)}
-                for codes in draws[:, list(variables)].tolist()
-            ]
-        }
-        for draws in drawn
+        {columns.names[v]: columns.value(v, code) for v, code in zip(variables, codes, strict=True)}
+        for codes in rows[:, list(variables)].tolist()
     ]
 
 
@@ -332,7 +348,7 @@ def _map(columns: Columns, query: Query) -> Answer:
     }
 
 
-_BATCHES: dict[str, Callable[..., list[Answer]]] = {
+_BATCHES: Batches = {
     "marginal": _marginal,
     "conditional": _conditional,
     "moments": _moments,

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
 from learners.circuits.circuit import Circuit
 from learners.circuits.columns import columns_of
+from learners.circuits.draws.model import BayesianCircuit
 from learners.circuits.em import ExpectedCounts, em_passes
+from learners.circuits.gibbs.columns import BY_COLUMN, PAPER, coded
+from learners.circuits.gibbs.learning import Sampling, sampling_of
+from learners.circuits.gibbs.settings import GibbsParameters
 from learners.circuits.model import CircuitModel
 from learners.circuits.online import StreamingPosterior, pseudo_counts_of
 from learners.circuits.structures import Variable, chow_liu, hclt, learnspn, random_regions
@@ -26,16 +31,17 @@ from learners.counts.family import Family, FamilyCounts
 from learners.counts.holdout import HoldOut
 from learners.counts.pairwise import PairwiseCounts
 from learners.errors import InvalidParameter, SchemaError
-from learners.passes.learner import RowWork
+from learners.passes.engine import Advance
+from learners.passes.learner import Passes, RowWork
 from learners.passes.rows import Rows
-from learners.schema import Kept, Schema
+from learners.schema import Kept, Overrides, Schema
 from learners.schema.binned import binned_schema
 from learners.schema.summaries import ColumnSummaries
 
 
 @dataclass(frozen=True)
-class CircuitParameters:
-    """How a circuit is made and learned.
+class CircuitParameters(GibbsParameters):
+    """How a circuit is made and learned; those of sampling are told at `GibbsParameters`.
 
     Parameters
     ----------
@@ -43,9 +49,9 @@ class CircuitParameters:
         Hidden Chow-Liu tree, Chow-Liu tree, random region graph, LearnSPN on a sample, or the circuit of a file.
     circuit : str
         Path or URI of the file of "file", text or JSON: variable i is attribute i, the class last.
-    learning : "em", "adf", "bmm" or "none"
-        Batch EM; one pass of assumed density filtering or of Bayesian moment matching, row by row; or the
-        structure's own weights.
+    learning : "em", "adf", "bmm", "gibbs" or "none"
+        Batch EM; one pass of assumed density filtering or of Bayesian moment matching, row by row; a posterior over complete
+        binary circuits by sampling, for which no structure is chosen; or the structure's own weights.
     passes : int
         Most passes of EM.
     tolerance : float
@@ -65,8 +71,9 @@ class CircuitParameters:
         Most distinct rows that "learnspn" sees.
     n_bins : int
         Most intervals of a numeric column, or densities that it is a mixture of.
-    leaves : "intervals", "gaussian", "poisson" or "exponential"
-        How numeric columns are modelled for which the user says nothing else.
+    leaves : "intervals", "gaussian", "poisson", "exponential", "by-column" or "paper", optional
+        How numeric columns are modelled for which the user says nothing else; by default "intervals". Of sampling: by default
+        "by-column", families that the column asks for; or the families of Yokoi and Sato's paper.
     max_values : int
         Values that a nominal attribute keeps; rarer ones share one code.
     seed : int
@@ -78,7 +85,7 @@ class CircuitParameters:
 
     structure: Literal["hclt", "chow-liu", "random", "learnspn", "file"] = "hclt"
     circuit: str = ""
-    learning: Literal["em", "adf", "bmm", "none"] = "em"
+    learning: Literal["em", "adf", "bmm", "gibbs", "none"] = "em"
     passes: int = 10
     tolerance: float = 1e-3
     laplace: float = 0.1
@@ -90,7 +97,7 @@ class CircuitParameters:
     replicas: int = 4
     sample: int = 20_000
     n_bins: int = 8
-    leaves: Literal["intervals", "gaussian", "poisson", "exponential"] = "intervals"
+    leaves: Literal["intervals", "gaussian", "poisson", "exponential", "by-column", "paper"] | None = None
     max_values: int = 1024
     seed: int = 0
 
@@ -117,14 +124,20 @@ class CircuitParameters:
                 raise InvalidParameter(name, getattr(self, name), "zero or more")
         if not 0 < self.strength < 1e9:
             raise InvalidParameter("strength", self.strength, "above zero")
+        if self.learning == "gibbs":
+            self.check_sampling()
+            if self.structure == "file":
+                raise InvalidParameter("structure", self.structure, "sampling makes its own circuit: leave it out")
+        elif self.leaves in (BY_COLUMN, PAPER):
+            raise InvalidParameter("leaves", self.leaves, "only with learning='gibbs'")
 
 
 def spn(
     target: str | None,
     parameters: CircuitParameters,
     given: Schema | Kept | None = None,
-    overrides: Mapping[str, Any] | None = None,
-) -> Generator[Any, Any, CircuitModel]:
+    overrides: Overrides | None = None,
+) -> Passes[CircuitModel]:
     """A sum-product network: two passes for schema and structure, then one for each iteration of EM, or one in all.
 
     Parameters
@@ -148,11 +161,13 @@ def spn(
     ----------
     Liu, Van den Broeck (2021); Peharz et al. (2019); Gens, Domingos (2013); Zhao, Gordon (2017).
     """
+    if parameters.learning == "gibbs":
+        return (yield from bayesian(target, parameters, given, overrides or {}))
     read = read_circuit(parameters.circuit) if parameters.structure == "file" else None
     schema, densities = yield from _schema(target, parameters, given, overrides or {}, read)
     start = read or with_densities((yield from _structure(schema, parameters)), densities)
     least = narrowest(start, densities) if densities else None
-    facts: dict[str, Any] = {"learner": "spn", "parameters": asdict(parameters)}
+    facts: dict[str, object] = {"learner": "spn", "parameters": asdict(parameters)}
     if read is not None:
         facts["circuit_sha256"] = fingerprint(read)
     if parameters.learning in ("adf", "bmm"):
@@ -176,12 +191,42 @@ def spn(
     return CircuitModel(schema, circuit, facts | {"n_rows": n_rows or (yield from _n_rows(schema))})
 
 
-def continued(
-    schema: Schema, posterior: StreamingPosterior, facts: Mapping[str, Any]
-) -> Generator[Any, Any, CircuitModel]:
+def bayesian(
+    target: str | None, parameters: CircuitParameters, given: Schema | Kept | None, overrides: Overrides
+) -> Passes[CircuitModel]:
+    """A posterior over circuits: one pass for the schema, one for the rows, which are then sampled.
+
+    References
+    ----------
+    Yokoi, Sato (2024).
+    """
+    every = ColumnSummaries(target, overrides, max_values=parameters.max_values, n_bins=parameters.n_bins)
+    summaries = yield every
+    schema = given if isinstance(given, Schema) else binned_schema(summaries, parameters.n_bins)
+    _require_columns(schema)
+    wanted = {name: override.distribution for name, override in every.overrides.items()}
+    schema = with_distributions(schema, wanted, "intervals")
+    histograms = {name: column.histogram for name, column in summaries.found.items()}
+    in_intervals = {name for name, distribution in wanted.items() if distribution == "intervals"}
+    schema, coding = coded(schema, histograms, parameters.leaves or BY_COLUMN, in_intervals, parameters.seed)
+    facts = {"learner": "spn", "parameters": asdict(parameters)}
+    sampling = Sampling(schema, coding, parameters, facts, parameters.seed)
+    model: CircuitModel = yield RowWork("sampling", schema, sampling.learn)
+    return model
+
+
+def sampled_further(known: BayesianCircuit) -> Passes[CircuitModel]:
+    """Sampling goes on with more rows: those that the model has, in the same order, and behind them new ones."""
+    told: Any = known.facts["parameters"]
+    sampling = sampling_of(known, CircuitParameters(**told))
+    model: CircuitModel = yield RowWork("sampling", known.schema, partial(sampling.go_on, known))
+    return model
+
+
+def continued(schema: Schema, posterior: StreamingPosterior, facts: Mapping[str, object]) -> Passes[CircuitModel]:
     """Learn rows in their order, on top of those that a posterior has learned; one pass on one thread."""
 
-    def run(rows: Rows, threads: int, advance: Callable[[int, int], None]) -> StreamingPosterior:
+    def run(rows: Rows, threads: int, advance: Advance) -> StreamingPosterior:
         del threads  # the order of the rows matters
         for chunk in rows.with_unseen():  # a category of tomorrow is summed out
             posterior.update(chunk)
@@ -197,27 +242,27 @@ def _schema(
     target: str | None,
     parameters: CircuitParameters,
     given: Schema | Kept | None,
-    overrides: Mapping[str, Any],
+    overrides: Overrides,
     read: Circuit | None,
-) -> Generator[Any, Any, tuple[Schema, dict[int, Densities]]]:
+) -> Passes[tuple[Schema, dict[int, Densities]]]:
     """The schema, as a circuit that was read has it if there is one, and the densities of its continuous attributes."""
     every = ColumnSummaries(target, overrides, max_values=parameters.max_values, n_bins=parameters.n_bins)
     summaries: ColumnSummaries | None = None
     if isinstance(given, Schema):
         schema = given
     elif given is not None:
-        domains = yield ColumnSummaries(target, overrides, max_values=parameters.max_values, kept=given.schema)
+        domains: ColumnSummaries = yield ColumnSummaries(
+            target, overrides, max_values=parameters.max_values, kept=given.schema
+        )
         schema = domains.build_schema()
     else:
         summaries = yield every
         # Cut points that tell classes apart say little of the columns' own distributions.
         schema = binned_schema(summaries, parameters.n_bins)
-    if not schema.n_attributes and target is None:
-        reasons = "; ".join(f"{column.name}: {column.reason}" for column in schema.left_out[:5])
-        raise SchemaError(f"No column is left to learn from ({reasons}).")
+    _require_columns(schema)
     if read is None:
         wanted = {name: override.distribution for name, override in every.overrides.items()}
-        schema = with_distributions(schema, wanted, parameters.leaves)
+        schema = with_distributions(schema, wanted, parameters.leaves or "intervals")
     else:
         schema = with_leaves_of(schema, read, parameters.circuit)
     if schema.continuous and summaries is None:
@@ -228,14 +273,20 @@ def _schema(
     return schema, {i: densities_of(column, summaries.found[column.name].histogram) for i, column in continuous.items()}
 
 
-def _structure(schema: Schema, parameters: CircuitParameters) -> Generator[Any, Any, Circuit]:
+def _require_columns(schema: Schema) -> None:
+    if not schema.n_attributes and schema.target is None:
+        reasons = "; ".join(f"{column.name}: {column.reason}" for column in schema.left_out[:5])
+        raise SchemaError(f"No column is left to learn from ({reasons}).")
+
+
+def _structure(schema: Schema, parameters: CircuitParameters) -> Passes[Circuit]:
     if parameters.structure in ("hclt", "chow-liu"):
-        pairs = yield PairwiseCounts(schema)
+        pairs: PairwiseCounts = yield PairwiseCounts(schema)
         if parameters.structure == "chow-liu":
             return chow_liu(pairs)
         return hclt(pairs, parameters.states, parameters.seed)
     if parameters.structure == "random":
-        margins = yield FamilyCounts(schema, [Family(i) for i in range(schema.n_attributes)])
+        margins: FamilyCounts = yield FamilyCounts(schema, [Family(i) for i in range(schema.n_attributes)])
         return random_regions(
             [Variable(probabilities=shares) for shares in _shares(schema, margins)],
             depth=parameters.depth,
@@ -243,7 +294,7 @@ def _structure(schema: Schema, parameters: CircuitParameters) -> Generator[Any, 
             replicas=parameters.replicas,
             seed=parameters.seed,
         )
-    drawn = yield HoldOut(schema, parameters.sample, room=0)
+    drawn: HoldOut = yield HoldOut(schema, parameters.sample, room=0)
     counts = drawn.sample.counts
     if counts.sum() > parameters.sample:  # few different rows may stand for more than memory holds
         counts = np.random.default_rng(parameters.seed).multinomial(parameters.sample, counts / counts.sum())
@@ -284,7 +335,7 @@ def _expecting(schema: Schema, counting: list[ExpectedCounts]) -> Callable[[Circ
     return make
 
 
-def _n_rows(schema: Schema) -> Generator[Any, Any, int]:
+def _n_rows(schema: Schema) -> Passes[int]:
     """How many rows there are, where nothing that was counted tells."""
-    counted = yield FamilyCounts(schema, [])
+    counted: FamilyCounts = yield FamilyCounts(schema, [])
     return int(counted.n_rows)

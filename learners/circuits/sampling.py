@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
+from learners.arrays import Floats, freeze
 from learners.circuits.answers import edge_shares_in_log_space, prepared
-from learners.circuits.circuit import Circuit, Floats
+from learners.circuits.circuit import Circuit
 from learners.circuits.evaluate import as_rows
 from learners.circuits.sampling_kernels import draws, draws_of_row
 from learners.errors import InvalidParameter
 
 
-def sample(circuit: Circuit, x: Any, n: int = 1, seed: int = 0) -> Floats:
+def sample(circuit: Circuit, x: ArrayLike, n: int = 1, seed: int = 0) -> Floats:
     """Draw the missing values of each row from their joint distribution given the others.
 
     Parameters
@@ -58,6 +58,6 @@ def sample(circuit: Circuit, x: Any, n: int = 1, seed: int = 0) -> Floats:
     for row in np.flatnonzero(out[:, 0, 0] == -np.inf):
         out[row] = known[:, row]
         share = edge_shares_in_log_space(circuit, x, int(row))
-        share.setflags(write=False)
+        freeze(share)
         draws_of_row(arrays, share, np.ones(circuit.n_nodes), np.uint64(seed), row, stack, out[row])
     return out

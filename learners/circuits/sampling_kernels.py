@@ -7,9 +7,9 @@ import numpy as np
 
 from learners.circuits.answer_kernels import SMALLEST, upward
 from learners.circuits.density_kernels import log_poisson
+from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, INDICATOR, POISSON, PRODUCT, SUM
 from learners.jit import kernel
 
-SUM, PRODUCT, INDICATOR, CATEGORICAL, GAUSSIAN, POISSON = range(6)
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 # Below this rate a Poisson number is found by adding up probabilities, from it on by transformed rejection.
 LARGE_RATE = 10.0

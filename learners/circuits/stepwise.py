@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 
-from learners.circuits.circuit import EXPONENTIAL, GAUSSIAN, POISSON, Circuit
+from learners.arrays import Array, Floats
+from learners.circuits.circuit import Circuit
 from learners.circuits.em import ExpectedCounts, maximised
 from learners.circuits.evaluate import as_rows
+from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, POISSON
 from learners.errors import InvalidParameter, StatisticMismatch
-
-Array = np.ndarray[Any, np.dtype[Any]]
-Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class StepwiseEM:

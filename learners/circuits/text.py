@@ -6,24 +6,13 @@ import json
 import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from learners.circuits.circuit import (
-    CATEGORICAL,
-    EXPONENTIAL,
-    GAUSSIAN,
-    INDICATOR,
-    KIND_NAMES,
-    POISSON,
-    PRODUCT,
-    SUM,
-    Circuit,
-    CircuitArrays,
-)
+from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.columns import columns_of
 from learners.circuits.errors import CircuitFormatError
+from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, KIND_NAMES, POISSON, PRODUCT, SUM
 from learners.schema import Schema
 
 WORDS = {
@@ -247,7 +236,7 @@ def to_json(circuit: Circuit, schema: Schema | None = None) -> str:
     schema : Schema, optional
         Then `columns` tells the name of each variable, and its values in the order of their codes.
     """
-    document: dict[str, Any] = {"format": FORMAT, "kinds": list(KIND_NAMES)}
+    document: dict[str, object] = {"format": FORMAT, "kinds": list(KIND_NAMES)}
     if schema is not None:
         document["columns"] = _told_columns(circuit, schema)
     for name, array in circuit.to_arrays().items():
@@ -256,7 +245,7 @@ def to_json(circuit: Circuit, schema: Schema | None = None) -> str:
     return json.dumps(document, separators=(",", ":"))
 
 
-def _told_columns(circuit: Circuit, schema: Schema | None) -> list[dict[str, Any]]:
+def _told_columns(circuit: Circuit, schema: Schema | None) -> list[dict[str, object]]:
     if schema is None:
         return []
     columns = columns_of(circuit, schema)

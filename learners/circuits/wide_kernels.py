@@ -11,9 +11,9 @@ import numpy as np
 
 from learners.circuits.density_kernels import log_density
 from learners.circuits.evaluate_kernels import BLOCK
+from learners.circuits.kernels import CATEGORICAL, INDICATOR, PRODUCT, SUM
 from learners.jit import kernel
 
-SUM, PRODUCT, INDICATOR, CATEGORICAL = range(4)
 RADIX_BITS = 500
 RADIX, INVERSE_RADIX = 2.0**RADIX_BITS, 2.0**-RADIX_BITS
 LOG_RADIX = RADIX_BITS * math.log(2.0)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
+from typing import cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from learners.arrays import Array, Arrays
 from learners.classifiers import kernels
 from learners.classifiers.compile import strides_of
+from learners.classifiers.lookup import LookupHeader
 from learners.classifiers.structure import Structure
 from learners.errors import InvalidArray
-from learners.model import Arrays
 from learners.schema import Schema
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 TABLES: dict[str, type] = dict.fromkeys(kernels.LookupTables._fields, np.int64)
 TABLES |= {"dense": np.float32, "vectors": np.float32, "log_prior": np.float64, "is_hierarchical": np.uint8}
@@ -25,7 +25,7 @@ MOST_ROWS = 1 << 53  # a float64 holds them all
 OF_TREES = ("level_starts", *OF_NODES, "cell_starts", *OF_CELLS)
 
 
-def check_arrays(header: Mapping[str, Any], arrays: Arrays) -> None:
+def check_arrays(header: Mapping[str, object], arrays: Arrays) -> None:
     """Refuse arrays from which no model could have been written; costs about as much as reading them.
 
     Parameters
@@ -38,16 +38,17 @@ def check_arrays(header: Mapping[str, Any], arrays: Arrays) -> None:
     InvalidArray
         Naming the array.
     """
-    schema = Schema.from_json(header["schema"])
-    structure = Structure(tuple(header["order"]), tuple(tuple(parents) for parents in header["parents"]))
+    stored = cast(LookupHeader, header)
+    schema = Schema.from_json(stored["schema"])
+    structure = Structure(tuple(stored["order"]), tuple(tuple(parents) for parents in stored["parents"]))
     known = range(schema.n_attributes)
     if not all(type(a) is int and a in known for a in (*structure.order, *sum(structure.parents, ()))):
         raise InvalidArray("order", "names attributes that the schema has not")
-    _check_tables(schema, structure, arrays)
+    check_tables(schema, structure, arrays)
     counts = _typed(arrays, "class_counts", np.int64, schema.n_classes)
     _refuse("class_counts", (counts < 0) | (counts > MOST_ROWS), "holds what is no number of rows")
     sizes = schema.domain_sizes[list(structure.order)].tolist()
-    if header["tree_values"] != sizes or len(header["hierarchical"]) != len(sizes):
+    if stored["tree_values"] != sizes or len(stored["hierarchical"]) != len(sizes):
         raise InvalidArray("tree_values", "does not fit the schema")
     parts = {field: _parts(arrays, f"tree_{field}", len(sizes)) for field in OF_TREES}
     for i, parents in enumerate(structure.parents):
@@ -60,12 +61,19 @@ def check_arrays(header: Mapping[str, Any], arrays: Arrays) -> None:
             _refuse(f"estimate_{name}", ~((estimates >= 0) & (estimates < np.inf)), "holds what is no estimate")
 
 
-def _check_tables(schema: Schema, structure: Structure, arrays: Arrays) -> None:
+def check_tables(schema: Schema, structure: Structure, arrays: Arrays) -> None:
+    """Refuse look-up tables that do not follow from a schema and a structure.
+
+    Raises
+    ------
+    InvalidArray
+        Naming the array.
+    """
     tables = {name: _typed(arrays, f"table_{name}", dtype) for name, dtype in TABLES.items() if name != "vectors"}
     n_classes, m = schema.n_classes, len(structure.order)
     parents = [p for of_one in structure.parents for p in of_one]
     strides = [strides_of(schema, a, of_one) for a, of_one in zip(structure.order, structure.parents, strict=True)]
-    expected: dict[str, Any] = {
+    expected: dict[str, ArrayLike] = {
         "attribute": structure.order,
         "n_values": schema.domain_sizes[list(structure.order)],
         "parent_starts": np.cumsum([0, *map(len, structure.parents)]),

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from learners.arrays import Floats, Integers, freeze
 from learners.classifiers import kernels
 from learners.classifiers.context_tree import ContextTree, Estimates
 from learners.classifiers.structure import Structure
 from learners.errors import FamilyTooLarge
 from learners.schema import Schema
-
-Integers = np.ndarray[Any, np.dtype[np.int64]]
-Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 DENSE_FLOATS = 1 << 22
 DENSE_RATIO = 16
@@ -31,7 +29,7 @@ class _Sparse(NamedTuple):
 def compile_tables(
     schema: Schema,
     structure: Structure,
-    class_counts: Any,
+    class_counts: Integers,
     trees: Sequence[ContextTree],
     estimates: Sequence[Estimates],
 ) -> kernels.LookupTables:
@@ -181,8 +179,7 @@ def _hash_table(keys: Integers) -> tuple[Integers, Integers, int]:
 def _with_dense_tables(tables: kernels.LookupTables, n_sparse: Sequence[int]) -> kernels.LookupTables:
     """Add a dense table for every attribute whose contexts are few enough, or not much more than occurred."""
     n_classes = tables.log_prior.size
-    for array in tables:
-        array.setflags(write=False)  # as when predicting: one compiled signature
+    freeze(*tables)  # as when predicting: one compiled signature
     parts, starts, n_floats = [], np.full(tables.attribute.size, -1, np.int64), 0
     for a in range(tables.attribute.size):
         parents = slice(int(tables.parent_starts[a]), int(tables.parent_starts[a + 1]))

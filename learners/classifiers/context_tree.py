@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-Integers = np.ndarray[Any, np.dtype[np.int64]]
-Floats = np.ndarray[Any, np.dtype[np.float64]]
+from learners.arrays import Floats, Integers
+from learners.classifiers.tree_kernels import first_differences, summed_level
 
 
 class ContextTree(NamedTuple):
@@ -119,29 +119,29 @@ def context_tree_from_cells(
     """
     del parent_sizes
     path = np.column_stack([y, parents.reshape(y.size, -1)]).astype(np.int64)
-    order = np.lexsort((x, *path.T[::-1]))
-    path, value, count = path[order], x[order].astype(np.int64), counts[order].astype(np.int64)
-    node_of_cell, path = _runs(path)
+    value, count = x.astype(np.int64), counts.astype(np.int64)
+    differs = np.empty(value.size, np.int64)
+    first_differences(path, value, differs)
+    if value.size and differs.min() < 0:  # counts come in this order; others may not
+        order = np.lexsort((value, *path.T[::-1]))
+        path, value, count = np.ascontiguousarray(path[order]), value[order], count[order]
+        first_differences(path, value, differs)
+    depth = path.shape[1]
+    starts = np.flatnonzero(differs < depth)
+    node_of_cell = np.cumsum(differs < depth) - 1
+    seen = np.full(n_values, -1, np.int64)
     levels = []
-    while path.shape[1]:
-        above_of_node, path_above = _runs(path[:, :-1])
-        keys, cell_parent = np.unique(above_of_node[node_of_cell] * n_values + value, return_inverse=True)
-        levels.append((above_of_node, path[:, -1], node_of_cell, value, count, cell_parent))
-        summed = np.zeros(keys.size, np.int64)
-        np.add.at(summed, cell_parent, count)
-        node_of_cell, value, count, path = keys // n_values, keys % n_values, summed, path_above
+    for level in range(depth, 0, -1):
+        is_start = differs[starts] < level - 1 if level > 1 else np.arange(starts.size) == 0
+        above_of_node = np.cumsum(is_start) - 1
+        above = tuple(np.empty(value.size, np.int64) for _ in range(4))
+        n_above = summed_level(node_of_cell, value, count, above_of_node, seen, *above)
+        levels.append((above_of_node, path[starts, level - 1], node_of_cell, value, count, above[3]))
+        node_of_cell, value, count = (part[:n_above] for part in above[:3])
+        starts = starts[is_start]
     none = np.full(1, -1, np.int64)
     levels.append((none, none, node_of_cell, value, count, np.full(value.size, -1, np.int64)))
     return _assembled(levels[::-1], n_values)
-
-
-def _runs(path: Integers) -> tuple[Integers, Integers]:
-    """For sorted rows the number of the distinct row that each is, and the distinct rows."""
-    if path.shape[1] == 0:
-        return np.zeros(path.shape[0], np.int64), path[:1]
-    is_new = np.ones(path.shape[0], bool)
-    is_new[1:] = np.any(path[1:] != path[:-1], axis=1)
-    return np.cumsum(is_new) - 1, path[is_new]
 
 
 def _assembled(levels: Sequence[tuple[Integers, ...]], n_values: int) -> ContextTree:

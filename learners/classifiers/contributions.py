@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from learners.arrays import Floats, freeze
 from learners.classifiers import kernels
 from learners.schema import Chunk
-
-Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def log_factors(tables: kernels.LookupTables, chunk: Chunk) -> Floats:
@@ -29,7 +26,7 @@ def log_factors(tables: kernels.LookupTables, chunk: Chunk) -> Floats:
     n_classes = tables.log_prior.size
     factors = np.zeros((chunk.x.shape[0], chunk.n_rows, n_classes))
     no_prior = np.zeros(n_classes)
-    no_prior.setflags(write=False)  # as in a model, so that nothing is compiled again
+    freeze(no_prior)  # as in a model, so that nothing is compiled again
     for a, attribute in enumerate(tables.attribute):
         one = tables._replace(
             attribute=tables.attribute[a : a + 1],

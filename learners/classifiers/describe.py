@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import ArrayLike
 
+from learners.arrays import Array, Floats, Integers
 from learners.classifiers.context_tree import ContextTree, Estimates
 from learners.classifiers.structure import Structure
 from learners.schema import Schema
@@ -29,11 +31,11 @@ ATTRIBUTE_VALUES = pa.schema([("attribute", pa.int64()), ("code", pa.int64()), (
 EDGES = pa.schema([("from", pa.string()), ("to", pa.string()), ("rank", pa.int64())])
 
 
-def describe_structure(schema: Schema, structure: Structure, trees: Sequence[ContextTree]) -> dict[str, Any]:
+def describe_structure(schema: Schema, structure: Structure, trees: Sequence[ContextTree]) -> dict[str, object]:
     """Nodes (class first) with domain and context-tree sizes, and edges in the order of the parents."""
     target = schema.target or "class"
-    nodes: list[dict[str, Any]] = [{"name": target, "role": "class", "n_values": schema.n_classes}]
-    edges: list[dict[str, Any]] = []
+    nodes: list[dict[str, object]] = [{"name": target, "role": "class", "n_values": schema.n_classes}]
+    edges: list[dict[str, object]] = []
     for attribute, parents, tree in zip(structure.order, structure.parents, trees, strict=True):
         name = schema.attributes[attribute].name
         nodes.append(
@@ -55,11 +57,11 @@ def describe_structure(schema: Schema, structure: Structure, trees: Sequence[Con
 def describe_tables(
     schema: Schema,
     structure: Structure,
-    class_counts: Any,
+    class_counts: Integers,
     trees: Sequence[ContextTree],
     estimates: Sequence[Estimates],
-    variances: Sequence[Any],
-    facts: Mapping[str, Any],
+    variances: Sequence[Floats],
+    facts: Mapping[str, object],
 ) -> dict[str, pa.Table]:
     """The model as tables.
 
@@ -91,7 +93,7 @@ def describe_tables(
         "facts": pa.table({"name": list(facts), "value": [json.dumps(value) for value in facts.values()]}),
     }
     if "selection" in facts:
-        losses = np.array(facts["selection"]["mean_loss"])
+        losses = np.array(cast("Mapping[str, ArrayLike]", facts["selection"])["mean_loss"])
         k, n_attributes = np.indices(losses.shape)
         tables["selection"] = pa.table(
             {"k": k.ravel(), "n_attributes": n_attributes.ravel(), "mean_loss": losses.ravel()}
@@ -115,7 +117,7 @@ def _contexts(structure: Structure, trees: Sequence[ContextTree], estimates: Seq
 
 
 def _cells(
-    structure: Structure, trees: Sequence[ContextTree], estimates: Sequence[Estimates], variances: Sequence[Any]
+    structure: Structure, trees: Sequence[ContextTree], estimates: Sequence[Estimates], variances: Sequence[Floats]
 ) -> pa.Table:
     """One row per (context, value) that occurred."""
     variance = {"variance": np.concatenate(variances)} if variances else {}
@@ -131,9 +133,9 @@ def _cells(
     )
 
 
-def _levels(tree: ContextTree) -> Any:
+def _levels(tree: ContextTree) -> Integers:
     return np.repeat(np.arange(tree.level_starts.size - 1), np.diff(tree.level_starts))
 
 
-def _joined(parts: Sequence[Any], dtype: Any) -> Any:
+def _joined(parts: Sequence[Integers] | Sequence[Floats], dtype: type[np.int64 | np.float64]) -> Array:
     return np.concatenate(parts) if parts else np.empty(0, dtype)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-Floats = np.ndarray[Any, np.dtype[np.float64]]
+from learners.arrays import Floats
 
 
 def split_r_hat(trace: Floats) -> float:

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
+from learners.arrays import Floats, freeze
 from learners.classifiers import hdp_kernels as kernels
 from learners.classifiers import hdp_map_kernels as map_kernels
 from learners.classifiers.context_tree import ContextTree, Estimates
 from learners.classifiers.diagnostics import split_r_hat
 from learners.classifiers.hdp_plan import ROOTS, TYINGS, plan_of
 from learners.errors import InvalidParameter
+from learners.parameters import Parameters
+from learners.passes.engine import Advance
 
-Floats = np.ndarray[Any, np.dtype[np.float64]]
-Advance = Callable[[int, int], None]
 Tick = Callable[[float | None], None]  # told the share that is done, if it is another one; raises when all shall stop
 
 PRIOR_SHAPE, PRIOR_RATE, LARGEST = 2.0, 1.0, 4000.0
@@ -33,7 +34,7 @@ AUTO_DIFFERENCE = 0.02
 
 
 @dataclass(frozen=True)
-class HDPParameters:
+class HDPParameters(Parameters):
     """Of the hierarchical Dirichlet process and its sampler.
 
     Parameters
@@ -53,7 +54,7 @@ class HDPParameters:
     InvalidParameter
     """
 
-    iterations: int | str = 50_000
+    iterations: int | Literal["auto"] = 50_000
     tying: str = "level"
     root: str = "unit"
     seed: int = 0
@@ -100,6 +101,22 @@ class Posterior(NamedTuple):
     log_likelihood: Floats
 
 
+class Solution(NamedTuple):
+    """The deterministic solution of one context tree.
+
+    Parameters
+    ----------
+    customers : (n_cells,) float64
+        Rows at the deepest level, the expected number of tables of the children above it.
+    concentrations : (n_groups,) float64
+    n_sweeps : int
+    """
+
+    customers: Floats
+    concentrations: Floats
+    n_sweeps: int
+
+
 class Chain:
     """The sampler of one tree.
 
@@ -117,7 +134,8 @@ class Chain:
         self, tree: ContextTree, parameters: HDPParameters, stream: int, check: Callable[[], object] = lambda: None
     ) -> None:
         self.tree, self.parameters, self.check = tree, parameters, check
-        self.plan = _frozen(plan_of(tree, parameters.tying, parameters.root))
+        self.plan = plan_of(tree, parameters.tying, parameters.root)
+        freeze(*(array for array in self.plan if isinstance(array, np.ndarray)))
         self.call_sweeps = max(1, CALL_ITEMS // max(1, self.plan.item_base.size))
         self.settings = np.array([PRIOR_SHAPE, PRIOR_RATE, LARGEST, ROOT_CONCENTRATION, SWEEPS_PER_CONCENTRATION])
         self.state = self._new_state(np.int64, stream)
@@ -131,9 +149,13 @@ class Chain:
         map_kernels.start_tables(self.plan, self.state)
         kernels.draw_probabilities(self.plan, self.state, ROOT_CONCENTRATION)
 
-    def _new_state(self, dtype: type[Any], stream: int) -> kernels.State:
+    def _new_state(self, dtype: type[np.int64] | type[np.float64], stream: int) -> kernels.State:
         n_groups = self.plan.group_starts.size - 1
-        random = np.random.SeedSequence([self.parameters.seed, stream]).generate_state(1, np.uint64)
+        random = (
+            np.random.SeedSequence([self.parameters.seed, stream])
+            .generate_state(1, np.uint64)
+            .astype(np.uint64, copy=False)
+        )
         totals = self.tree.node_counts().astype(dtype)
         return kernels.State(
             n=self.plan.item_base.astype(dtype),
@@ -186,6 +208,14 @@ class Chain:
         """Add the estimates at the deterministic solution to the sums."""
         self._add_estimates(self._expected)
 
+    def solution(self) -> Solution:
+        """The deterministic solution, once `start_at_fixed_point` has found it."""
+        customers = np.ones(self.tree.n_cells)
+        customers[self.plan.item_cell] = self._expected.n
+        leaves = slice(int(self.tree.cell_starts[self._tree.deepest]), None)
+        customers[leaves] = self.tree.cell_count[leaves]
+        return Solution(customers, self._expected.concentration, self.n_sweeps)
+
     def posterior(self, trace: Floats) -> Posterior:
         """What the sums say, and the concentrations (n_sweeps, n_groups) of the sweeps behind them."""
         log_likelihood = np.array(self.log_likelihood)
@@ -198,13 +228,6 @@ class Chain:
 
 def _nan_first(value: float) -> float:
     return np.inf if np.isnan(value) else value
-
-
-def _frozen(plan: kernels.Plan) -> kernels.Plan:
-    for array in plan:
-        if isinstance(array, np.ndarray):
-            array.setflags(write=False)
-    return plan
 
 
 def _rest(tree: ContextTree, probability: Floats) -> Floats:
@@ -270,6 +293,22 @@ def hdp_map_estimates(
         return chain.posterior(chain.state.concentration[np.newaxis])
 
     return _in_parallel(trees, threads, advance, solve)
+
+
+def hdp_map_solution(
+    tree: ContextTree,
+    parameters: HDPParameters,
+    check: Callable[[], object],
+    n_most: int = 200,
+    tolerance: float = 1e-3,
+) -> Solution:
+    """What `hdp_map_estimates` makes its estimates of, for one tree; what `check` raises ends it.
+
+    It ends after `n_most` sweeps, or when no logarithm of a concentration moves by more than the tolerance.
+    """
+    chain = Chain(tree, parameters, 0, check)
+    chain.n_sweeps = chain.start_at_fixed_point(n_most, tolerance)
+    return chain.solution()
 
 
 def _sample(chain: Chain, tick: Tick) -> Posterior:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from learners.arrays import Array, Floats, Integers, Uint8s, Uint64s
 from learners.classifiers.random_kernels import (
     RECIPROCALS,
     SEATINGS,
@@ -15,8 +16,6 @@ from learners.classifiers.random_kernels import (
     uniform,
 )
 from learners.jit import kernel
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 # Up to so many customers all probabilities are summed, rather than branching where the sum is reached.
 BRANCHLESS = 8
@@ -58,22 +57,22 @@ class Plan(NamedTuple):
     is_unit_root : bool
     """
 
-    item_starts: Array
-    item_parent: Array
-    item_base: Array
-    item_cell: Array
-    item_node: Array
-    is_inner: Array
-    active_starts: Array
-    active_node: Array
-    active_first: Array
-    active_last: Array
-    node_fixed: Array
-    node_parent: Array
-    node_level: Array
-    child_group: Array
-    group_starts: Array
-    group_nodes: Array
+    item_starts: Integers
+    item_parent: Integers
+    item_base: Integers
+    item_cell: Integers
+    item_node: Integers
+    is_inner: Uint8s
+    active_starts: Integers
+    active_node: Integers
+    active_first: Integers
+    active_last: Integers
+    node_fixed: Integers
+    node_parent: Integers
+    node_level: Integers
+    child_group: Integers
+    group_starts: Integers
+    group_nodes: Integers
     n_values: int
     is_unit_root: bool
 
@@ -83,21 +82,21 @@ class State(NamedTuple):
 
     Parameters
     ----------
-    n : (n_items,) int64
+    n : (n_items,) int64, or float64 of what is expected
         Customers: rows at the deepest level, tables of the children elsewhere.
     weight : (n_items,) float64
         For inner items the concentration of the children times the item's probability.
     concentration : (n_groups,) float64
-    node_total : (n_nodes,) int64
+    node_total : (n_nodes,) as n
     random : (1,) uint64
         Counter of the random numbers.
     """
 
     n: Array
-    weight: Array
-    concentration: Array
+    weight: Floats
+    concentration: Floats
     node_total: Array
-    random: Array
+    random: Uint64s
 
 
 @kernel

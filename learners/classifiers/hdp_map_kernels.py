@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from learners.arrays import Integers
 from learners.classifiers.hdp_kernels import SMALL_TOTAL, sum_nodes
 from learners.jit import kernel
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @kernel
@@ -171,10 +170,10 @@ class Tree(NamedTuple):
     n_values : int
     """
 
-    parent: Array
-    cell_starts: Array
-    cell_count: Array
-    cell_parent: Array
+    parent: Integers
+    cell_starts: Integers
+    cell_count: Integers
+    cell_parent: Integers
     deepest: int
     n_values: int
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from learners.arrays import Integers, Mask
 from learners.classifiers.context_tree import ContextTree
 from learners.classifiers.hdp_kernels import Plan
-
-Integers = np.ndarray[Any, np.dtype[np.int64]]
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 TYINGS = ("level", "parent", "single")
 ROOTS = ("unit", "dirichlet")

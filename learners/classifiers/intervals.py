@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 
+from learners.arrays import Floats, Integers, freeze
 from learners.classifiers import kernels
 from learners.classifiers.compile import compile_tables
 from learners.classifiers.context_tree import ContextTree, Estimates
 from learners.classifiers.structure import Structure
 from learners.errors import InvalidParameter
 from learners.schema import Chunk, Schema
-
-Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 # The delta method trusts logarithms that move by a few units; beyond that they say "unknown" all the same.
 LARGEST_LOG_VARIANCE = 25.0
@@ -24,7 +22,7 @@ LARGEST_LOG_VARIANCE = 25.0
 def spread_tables(
     schema: Schema,
     structure: Structure,
-    class_counts: Any,
+    class_counts: Integers,
     trees: Sequence[ContextTree],
     estimates: Sequence[Estimates],
     variances: Sequence[Floats],
@@ -41,8 +39,7 @@ def spread_tables(
     spreads = [_log_variance(*entry) for entry in zip(trees, estimates, variances, strict=True)]
     tables = compile_tables(schema, structure, class_counts, trees, spreads)
     tables = tables._replace(log_prior=1.0 / (np.asarray(class_counts, np.float64) + 1.0))
-    for array in tables:
-        array.setflags(write=False)  # as the model's own tables: one compiled signature
+    freeze(*tables)  # as the model's own tables: one compiled signature
     return tables
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from learners.arrays import Float32s, Floats, Integers, Uint8s
 from learners.jit import kernel
 
-Array = np.ndarray[Any, np.dtype[Any]]
 BLOCK_ROWS = 256
 MANY_ROWS = 24
 EMPTY = -1
@@ -40,21 +40,21 @@ class LookupTables(NamedTuple):
     is_hierarchical : (1,) uint8
     """
 
-    attribute: Array
-    n_values: Array
-    parent_starts: Array
-    parents: Array
-    parent_sizes: Array
-    strides: Array
-    dense_starts: Array
-    dense: Array
-    hash_starts: Array
-    hash_shifts: Array
-    hash_keys: Array
-    hash_rows: Array
-    vectors: Array
-    log_prior: Array
-    is_hierarchical: Array
+    attribute: Integers
+    n_values: Integers
+    parent_starts: Integers
+    parents: Integers
+    parent_sizes: Integers
+    strides: Integers
+    dense_starts: Integers
+    dense: Float32s
+    hash_starts: Integers
+    hash_shifts: Integers
+    hash_keys: Integers
+    hash_rows: Integers
+    vectors: Float32s
+    log_prior: Floats
+    is_hierarchical: Uint8s
 
 
 @kernel

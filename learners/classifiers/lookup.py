@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 import pyarrow as pa
 
+from learners.arrays import Array, Arrays, Floats, Integers, freeze
 from learners.classifiers import kernels
 from learners.classifiers.compile import compile_tables
 from learners.classifiers.context_tree import ContextTree, Estimates
@@ -18,15 +19,22 @@ from learners.classifiers.describe import describe_structure, describe_tables
 from learners.classifiers.intervals import credible_intervals, spread_tables
 from learners.classifiers.structure import Structure
 from learners.errors import InvalidParameter
-from learners.model import Arrays
+from learners.model import Header
 from learners.passes.engine import available_cores
 from learners.schema import Chunk, Schema
-
-Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 # Below this many rows a thread costs more than it brings.
 PARALLEL_ROWS = 8192
 TREE_FIELDS = ("level_starts", "parent", "branch", "cell_starts", "cell_value", "cell_count", "cell_parent")
+
+
+class LookupHeader(Header):
+    """The header of a stored `LookupModel`."""
+
+    order: list[int]
+    parents: list[list[int]]
+    hierarchical: list[bool]
+    tree_values: list[int]
 
 
 class LookupModel:
@@ -57,18 +65,17 @@ class LookupModel:
         self,
         schema: Schema,
         structure: Structure,
-        class_counts: Any,
+        class_counts: Integers,
         trees: Sequence[ContextTree],
         estimates: Sequence[Estimates],
         tables: kernels.LookupTables,
-        facts: Mapping[str, Any],
+        facts: Mapping[str, object],
         variances: Sequence[Floats] = (),
     ) -> None:
         self.variances = tuple(variances)
         self.schema, self.network, self.class_counts = schema, structure, class_counts
         self.trees, self.estimates, self.facts = tuple(trees), tuple(estimates), dict(facts)
-        for array in tables:
-            array.setflags(write=False)  # mapped and fresh models then share one compiled signature
+        freeze(*tables)  # mapped and fresh models then share one compiled signature
         self._tables = tables
 
     @classmethod
@@ -76,10 +83,10 @@ class LookupModel:
         cls,
         schema: Schema,
         structure: Structure,
-        class_counts: Any,
+        class_counts: Integers,
         trees: Sequence[ContextTree],
         estimates: Sequence[Estimates],
-        facts: Mapping[str, Any],
+        facts: Mapping[str, object],
         variances: Sequence[Floats] = (),
     ) -> LookupModel:
         """Compile the estimates into tables."""
@@ -149,9 +156,9 @@ class LookupModel:
             raise InvalidParameter("interval", level, "this model has m-estimates; train with estimator hdp or hdp-map")
         return credible_intervals(self._spread, self.predict_proba(chunk), chunk, level)
 
-    def to_arrays(self) -> tuple[dict[str, Any], Arrays]:
+    def to_arrays(self) -> tuple[LookupHeader, Arrays]:
         """Header and named arrays, from which `from_arrays` makes an equal model."""
-        header = {
+        header: LookupHeader = {
             "kind": self.kind,
             "schema": self.schema.to_json(),
             "order": list(self.network.order),
@@ -160,7 +167,7 @@ class LookupModel:
             "tree_values": [tree.n_values for tree in self.trees],
             "facts": self.facts,
         }
-        arrays: dict[str, Any] = {"class_counts": np.asarray(self.class_counts)}
+        arrays: dict[str, Array] = {"class_counts": np.asarray(self.class_counts)}
         arrays.update({f"table_{name}": array for name, array in self._tables._asdict().items()})
         for field in TREE_FIELDS:
             parts = [getattr(tree, field) for tree in self.trees]
@@ -174,12 +181,13 @@ class LookupModel:
         return header, arrays
 
     @classmethod
-    def from_arrays(cls, header: Mapping[str, Any], arrays: Arrays) -> LookupModel:
+    def from_arrays(cls, header: Mapping[str, object], arrays: Arrays) -> LookupModel:
         """The model of `to_arrays`; nothing is copied."""
+        stored = cast(LookupHeader, header)
         fields = {field: np.split(arrays[f"tree_{field}"], arrays[f"tree_{field}_ends"][:-1]) for field in TREE_FIELDS}
         trees = [
             ContextTree(**{field: fields[field][i] for field in TREE_FIELDS}, n_values=n_values)
-            for i, n_values in enumerate(header["tree_values"])
+            for i, n_values in enumerate(stored["tree_values"])
         ]
         ends = {"probability": "cell_value", "rest": "parent"}
         split = {
@@ -188,17 +196,17 @@ class LookupModel:
         }
         estimates = [
             Estimates(split["probability"][i], split["rest"][i], hierarchical)
-            for i, hierarchical in enumerate(header["hierarchical"])
+            for i, hierarchical in enumerate(stored["hierarchical"])
         ]
         tables = kernels.LookupTables(**{name: arrays[f"table_{name}"] for name in kernels.LookupTables._fields})
-        structure = Structure(tuple(header["order"]), tuple(tuple(parents) for parents in header["parents"]))
-        schema = Schema.from_json(header["schema"])
+        structure = Structure(tuple(stored["order"]), tuple(tuple(parents) for parents in stored["parents"]))
+        schema = Schema.from_json(stored["schema"])
         variances: list[Floats] = []
         if "estimate_variance" in arrays:
             variances = np.split(arrays["estimate_variance"], arrays["tree_cell_value_ends"][:-1])
-        return cls(schema, structure, arrays["class_counts"], trees, estimates, tables, header["facts"], variances)
+        return cls(schema, structure, arrays["class_counts"], trees, estimates, tables, stored["facts"], variances)
 
-    def structure(self) -> dict[str, Any]:
+    def structure(self) -> dict[str, object]:
         """Nodes and edges of the network, with domain and context-tree sizes; and `facts`, what else the training found."""
         return describe_structure(self.schema, self.network, self.trees) | {"facts": self.facts}
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from learners.arrays import Array
 from learners.jit import kernel
-
-Array = np.ndarray[Any, np.dtype[Any]]
-Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 # The tables of so many customers are drawn by inversion; beyond it, the gaps between new tables are drawn.
 TABULATED = 48

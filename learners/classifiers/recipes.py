@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
 
 import numpy as np
 
 from learners.classifiers.context_tree import ContextTree, context_tree_from_cells
-from learners.classifiers.hdp import Advance, HDPParameters, Posterior, hdp_estimates, hdp_map_estimates
+from learners.classifiers.hdp import HDPParameters, Posterior, hdp_estimates, hdp_map_estimates
 from learners.classifiers.lookup import LookupModel
 from learners.classifiers.m_estimate import GRID, m_estimates
 from learners.classifiers.selection import LOSSES, PrefixLosses
@@ -19,18 +18,18 @@ from learners.counts.family import FamilyCounts
 from learners.counts.holdout import HoldOut
 from learners.counts.pairwise import PairwiseCounts
 from learners.errors import InvalidParameter
-from learners.passes.learner import Work
+from learners.passes.engine import Advance, unheard
+from learners.passes.learner import Passes, Work
 from learners.passes.together import Together
-from learners.schema import Chunk, Kept, Schema
+from learners.schema import Chunk, Kept, Overrides, Schema
 from learners.schema.summaries import ColumnSummaries
 
-Passes = Generator[Any, Any, Any]
 ESTIMATORS = ("m", "hdp", "hdp-map")
 MAX_K = 5
 
 
 @dataclass(frozen=True)
-class NetworkParameters:
+class NetworkParameters(HDPParameters):
     """What all network classifiers have in common.
 
     Parameters
@@ -42,8 +41,6 @@ class NetworkParameters:
         Pseudo-count of the m-estimate; None chooses it on a hold-out from `m_estimate.GRID`.
     max_values : int
         Values that a nominal attribute keeps; rarer ones share one code.
-    iterations, tying, root, seed
-        Of "hdp" (and the two in the middle of "hdp-map"), as in `HDPParameters`.
 
     Raises
     ------
@@ -53,23 +50,15 @@ class NetworkParameters:
     estimator: str = "m"
     m: float | None = None
     max_values: int = 1024
-    iterations: int | Literal["auto"] = 50_000
-    tying: str = "level"
-    root: str = "unit"
-    seed: int = 0
 
     def __post_init__(self) -> None:
-        self.hdp()
+        super().__post_init__()
         if self.estimator not in ESTIMATORS:
             raise InvalidParameter("estimator", self.estimator, f"use one of {', '.join(ESTIMATORS)}")
         if self.m is not None and not 0 <= self.m < 1e9:
             raise InvalidParameter("m", self.m, "a number from 0 to 1e9, or null to choose it")
         if not 2 <= self.max_values <= 65_000:
             raise InvalidParameter("max_values", self.max_values, "from 2 to 65,000")
-
-    def hdp(self) -> HDPParameters:
-        """Those of the hierarchical Dirichlet process."""
-        return HDPParameters(self.iterations, self.tying, self.root, self.seed)
 
 
 @dataclass(frozen=True)
@@ -111,32 +100,28 @@ class SKDBParameters(KDBParameters):
             raise InvalidParameter("loss", self.loss, f"use one of {', '.join(LOSSES)}")
 
 
-def unheard(_n_done: int, _n_total: int) -> None:
-    """For whoever does not want to know how far it is."""
-
-
 def schema_pass(
-    target: str | None, given: Schema | Kept | None, overrides: Mapping[str, Any], max_values: int
-) -> Generator[Any, Any, Schema]:
+    target: str | None, given: Schema | Kept | None, overrides: Overrides, max_values: int
+) -> Passes[Schema]:
     """The schema: given, or inferred in one pass, wholly or as far as it is not kept."""
     if isinstance(given, Schema):
         return given
     kept = None if given is None else given.schema
-    summaries = yield ColumnSummaries(target, overrides, max_values=max_values, kept=kept)
-    schema: Schema = summaries.build_schema()
-    return schema
+    summaries: ColumnSummaries = yield ColumnSummaries(target, overrides, max_values=max_values, kept=kept)
+    return summaries.build_schema()
 
 
 def naive_bayes(
     target: str,
     parameters: NetworkParameters,
     given: Schema | Kept | None = None,
-    overrides: Mapping[str, Any] | None = None,
-) -> Passes:
+    overrides: Overrides | None = None,
+) -> Passes[LookupModel]:
     """Naive Bayes: one pass after the schema."""
     schema = yield from schema_pass(target, given, overrides or {}, parameters.max_values)
     structure = naive_structure(schema.n_attributes)
-    counted = yield Together(FamilyCounts(schema, structure.families()), HoldOut(schema))
+    wanted = Together(FamilyCounts(schema, structure.families()), HoldOut(schema))
+    counted: Together[FamilyCounts, HoldOut] = yield wanted
     return (yield from fitted(schema, structure, counted.first, counted.second.draw(), "nb", parameters))
 
 
@@ -146,12 +131,13 @@ def _structured(
     target: str,
     parameters: NetworkParameters,
     given: Schema | Kept | None,
-    overrides: Mapping[str, Any] | None,
-) -> Passes:
+    overrides: Overrides | None,
+) -> Passes[LookupModel]:
     schema = yield from schema_pass(target, given, overrides or {}, parameters.max_values)
-    counted = yield Together(PairwiseCounts(schema), HoldOut(schema))
+    wanted = Together(PairwiseCounts(schema), HoldOut(schema))
+    counted: Together[PairwiseCounts, HoldOut] = yield wanted
     structure = structure_of(counted.first)
-    families = yield FamilyCounts(schema, structure.families())
+    families: FamilyCounts = yield FamilyCounts(schema, structure.families())
     return (yield from fitted(schema, structure, families, counted.second.draw(), name, parameters))
 
 
@@ -159,8 +145,8 @@ def tan(
     target: str,
     parameters: NetworkParameters,
     given: Schema | Kept | None = None,
-    overrides: Mapping[str, Any] | None = None,
-) -> Passes:
+    overrides: Overrides | None = None,
+) -> Passes[LookupModel]:
     """TAN (Friedman, Geiger, Goldszmidt 1997): two passes after the schema."""
     return _structured("tan", tree_augmented, target, parameters, given, overrides)
 
@@ -169,8 +155,8 @@ def kdb(
     target: str,
     parameters: KDBParameters,
     given: Schema | Kept | None = None,
-    overrides: Mapping[str, Any] | None = None,
-) -> Passes:
+    overrides: Overrides | None = None,
+) -> Passes[LookupModel]:
     """KDB (Sahami 1996): two passes after the schema."""
     return _structured("kdb", lambda pairs: k_dependence(pairs, parameters.k), target, parameters, given, overrides)
 
@@ -179,15 +165,16 @@ def skdb(
     target: str,
     parameters: SKDBParameters,
     given: Schema | Kept | None = None,
-    overrides: Mapping[str, Any] | None = None,
-) -> Passes:
+    overrides: Overrides | None = None,
+) -> Passes[LookupModel]:
     """Selective kDB (Martínez et al. 2016): three passes after the schema."""
     schema = yield from schema_pass(target, given, overrides or {}, parameters.max_values)
-    counted = yield Together(PairwiseCounts(schema), HoldOut(schema))
+    wanted = Together(PairwiseCounts(schema), HoldOut(schema))
+    counted: Together[PairwiseCounts, HoldOut] = yield wanted
     structure = k_dependence(counted.first, parameters.k)
-    families = yield FamilyCounts(schema, structure.families())
-    trees = yield Work("growing trees", lambda _, advance: trees_of(families, advance))
-    losses = yield PrefixLosses(schema, structure, trees, families.class_counts, parameters.loss)
+    families: FamilyCounts = yield FamilyCounts(schema, structure.families())
+    trees: list[ContextTree] = yield Work("growing trees", lambda _, advance: trees_of(families, advance))
+    losses: PrefixLosses = yield PrefixLosses(schema, structure, trees, families.class_counts, parameters.loss)
     chosen = losses.best()
     structure = structure.prefix(chosen.n_attributes, chosen.k)
     facts = {"n_attributes": chosen.n_attributes, "k": chosen.k, "mean_loss": chosen.mean_loss.tolist()}
@@ -213,24 +200,24 @@ def fitted(
     hold_out: Chunk,
     name: str,
     parameters: NetworkParameters,
-    facts: Mapping[str, Any] | None = None,
-) -> Passes:
+    facts: Mapping[str, object] | None = None,
+) -> Passes[LookupModel]:
     """The model with its estimates, from counts alone."""
     facts = {"learner": name, "parameters": asdict(parameters), "n_rows": families.n_rows, **(facts or {})}
     trees: list[ContextTree] = yield Work("growing trees", lambda _, advance: trees_of(families, advance))
     if parameters.estimator == "m":
-        if parameters.m is None:
-            facts["m"], facts["hold_out_rmse"] = yield Work(
+        m = parameters.m
+        if m is None:
+            m, facts["hold_out_rmse"] = yield Work(
                 "choosing m", lambda _, advance: choose_m(structure, families, hold_out, advance)
             )
-        else:
-            facts["m"] = parameters.m
-        estimates = [m_estimates(tree, facts["m"]) for tree in trees]
+        facts["m"] = m
+        estimates = [m_estimates(tree, m) for tree in trees]
         return LookupModel.of(schema, structure, families.class_counts, trees, estimates, facts)
     estimate = hdp_estimates if parameters.estimator == "hdp" else hdp_map_estimates
     posteriors: list[Posterior] = yield Work(
         "sampling" if parameters.estimator == "hdp" else "solving",
-        lambda threads, advance: estimate(trees, parameters.hdp(), threads, advance),
+        lambda threads, advance: estimate(trees, parameters, threads, advance),
     )
     facts["sweeps"] = max((posterior.n_sweeps for posterior in posteriors), default=0)
     if parameters.estimator == "hdp":
@@ -275,7 +262,7 @@ def choose_m(
     rest.merge(families)
     rest.subtract(held)
     n_trees, n_all = len(families.families), len(families.families) + len(GRID)
-    trees = trees_of(rest, lambda n_done, _: advance(n_done, n_all))
+    trees = trees_of(rest, lambda n_done, *_: advance(n_done, n_all))
     rmse: dict[str, float] = {}
     for m in GRID:
         advance(n_trees + len(rmse), n_all)

@@ -5,19 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
+from learners.arrays import Floats, Integers, freeze
 from learners.classifiers import selection_kernels as kernels
 from learners.classifiers.context_tree import ContextTree
 from learners.classifiers.structure import Structure
 from learners.errors import EmptyStatistic, StatisticMismatch
 from learners.schema import Chunk, Schema
-
-Integers = np.ndarray[Any, np.dtype[np.int64]]
-Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 LOSSES = ("squared", "zero-one")
 M = 1.0
@@ -68,6 +66,7 @@ class PrefixLosses:
     """
 
     stage = "measuring prefixes"
+    can_subtract = True
 
     def __init__(
         self,
@@ -88,19 +87,23 @@ class PrefixLosses:
         self.losses = np.zeros((k + 1, len(self.structure.order) + 1), np.int64)
 
     @property
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, object]:
         """What is collected: the counts that it measures are part of it."""
-        digest = hashlib.sha256(self.class_counts.tobytes())
-        for tree in self.trees:
-            for array in (tree.branch, tree.cell_starts, tree.cell_value, tree.cell_count):
-                digest.update(np.ascontiguousarray(array).tobytes())
         return {
             "statistic": "prefix losses",
             "loss": self.loss,
             "order": list(self.structure.order),
             "parents": [list(parents) for parents in self.structure.parents],
-            "counts": digest.hexdigest(),
+            "counts": self._digest,
         }
+
+    @cached_property
+    def _digest(self) -> str:
+        digest = hashlib.sha256(self.class_counts.tobytes())
+        for tree in self.trees:
+            for array in (tree.branch, tree.cell_starts, tree.cell_value, tree.cell_count):
+                digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
 
     @property
     def columns(self) -> list[str]:
@@ -123,10 +126,17 @@ class PrefixLosses:
 
     def merge(self, other: PrefixLosses) -> None:
         """Add the losses of other rows."""
+        self._combine(other, 1)
+
+    def subtract(self, other: PrefixLosses) -> None:
+        """Take away the losses of rows that were added before."""
+        self._combine(other, -1)
+
+    def _combine(self, other: PrefixLosses, sign: int) -> None:
         if other.losses.shape != self.losses.shape or other.loss != self.loss or other.structure != self.structure:
             raise StatisticMismatch("Losses of different structures cannot be combined.")
-        self.n_rows += other.n_rows
-        self.losses += other.losses
+        self.n_rows += sign * other.n_rows
+        self.losses += sign * other.losses
 
     def to_arrow(self) -> pa.Table:
         """One row per number of parents: the sums over the prefixes; the number of rows beside."""
@@ -263,8 +273,7 @@ def loss_tables(
         log_prior=np.log((n + share) / (n.sum() - 1 + M)).astype(np.float32),
         log_prior_left_out=np.log((np.maximum(n - 1, 0) + share) / (n.sum() - 1 + M)).astype(np.float32),
     )
-    for array in tables:
-        array.setflags(write=False)
+    freeze(*tables)
     return tables
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from learners.arrays import Float32s, Integers, Uint8s
 from learners.jit import float32_of_bits, kernel
 
-Array = np.ndarray[Any, np.dtype[Any]]
 BLOCK_ROWS = 2048
 EMPTY = -1
 # Losses are summed as whole multiples of this, so that the sum does not depend on the order of the rows.
@@ -40,22 +40,22 @@ class LossTables(NamedTuple):
         Of the other classes and of the row's own, without the row.
     """
 
-    attribute: Array
-    n_values: Array
-    parent_starts: Array
-    level_starts: Array
-    parents: Array
-    parent_sizes: Array
-    is_dense: Array
-    row_starts: Array
-    hash_starts: Array
-    hash_shifts: Array
-    hash_keys: Array
-    hash_rows: Array
-    log_probability: Array
-    left_out: Array
-    log_prior: Array
-    log_prior_left_out: Array
+    attribute: Integers
+    n_values: Integers
+    parent_starts: Integers
+    level_starts: Integers
+    parents: Integers
+    parent_sizes: Integers
+    is_dense: Uint8s
+    row_starts: Integers
+    hash_starts: Integers
+    hash_shifts: Integers
+    hash_keys: Integers
+    hash_rows: Integers
+    log_probability: Float32s
+    left_out: Float32s
+    log_prior: Float32s
+    log_prior_left_out: Float32s
 
 
 @kernel

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import gammaln, loggamma, polygamma, psi
 
-Floats = np.ndarray[Any, np.dtype[np.float64]]
+from learners.arrays import Floats
 
 # From this standard deviation of the tilted distribution on, its Edgeworth expansion is exact to far below 1e-6.
 WIDE = 12.0
 NEWTON_STEPS = 60
 
 
-def log_stirling(n: Any, t: Any) -> Floats:
+def log_stirling(n: ArrayLike, t: ArrayLike) -> Floats:
     """Logarithm of S(n, t), the number of permutations of n things with t cycles.
 
     S(n, t) r^t Γ(r) / Γ(r + n) is the probability that t of n independent events of probabilities r / (r + i) happen. With r such that

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from learners.arrays import Floats
 from learners.counts.family import Family
 from learners.counts.information import conditional_mutual_information, mutual_information
 from learners.counts.pairwise import PairwiseCounts
@@ -59,7 +59,7 @@ def naive_structure(n_attributes: int) -> Structure:
     return Structure(tuple(range(n_attributes)), ((),) * n_attributes)
 
 
-def _descending(values: Any, candidates: list[int]) -> list[int]:
+def _descending(values: Floats, candidates: list[int]) -> list[int]:
     """Candidates by descending value; ties by column order."""
     ranks = np.round(np.asarray(values) / TIE_NATS)
     return sorted(candidates, key=lambda a: (-ranks[a], a))

@@ -5,19 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
 
+from learners.arrays import Integers
 from learners.counts.kernels import add_family, add_value_counts, family_cells
 from learners.counts.spill import Run, SparseCells
 from learners.errors import FamilyTooLarge, StatisticMismatch
 from learners.memory import MemoryLimit, memory_limit
 from learners.schema import Chunk, Schema
 from learners.schema.extension import CodeMaps
-
-Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 DENSE_CELLS = 1 << 20
 # Comparing 64 rows at a time with every value beats scattered increments up to this many values times classes.
@@ -98,6 +97,12 @@ def _summed(cells: Integers, counts: Integers) -> tuple[Integers, Integers]:
     return distinct, sums
 
 
+def _families_of(spec: Mapping[str, object]) -> list[Family]:
+    """The families of a specification of family counts."""
+    written = cast("Sequence[tuple[int, Sequence[int]]]", spec["families"])
+    return [Family(attribute, tuple(parents)) for attribute, parents in written]
+
+
 class FamilyCounts:
     """Number of rows for each (class, values of the parents, value) of each family.
 
@@ -116,6 +121,7 @@ class FamilyCounts:
     """
 
     stage = "counting families"
+    can_subtract = True
 
     def __init__(self, schema: Schema, families: Sequence[Family]) -> None:
         self.schema, self.families = schema, tuple(families)
@@ -144,7 +150,7 @@ class FamilyCounts:
         self._scratch = np.zeros((4, SCRATCH_CELLS), np.int32)
 
     @property
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, object]:
         """What is collected."""
         return {
             "statistic": "family counts",
@@ -351,16 +357,18 @@ class FamilyCounts:
             cells.add(cell[first:last], count[first:last])
         return read
 
-    @staticmethod
-    def can_derive(family: Family, spec: Mapping[str, Any]) -> bool:
+    def can_read(self, spec: Mapping[str, object]) -> bool:
+        """Whether `from_stored` reads what has this specification: any family counts may hold some of these families."""
+        return spec.get("statistic") == self.spec["statistic"]
+
+    def can_derive(self, family: Family, spec: Mapping[str, object]) -> bool:
         """Whether `from_stored` finds a family in what has this specification."""
         members = {family.attribute, *family.parents}
-        return any(members <= {attribute, *parents} for attribute, parents in spec["families"])
+        return any(members <= {other.attribute, *other.parents} for other in _families_of(spec))
 
-    def from_stored(self, table: pa.Table, spec: Mapping[str, Any]) -> FamilyCounts:
+    def from_stored(self, table: pa.Table, spec: Mapping[str, object]) -> FamilyCounts:
         """These families from what `to_arrow` of families that have their members wrote, whose specification this is."""
-        families = [Family(attribute, tuple(parents)) for attribute, parents in spec["families"]]
-        return FamilyCounts(self.schema, families).from_arrow(table).only(self.families)
+        return FamilyCounts(self.schema, _families_of(spec)).from_arrow(table).only(self.families)
 
     def __eq__(self, other: object) -> bool:
         """Whether the same rows were counted."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
+from learners.arrays import Floats
 from learners.counts.pairwise import PairwiseCounts
 from learners.errors import EmptyStatistic
 
-Floats = np.ndarray[Any, np.dtype[np.float64]]
 
-
-def _x_log_x(counts: Any) -> Floats:
+def _x_log_x(counts: ArrayLike) -> Floats:
     counts = np.asarray(counts, np.float64)
     return counts * np.log(np.maximum(counts, 1.0))
 

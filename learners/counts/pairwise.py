@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from learners.arrays import Integers
 from learners.counts.kernels import (
     PADDING,
     WORD,
@@ -22,8 +22,6 @@ from learners.counts.kernels import (
 from learners.errors import StatisticMismatch
 from learners.schema import Chunk, Schema
 from learners.schema.extension import CodeMaps
-
-Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 # Bit-planes win while the product of the domains less one stays below this (benchmarks/pairwise.py measures it).
 MAX_PLANE_CELLS = 225
@@ -97,6 +95,7 @@ class PairwiseCounts:
     """
 
     stage = "counting pairs"
+    can_subtract = True
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
@@ -111,7 +110,7 @@ class PairwiseCounts:
         return _Plan.of(self.sizes, self.schema.n_classes)
 
     @property
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, object]:
         """What is collected."""
         return {"statistic": "pairwise counts"}
 

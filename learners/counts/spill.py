@@ -9,14 +9,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from learners.arrays import Integers
 from learners.counts.sort_kernels import count_sorted, merge_runs, sort_keys
 from learners.memory import MemoryLimit
-
-Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 MAX_RUNS_RATIO = 2
 BLOCK_CELLS = 1 << 18

@@ -6,7 +6,7 @@
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from learners.evaluation.comparison import compare as compare
@@ -27,7 +27,7 @@ _HOME = {
 __all__ = list(_HOME)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'learners.evaluation' has no attribute {name!r}; it has {', '.join(__all__)}")
     return getattr(import_module(_HOME[name]), name)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from learners.arrays import Floats, Integers
 from learners.errors import EmptyData, InvalidParameter
 from learners.evaluation.trial import Outcome
-
-Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 LOSSES = ("zero_one_loss", "rmse", "log_loss", "brier", "ece")
 TIMES = ("train_s", "predict_s")
@@ -69,7 +67,7 @@ class Comparison:
 
     data_sets: tuple[str, ...]
     learners: tuple[str, ...]
-    n_rows: np.ndarray[Any, np.dtype[np.int64]]
+    n_rows: Integers
     means: dict[str, Floats]
     deviations: dict[str, Floats]
     failures: tuple[Outcome, ...] = ()
@@ -179,7 +177,7 @@ class LearningCurve:
 
     data: str
     learner: str
-    n_train: np.ndarray[Any, np.dtype[np.int64]]
+    n_train: Integers
     means: Floats
     deviations: Floats
 

@@ -7,18 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from learners.arrays import Integers
 from learners.errors import SchemaError, SourceError, UnknownColumn
 from learners.passes.source import type_family
 from learners.schema.encode import plain_values
-
-Labels = np.ndarray[Any, np.dtype[np.int64]]
+from learners.schema.schema import Value
 
 
 @dataclass(frozen=True)
@@ -61,11 +60,11 @@ class Loaded:
     """
 
     attributes: pa.Table
-    classes: list[Any]
+    classes: list[Value]
     target: pa.Array
-    y: Labels
+    y: Integers
 
-    def train_table(self, name: str, rows: Labels) -> pa.Table:
+    def train_table(self, name: str, rows: Integers) -> pa.Table:
         """The rows (n,) as a table with the target under its name."""
         return self.attributes.take(rows).append_column(name, self.target.take(pa.array(rows)))
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
 
+from learners.arrays import Integers
 from learners.errors import EmptyData
 
-Rows = np.ndarray[Any, np.dtype[np.int64]]
 
-
-def stratified_folds(y: Any, n_folds: int, seed: int) -> list[tuple[Rows, Rows]]:
+def stratified_folds(y: Integers, n_folds: int, seed: int) -> list[tuple[Integers, Integers]]:
     """Shuffled folds with about the same class shares, as scikit-learn's StratifiedKFold makes them.
 
     A class with fewer rows than folds is in some of them only.
@@ -48,7 +46,7 @@ def stratified_folds(y: Any, n_folds: int, seed: int) -> list[tuple[Rows, Rows]]
         return [(train.astype(np.int64), test.astype(np.int64)) for train, test in splitter.split(y, y)]
 
 
-def first_shuffled(rows: Rows, limit: int | None, seed: int) -> Rows:
+def first_shuffled(rows: Integers, limit: int | None, seed: int) -> Integers:
     """At most `limit` of the rows, ascending; for the same seed fewer rows are a subset of more, as a learning curve needs."""
     if limit is None or limit >= rows.size:
         return rows

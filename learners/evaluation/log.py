@@ -7,10 +7,10 @@ import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 from learners.errors import SourceError
-from learners.evaluation.trial import Outcome
+from learners.evaluation.trial import Key, Outcome
 
 
 class OutcomeLog:
@@ -39,7 +39,7 @@ class OutcomeLog:
                     f"{self.path}, line {number}", f"is no outcome ({error}). Remove the line."
                 ) from error
 
-    def finished(self) -> dict[tuple[Any, ...], Outcome]:
+    def finished(self) -> dict[Key, Outcome]:
         """The outcomes of the trials that did not fail, by their key."""
         return {outcome.key: outcome for outcome in self if outcome.error is None}
 
@@ -54,7 +54,7 @@ class OutcomeLog:
             os.fsync(file.fileno())
 
 
-def _end_of_last_line(file: Any) -> int:
+def _end_of_last_line(file: IO[bytes]) -> int:
     end = file.seek(0, os.SEEK_END)
     if not end:
         return 0

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from learners.errors import EmptyData
 
@@ -38,7 +38,7 @@ class Metrics:
     ece: float
 
 
-def evaluate(probabilities: Any, y: Any) -> Metrics:
+def evaluate(probabilities: ArrayLike, y: ArrayLike) -> Metrics:
     """Compare probabilities with the true classes.
 
     Parameters
@@ -70,8 +70,11 @@ def evaluate(probabilities: Any, y: Any) -> Metrics:
     )
 
 
-def reliability(probabilities: Any, y: Any, n_bins: int = CALIBRATION_BINS) -> list[tuple[float, float, int]]:
+def reliability(
+    probabilities: ArrayLike, y: ArrayLike, n_bins: int = CALIBRATION_BINS
+) -> list[tuple[float, float, int]]:
     """Points of a reliability diagram: mean confidence, share of right answers, and rows of each occupied bin."""
+    probabilities, y = np.asarray(probabilities), np.asarray(y)
     confidence = probabilities.max(axis=1)
     is_right = probabilities.argmax(axis=1) == y
     bins = np.minimum((confidence * n_bins).astype(int), n_bins - 1)

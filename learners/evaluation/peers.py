@@ -13,16 +13,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import TypeAdapter, ValidationError
 
+from learners.arrays import Floats
 from learners.errors import InvalidParameter, SchemaError
+from learners.evaluation.boosting_peers import FITS
+from learners.evaluation.raw_columns import Predict, RawColumns
 from learners.passes.inference import infer_schema
-from learners.passes.source import Source, type_family
-from learners.schema.encode import distinct, encode, numbers
-
-Floats = np.ndarray[Any, np.dtype[Any]]
-Predict = Callable[[pa.Table], Floats]
+from learners.passes.source import Source
+from learners.schema.encode import encode
 
 
 @dataclass(frozen=True)
@@ -48,42 +47,6 @@ class RawXGBoostParameters:
     depth: int = 6
     learning_rate: float = 0.3
     max_bin: int = 256
-
-
-class RawColumns:
-    """Turns columns into numbers, with the values of the training rows.
-
-    Parameters
-    ----------
-    table : pyarrow.Table
-        Training rows without the target; columns without a value are left out.
-    """
-
-    def __init__(self, table: pa.Table) -> None:
-        self.names: list[str] = []
-        self.values: dict[str, pa.Array] = {}
-        for name in table.column_names:
-            column = table[name].combine_chunks()
-            if column.null_count == len(column):
-                continue
-            self.names.append(name)
-            if type_family(column.type) in ("text", "bool"):
-                values, index, is_null = distinct(column, name)
-                occurring = values.take(pa.array(np.unique(index[~is_null])))
-                self.values[name] = occurring.take(pc.sort_indices(occurring))
-
-    def numbers_of(self, table: pa.Table) -> Floats:
-        """(n_rows, n_columns) float64; NaN where a value is missing or, for nominal columns, unknown."""
-        return np.stack([self._column(table[name].combine_chunks(), name) for name in self.names], axis=1)
-
-    def _column(self, column: pa.Array, name: str) -> Floats:
-        if name not in self.values:
-            return numbers(column, name)
-        values, index, is_null = distinct(column, name)
-        codes = pc.index_in(values, value_set=self.values[name]).cast(pa.float64())
-        x = np.asarray(codes.to_numpy(zero_copy_only=False), np.float64)[index] if len(values) else np.zeros(len(index))
-        x[is_null] = np.nan
-        return x
 
 
 class DiscretisedColumns:
@@ -178,10 +141,11 @@ class Peer:
 PEERS: dict[str, Peer] = {
     "random-forest": Peer("scikit-learn's random forest", ForestParameters, fit_forest),
     "xgboost-raw": Peer("XGBoost on raw numbers", RawXGBoostParameters, fit_raw_xgboost),
+    **{name: Peer(*entry) for name, entry in FITS.items()},
 }
 
 
-def parse_peer_parameters(name: str, parameters: Mapping[str, Any]) -> Any:
+def parse_peer_parameters(name: str, parameters: Mapping[str, object]) -> Any:
     """The parameters of a peer as its dataclass.
 
     Raises

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from learners.evaluation.comparison import Comparison, LearningCurve
+
+if TYPE_CHECKING:  # matplotlib is imported where something is drawn
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 NAMES = {
     "zero_one_loss": "0-1 loss",
@@ -85,14 +89,14 @@ def draw_learning_curves(curves: Sequence[LearningCurve], score: str, path: Path
     _save(figure, path)
 
 
-def _canvas(width: float, height: float) -> tuple[Any, Any]:
+def _canvas(width: float, height: float) -> tuple[Figure, Axes]:
     from matplotlib.figure import Figure  # no pyplot: no global state, no display
 
     figure = Figure(figsize=(width, height), layout="tight")
     return figure, figure.subplots()
 
 
-def _save(figure: Any, path: Path) -> None:
+def _save(figure: Figure, path: Path) -> None:
     from matplotlib import rc_context
 
     # Without a date and with fixed identifiers the same numbers give the same file.

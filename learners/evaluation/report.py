@@ -8,8 +8,8 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
+from learners.arrays import Floats
 from learners.evaluation.comparison import LOSSES, SCORES, TIMES, Comparison, LearningCurve
 from learners.evaluation.plots import NAMES, draw_learning_curves, draw_scatter
 
@@ -95,7 +95,7 @@ def markdown(comparison: Comparison, title: str, command: str, protocol: str, pi
     return "\n".join(lines) + "\n"
 
 
-def summary(comparison: Comparison, command: str) -> dict[str, Any]:
+def summary(comparison: Comparison, command: str) -> dict[str, object]:
     """The comparison as JSON has it."""
     return {
         "command": command,
@@ -149,7 +149,7 @@ def _average_rows(comparison: Comparison) -> list[list[str]]:
     return rows
 
 
-def _mean(values: Any) -> float:
+def _mean(values: Floats) -> float:
     present = [float(value) for value in values if not math.isnan(value)]
     return math.fsum(present) / len(present) if present else math.nan
 
@@ -192,11 +192,14 @@ def _remarks(comparison: Comparison) -> list[str]:
     return lines
 
 
+Shown = str | int | float | None
+
+
 def _columns() -> list[str]:
     return [f"{score}_{what}" for score in SCORES for what in ("mean", "sd")]
 
 
-def _data_set_rows(comparison: Comparison) -> Iterable[list[Any]]:
+def _data_set_rows(comparison: Comparison) -> Iterable[list[Shown]]:
     for i, data in enumerate(comparison.data_sets):
         for j, learner in enumerate(comparison.learners):
             numbers = [
@@ -205,7 +208,7 @@ def _data_set_rows(comparison: Comparison) -> Iterable[list[Any]]:
             yield [data, int(comparison.n_rows[i]), learner, *numbers]
 
 
-def _pairs(comparison: Comparison) -> list[list[Any]]:
+def _pairs(comparison: Comparison) -> list[list[Shown]]:
     return [
         [score, a, b, versus.wins, versus.draws, versus.losses, _number(versus.p_value), _number(versus.median_ratio)]
         for score in LOSSES
@@ -214,7 +217,7 @@ def _pairs(comparison: Comparison) -> list[list[Any]]:
     ]
 
 
-def _write_csv(path: Path, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+def _write_csv(path: Path, head: Sequence[str], rows: Iterable[Sequence[Shown]]) -> None:
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(head)

@@ -6,12 +6,11 @@ import ast
 import hashlib
 import importlib.util
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from learners import recipes
 from learners.errors import InvalidParameter
@@ -36,7 +35,7 @@ class LearnerSpec:
 
     text: str
     name: str
-    parameters: tuple[tuple[str, Any], ...] = ()
+    parameters: tuple[tuple[str, object], ...] = ()
 
     @property
     def is_peer(self) -> bool:
@@ -53,7 +52,7 @@ class LearnerSpec:
             If there is no such learner or parameter, or the value is not allowed.
         """
         name, _, rest = text.strip().partition(":")
-        parameters: dict[str, Any] = {}
+        parameters: dict[str, object] = {}
         for entry in filter(None, rest.split(",")):
             key, separator, value = entry.partition("=")
             if not separator:
@@ -82,7 +81,7 @@ class LearnerSpec:
         return code_digest((root, *MEASURING))
 
 
-def _home(function: Any) -> str:
+def _home(function: Callable[..., object]) -> str:
     while isinstance(function, partial):
         function = function.func
     return str(function.__module__)

@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache
-from typing import Any
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
 
 from learners import recipes
+from learners.arrays import Floats, Integers
 from learners.errors import SchemaError
 from learners.evaluation.datasets import DataSet, Loaded, load
 from learners.evaluation.folds import first_shuffled, stratified_folds
@@ -22,10 +23,13 @@ from learners.passes.learner import drive
 from learners.passes.source import Source
 from learners.schema.encode import encode
 
-Floats = np.ndarray[Any, np.dtype[np.float64]]
 Predict = Callable[[pa.Table], Floats]
 
 DIGITS = 6
+
+
+# The content of the data, the target, the learner, its code, the seed, the fold, the folds and the limit.
+Key = tuple[str, str, str, str, int, int, int, int | None]
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class Trial:
     limit: int | None = None
 
     @property
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> Key:
         """What decides the outcome: the content of the data, not its name or place."""
         return (self.data.content, self.data.target, self.learner, self.code, self.seed, self.fold, self.n_folds, self.limit)  # fmt: skip
 
@@ -96,16 +100,25 @@ class Outcome:
     error: str | None = None
 
     @property
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> Key:
         """As that of the trial."""
         return (self.content, self.target, self.learner, self.code, self.seed, self.fold, self.n_folds, self.limit)
 
     @classmethod
-    def of(cls, trial: Trial, **measured: Any) -> Outcome:
+    def of(
+        cls,
+        trial: Trial,
+        n_train: int = 0,
+        n_test: int = 0,
+        scores: Mapping[str, float] = MappingProxyType({}),
+        note: str | None = None,
+        error: str | None = None,
+    ) -> Outcome:
         """The outcome of a trial."""
         return cls(
             data=trial.data.name, content=trial.data.content, target=trial.data.target, learner=trial.learner,
-            code=trial.code, seed=trial.seed, fold=trial.fold, n_folds=trial.n_folds, limit=trial.limit, **measured,
+            code=trial.code, seed=trial.seed, fold=trial.fold, n_folds=trial.n_folds, limit=trial.limit,
+            n_train=n_train, n_test=n_test, scores=dict(scores), note=note, error=error,
         )  # fmt: skip
 
 
@@ -137,7 +150,7 @@ def run_trial(trial: Trial, threads: int = 1) -> Outcome:
 NOTHING_LEFT = "no attribute was left: the class shares are predicted"
 
 
-def _train(trial: Trial, data: Loaded, rows: Any, threads: int) -> tuple[Predict, str | None]:
+def _train(trial: Trial, data: Loaded, rows: Integers, threads: int) -> tuple[Predict, str | None]:
     """A function from rows to (n_rows, len(data.classes)) probabilities, and what is unusual about it."""
     n_classes = len(data.classes)
     occurring, codes = np.unique(data.y[rows], return_inverse=True)
@@ -163,12 +176,12 @@ def _train(trial: Trial, data: Loaded, rows: Any, threads: int) -> tuple[Predict
     return lambda table: _spread(model.predict_proba(encode(table, model.schema)), columns, n_classes), note
 
 
-def _constant(y: Any, n_classes: int) -> Predict:
+def _constant(y: Integers, n_classes: int) -> Predict:
     shares = np.bincount(y, minlength=n_classes) / y.size
     return lambda table: np.tile(shares, (table.num_rows, 1))
 
 
-def _spread(probabilities: Any, columns: Any, n_classes: int) -> Floats:
+def _spread(probabilities: Floats, columns: Integers, n_classes: int) -> Floats:
     """The probabilities (n, m) in their columns (m,) of all the classes; zero elsewhere."""
     spread = np.zeros((len(probabilities), n_classes))
     spread[:, columns] = probabilities

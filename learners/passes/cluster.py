@@ -5,13 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
 from learners.errors import ClusterError
 from learners.passes.engine import OnProgress, Progress, collect
 from learners.passes.source import Source
+from learners.passes.statistic import Statistic
+
+if TYPE_CHECKING:  # slow to import, and not always installed
+    from distributed import Client, Future
+
+S = TypeVar("S", bound=Statistic)
 
 GROUP_ROWS = 2_000_000
 FAN_IN = 8
@@ -26,18 +32,18 @@ class Cluster:
     client : distributed.Client
     """
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Client) -> None:
         self.client = client
 
     def collect(
         self,
-        statistic: Any,
+        statistic: S,
         source: Source,
         *,
         on_progress: OnProgress | None = None,
         pass_number: int = 1,
         n_passes: int | None = None,
-    ) -> Any:
+    ) -> S:
         """One pass: the statistic of all rows of the source, bit for bit as `engine.collect` gives it.
 
         Workers read the files themselves, so paths must mean the same to them. A group whose worker dies is counted
@@ -70,7 +76,7 @@ class Cluster:
         finally:
             self.client.cancel(futures)
 
-    def _reduced(self, statistic: Any, empty: Any, futures: Sequence[Any]) -> Any:
+    def _reduced(self, statistic: S, empty: S, futures: Sequence[Future]) -> S:
         while len(futures) > FAN_IN:
             futures = [
                 self.client.submit(summed, empty, list(futures[first : first + FAN_IN]), pure=False)
@@ -134,13 +140,13 @@ def grouped(source: Source) -> Iterator[Source]:
         yield source.carved(group)
 
 
-def counted(empty: Any, group: Source) -> pa.Table:
+def counted(empty: Statistic, group: Source) -> pa.Table:
     """On a worker: the statistic of a group."""
     table: pa.Table = collect(empty, group, threads=1).to_arrow()
     return table
 
 
-def summed(empty: Any, tables: Sequence[pa.Table]) -> pa.Table:
+def summed(empty: Statistic, tables: Sequence[pa.Table]) -> pa.Table:
     """On a worker: the sum of statistics."""
     whole = empty.empty()
     for table in tables:

@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -39,6 +40,8 @@ class Progress:
         Rows of this pass; or units of work of a computation between passes.
     seconds : float
         Since this pass began.
+    note : str
+        How a computation goes, in words, where there is more to say than how far it is.
     """
 
     stage: str
@@ -47,6 +50,7 @@ class Progress:
     rows_done: int
     rows_total: int
     seconds: float
+    note: str = ""
 
     @property
     def rows_per_s(self) -> float:
@@ -59,7 +63,18 @@ class Progress:
         return (self.rows_total - self.rows_done) / self.rows_per_s if self.rows_done else None
 
 
-OnProgress = Callable[[Progress], Any]
+OnProgress = Callable[[Progress], object]
+
+
+class Advance(Protocol):
+    """Told how far a long computation is; may raise to end it."""
+
+    def __call__(self, n_done: int, n_total: int, note: str = "", /) -> None:
+        """So many units are done of so many; the note says how it goes, in words."""
+
+
+def unheard(n_done: int, n_total: int, note: str = "", /) -> None:
+    """For whoever does not want to know how far it is."""
 
 
 def available_cores() -> int:
@@ -72,21 +87,25 @@ class Checkpoint(Protocol):
 
     every_s: float
 
-    def load(self) -> tuple[pa.Table, dict[str, Any]] | None:
+    def load(self) -> tuple[pa.Table, dict[str, list[int]]] | None:
         """What was saved last, with its note; None if there is nothing, or it is damaged."""
 
-    def save(self, table: pa.Table, note: dict[str, Any]) -> None:
+    def save(self, table: pa.Table, note: dict[str, list[int]]) -> None:
         """Replace what was saved."""
 
 
 class Checkpoints(Protocol):
     """The checkpoints of a run."""
 
+    @property
+    def directory(self) -> Path:
+        """A folder of the run, for what computations over rows keep."""
+
     def at(self, key: str) -> Checkpoint:
         """That of the pass which collects the statistic with this key."""
 
 
-class _Walk:
+class _Walk(Generic[S]):
     """The fragments still to be read, shared by the threads of a pass."""
 
     def __init__(self, source: Source, done: Sequence[int] = ()) -> None:
@@ -95,7 +114,7 @@ class _Walk:
         self.rows_done = sum(source.fragments[index].n_rows for index in done)
         # Raised when the threads shall hand over what they have, at their next fragment.
         self.handover = 0
-        self.handed: SimpleQueue[tuple[Any, list[int]]] = SimpleQueue()
+        self.handed: SimpleQueue[tuple[S, list[int]]] = SimpleQueue()
         self._lock = threading.Lock()
         skipped = set(done)
         self._pending = iter([index for index in range(len(source.fragments)) if index not in skipped])
@@ -140,7 +159,7 @@ def collect(
         As the data gives reason.
     """
     saved = _Saved(statistic, checkpoint)
-    walk = _Walk(source, saved.done)
+    walk: _Walk[S] = _Walk(source, saved.done)
     n_threads = max(1, min(threads or available_cores(), len(source.fragments)))
     started = time.perf_counter()
 
@@ -182,7 +201,7 @@ class _Saved(Generic[S]):
             table, note = found
             self.statistic, self.done = statistic.empty().from_arrow(table), list(note["fragments"])
 
-    def take(self, walk: _Walk) -> None:
+    def take(self, walk: _Walk[S]) -> None:
         """Now and then, ask the threads for what they have, and save it."""
         if self.checkpoint is None:
             return
@@ -193,7 +212,7 @@ class _Saved(Generic[S]):
             walk.handover += 1
             self.written_at = time.perf_counter()
 
-    def merge_handed(self, walk: _Walk) -> bool:
+    def merge_handed(self, walk: _Walk[S]) -> bool:
         """Add what was handed over; whether there was anything."""
         n_before = len(self.done)
         while not walk.handed.empty():
@@ -203,7 +222,7 @@ class _Saved(Generic[S]):
         return len(self.done) > n_before
 
 
-def _work(statistic: S, walk: _Walk) -> S:
+def _work(statistic: S, walk: _Walk[S]) -> S:
     """Update one thread's statistic with fragments until there are none left."""
     source = walk.source
     encoder = None if statistic.schema is None else Encoder(statistic.schema)

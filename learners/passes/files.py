@@ -1,24 +1,21 @@
-"""Finding Parquet files and reading their footers."""
+"""Finding files, and what tells one from another."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.fs as pafs
-import pyarrow.parquet as pq
 
-from learners.errors import SourceError
+from learners.errors import SourceError, one_line
+from learners.passes.formats import FORMATS, format_of
 
-_MAGIC = b"PAR1"
 Path = str | os.PathLike[str]
 
 
@@ -76,44 +73,16 @@ def type_family(arrow_type: pa.DataType) -> str:
     return f"unsupported ({arrow_type})"
 
 
-def one_line(error: Exception) -> str:
-    """The error's text, short."""
-    return " ".join(str(error).split())[:200]
+def expanded(filesystem: pafs.FileSystem, path: str) -> list[str]:
+    """The files that a path, folder or glob names, sorted.
 
-
-def filesystem_of(uri: str) -> tuple[pafs.FileSystem, str]:
-    """The file system of a path or URI, and the path on it."""
-    if "://" not in uri:
-        return pafs.LocalFileSystem(), uri
-    # A glob is no valid URI everywhere: resolve its fixed part and put the rest back.
-    fixed = uri.split("*")[0].rsplit("/", 1)[0] if "*" in uri else uri
-    try:
-        place, path = pafs.FileSystem.from_uri(fixed)
-    except (ValueError, OSError, pa.ArrowException) as error:
-        raise SourceError(uri, f"is not a usable URI ({one_line(error)}).") from error
-    return place, path + uri[len(fixed) :]
-
-
-def read_bytes(uri: str) -> bytes:
-    """The content of a small file.
+    In a folder these are its Parquet files; else the files of the one other format that it holds.
 
     Raises
     ------
     SourceError
+        If there is nothing, or the files of a folder have several formats.
     """
-    filesystem, path = filesystem_of(uri)
-    try:
-        with filesystem.open_input_file(path) as stream:
-            content: bytes = stream.read()
-    except FileNotFoundError as error:
-        raise SourceError(uri, "no such file.") from error
-    except (OSError, pa.ArrowException) as error:
-        raise SourceError(uri, f"cannot be read ({one_line(error)}).") from error
-    return content
-
-
-def expanded(filesystem: pafs.FileSystem, path: str) -> list[str]:
-    """The Parquet files that a path, folder or glob names, sorted."""
     try:
         info = filesystem.get_file_info(path)
         if info.type == pafs.FileType.NotFound and any(mark in path for mark in "*?["):
@@ -136,17 +105,7 @@ def expanded(filesystem: pafs.FileSystem, path: str) -> list[str]:
                 raise SourceError(path, "matches no file.")
             return found
         if info.type == pafs.FileType.Directory:
-            below = filesystem.get_file_info(pafs.FileSelector(path, recursive=True))
-            found = sorted(
-                entry.path
-                for entry in below
-                if entry.type == pafs.FileType.File
-                and entry.base_name.endswith((".parquet", ".pq"))
-                and not entry.base_name.startswith((".", "_"))
-            )
-            if not found:
-                raise SourceError(path, "is a folder without Parquet files (*.parquet).")
-            return found
+            return _in_folder(filesystem, path)
     except (OSError, pa.ArrowException) as error:
         raise SourceError(path, f"cannot be listed ({one_line(error)}).") from error
     if info.type == pafs.FileType.Unknown:
@@ -156,26 +115,19 @@ def expanded(filesystem: pafs.FileSystem, path: str) -> list[str]:
     return [path]
 
 
-def read_footer(filesystem: pafs.FileSystem, path: str) -> tuple[SourceFile, pq.FileMetaData]:
-    """What a file's footer says."""
-    try:
-        info = filesystem.get_file_info(path)
-        if info.size < 12:
-            raise SourceError(path, "is empty or too short: not a Parquet file.")
-        with filesystem.open_input_file(path) as stream:
-            stream.seek(info.size - 8)
-            length, magic = struct.unpack("<I4s", stream.read(8))
-            if magic != _MAGIC or length > info.size - 12:
-                raise SourceError(path, "is not a Parquet file, or its end is cut off.")
-            stream.seek(info.size - 8 - length)
-            footer = stream.read(length)
-        metadata = pq.read_metadata(pa.BufferReader(_MAGIC + footer + struct.pack("<I4s", length, _MAGIC)))
-        metadata.schema.to_arrow_schema()
-    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # names of columns may not be UTF-8
-        raise SourceError(path, f"cannot be read as Parquet ({one_line(error)}).") from error
-    rows = tuple(metadata.row_group(g).num_rows for g in range(metadata.num_row_groups))
-    digest = hashlib.sha256(footer).hexdigest()
-    return SourceFile(path, info.size, info.mtime_ns, metadata.num_rows, rows, digest), metadata
+def _in_folder(filesystem: pafs.FileSystem, path: str) -> list[str]:
+    found: dict[str, list[str]] = {}
+    for entry in filesystem.get_file_info(pafs.FileSelector(path, recursive=True)):
+        kind = format_of(entry.path)
+        if entry.type == pafs.FileType.File and kind is not None and not entry.base_name.startswith((".", "_")):
+            found.setdefault(kind, []).append(entry.path)
+    if not found:
+        raise SourceError(path, f"is a folder without files of a known format ({', '.join(FORMATS)}).")
+    if "Parquet" not in found and len(found) > 1:
+        raise SourceError(
+            path, f"is a folder with {' and '.join(sorted(found))} files. Name those you mean, as in *.csv."
+        )
+    return sorted(found.get("Parquet") or next(iter(found.values())))
 
 
 def common_schema(schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
@@ -184,7 +136,7 @@ def common_schema(schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
     if len(set(first.names)) < len(first.names):
         name = next(name for name in first.names if first.names.count(name) > 1)
         raise SourceError(schemas[0][0], f"has two columns named {name!r}. Rename one.")
-    fields: dict[str, Any] = {field.name: field for field in first}
+    fields: dict[str, pa.Field] = {field.name: field for field in first}
     origin = dict.fromkeys(first.names, schemas[0][0])
     for path, schema in schemas[1:]:
         if set(schema.names) != set(first.names):

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from learners.passes.engine import OnProgress, collect, require_rows
 from learners.passes.source import Source
-from learners.schema import Schema
+from learners.schema import Overrides, Schema
 from learners.schema.summaries import ColumnSummaries
 
 
 def infer_schema(
     source: Source,
     target: str | None,
-    overrides: Mapping[str, Any] | None = None,
+    overrides: Overrides | None = None,
     *,
     max_values: int = 1024,
     threads: int | None = None,

@@ -7,16 +7,25 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from learners.model import Model
 from learners.passes.cluster import Cluster
-from learners.passes.engine import Checkpoints, OnProgress, Progress, available_cores, collect, require_rows
+from learners.passes.engine import (
+    Advance,
+    Checkpoints,
+    OnProgress,
+    Progress,
+    available_cores,
+    collect,
+    require_rows,
+)
 from learners.passes.ledger import Store, Supply
 from learners.passes.reuse import Account, Recall
 from learners.passes.rows import Rows
 from learners.passes.selection import Selection
 from learners.passes.source import Source
+from learners.passes.statistic import Statistic
 from learners.schema import Schema
 
 __all__ = ["Account", "Checkpoints", "Learner", "OnProgress", "Part", "Progress", "RowWork", "Store", "Work", "drive"]
@@ -35,7 +44,7 @@ class Work:
     """
 
     stage: str
-    run: Callable[[int, Callable[[int, int], None]], Any]
+    run: Callable[[int, Advance], object]
 
 
 @dataclass(frozen=True)
@@ -57,7 +66,15 @@ class RowWork:
 
     stage: str
     schema: Schema
-    run: Callable[[Rows, int, Callable[[int, int], None]], Any]
+    run: Callable[[Rows, int, Advance], object]
+
+
+S = TypeVar("S", bound=Statistic)
+Result = TypeVar("Result")
+Request = Statistic | Work | RowWork
+# What a learner asks for, in turn, and what it returns. What it is sent is what it asked for: the statistic with its
+# rows, or what the work returned.
+Passes = Generator[Request, Any, Result]
 
 
 @dataclass(frozen=True)
@@ -73,7 +90,7 @@ class Learner:
     """
 
     name: str
-    passes: Generator[Any, Any, Model]
+    passes: Passes[Model]
     n_passes: int | None
 
 
@@ -145,7 +162,7 @@ def drive(
         require_rows(part.source)
     with ThreadPoolExecutor(1, thread_name_prefix="store") as writer:
         driver = _Driver(parts, threads, on_progress, checkpoints, learner.n_passes, writer, cluster)
-        answer: Any = None
+        answer: object = None
         while True:
             try:
                 wanted = learner.passes.send(answer)
@@ -174,7 +191,7 @@ class _Driver:
         cluster: Cluster | None,
     ) -> None:
         self.cluster = cluster
-        self.writer, self.storing = writer, list[Future[Any]]()
+        self.writer, self.storing = writer, list[Future[object]]()
         self.sources = [part.source for part in parts]
         self.threads, self.on_progress, self.n_passes = threads, on_progress, n_passes
         self.checkpoints = checkpoints
@@ -183,10 +200,10 @@ class _Driver:
             Recall(Supply(part.source, part.selection), part.store, self._collected, self._later) for part in parts
         ]
 
-    def answer(self, wanted: Any) -> Any:
+    def answer(self, wanted: Request) -> object:
         if isinstance(wanted, RowWork):
             self.pass_number += 1
-            wanted = Work(wanted.stage, partial(wanted.run, Rows(wanted.schema, self.sources, self.cluster)))
+            wanted = Work(wanted.stage, partial(wanted.run, self._rows(wanted.schema)))
         if isinstance(wanted, Work):
             threads = self.threads or available_cores()
             return _run(wanted, threads, self.on_progress, self.pass_number, self.n_passes)
@@ -196,10 +213,14 @@ class _Driver:
             whole.merge(other)
         return whole
 
-    def _later(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> None:
-        self.storing.append(self.writer.submit(function, *arguments, **named))
+    def _rows(self, schema: Schema) -> Rows:
+        folder = None if self.checkpoints is None else self.checkpoints.directory
+        return Rows(schema, self.sources, self.cluster, folder)
 
-    def _collected(self, statistic: Any, source: Source, key: str) -> Any:
+    def _later(self, store: Callable[[], object]) -> None:
+        self.storing.append(self.writer.submit(store))
+
+    def _collected(self, statistic: S, source: Source, key: str) -> S:
         if self.cluster is not None and source.is_identified:
             return self.cluster.collect(
                 statistic,
@@ -219,13 +240,13 @@ class _Driver:
         )
 
 
-def _run(work: Work, threads: int, on_progress: OnProgress | None, pass_number: int, n_passes: int | None) -> Any:
+def _run(work: Work, threads: int, on_progress: OnProgress | None, pass_number: int, n_passes: int | None) -> object:
     started = time.perf_counter()
 
-    def advance(n_done: int, n_total: int) -> None:
+    def advance(n_done: int, n_total: int, note: str = "", /) -> None:
         if on_progress is not None:
             seconds = time.perf_counter() - started
-            on_progress(Progress(work.stage, pass_number, n_passes, n_done, n_total, seconds))
+            on_progress(Progress(work.stage, pass_number, n_passes, n_done, n_total, seconds, note))
 
     advance(0, 1)
     return work.run(threads, advance)

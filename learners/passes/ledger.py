@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -24,7 +24,7 @@ class Entry(Protocol):
         """Under which its table is stored."""
 
     @property
-    def spec(self) -> Mapping[str, Any]:
+    def spec(self) -> Mapping[str, object]:
         """The statistic's specification."""
 
     @property
@@ -43,8 +43,8 @@ class Store(Protocol):
         """The table stored under a key."""
 
     def put(
-        self, key: str, table: pa.Table, *, spec: Mapping[str, Any], schema: str | None, files: Iterable[str]
-    ) -> Any:
+        self, key: str, table: pa.Table, *, spec: Mapping[str, object], schema: str | None, files: Iterable[str]
+    ) -> object:
         """Keep a table and what it is of."""
 
     def entries(self) -> Sequence[Entry]:
@@ -56,7 +56,7 @@ class Held:
     """A table in memory and what it is of."""
 
     key: str
-    spec: Mapping[str, Any]
+    spec: Mapping[str, object]
     schema: str | None
     files: Files
     table: pa.Table
@@ -73,7 +73,7 @@ class MemoryStore:
         return self._held[key].table if key in self._held else None
 
     def put(
-        self, key: str, table: pa.Table, *, spec: Mapping[str, Any], schema: str | None, files: Iterable[str]
+        self, key: str, table: pa.Table, *, spec: Mapping[str, object], schema: str | None, files: Iterable[str]
     ) -> None:
         """Keep a table and what it is of."""
         self._held[key] = Held(key, spec, schema, frozenset(files), table)
@@ -83,7 +83,7 @@ class MemoryStore:
         return list(self._held.values())
 
 
-def statistic_key(spec: Mapping[str, Any], schema_fingerprint: str | None, files: Iterable[str]) -> str:
+def statistic_key(spec: Mapping[str, object], schema_fingerprint: str | None, files: Iterable[str]) -> str:
     """SHA-256 of (specification, schema, files): equal keys mean equal statistics."""
     identity = {"spec": spec, "schema": schema_fingerprint, "files": sorted(files)}
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
-from typing import Any
+from functools import partial, reduce
+from typing import Protocol, TypeVar
 
 from learners.passes.ledger import Entry, Files, Plan, Store, Supply, best_plan, statistic_key
 from learners.passes.source import Source
-from learners.passes.together import Together
+from learners.passes.statistic import Derivable, Divisible, Recodable, Sampled, Statistic
+from learners.passes.together import Together, leaves_of, with_leaves
 from learners.schema import Schema
 from learners.schema.extension import code_maps
 
-Collect = Callable[[Any, Source, str], Any]
+S = TypeVar("S", bound=Statistic)
+
+
+class Collect(Protocol):
+    """Makes a pass."""
+
+    def __call__(self, statistic: S, source: Source, key: str) -> S:
+        """The statistic of all rows of the source; `statistic` is empty, the key names the pass for checkpoints."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +48,13 @@ class Account:
 
 @dataclass
 class _Group:
-    """Atoms of one statistic that share a plan."""
+    """Families of one statistic that share a plan, or a statistic that is not divisible."""
 
-    leaf: Any
-    part: Any  # empty, of these atoms
+    leaf: Statistic
+    part: Statistic  # empty, of these families
     plan: Plan
-    base: Any = None  # by the schema of the base's entry
-    whole: Any = None
+    base: Statistic | None = None  # by the schema of the base's entry
+    whole: Statistic = field(init=False)
 
 
 @dataclass
@@ -61,18 +69,18 @@ class Recall:
     collect : callable
         `collect(empty statistic, source, key)` makes a pass; the key names what it collects, for checkpoints.
     later : callable
-        `later(function, *arguments)` calls a function while the next pass runs; storing is slow and nobody waits for it.
+        `later(function)` calls a function while the next pass runs; storing is slow and nobody waits for it.
     """
 
     supply: Supply
     store: Store | None
     collect: Collect
-    later: Callable[..., Any]
+    later: Callable[[Callable[[], object]], None]
     accounts: list[Account] = field(default_factory=list)
 
-    def statistic(self, wanted: Any) -> Any:
+    def statistic(self, wanted: S) -> S:
         """What is wanted, of all rows of the supply."""
-        leaves = wanted.leaves() if isinstance(wanted, Together) else [wanted]
+        leaves = leaves_of(wanted)
         lost: set[str] = set()
         while True:
             groups = [group for leaf in leaves for group in self._groups(leaf, lost)]
@@ -86,23 +94,20 @@ class Recall:
         for leaf, statistic in zip(leaves, whole, strict=True):
             self._keep(statistic, self.supply.files)
             self._account(leaf, [group.plan for group in groups if group.leaf is leaf])
-        return wanted.holding(whole) if isinstance(wanted, Together) else whole[0]
+        return with_leaves(wanted, whole)
 
-    def _groups(self, leaf: Any, lost: set[str]) -> list[_Group]:
-        """The statistic's atoms by plan."""
+    def _groups(self, leaf: Statistic, lost: set[str]) -> list[_Group]:
+        """The statistic's families by plan; one group if it is not divisible."""
         entries = [] if self.store is None else [entry for entry in self.store.entries() if entry.key not in lost]
         entries = [entry for entry in entries if _is_readable(leaf, entry)]
-        can_subtract = getattr(leaf, "can_subtract", hasattr(leaf, "subtract"))
-        if not hasattr(leaf, "only"):
-            return [_Group(leaf, leaf.empty(), best_plan(self.supply, entries, can_subtract=can_subtract))]
-        plans: dict[Any, tuple[Plan, list[Any]]] = {}
+        plan_of = partial(best_plan, self.supply, can_subtract=leaf.can_subtract)
+        if not isinstance(leaf, Divisible) or not leaf.families:
+            return [_Group(leaf, leaf.empty(), plan_of(entries))]
+        plans: dict[tuple[object, ...], tuple[Plan, list[object]]] = {}
         for family in leaf.families:
-            holding = [entry for entry in entries if leaf.can_derive(family, entry.spec)]
-            plan = best_plan(self.supply, holding, can_subtract=can_subtract)
+            plan = plan_of([entry for entry in entries if leaf.can_derive(family, entry.spec)])
             keys = (tuple(entry.key for entry in plan.entries), plan.read, plan.gone_read)
             plans.setdefault(keys, (plan, []))[1].append(family)
-        if not plans:
-            return [_Group(leaf, leaf.empty(), best_plan(self.supply, entries, can_subtract=can_subtract))]
         return [_Group(leaf, leaf.empty().only(families), plan) for plan, families in plans.values()]
 
     def _assemble(self, groups: list[_Group]) -> None:
@@ -115,7 +120,7 @@ class Recall:
                 _subtract(group, self._read(group.part, entry))
         self._finish_bases(groups)
         self._pass_over(groups, lambda group: group.plan.read, subtracts=False)
-        scarce = [group for group in groups if not getattr(group.whole, "is_sufficient", True)]
+        scarce = [g for g in groups if isinstance(g.whole, Sampled) and not g.whole.is_sufficient]
         self._start_again(scarce)
         self._pass_over(scarce, lambda group: group.plan.read, subtracts=False)
 
@@ -126,10 +131,11 @@ class Recall:
             parts = [] if group.base is None else [group.base]
             parts += [self._read(group.part, entry) for entry in group.plan.adds]
             recoded = [_recoded(part, group.part.schema) for part in parts]
-            if any(part is None for part in recoded):
+            known = [part for part in recoded if part is not None]
+            if len(known) < len(recoded):
                 self._start_again([group])
                 continue
-            for part in recoded:
+            for part in known:
                 group.whole.merge(part)
 
     def _start_again(self, groups: list[_Group]) -> None:
@@ -139,25 +145,17 @@ class Recall:
 
     def _pass_over(self, groups: list[_Group], files_of: Callable[[_Group], Files], *, subtracts: bool) -> None:
         """Read each set of files once for all groups that want it."""
-        wanting: dict[tuple[str | None, Files], list[_Group]] = {}
+        wanting: dict[tuple[str | None, Files], list[tuple[_Group, Statistic]]] = {}
         for group in groups:
             if files_of(group):
-                schema = group.base.schema if subtracts else group.part.schema
-                name = None if schema is None else schema.fingerprint
-                wanting.setdefault((name, files_of(group)), []).append(group)
+                like = group.base if subtracts else group.part
+                assert like is not None, "only rows of a base are subtracted"
+                name = None if like.schema is None else like.schema.fingerprint
+                wanting.setdefault((name, files_of(group)), []).append((group, like))
         for (name, files), together in wanting.items():
-            empty = [group.base.empty() if subtracts else group.part.empty() for group in together]
-            asked = reduce(Together, empty)
-            whole = None
-            for source, of_source in self.supply.of(files):
-                part = self.collect(asked, source, statistic_key(asked.spec, name, of_source))
-                if whole is None:
-                    whole = part
-                else:
-                    whole.merge(part)
-            assert whole is not None
-            collected = whole.leaves() if isinstance(whole, Together) else [whole]
-            for group, part in zip(together, collected, strict=True):
+            asked = reduce(Together, [like.empty() for _, like in together])
+            collected = leaves_of(self._passed(asked, name, files))
+            for (group, _), part in zip(together, collected, strict=True):
                 if subtracts:
                     _subtract(group, part)
                 else:
@@ -165,28 +163,38 @@ class Recall:
                         self._keep(part, files)
                     group.whole.merge(part)
 
-    def _read(self, part: Any, entry: Entry) -> Any:
-        """An entry's statistic, by its own schema, of the atoms of `part`."""
+    def _passed(self, asked: Statistic, schema: str | None, files: Files) -> Statistic:
+        """What is asked of some files, whatever sources they are of."""
+        parts = [
+            self.collect(asked, source, statistic_key(asked.spec, schema, of_source))
+            for source, of_source in self.supply.of(files)
+        ]
+        whole, *others = parts
+        for part in others:
+            whole.merge(part)
+        return whole
+
+    def _read(self, part: Statistic, entry: Entry) -> Statistic:
+        """An entry's statistic, by its own schema, of the families of `part`."""
         assert self.store is not None
         table = self.store.get(entry.key)
         if table is None:
             raise _Lost(entry.key)
         empty = part.empty()
-        if entry.schema is not None and entry.schema != part.schema.to_json():
+        if isinstance(part, Recodable) and entry.schema is not None and entry.schema != _json_of(part):
             empty = part.under(Schema.from_json(entry.schema))
-        return empty.from_stored(table, entry.spec) if hasattr(empty, "from_stored") else empty.from_arrow(table)
+        return empty.from_stored(table, entry.spec) if isinstance(empty, Derivable) else empty.from_arrow(table)
 
-    def _keep(self, statistic: Any, files: Files) -> None:
+    def _keep(self, statistic: Statistic, files: Files) -> None:
         if self.store is None:
             return
-        schema = statistic.schema
-        key = statistic_key(statistic.spec, None if schema is None else schema.fingerprint, files)
+        schema, spec = statistic.schema, statistic.spec
+        key = statistic_key(spec, None if schema is None else schema.fingerprint, files)
         if all(entry.key != key for entry in self.store.entries()):
-            text = None if schema is None else schema.to_json()
-            table, spec = statistic.to_arrow(), statistic.spec
-            self.later(self.store.put, key, table, spec=spec, schema=text, files=sorted(files))
+            table, text = statistic.to_arrow(), _json_of(statistic)
+            self.later(partial(self.store.put, key, table, spec=spec, schema=text, files=sorted(files)))
 
-    def _account(self, leaf: Any, plans: Sequence[Plan]) -> None:
+    def _account(self, leaf: Statistic, plans: Sequence[Plan]) -> None:
         """The dearest atom decides: all others need no more than it."""
         read = frozenset[str]().union(*(plan.read | plan.gone_read for plan in plans))
         reused = self.supply.files - read
@@ -203,35 +211,40 @@ class _Lost(Exception):
         self.key = key
 
 
-def _is_readable(leaf: Any, entry: Entry) -> bool:
-    """Whether an entry holds (atoms of) the statistic, by a schema that determines its counts."""
-    ours, theirs = dict(leaf.spec), dict(entry.spec)
-    if hasattr(leaf, "only"):
-        ours.pop("families"), theirs.pop("families", None)
-    if ours != theirs and not (hasattr(leaf, "can_read") and leaf.can_read(entry.spec)):
+def _is_readable(leaf: Statistic, entry: Entry) -> bool:
+    """Whether an entry holds (families of) the statistic, by a schema that determines its counts."""
+    if entry.spec != leaf.spec and not (isinstance(leaf, Derivable) and leaf.can_read(entry.spec)):
         return False
-    if (leaf.schema is None) != (entry.schema is None):
-        return False
-    if entry.schema is None or entry.schema == leaf.schema.to_json():
+    if leaf.schema is None or entry.schema is None:
+        return leaf.schema is entry.schema
+    if entry.schema == leaf.schema.to_json():
         return True
-    return hasattr(leaf, "recoded") and code_maps(Schema.from_json(entry.schema), leaf.schema) is not None
+    return isinstance(leaf, Recodable) and code_maps(Schema.from_json(entry.schema), leaf.schema) is not None
 
 
-def _recoded(statistic: Any, schema: Schema | None) -> Any:
-    """The statistic by another schema, or None if its counts do not tell."""
-    if schema is None or statistic.schema == schema:
+def _json_of(statistic: Statistic) -> str | None:
+    return None if statistic.schema is None else statistic.schema.to_json()
+
+
+def _recoded(statistic: Statistic, schema: Schema | None) -> Statistic | None:
+    """The statistic by another schema, or None if its counts do not determine it."""
+    if schema is None or statistic.schema is None or statistic.schema == schema:
         return statistic
     maps = code_maps(statistic.schema, schema)
-    return None if maps is None else statistic.recoded(schema, maps)
+    return statistic.recoded(schema, maps) if isinstance(statistic, Recodable) and maps is not None else None
 
 
-def _subtract(group: _Group, part: Any) -> None:
+def _subtract(group: _Group, part: Statistic) -> None:
     """Take a part out of the base, both by the base's schema."""
+    assert group.base is not None, "only rows of a base are subtracted"
     recoded = _recoded(part, group.base.schema)
     if recoded is None:
         raise _Lost(group.plan.base.key if group.plan.base is not None else "")
     group.base.subtract(recoded)
 
 
-def _joined(leaf: Any, groups: Sequence[_Group]) -> Any:
-    return groups[0].whole if len(groups) == 1 else leaf.joined([group.whole for group in groups])
+def _joined(leaf: Statistic, groups: Sequence[_Group]) -> Statistic:
+    if not isinstance(leaf, Divisible):
+        return groups[0].whole
+    parts = [group.whole for group in groups if isinstance(group.whole, type(leaf))]
+    return leaf.joined(parts) if len(parts) > 1 else parts[0]

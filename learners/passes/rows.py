@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -22,6 +23,8 @@ class Rows:
     sources : sequence of Source
     cluster : Cluster, optional
         Whose workers may read the rows instead.
+    folder : Path, optional
+        Where a computation over the rows may keep files, which are still there when a run that was killed starts again.
 
     Attributes
     ----------
@@ -29,9 +32,20 @@ class Rows:
         At most; a filtered source has fewer.
     """
 
-    def __init__(self, schema: Schema, sources: Sequence[Source], cluster: Cluster | None = None) -> None:
-        self.schema, self.sources, self.cluster = schema, tuple(sources), cluster
+    def __init__(
+        self,
+        schema: Schema,
+        sources: Sequence[Source],
+        cluster: Cluster | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        self.schema, self.sources, self.cluster, self.folder = schema, tuple(sources), cluster, folder
         self.n_rows = sum(source.n_rows for source in sources)
+
+    @property
+    def identity(self) -> list[str]:
+        """What tells these rows from others: that of each file in turn, and the conditions by which its rows are chosen."""
+        return [repr(source.files[fragment.file]) for source in self.sources for fragment in source.fragments]
 
     def __iter__(self) -> Iterator[Chunk]:
         """Chunk by chunk, with a memory of one chunk.

@@ -7,15 +7,17 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from learners.arrays import Mask
 from learners.errors import EmptyData, InvalidParameter, SourceError, UnknownColumn
+from learners.passes.content import Bound
 from learners.passes.files import whole_and_part
-from learners.passes.source import Condition, Fragment, Mask, Source, SourceFile, file_identity
+from learners.passes.source import Condition, Fragment, Source, SourceFile, file_identity
 
 _UNITS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -248,21 +250,29 @@ def time_bounds(
     return (min(lows), max(highs), has_null) if lows else (None, None, has_null)
 
 
-def _moment(value: Any, *, is_last: bool = False) -> datetime.datetime | None:
+@runtime_checkable
+class _PandasTimestamp(Protocol):
+    """A datetime with nanoseconds."""
+
+    nanosecond: int
+
+    def to_pydatetime(self, *, warn: bool) -> datetime.datetime: ...
+
+
+def _moment(value: Bound, *, is_last: bool = False) -> datetime.datetime | None:
     """What a footer tells; pandas, where it is installed, makes its own timestamps of nanoseconds."""
     if value is None:
         return None
+    assert isinstance(value, datetime.date), "only columns of timestamps and dates get here"
     if not isinstance(value, datetime.datetime):
         return datetime.datetime(value.year, value.month, value.day)
-    nanosecond = getattr(value, "nanosecond", None)
-    if nanosecond is None:
+    if not isinstance(value, _PandasTimestamp):
         return value
-    moment: Any = value
-    plain: datetime.datetime = moment.to_pydatetime(warn=False)
-    return plain + datetime.timedelta(microseconds=1) if is_last and nanosecond else plain
+    plain = value.to_pydatetime(warn=False)
+    return plain + datetime.timedelta(microseconds=1) if is_last and value.nanosecond else plain
 
 
-def _counted(scalar: Any, *, is_last: bool = False) -> datetime.datetime:
+def _counted(scalar: pa.Scalar, *, is_last: bool = False) -> datetime.datetime:
     """A timestamp or date that was read, from its number: Python has no nanoseconds."""
     kind, ticks = scalar.type, int(scalar.value)
     if pa.types.is_date(kind):
@@ -292,7 +302,7 @@ def _before(newest: datetime.datetime, seconds: int) -> datetime.datetime:
         return datetime.datetime.min.replace(tzinfo=newest.tzinfo)
 
 
-def _scalar(moment: datetime.datetime, kind: pa.DataType) -> pa.Scalar[Any]:
+def _scalar(moment: datetime.datetime, kind: pa.DataType) -> pa.Scalar:
     if pa.types.is_date(kind):
         # A date stands for its first moment: it is after the cut if the next date begins after it.
         return pa.scalar(moment.date(), kind)

@@ -1,4 +1,4 @@
-"""Where rows come from: Parquet files on any file system, or a table in memory, read row group by row group."""
+"""Where rows come from: files on any file system, or a table in memory, read piece by piece."""
 
 from __future__ import annotations
 
@@ -6,30 +6,20 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.fs as pafs
-import pyarrow.parquet as pq
 
-from learners.errors import SourceError, UnknownColumn
-from learners.passes.files import (
-    Path,
-    SourceFile,
-    common_schema,
-    expanded,
-    file_identity,
-    filesystem_of,
-    one_line,
-    read_footer,
-    type_family,
-)
+from learners.arrays import Mask
+from learners.errors import SourceError, UnknownColumn, one_line
+from learners.passes.content import BATCH_ROWS, Bound, Content
+from learners.passes.files import Path, SourceFile, common_schema, expanded, file_identity, type_family
+from learners.passes.filesystems import filesystem_of
+from learners.passes.opening import opened_files
 
 __all__ = ["Condition", "Fragment", "Mask", "Source", "SourceFile", "file_identity", "type_family"]
-
-BATCH_ROWS = 65_536
 
 
 @dataclass(frozen=True)
@@ -39,9 +29,6 @@ class Fragment:
     file: int
     row_group: int
     n_rows: int
-
-
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class Condition(Protocol):
@@ -86,7 +73,7 @@ class Source:
         arrow_schema: pa.Schema,
         filesystem: pafs.FileSystem | None,
         table: pa.Table | None = None,
-        metadata: Sequence[pq.FileMetaData] = (),
+        contents: Sequence[Content] = (),
     ) -> None:
         self.files = tuple(files)
         self.arrow_schema = arrow_schema
@@ -96,25 +83,39 @@ class Source:
         )
         # Whether the content can be told by its files: then statistics of it can be stored and found again.
         self.is_identified = table is None
-        self._filesystem, self._table, self._metadata = filesystem, table, tuple(metadata)
+        # What must live as long as the source: the folder of a temporary file.
+        self.keeps: object = None
+        self._filesystem, self._table, self._contents = filesystem, table, tuple(contents)
         self._conditions: Mapping[int, Sequence[Condition]] = {}
-        self._text: dict[int, tuple[list[str], set[str]]] = {}
 
     @classmethod
-    def open(cls, uris: Path | Sequence[Path], filesystem: pafs.FileSystem | None = None) -> Source:
-        """Find the files and read their footers.
+    def open(
+        cls,
+        uris: Path | Sequence[Path],
+        filesystem: pafs.FileSystem | None = None,
+        types: Mapping[str, pa.DataType] | None = None,
+    ) -> Source:
+        """Find the files and read what they tell of themselves.
+
+        Of Parquet that is the footer. Other files are read once as a whole: CSV and JSON lines to find the types of their
+        columns, and all of them for their SHA-256, by which a refresh knows them again. Folders named `column=value` right
+        above the files add columns.
 
         Parameters
         ----------
         uris : str, path, or sequence of them
-            Files, directories (every *.parquet below), globs, or URIs such as s3://bucket/folder.
+            Files, directories, globs, or URIs such as s3://bucket/folder. Formats are told by the ends of the names: Parquet
+            (and any other end), .csv, .tsv, .jsonl, .ndjson, .json, .feather, .arrow, .ipc, .orc; text also with .gz,
+            .bz2, .zst or .lz4.
         filesystem : pyarrow.fs.FileSystem, optional
             On which `uris` are paths; by default it follows from the URI.
+        types : mapping of str to pyarrow.DataType, optional
+            Types of columns of CSV and JSON lines that are known; the others are found.
 
         Raises
         ------
         SourceError
-            Naming the path: nothing found, not Parquet, or columns that disagree between files.
+            Naming the path: nothing found, not of the format, or columns that disagree between files.
         """
         wanted = [os.fspath(uris)] if isinstance(uris, str | os.PathLike) else [os.fspath(uri) for uri in uris]
         if not wanted:
@@ -128,9 +129,11 @@ class Source:
             found = place
             paths += [entry for entry in expanded(place, path) if entry not in paths]
         assert found is not None
-        read = [read_footer(found, path) for path in paths]
-        arrow_schema = common_schema([(file.path, metadata.schema.to_arrow_schema()) for file, metadata in read])
-        return cls([file for file, _ in read], arrow_schema, found, metadata=[metadata for _, metadata in read])
+        files, contents = opened_files(found, paths, types or {})
+        arrow_schema = common_schema(
+            [(file.path, content.arrow_schema) for file, content in zip(files, contents, strict=True)]
+        )
+        return cls(files, arrow_schema, found, contents=contents)
 
     @classmethod
     def of_table(cls, table: pa.Table, identity: str = "") -> Source:
@@ -155,9 +158,8 @@ class Source:
         places = {file: place for place, file in enumerate(dict.fromkeys(fragment.file for fragment in chosen))}
         source = copy(self)
         source.files = tuple(self.files[file] for file in places)
-        source._metadata = tuple(self._metadata[file] for file in places) if self._metadata else ()
+        source._contents = tuple(self._contents[file] for file in places) if self._contents else ()
         source._conditions = {places[file]: own for file, own in self._conditions.items() if file in places}
-        source._text = {}
         source.fragments = tuple(replace(fragment, file=places[fragment.file]) for fragment in chosen)
         source.n_rows = sum(fragment.n_rows for fragment in chosen)
         return source
@@ -193,33 +195,16 @@ class Source:
                     raise UnknownColumn(name, self.arrow_schema.names)
         return source
 
-    def footer_bounds(self, file: int, column: str) -> tuple[Any, Any, int] | None:
+    def footer_bounds(self, file: int, column: str) -> tuple[Bound, Bound, int] | None:
         """Least value, greatest value (None without any) and number of nulls of a column.
 
         None if the footer lacks them, or Python has no such value: a time in nanoseconds, or beyond the year 9999.
         """
-        if self._table is not None:
-            return None
-        metadata = self._metadata[file]
-        lows, highs, n_null = [], [], 0
-        for g in range(metadata.num_row_groups):
-            group = metadata.row_group(g)
-            place = next((c for c in range(group.num_columns) if group.column(c).path_in_schema == column), None)
-            known = None if place is None else group.column(place).statistics
-            if known is None or not known.has_null_count or (not known.has_min_max and known.num_values):
-                return None
-            n_null += known.null_count
-            if known.has_min_max:
-                try:
-                    lows.append(known.min)
-                    highs.append(known.max)
-                except (ValueError, OverflowError):
-                    return None
-        return (min(lows), max(highs), n_null) if lows else (None, None, n_null)
+        return None if self._table is not None else self._contents[file].bounds(column)
 
     def column_type(self, file: int, column: str) -> pa.DataType:
         """The type of a column in one file; types of one family may differ from file to file."""
-        schema = self.arrow_schema if self._table is not None else self._metadata[file].schema.to_arrow_schema()
+        schema = self.arrow_schema if self._table is not None else self._contents[file].arrow_schema
         return schema.field(column).type
 
     def only(self, files: Collection[int]) -> Source:
@@ -262,17 +247,6 @@ class Source:
             wanted = batch if columns is None else batch.select(list(columns))
             yield wanted if kept.all() else wanted.filter(pa.array(kept))
 
-    def _text_columns(self, file: int, columns: Sequence[str] | None) -> tuple[list[str], list[str]]:
-        """The columns of a file to read as dictionaries, and those of `columns` that then are."""
-        if file not in self._text:
-            fields = list(self._metadata[file].schema.to_arrow_schema())
-            text = [field.name for field in fields if type_family(field.type) == "text"]
-            self._text[file] = text, {*text, *(field.name for field in fields if pa.types.is_dictionary(field.type))}
-        text, indexed = self._text[file]
-        return text, [
-            name for name in self.arrow_schema.names if name in indexed and (columns is None or name in columns)
-        ]
-
     def _raw(self, fragment: Fragment, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         if self._table is not None:
             rows = self._table.slice(fragment.row_group * BATCH_ROWS, fragment.n_rows)
@@ -283,45 +257,31 @@ class Source:
             return
         file = self.files[fragment.file]
         assert self._filesystem is not None
+        content = self._contents[fragment.file]
+        # Files may order their columns differently; and to pyarrow, column "a" includes column "a.b".
+        wanted = self.arrow_schema.names if columns is None else list(columns)
+        n_rows = 0
         try:
-            now = self._filesystem.get_file_info(file.path)
-            if now.type != pafs.FileType.File:
-                raise SourceError(
-                    file.path, "has vanished since the pass began. Put it back, or register the data again."
-                )
-            if now.size != file.size or (file.mtime_ns is not None and now.mtime_ns != file.mtime_ns):
-                raise SourceError(file.path, "has changed since it was opened. Start again to read it as it is now.")
-            with self._filesystem.open_input_file(file.path) as stream:
-                metadata = self._metadata[fragment.file]
-                text, indexed = self._text_columns(fragment.file, columns)
-                parquet = pq.ParquetFile(
-                    stream, metadata=metadata, read_dictionary=text, page_checksum_verification=True
-                )
-                # Files may order their columns differently; and to pyarrow, column "a" includes column "a.b".
-                wanted = self.arrow_schema.names if columns is None else list(columns)
-                n_rows = 0
-                for batch in parquet.iter_batches(
-                    BATCH_ROWS, row_groups=[fragment.row_group], columns=columns, use_threads=False
-                ):
-                    n_rows += batch.num_rows
-                    for name in indexed:
-                        _require_sound(batch.column(name), name, file.path)
-                    yield batch if batch.schema.names == wanted else batch.select(wanted)
-                if n_rows != fragment.n_rows:
-                    raise SourceError(
-                        file.path,
-                        f"row group {fragment.row_group} holds {n_rows} rows instead of {fragment.n_rows}. "
-                        "Restore the file from its source.",
-                    )
-        except (OSError, pa.ArrowException) as error:
-            where = (
-                f"row group {fragment.row_group} cannot be read ({one_line(error)}). Restore the file from its source."
+            self._require_unchanged(file)
+            for batch in content.batches(self._filesystem, file, fragment.row_group, columns):
+                n_rows += batch.num_rows
+                yield batch if batch.schema.names == wanted else batch.select(wanted)
+        except SourceError:
+            raise
+        except (OSError, ValueError, pa.ArrowException) as error:
+            where = f"{content.piece(fragment.row_group)} cannot be read ({one_line(error)})"
+            raise SourceError(file.path, f"{where}. Restore the file from its source.") from error
+        if n_rows != fragment.n_rows:
+            raise SourceError(
+                file.path,
+                f"{content.piece(fragment.row_group)} holds {n_rows} rows instead of {fragment.n_rows}. "
+                "Restore the file from its source.",
             )
-            raise SourceError(file.path, where) from error
 
-
-def _require_sound(column: pa.Array, name: str, path: str) -> None:
-    """Refuse indices beyond their dictionary: a damaged page has them, and reading on would count whatever is in memory."""
-    bounds = pc.min_max(column.indices)
-    if bounds["min"].is_valid and not 0 <= bounds["min"].as_py() <= bounds["max"].as_py() < len(column.dictionary):
-        raise SourceError(path, f"column {name!r} is damaged. Restore the file from its source.")
+    def _require_unchanged(self, file: SourceFile) -> None:
+        assert self._filesystem is not None
+        now = self._filesystem.get_file_info(file.path)
+        if now.type != pafs.FileType.File:
+            raise SourceError(file.path, "has vanished since the pass began. Put it back, or register the data again.")
+        if now.size != file.size or (file.mtime_ns is not None and now.mtime_ns != file.mtime_ns):
+            raise SourceError(file.path, "has changed since it was opened. Start again to read it as it is now.")

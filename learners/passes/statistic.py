@@ -1,36 +1,45 @@
-"""What a pass collects."""
+"""What a pass collects, and what some of it can do besides."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol, Self, runtime_checkable
+from collections.abc import Mapping, Sequence
+from typing import Protocol, Self, TypeVar, runtime_checkable
 
 import pyarrow as pa
 
 from learners.schema import Chunk, Schema
+from learners.schema.extension import CodeMaps
+
+Family = TypeVar("Family")
 
 
 @runtime_checkable
 class Statistic(Protocol):
     """A commutative monoid over rows: chunks may come in any order and partition, the result is the same bit for bit.
 
-    `merge` and `update` change the statistic in place, so a pass allocates one per thread. `from_arrow` is called on an
-    empty statistic of the same specification.
+    `merge`, `subtract` and `update` change the statistic in place, so a pass allocates one per thread. `from_arrow` is
+    called on an empty statistic of the same specification.
     """
 
-    schema: Schema | None
+    @property
+    def schema(self) -> Schema | None:
+        """By which rows are encoded; None for a statistic of raw columns."""
 
     @property
     def stage(self) -> str:
         """What the pass does, in words, for progress reports."""
 
     @property
-    def spec(self) -> dict[str, Any]:
-        """What is collected: with the schema and the files, the identity under which the result is stored."""
+    def spec(self) -> Mapping[str, object]:
+        """What is collected, as JSON can hold it: with the schema and the files, the identity of the stored result."""
 
     @property
     def columns(self) -> Sequence[str] | None:
         """Columns to read; None for all."""
+
+    @property
+    def can_subtract(self) -> bool:
+        """Whether `subtract` works."""
 
     def empty(self) -> Self:
         """The neutral element."""
@@ -41,8 +50,66 @@ class Statistic(Protocol):
     def merge(self, other: Self) -> None:
         """Add the rows of another statistic of the same specification."""
 
+    def subtract(self, other: Self) -> None:
+        """Take away rows that were added before.
+
+        Raises
+        ------
+        StatisticMismatch
+            If the other is of another specification, or this statistic cannot subtract.
+        """
+
     def to_arrow(self) -> pa.Table:
         """As a table."""
 
     def from_arrow(self, table: pa.Table) -> Self:
         """Read what `to_arrow` wrote."""
+
+
+@runtime_checkable
+class Recodable(Statistic, Protocol):
+    """A statistic that can be brought under another schema: a refresh keeps it when the domains have grown."""
+
+    def under(self, schema: Schema) -> Self:
+        """The same specification without rows, by another schema."""
+
+    def recoded(self, schema: Schema, maps: CodeMaps) -> Self | None:
+        """The same rows by another schema; None if the statistic does not determine it."""
+
+
+@runtime_checkable
+class Derivable(Statistic, Protocol):
+    """A statistic that can be read from what is stored of another specification, which holds more."""
+
+    def can_read(self, spec: Mapping[str, object]) -> bool:
+        """Whether `from_stored` reads (families of) this statistic from what has that specification."""
+
+    def from_stored(self, table: pa.Table, spec: Mapping[str, object]) -> Self:
+        """The statistic from what `to_arrow` of one with that specification wrote."""
+
+
+@runtime_checkable
+class Divisible(Derivable, Protocol[Family]):
+    """A statistic of several families, each of which may be stored, found and counted on its own."""
+
+    @property
+    def families(self) -> Sequence[Family]:
+        """What it consists of; hashable."""
+
+    def only(self, families: Sequence[Family]) -> Self:
+        """The counts of these families alone, of the same rows."""
+
+    def joined(self, parts: Sequence[Self]) -> Self:
+        """All families, each from the part that has it; the parts are of the same rows."""
+
+    def can_derive(self, family: Family, spec: Mapping[str, object]) -> bool:
+        """Whether `from_stored` finds a family in what has that specification."""
+
+
+@runtime_checkable
+class Sampled(Statistic, Protocol):
+    """A statistic that forgets rows, so that subtracting may leave too few."""
+
+    @property
+    def is_sufficient(self) -> bool:
+        """Whether enough rows are known for what is asked of it."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Generic, TypeVar, cast
 
 import pyarrow as pa
 
 from learners.errors import StatisticMismatch
-from learners.schema import Chunk, Schema
+from learners.passes.statistic import Statistic
+from learners.schema import Chunk
 
-A = TypeVar("A", bound=Any)
-B = TypeVar("B", bound=Any)
+S = TypeVar("S", bound=Statistic)
+A = TypeVar("A", bound=Statistic)
+B = TypeVar("B", bound=Statistic)
 
 
 class Together(Generic[A, B]):
@@ -24,19 +26,22 @@ class Together(Generic[A, B]):
 
     def __init__(self, first: A, second: B) -> None:
         self.first, self.second = first, second
-        self.schema: Schema = first.schema
-        self.stage: str = first.stage
+        self.schema, self.stage = first.schema, first.stage
 
     @property
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> Mapping[str, object]:
         """What is collected."""
         return {"statistic": "together", "first": self.first.spec, "second": self.second.spec}
 
     @property
-    def columns(self) -> list[str]:
+    def columns(self) -> Sequence[str] | None:
         """Columns to read."""
-        columns: list[str] = self.first.columns
-        return columns
+        return self.first.columns
+
+    @property
+    def can_subtract(self) -> bool:
+        """Whether both can."""
+        return self.first.can_subtract and self.second.can_subtract
 
     def empty(self) -> Together[A, B]:
         """No rows."""
@@ -49,29 +54,19 @@ class Together(Generic[A, B]):
 
     def merge(self, other: Together[A, B]) -> None:
         """Add other rows to both; where one part is of another specification, nothing is added."""
-        if other.schema != self.schema or other.spec != self.spec:
-            raise StatisticMismatch("Statistics of different specifications or schemas cannot be combined.")
+        self._require_same(other)
         self.first.merge(other.first)
         self.second.merge(other.second)
 
-    def leaves(self) -> list[Any]:
-        """The statistics themselves, of which each may be stored and found on its own."""
-        return [
-            leaf
-            for part in (self.first, self.second)
-            for leaf in (part.leaves() if isinstance(part, Together) else [part])
-        ]
+    def subtract(self, other: Together[A, B]) -> None:
+        """Take rows away from both; where one part is of another specification, nothing is taken."""
+        self._require_same(other)
+        self.first.subtract(other.first)
+        self.second.subtract(other.second)
 
-    def holding(self, leaves: Sequence[Any]) -> Together[A, B]:
-        """The same pair with these in place of `leaves()`."""
-        n = len(self.first.leaves()) if isinstance(self.first, Together) else 1
-        first: Any
-        second: Any
-        first, second = (
-            part.holding(own) if isinstance(part, Together) else own[0]
-            for part, own in ((self.first, leaves[:n]), (self.second, leaves[n:]))
-        )
-        return Together(first, second)
+    def _require_same(self, other: Together[A, B]) -> None:
+        if other.schema != self.schema or other.spec != self.spec:
+            raise StatisticMismatch("Statistics of different specifications or schemas cannot be combined.")
 
     def to_arrow(self) -> pa.Table:
         """One row: each part as an Arrow stream."""
@@ -87,6 +82,26 @@ class Together(Generic[A, B]):
         if not isinstance(other, Together):
             return NotImplemented
         return bool(self.first == other.first and self.second == other.second)
+
+
+def leaves_of(statistic: Statistic) -> list[Statistic]:
+    """The statistics of a pair, or of pairs of pairs, in their order: each may be stored and found on its own."""
+    if not isinstance(statistic, Together):
+        return [statistic]
+    return [*leaves_of(statistic.first), *leaves_of(statistic.second)]
+
+
+def with_leaves(statistic: S, leaves: Iterable[Statistic]) -> S:
+    """A statistic of the same form that consists of these in place of `leaves_of(statistic)`."""
+    left = iter(leaves)
+
+    def built(part: Statistic) -> Statistic:
+        if not isinstance(part, Together):
+            return next(left)
+        first, second = built(part.first), built(part.second)
+        return Together[Statistic, Statistic](first, second)
+
+    return cast(S, built(statistic))
 
 
 def _to_bytes(table: pa.Table) -> bytes:

@@ -10,10 +10,11 @@ The Arrow C data interface, https://arrow.apache.org/docs/format/CDataInterface.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from learners.arrays import Integers
 from learners.jit import bytes_at, kernel, load
 from learners.schema.kernels import n_below
 from learners.schema.word_kernels import SLOT_BYTES, code_of_word, is_ascii
@@ -46,15 +47,15 @@ class Plan(NamedTuple):
         Text: the first slot and the mask of its table; bytes: the number of its table; numbers: its cut points.
     """
 
-    children: Any
-    rows: Any
-    kinds: Any
-    indices: Any
-    missing: Any
-    unseen: Any
-    first: Any
-    starts: Any
-    sizes: Any
+    children: Integers
+    rows: Integers
+    kinds: Integers
+    indices: Integers
+    missing: Integers
+    unseen: Integers
+    first: Integers
+    starts: Integers
+    sizes: Integers
 
 
 @kernel

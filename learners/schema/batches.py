@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from learners.arrays import Codes
 from learners.errors import InvalidBuffers
 from learners.schema import batch_kernels as kernels
-from learners.schema.chunk import Codes
 from learners.schema.schema import Attribute
 from learners.schema.strings import joined, word_table
 
@@ -79,7 +79,7 @@ class BatchEncoder:
     def __init__(
         self,
         attributes: Sequence[Attribute],
-        dtype: type[Any],
+        dtype: type[np.uint8] | type[np.uint16],
         slowly: Callable[[int, pa.Array, Codes], None],
         byte_table: Callable[[int, pa.DataType], tuple[Codes, int]],
     ) -> None:
@@ -177,12 +177,13 @@ class BatchEncoder:
                 largest.append(limit)
             codes = (attribute.missing_code, attribute.unseen_code, int(attribute.has_missing))
             columns.append((place, i, kind, indices, *codes, start, size))
+        luts: Codes = np.array(tables).reshape(len(tables), 256).astype(self.dtype)
         table = np.array(columns, np.int64).reshape(len(columns), len(kernels.Plan._fields))
         used = {column[0] for column in columns} | {place for _, place in slow}
         return BatchPlan(
             arrow_schema,
             kernels.Plan(*np.ascontiguousarray(table.T)),
-            np.array(tables, self.dtype).reshape(len(tables), 256),
+            luts,
             np.array(largest, np.int64),
             slow,
             absent,

@@ -27,7 +27,7 @@ def binned_schema(summaries: ColumnSummaries, max_bin: int) -> Schema:
     EmptyData, SchemaError
         As `ColumnSummaries.build_schema`.
     """
-    return summaries.build_schema(lambda histogram: quantile_cut_points(histogram, max_bin))
+    return summaries.build_schema(lambda _, histogram: quantile_cut_points(histogram, max_bin))
 
 
 def quantile_cut_points(histogram: Histogram, max_bin: int) -> tuple[float, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import get_args
 
@@ -62,6 +62,8 @@ def _fault_of(attribute: Attribute) -> str | None:
         return "has cuts that are no numbers"
     if any(low >= high for low, high in zip(attribute.cuts, attribute.cuts[1:], strict=False)):
         return "has cuts that do not ascend"
+    if not all(_ascends_within(positions, len(attribute.cuts)) for positions in attribute.groupings):
+        return "has groupings that are no ascending positions of its cuts"
     if attribute.n_values > MAX_VALUES:
         return f"has {attribute.n_values} values, and at most {MAX_VALUES} can be coded"
     if attribute.distribution is not None and (
@@ -69,6 +71,12 @@ def _fault_of(attribute: Attribute) -> str | None:
     ):
         return f"has the distribution {attribute.distribution!r}, which it cannot have"
     return None
+
+
+def _ascends_within(positions: Sequence[object], n_cuts: int) -> bool:
+    """Whether these are different positions in ascending order."""
+    whole = [position for position in positions if type(position) is int and 0 <= position < n_cuts]
+    return len(whole) == len(positions) and whole == sorted(set(whole))
 
 
 def _are(kind: type, values: Collection[object]) -> bool:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-Codes = np.ndarray[Any, np.dtype[Any]]
+from learners.arrays import Codes, Floats, Integers, Mask, freeze
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,23 +25,19 @@ class Chunk:
 
     x: Codes
     y: Codes | None
-    numbers: Codes | None = None
+    numbers: Floats | None = None
 
     def __post_init__(self) -> None:
         # To numba a read-only array is another type: freezing every chunk keeps one compiled signature per kernel.
-        self.x.setflags(write=False)
-        for array in (self.y, self.numbers):
-            if array is not None:
-                array.setflags(write=False)
+        freeze(*(array for array in (self.x, self.y, self.numbers) if array is not None))
 
     @property
     def n_rows(self) -> int:
         """Number of rows."""
         return int(self.x.shape[1])
 
-    def rows(self, index: Any) -> Chunk:
+    def rows(self, index: Integers | Mask | slice) -> Chunk:
         """The rows that an index array, mask or slice selects, in its order."""
-        y, numbers = (
-            None if array is None else np.ascontiguousarray(array[..., index]) for array in (self.y, self.numbers)
-        )
+        y = None if self.y is None else np.ascontiguousarray(self.y[index])
+        numbers = None if self.numbers is None else np.ascontiguousarray(self.numbers[:, index])
         return Chunk(np.ascontiguousarray(self.x[:, index]), y, numbers)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -143,7 +142,7 @@ def plain(values: pa.Array, name: str) -> list[Value]:
         raise SchemaError(reason, name) from error
 
 
-def pairs(counts: Mapping[Value, int], order: Any) -> list[dict[str, Any]]:
+def pairs(counts: Mapping[Value, int], order: Iterable[Value]) -> list[dict[str, object]]:
     """Counts as a column of Arrow's structs can hold them."""
 
     def slot(value: Value) -> str:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from learners.arrays import Floats, Integers
 from learners.schema.kernels import mdl_cuts
-
-Floats = np.ndarray[Any, np.dtype[np.float64]]
-Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 MAX_BINS = 65_536
 EXACT = 2**53  # whole numbers up to here are float64 numbers

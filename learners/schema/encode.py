@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from learners.arrays import Codes, Floats, freeze
 from learners.errors import SchemaError, UnknownColumn
 from learners.schema.batches import BatchEncoder
-from learners.schema.chunk import Chunk, Codes
+from learners.schema.chunk import Chunk
 from learners.schema.kernels import interval_codes, translate
-from learners.schema.schema import Attribute, Schema, clock_of
+from learners.schema.schema import DICTIONARY, Attribute, Schema, clock_of
 
-Floats = np.ndarray[Any, np.dtype[np.float64]]
 ValueTypes = {str: pa.string(), bool: pa.bool_(), int: pa.int64()}
 
 
@@ -38,6 +36,10 @@ def numbers(column: pa.Array, name: str, arrow_type: str = "") -> Floats:
         column = column.dictionary_decode()
         kind = column.type
     try:
+        if arrow_type and pa.types.is_temporal(kind) and not _are_times(str(kind), arrow_type):
+            raise SchemaError(
+                f"Column {name!r} holds {kind}, but {arrow_type} in training. Make the types agree.", name
+            )
         if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
             in_micros = pc.cast(column, pa.timestamp("us", tz=getattr(kind, "tz", None)), safe=False)
             micros = pc.cast(pc.cast(in_micros, pa.int64()), pa.float64(), safe=False)
@@ -59,6 +61,14 @@ def numbers(column: pa.Array, name: str, arrow_type: str = "") -> Floats:
         raise SchemaError(f"Column {name!r} cannot be read as numbers ({error}).", name) from error
 
 
+def _are_times(own: str, wanted: str) -> bool:
+    """Whether the times of one type compare with those of another: moments, times of day, durations."""
+    of, to = clock_of(own), clock_of(wanted)
+    if of is None or to is None:
+        return of is to and wanted.removeprefix(DICTIONARY).startswith(("timestamp", "date"))
+    return of[0] == to[0]
+
+
 def _counted(counts: pa.Array, own: str, wanted: str) -> pa.Array:
     """Counts of one unit of time in another."""
     of, to = clock_of(own), clock_of(wanted)
@@ -71,7 +81,7 @@ def _counted(counts: pa.Array, own: str, wanted: str) -> pa.Array:
 def _read_only(column: pa.Array) -> Floats:
     """Always read-only, as Arrow's own memory is: to numba a writable array is another type."""
     values = np.asarray(column.to_numpy(zero_copy_only=False))
-    values.setflags(write=False)
+    freeze(values)
     return values
 
 
@@ -130,7 +140,7 @@ def distinct(column: pa.Array, name: str, allow_fractions: bool = False) -> tupl
 class _NominalEncoder:
     """Codes of one nominal column, batch after batch."""
 
-    def __init__(self, attribute: Attribute, dtype: type[Any]) -> None:
+    def __init__(self, attribute: Attribute, dtype: type[np.uint8] | type[np.uint16]) -> None:
         self.attribute, self.dtype = attribute, dtype
         self.value_type = ValueTypes[type(attribute.values[0])] if attribute.values else pa.string()
         self.domain = pa.array(attribute.values, self.value_type)
@@ -177,7 +187,7 @@ class _NominalEncoder:
 class _Columns:
     """Codes of single columns of any type, one pyarrow call after the other."""
 
-    def __init__(self, attributes: tuple[Attribute, ...], dtype: type[Any]) -> None:
+    def __init__(self, attributes: tuple[Attribute, ...], dtype: type[np.uint8] | type[np.uint16]) -> None:
         self.attributes, self.dtype = attributes, dtype
         self.nominal = {i: _NominalEncoder(a, dtype) for i, a in enumerate(attributes) if a.kind == "nominal"}
 
@@ -194,7 +204,7 @@ class _Columns:
         return self.nominal[i].byte_table(kind)
 
 
-def _batch_encoder(attributes: tuple[Attribute, ...], dtype: type[Any]) -> BatchEncoder:
+def _batch_encoder(attributes: tuple[Attribute, ...], dtype: type[np.uint8] | type[np.uint16]) -> BatchEncoder:
     columns = _Columns(attributes, dtype)
     return BatchEncoder(attributes, dtype, columns, columns.byte_table)
 
@@ -264,7 +274,7 @@ class Encoder:
                 f"The class {self.schema.target!r} of row {row} of the batch {what}. Remove such rows, or {remedy}.",
                 self.schema.target,
             )
-        return y.astype(np.uint8)
+        return np.asarray(y, np.uint8)
 
     def training_chunk(self, batch: pa.RecordBatch, where: str) -> Chunk:
         """A chunk all of whose values are in the domains, as counting needs.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from learners.arrays import Integers
 from learners.schema.schema import Attribute, Schema
-
-Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class CodeMaps(NamedTuple):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from typing_extensions import Buffer
 
 from learners.schema import json_kernels as kernels
 from learners.schema.chunk import Chunk
@@ -14,7 +14,7 @@ from learners.schema.records import encode_columns
 from learners.schema.schema import Attribute, Schema
 from learners.schema.strings import joined, word_table
 
-Read = Callable[[Any], Sequence[Any]]
+Read = Callable[[Buffer], Sequence[object]]
 PADDING = b"\0" * 8  # the kernels read eight bytes at a time
 
 
@@ -50,7 +50,7 @@ class JsonColumns:
         for (i, _), slot, mask in zip(tables, first_slots.tolist(), masks.tolist(), strict=False):
             self.places[schema.attributes[i].name] = (slot, mask)
 
-    def encode(self, columns: Mapping[str, Any], read: Read, max_rows: int) -> Chunk:
+    def encode(self, columns: Mapping[str, Buffer], read: Read, max_rows: int) -> Chunk:
         """Codes of the rows of some columns; absent ones get the unseen code.
 
         Parameters

@@ -6,10 +6,11 @@ anything of another type) makes its column STRANGE: then msgspec reads it, and s
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from learners.arrays import Integers
 from learners.jit import kernel, load, popcount
 from learners.schema.kernels import n_below
 from learners.schema.word_kernels import SLOT_BYTES, code_of_word, is_ascii
@@ -46,14 +47,14 @@ class Columns(NamedTuple):
         TEXT, WHOLE: the first slot and the mask of its table; NUMBER: its cut points.
     """
 
-    begins: Any
-    rows: Any
-    kinds: Any
-    missing: Any
-    unseen: Any
-    first: Any
-    starts: Any
-    sizes: Any
+    begins: Integers
+    rows: Integers
+    kinds: Integers
+    missing: Integers
+    unseen: Integers
+    first: Integers
+    starts: Integers
+    sizes: Integers
 
 
 @kernel

@@ -78,3 +78,15 @@ def mdl_cuts(cumulative, is_cut):  # (n_bins + 1, n_classes) int64; OUT (n_bins,
             is_cut[best] = 1
             stack.append((first, best))
             stack.append((best, last))
+
+
+@kernel
+def translate_views(x, attribute, starts, tables, out):
+    """Each view's code of each row: tables[starts[view]:][x[attribute[view], row]].
+
+    x (n_attributes, n) codes, attribute (n_views,), starts (n_views + 1,) int64, tables codes; OUT (n_views, n) codes.
+    """
+    for view in range(attribute.size):
+        codes, table, own = x[attribute[view]], tables[starts[view] : starts[view + 1]], out[view]
+        for row in range(codes.size):
+            own[row] = table[codes[row]]

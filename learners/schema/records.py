@@ -9,32 +9,33 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from operator import itemgetter
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
+from learners.arrays import Codes, Floats
 from learners.errors import SchemaError
 from learners.schema.chunk import Chunk
 from learners.schema.discretise import EXACT
 from learners.schema.kernels import interval_codes
 from learners.schema.schema import DICTIONARY, EPOCH, TICKS, Attribute, Schema, clock_of
 
-Floats = np.ndarray[Any, np.dtype[np.float64]]
 MOST_SHOWN = 80
 DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 UNITS = dict(zip(TICKS.values(), ("seconds", "milliseconds", "microseconds", "nanoseconds"), strict=True))
 
 
-def in_short(value: Any) -> str:
+def in_short(value: object) -> str:
     """A value as a message shows it."""
     try:
         text = repr(value)
     except ValueError:  # more digits than Python writes
+        assert isinstance(value, int)
         return f"a whole number of {value.bit_length():,} bits"
     return text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + "…"
 
 
-def _wrong(attribute: Attribute, value: Any) -> SchemaError:
+def _wrong(attribute: Attribute, value: object) -> SchemaError:
     clock = clock_of(attribute.arrow_type)
     if attribute.is_time:
         expected = "a time such as '2026-01-31T12:00', or seconds since 1970"
@@ -53,19 +54,19 @@ def _wrong(attribute: Attribute, value: Any) -> SchemaError:
     )
 
 
-def _known_codes(attribute: Attribute) -> dict[Any, int]:
+def _known_codes(attribute: Attribute) -> dict[object, int]:
     """The code of None and of each value of a nominal attribute's domain."""
-    codes: dict[Any, int] = {None: attribute.missing_code}
+    codes: dict[object, int] = {None: attribute.missing_code}
     codes.update({value: j + int(attribute.has_missing) for j, value in enumerate(attribute.values)})
     return codes
 
 
-def _nominal_value_code(attribute: Attribute) -> Callable[[Any], int]:
+def _nominal_value_code(attribute: Attribute) -> Callable[[object], int]:
     missing, unseen = attribute.missing_code, attribute.unseen_code
     known = _known_codes(attribute)
     is_text = not attribute.values or isinstance(attribute.values[0], str)
 
-    def code(value: Any) -> int:
+    def code(value: object) -> int:
         try:
             return known[value]
         except KeyError:
@@ -80,15 +81,16 @@ def _nominal_value_code(attribute: Attribute) -> Callable[[Any], int]:
     return code
 
 
-def number_reader(attribute: Attribute) -> Callable[[Any], float]:
+def number_reader(attribute: Attribute) -> Callable[[object], float]:
     """A function that makes the number of a raw value of a numeric attribute, NaN of None; seconds since 1970 of times.
 
     Text is read where JSON has no other form: times, times of day, decimal numbers. The function raises SchemaError
     naming the column of a value that is none.
     """
     read, (what, ticks) = _text_reader(attribute), clock_of(attribute.arrow_type) or ("", 0)
+    is_time = attribute.is_time
 
-    def number(value: Any) -> float:
+    def number(value: object) -> float:
         if value is None:
             return math.nan
         if isinstance(value, str):
@@ -96,7 +98,7 @@ def number_reader(attribute: Attribute) -> Callable[[Any], float]:
                 value = read(value)
             except ValueError:
                 raise _wrong(attribute, value) from None
-        if attribute.is_time and isinstance(value, date):
+        if is_time and isinstance(value, date):
             return _seconds(value)
         if what == "time" and isinstance(value, time) and value.tzinfo is None:
             return _microseconds(value) * ticks / TICKS["us"]
@@ -107,7 +109,12 @@ def number_reader(attribute: Attribute) -> Callable[[Any], float]:
     return number
 
 
-def _text_reader(attribute: Attribute) -> Callable[[str], Any]:
+def reads_text(attribute: Attribute) -> bool:
+    """Whether text may stand for a number of the attribute, as JSON has no other form for it: a time, a decimal number."""
+    return attribute.kind == "numeric" and _text_reader(attribute) is not _refused
+
+
+def _text_reader(attribute: Attribute) -> Callable[[str], time | date | float]:
     """A function that reads what JSON has as text only: times, times of day, decimal numbers. It raises ValueError."""
     if attribute.is_time:
         return datetime.fromisoformat
@@ -134,11 +141,11 @@ def _refused(text: str) -> float:
     raise ValueError(text)
 
 
-def _numeric_value_code(attribute: Attribute) -> Callable[[Any], int]:
+def _numeric_value_code(attribute: Attribute) -> Callable[[object], int]:
     offset, missing, cuts = int(attribute.has_missing), attribute.missing_code, list(attribute.cuts)
     number_of = number_reader(attribute)
 
-    def code(value: Any) -> int:
+    def code(value: object) -> int:
         if value.__class__ is float:
             return missing if value != value else bisect_left(cuts, value) + offset  # noqa: PLR0124 (NaN)
         if value.__class__ is int and -EXACT <= value <= EXACT:
@@ -149,7 +156,7 @@ def _numeric_value_code(attribute: Attribute) -> Callable[[Any], int]:
     return code
 
 
-def _float64(value: Any) -> float:
+def _float64(value: float | Decimal | np.number) -> float:
     """As columns are compared, in float64: a whole number above 2^53 may be rounded."""
     try:
         return float(value)
@@ -170,7 +177,7 @@ def _microseconds(moment: time) -> int:
     return ((moment.hour * 60 + moment.minute) * 60 + moment.second) * TICKS["us"] + moment.microsecond
 
 
-def value_encoders(schema: Schema) -> list[tuple[str, Callable[[Any], int], int]]:
+def value_encoders(schema: Schema) -> list[tuple[str, Callable[[object], int], int]]:
     """For each attribute its name, the code of a value, and the code of an absent one."""
     return [
         (
@@ -182,7 +189,7 @@ def value_encoders(schema: Schema) -> list[tuple[str, Callable[[Any], int], int]
     ]
 
 
-def encode_records(records: Sequence[Mapping[str, Any]], schema: Schema) -> Chunk:
+def encode_records(records: Sequence[Mapping[str, object]], schema: Schema) -> Chunk:
     """Encode rows given as mappings from column to raw value; absent columns get the unseen code.
 
     Raises
@@ -201,7 +208,7 @@ def encode_records(records: Sequence[Mapping[str, Any]], schema: Schema) -> Chun
     return Chunk(x, None, _numbers(schema, len(records), lambda name: [record.get(name) for record in records]))
 
 
-def _numbers(schema: Schema, n_rows: int, values_of: Callable[[str], Sequence[Any]]) -> Floats | None:
+def _numbers(schema: Schema, n_rows: int, values_of: Callable[[str], Sequence[object]]) -> Floats | None:
     """What a chunk has beside the codes: (len(schema.continuous), n_rows) float64 if there are any."""
     if not schema.continuous:
         return None
@@ -212,7 +219,7 @@ def _numbers(schema: Schema, n_rows: int, values_of: Callable[[str], Sequence[An
     return own
 
 
-def _all_at_once(attribute: Attribute, values: Sequence[Any], codes: Any) -> bool:
+def _all_at_once(attribute: Attribute, values: Sequence[object], codes: Codes) -> bool:
     """Encode a column of known values or of plain numbers, several times faster than one by one; False if it is not."""
     if attribute.kind == "nominal":
         try:
@@ -232,7 +239,7 @@ def _all_at_once(attribute: Attribute, values: Sequence[Any], codes: Any) -> boo
     return True
 
 
-def encode_columns(columns: Mapping[str, Sequence[Any]], schema: Schema) -> Chunk:
+def encode_columns(columns: Mapping[str, Sequence[object]], schema: Schema) -> Chunk:
     """Encode rows given as mappings from column to the list of its raw values.
 
     Raises
@@ -263,7 +270,18 @@ def encode_columns(columns: Mapping[str, Sequence[Any]], schema: Schema) -> Chun
     return Chunk(x, None, _numbers(schema, n_rows, lambda name: columns.get(name, nothing)))
 
 
-def record_classifier(model: Any) -> Callable[[Mapping[str, Any]], Floats]:
+class Classifier(Protocol):
+    """A model with classes."""
+
+    @property
+    def schema(self) -> Schema:
+        """Of its columns."""
+
+    def predict_proba(self, chunk: Chunk) -> Floats:
+        """(n_rows, n_classes) float64."""
+
+
+def record_classifier(model: Classifier) -> Callable[[Mapping[str, object]], Floats]:
     """The fast way for one row at a time.
 
     Parameters
@@ -279,21 +297,21 @@ def record_classifier(model: Any) -> Callable[[Mapping[str, Any]], Floats]:
     encode_record = record_encoder(model.schema)
     predict_proba, dtype = model.predict_proba, model.schema.code_dtype
 
-    def classify_numbers(record: Mapping[str, Any]) -> Floats:
+    def classify_numbers(record: Mapping[str, object]) -> Floats:
         probabilities: Floats = predict_proba(encode_records([record], model.schema))[0]
         return probabilities
 
-    def classify(record: Mapping[str, Any]) -> Floats:
+    def classify(record: Mapping[str, object]) -> Floats:
         codes = encode_record(record)
         # The shortest way from small numbers to an array.
-        x = np.frombuffer(bytes(codes), np.uint8) if dtype is np.uint8 else np.array(codes, dtype)
+        x: Codes = np.frombuffer(bytes(codes), np.uint8) if dtype is np.uint8 else np.array(codes).astype(dtype)
         probabilities: Floats = predict_proba(Chunk(x.reshape(-1, 1), None))[0]
         return probabilities
 
     return classify_numbers if model.schema.continuous else classify
 
 
-def record_encoder(schema: Schema) -> Callable[[Mapping[str, Any]], list[int]]:
+def record_encoder(schema: Schema) -> Callable[[Mapping[str, object]], list[int]]:
     """A function that gives the codes of one record's values; absent columns get the unseen code.
 
     Where all attributes are nominal and a record has every column with known values, it is one dictionary look-up per
@@ -301,7 +319,7 @@ def record_encoder(schema: Schema) -> Callable[[Mapping[str, Any]], list[int]]:
     """
     encoders = value_encoders(schema)
 
-    def one_by_one(record: Mapping[str, Any]) -> list[int]:
+    def one_by_one(record: Mapping[str, object]) -> list[int]:
         return [code(record[name]) if name in record else absent for name, code, absent in encoders]
 
     if schema.n_attributes < 2 or any(attribute.kind != "nominal" for attribute in schema.attributes):
@@ -309,7 +327,7 @@ def record_encoder(schema: Schema) -> Callable[[Mapping[str, Any]], list[int]]:
     known = [_known_codes(attribute) for attribute in schema.attributes]
     values_of = itemgetter(*(attribute.name for attribute in schema.attributes))
 
-    def all_at_once(record: Mapping[str, Any]) -> list[int]:
+    def all_at_once(record: Mapping[str, object]) -> list[int]:
         try:
             return [codes[value] for codes, value in zip(known, values_of(record), strict=True)]
         except (KeyError, TypeError):  # something is absent, unknown, or of the wrong type

@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 import numpy as np
 
+from learners.arrays import Integers, Uint64s, freeze
 from learners.errors import InvalidParameter
 
 Kind = Literal["nominal", "numeric"]
@@ -54,6 +55,9 @@ class Attribute:
         How many rare values share the last code.
     distribution : "gaussian", "poisson", "exponential" or None
         Of the numbers of a numeric attribute that the model sees as they are, beside their codes.
+    groupings : tuple of tuple of int
+        Coarser cut points of a numeric attribute, each as ascending positions in `cuts`; the members of an ensemble read
+        the attribute by them (`learners.schema.views`).
     """
 
     name: str
@@ -64,6 +68,7 @@ class Attribute:
     arrow_type: str = "string"
     n_folded: int = 0
     distribution: Distribution | None = None
+    groupings: tuple[tuple[int, ...], ...] = ()
 
     @cached_property
     def n_values(self) -> int:
@@ -164,10 +169,10 @@ class KeyTables(NamedTuple):
     starts : (n_tables + 1,) int64
     """
 
-    firsts: np.ndarray[Any, np.dtype[np.int64]]
-    radices: np.ndarray[Any, np.dtype[np.int64]]
-    keys: np.ndarray[Any, np.dtype[np.uint64]]
-    starts: np.ndarray[Any, np.dtype[np.int64]]
+    firsts: Integers
+    radices: Integers
+    keys: Uint64s
+    starts: Integers
 
 
 @dataclass(frozen=True)
@@ -204,10 +209,10 @@ class Schema:
         return len(self.classes)
 
     @cached_property
-    def domain_sizes(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+    def domain_sizes(self) -> Integers:
         """(n_attributes,) int64: `n_values` of each attribute, read-only."""
         sizes = np.array([attribute.n_values for attribute in self.attributes], dtype=np.int64)
-        sizes.setflags(write=False)
+        freeze(sizes)
         return sizes
 
     @cached_property
@@ -237,7 +242,7 @@ class Schema:
         )
 
     @cached_property
-    def class_keys(self) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    def class_keys(self) -> Uint64s:
         """(n_classes,) uint64: keys of the classes."""
         return np.array([_key("class", name) for name in self.classes], dtype=np.uint64)
 
@@ -261,14 +266,24 @@ class Schema:
 
     def to_json(self) -> str:
         """As JSON, from which `from_json` makes an equal schema."""
-        return json.dumps(asdict(self), separators=(",", ":"))
+        told = asdict(self)
+        for entry in told["attributes"]:
+            if not entry["groupings"]:  # so that the schemas of other learners stay as they were stored
+                del entry["groupings"]
+        return json.dumps(told, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Schema:
         """Read what `to_json` wrote."""
         told = json.loads(text)
         attributes = tuple(
-            Attribute(**(entry | {"values": tuple(entry["values"]), "cuts": tuple(entry["cuts"])}))
+            Attribute(
+                **(
+                    entry
+                    | {"values": tuple(entry["values"]), "cuts": tuple(entry["cuts"])}
+                    | {"groupings": tuple(tuple(positions) for positions in entry.get("groupings", ()))}
+                )
+            )
             for entry in told.pop("attributes")
         )
         left_out = tuple(LeftOut(**entry) for entry in told.pop("left_out"))
@@ -311,7 +326,7 @@ class ColumnOverride:
     distribution: Distribution | Literal["intervals"] | None = None
 
     @classmethod
-    def of(cls, column: str, entry: ColumnOverride | Mapping[str, Any] | str) -> ColumnOverride:
+    def of(cls, column: str, entry: ColumnOverride | Mapping[str, object] | str) -> ColumnOverride:
         """Read an override from a mapping, from a kind, or from "drop".
 
         Raises
@@ -328,29 +343,46 @@ class ColumnOverride:
         unknown = set(entry) - set(known)
         if unknown:
             raise InvalidParameter(where, dict(entry), f"unknown field {sorted(unknown)[0]!r}; use {', '.join(known)}")
-        kind: Any = entry.get("kind")
+        kind, distribution = entry.get("kind"), entry.get("distribution")
         if kind not in (None, "nominal", "numeric"):
             raise InvalidParameter(f"{where}.kind", kind, "use 'nominal', 'numeric' or 'drop'")
-        order, cuts = entry.get("order"), entry.get("cuts")
-        if order is not None and (not order or len(set(order)) != len(order)):
-            raise InvalidParameter(f"{where}.order", order, "give each value once")
-        try:
-            numbers = None if cuts is None else tuple(float(cut) for cut in cuts)
-        except (TypeError, ValueError):
-            raise InvalidParameter(f"{where}.cuts", cuts, "give finite numbers") from None
-        if numbers is not None and not (
-            all(np.isfinite(numbers)) and all(a < b for a, b in zip(numbers, numbers[1:], strict=False))
-        ):
-            raise InvalidParameter(f"{where}.cuts", cuts, "give finite numbers, strictly ascending")
-        distribution: Any = entry.get("distribution")
+        order, cuts = _order(f"{where}.order", entry.get("order")), _cuts(f"{where}.cuts", entry.get("cuts"))
         if distribution not in (None, "intervals", *DISTRIBUTIONS):
             raise InvalidParameter(
                 f"{where}.distribution", distribution, f"use {', '.join(DISTRIBUTIONS)} or 'intervals'"
             )
-        is_numeric = numbers is not None or distribution is not None
+        is_numeric = cuts is not None or distribution is not None
         if is_numeric and (kind == "nominal" or order is not None):
             raise InvalidParameter(where, dict(entry), "cuts and distribution are for numeric columns")
         if kind is None:
             kind = "nominal" if order is not None else "numeric" if is_numeric else None
-        given = None if order is None else tuple(order)
-        return cls(kind, bool(entry.get("drop", False)), given, numbers, distribution)
+        return cls(
+            kind,
+            bool(entry.get("drop", False)),
+            order,
+            cuts,
+            cast('Distribution | Literal["intervals"] | None', distribution),
+        )
+
+
+Overrides = Mapping[str, ColumnOverride | Mapping[str, object] | str]
+
+
+def _order(where: str, given: object) -> tuple[Value, ...] | None:
+    if given is None:
+        return None
+    if not isinstance(given, Sequence) or isinstance(given, str) or not given or len(set(given)) != len(given):
+        raise InvalidParameter(where, given, "give each value once")
+    return tuple(given)
+
+
+def _cuts(where: str, given: object) -> tuple[float, ...] | None:
+    if given is None:
+        return None
+    try:
+        numbers = tuple(float(cut) for cut in cast("Iterable[float]", given))
+    except (TypeError, ValueError):
+        raise InvalidParameter(where, given, "give finite numbers") from None
+    if not all(np.isfinite(numbers)) or any(a >= b for a, b in zip(numbers, numbers[1:], strict=False)):
+        raise InvalidParameter(where, given, "give finite numbers, strictly ascending")
+    return numbers

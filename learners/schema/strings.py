@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from learners.arrays import Integers
 from learners.schema.word_kernels import BEGIN, LENGTH, Words, fill_slots
 
 MAX_ROOMY_SLOTS = 1024
-
-Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def word_table(values: Sequence[str], first_code: int) -> Words:

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from learners.arrays import Integers
 from learners.errors import EmptyData, InvalidParameter, SchemaError, StatisticMismatch, UnknownColumn
 from learners.schema.columns import Column, kind_of, pairs, plain, refreshed
 from learners.schema.discretise import Histogram, equal_frequency_cut_points, mdl_cut_points
 from learners.schema.encode import distinct, numbers
-from learners.schema.schema import MAX_CLASSES, Attribute, ColumnOverride, LeftOut, Schema, Value
+from learners.schema.schema import MAX_CLASSES, Attribute, ColumnOverride, LeftOut, Overrides, Schema, Value
 
 IDENTIFIER_SHARE = 0.9
 SMALL_TABLE = 20
 NO_CUT = "no cut point tells the classes apart"
 NEARLY_CONSTANT = "nearly constant: its other values are too few for an interval of their own"
-CutPoints = Callable[[Histogram], tuple[float, ...]]
+CutPoints = Callable[[str, Histogram], tuple[float, ...]]
 
 
 class ColumnSummaries:
@@ -47,7 +47,7 @@ class ColumnSummaries:
     def __init__(
         self,
         target: str | None,
-        overrides: Mapping[str, Any] | None = None,
+        overrides: Overrides | None = None,
         *,
         max_values: int = 1024,
         n_bins: int = 8,
@@ -65,14 +65,14 @@ class ColumnSummaries:
         self.class_counts: dict[Value, int] = {}
 
     @property
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, object]:
         """What is collected; kinds and dropped columns matter, orders and cut points do not."""
         kinds = {
             name: "dropped" if override.drop else override.kind
             for name, override in sorted(self.overrides.items())
             if override.drop or override.kind
         }
-        spec: dict[str, Any] = {"statistic": "column summaries", "target": self.target, "kinds": kinds}
+        spec: dict[str, object] = {"statistic": "column summaries", "target": self.target, "kinds": kinds}
         return spec if self.kept is None else spec | {"domains_of": self._names()}
 
     @property
@@ -94,7 +94,7 @@ class ColumnSummaries:
         assert self.kept is not None
         return sorted(attribute.name for attribute in self.kept.attributes)
 
-    def can_read(self, spec: Mapping[str, Any]) -> bool:
+    def can_read(self, spec: Mapping[str, object]) -> bool:
         """Whether `from_stored` reads what has this specification: summaries of all columns hold the domains too."""
         own = dict(self.spec)
         return self.kept is not None and own.pop("domains_of") is not None and own == spec
@@ -122,7 +122,7 @@ class ColumnSummaries:
             if name != self.target:
                 self._update_column(name, column, y)
 
-    def _update_classes(self, rows: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:
+    def _update_classes(self, rows: pa.RecordBatch) -> Integers:
         if self.target is None:
             self.classes = [""]
             self.class_counts[""] = self.class_counts.get("", 0) + rows.num_rows
@@ -159,7 +159,7 @@ class ColumnSummaries:
             )
         return position[index]
 
-    def _update_column(self, name: str, column: pa.Array, y: np.ndarray[Any, np.dtype[np.int64]]) -> None:
+    def _update_column(self, name: str, column: pa.Array, y: Integers) -> None:
         override = self.overrides.get(name)
         seen = self.found.setdefault(name, Column())
         if override is not None and override.drop:
@@ -234,7 +234,7 @@ class ColumnSummaries:
         Parameters
         ----------
         cut_points : callable, optional
-            Finds those of a numeric column; by default MDL's with a target, and equal frequencies without.
+            Finds those of a numeric column from its name and histogram; by default MDL's with a target, and equal frequencies without.
 
         Raises
         ------
@@ -248,7 +248,7 @@ class ColumnSummaries:
         order = sorted(range(len(self.classes)), key=lambda j: self.classes[j])
         if self.target is not None and len(order) < 2:
             raise SchemaError(
-                f"The target {self.target!r} has the single value {self.classes[0]!r}: there is nothing to classify.",
+                f"The target {self.target!r} has the single value {self.classes[0]!r}: there is nothing to classify where there is one class.",
                 self.target,
             )
         if self.kept is not None:
@@ -273,7 +273,7 @@ class ColumnSummaries:
         return Schema(tuple(attributes), self.target, tuple(str(name) for name in classes), class_type, tuple(left_out))
 
     def _attribute(
-        self, name: str, column: Column, place: np.ndarray[Any, np.dtype[np.int64]], cut_points: CutPoints | None
+        self, name: str, column: Column, place: Integers, cut_points: CutPoints | None
     ) -> Attribute | LeftOut:
         override = self.overrides.get(name, ColumnOverride())
         has_missing = column.n_missing > 0
@@ -292,13 +292,13 @@ class ColumnSummaries:
             if cuts is None and histogram.keys.size < 2 and not has_missing:
                 return LeftOut(name, column.constant)
             if cuts is None:
-                cuts = (cut_points or self._cut_points)(histogram)
+                cuts = (cut_points or self._cut_points)(name, histogram)
             if not cuts and not has_missing:
                 return LeftOut(name, NEARLY_CONSTANT if cut_points or self.target is None else NO_CUT)
             return Attribute(name, "numeric", cuts=cuts, has_missing=has_missing, arrow_type=column.arrow_type)
         return self._nominal(name, column, override, has_missing)
 
-    def _cut_points(self, histogram: Histogram) -> tuple[float, ...]:
+    def _cut_points(self, _: str, histogram: Histogram) -> tuple[float, ...]:
         return (
             mdl_cut_points(histogram) if self.target is not None else equal_frequency_cut_points(histogram, self.n_bins)
         )
@@ -326,7 +326,7 @@ class ColumnSummaries:
 
     def to_arrow(self) -> pa.Table:
         """One row per column, the target's first."""
-        rows: list[dict[str, Any]] = [
+        rows: list[dict[str, object]] = [
             {"name": self.target, "kind": "target", "values": pairs(self.class_counts, self.classes), "n": self.n_rows}
         ]
         for name, column in self.found.items():
@@ -370,7 +370,7 @@ class ColumnSummaries:
             )
         return summaries
 
-    def from_stored(self, table: pa.Table, spec: Mapping[str, Any]) -> ColumnSummaries:
+    def from_stored(self, table: pa.Table, spec: Mapping[str, object]) -> ColumnSummaries:
         """These domains from what `to_arrow` of summaries with this specification wrote."""
         summaries = self.from_arrow(table)
         if self.kept is not None and "domains_of" not in spec:
@@ -388,7 +388,7 @@ class ColumnSummaries:
             return NotImplemented
         return self.spec == other.spec and self._canonical() == other._canonical()
 
-    def _canonical(self) -> dict[str, Any]:
+    def _canonical(self) -> dict[str, object]:
         order = sorted(range(len(self.classes)), key=lambda j: self.classes[j])
         columns = {}
         for name, c in self.found.items():

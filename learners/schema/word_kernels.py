@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from learners.arrays import Integers
 from learners.jit import kernel, load
 
 EIGHT = np.uint64(8)
@@ -30,8 +31,8 @@ class Words(NamedTuple):
         The numbers of longer texts from the second on.
     """
 
-    slots: Any
-    more: Any
+    slots: Integers
+    more: Integers
 
 
 @kernel

@@ -10,8 +10,7 @@ from pydantic import ValidationError
 from typer.core import TyperGroup
 
 from service.cli import evaluation, jobs, keys, learning, models, operations, querying, schedules, serving
-from service.cli.output import show_error
-from service.complaints import complaint
+from service.terminal import show_error
 from service.version import VERSION
 
 
@@ -25,6 +24,8 @@ class Commands(TyperGroup):
         except typer.BadParameter as error:
             findings = error.__cause__.errors() if isinstance(error.__cause__, ValidationError) else []
             if findings and error.message == findings[0]["msg"]:  # else we have told it ourselves
+                from service.complaints import complaint
+
                 error.message = complaint(findings[0])
             raise
 

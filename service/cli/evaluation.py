@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from service.cli.output import JsonOption, err, escape, out, progress_bar, show_json, show_table
+from service.terminal import JsonOption, err, escape, out, progress_bar, show_json, show_table
 
 if TYPE_CHECKING:
     from learners.evaluation.comparison import Comparison
     from learners.evaluation.crossvalidation import TrialProgress
-    from service.bench import Figures
+    from service.operations.bench import Figures
 
 LOG = "outcomes.jsonl"
 
@@ -115,7 +115,7 @@ def bench(
     json_output: JsonOption = False,
 ) -> None:
     """Measure how fast learners train and answer here, beside a bare scan of the same files; and their memory."""
-    from service.bench import bench, bench_known_network
+    from service.operations.bench import bench, bench_known_network
     from service.settings import Settings, available_threads
 
     if data and target is None:

@@ -3,11 +3,12 @@
 import json
 import time
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
-from service.cli.output import (
+from service import product
+from service.terminal import (
     EXIT_FAILED,
     JsonOption,
     WorkspaceOption,
@@ -20,17 +21,8 @@ from service.cli.output import (
     show_json,
     show_table,
 )
-from service.complaints import complaints
-from service.requests import JobRequest, Request
 
 app = typer.Typer(help="Submit, list, show, follow, cancel and retry jobs.", invoke_without_command=True)
-
-
-class Submission(Request):
-    """What `submit` was given."""
-
-    job: JobRequest
-    priority: Literal["high", "normal", "low"]
 
 
 JobId = Annotated[str, typer.Argument(help="Id of the job.")]
@@ -54,7 +46,7 @@ def list_all(limit: Limit = 20, workspace: WorkspaceOption = None, json_output: 
     from service.workspace import Workspace
 
     with Workspace(existing(workspace)) as here:
-        items = here.queue.list(limit=limit).items
+        items = product.job_queue(here).list(limit=limit).items
     if json_output:
         show_json(items)
         return
@@ -85,9 +77,11 @@ def submit(
 
     limits = {"memory_limit": memory_limit, "time_limit_s": time_limit}
     given = read_request(job) | {name: limit for name, limit in limits.items() if limit is not None}
-    asked = checked(Submission, {"job": given, "priority": priority})
+    from service.requests import SubmissionRequest
+
+    asked = checked(SubmissionRequest, {"job": given, "priority": priority})
     with Workspace(settings_of(workspace)) as here:
-        submitted, _ = here.submit(asked.job, key, is_remote=False, priority=asked.priority)
+        submitted, _ = product.submit(here, asked.job, key, is_remote=False, priority=asked.priority)
     _show(submitted, json_output)
 
 
@@ -97,7 +91,7 @@ def show(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOpti
     from service.workspace import Workspace
 
     with Workspace(existing(workspace)) as here:
-        job = here.queue.get(job_id)
+        job = product.job_queue(here).get(job_id)
     _show(job, json_output)
 
 
@@ -107,7 +101,7 @@ def watch(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOpt
     from service.workspace import Workspace
 
     with Workspace(existing(workspace)) as here, progress_bar(not json_output) as report:
-        while not (job := here.queue.get(job_id)).is_finished:
+        while not (job := product.job_queue(here).get(job_id)).is_finished:
             report(job.progress or {"step": job.state})
             time.sleep(0.2)
     _show(job, json_output)
@@ -121,7 +115,7 @@ def cancel(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOp
     from service.workspace import Workspace
 
     with Workspace(existing(workspace)) as here:
-        _show(here.queue.cancel(job_id), json_output)
+        _show(product.job_queue(here).cancel(job_id), json_output)
 
 
 @app.command()
@@ -130,7 +124,7 @@ def retry(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOpt
     from service.workspace import Workspace
 
     with Workspace(existing(workspace)) as here:
-        _show(here.queue.retry(job_id), json_output)
+        _show(product.job_queue(here).retry(job_id), json_output)
 
 
 @app.command()
@@ -144,7 +138,7 @@ def log(
 
     del json_output
     with Workspace(existing(workspace)) as here:
-        typer.echo(here.job_log(job_id), nl=False)
+        typer.echo(product.job_log(here, job_id), nl=False)
 
 
 def _show(job: Any, json_output: bool) -> None:
@@ -180,6 +174,8 @@ def read_request(text: str) -> dict[str, Any]:
 def checked(shape: Any, given: dict[str, Any]) -> Any:
     """A shape of what was given, or a usage error that names what does not fit."""
     from pydantic import ValidationError
+
+    from service.complaints import complaints
 
     try:
         return shape(**given)

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from service.cli.output import JsonOption, WorkspaceOption, err, existing, out, settings_of, show_json, show_table
+from service import product
+from service.terminal import JsonOption, WorkspaceOption, err, existing, out, settings_of, show_json, show_table
 from storage.keys import Role
 
 app = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)
@@ -23,7 +24,7 @@ def create(
     from service.workspace import Workspace
 
     with Workspace(settings_of(workspace)) as here:
-        key, token = here.create_key(name, role, days)
+        key, token = product.create_key(here, name, role, days)
     if json_output:
         show_json(vars(key) | {"role": str(key.role), "token": token})
         return
@@ -37,7 +38,7 @@ def list_all(workspace: WorkspaceOption = None, json_output: JsonOption = False)
     from service.workspace import Workspace
 
     with Workspace(existing(workspace)) as here:
-        items = here.keys(1000).items
+        items = product.list_keys(here, 1000).items
     if json_output:
         show_json(items)
         return
@@ -63,7 +64,7 @@ def revoke(name: Name, workspace: WorkspaceOption = None, json_output: JsonOptio
     from service.workspace import Workspace
 
     with Workspace(existing(workspace)) as here:
-        key = here.revoke_key(name)
+        key = product.revoke_key(here, name)
     if json_output:
         show_json(key)
     else:

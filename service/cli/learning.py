@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from service.cli.output import (
+from service import product
+from service.terminal import (
     JsonOption,
     WorkspaceOption,
     err,
@@ -23,7 +24,9 @@ from service.cli.output import (
     text_of,
 )
 
-Uris = Annotated[list[str], typer.Argument(help="Parquet files, globs, folders or object store URIs.")]
+Uris = Annotated[
+    list[str], typer.Argument(help="Files (Parquet, CSV, JSON lines, Feather, ORC), globs, folders or URIs.")
+]
 TargetOption = Annotated[str | None, typer.Option("--target", "-t", help="The column to predict.")]
 
 
@@ -32,13 +35,15 @@ def train(
     *,
     target: TargetOption = None,
     name: Annotated[str, typer.Option("--name", "-n", help="Name of the model; each training adds a version.")],
-    learner: Annotated[str, typer.Option("--learner", "-l", help="nb, tan, kdb, ...")] = "kdb",
+    learner: Annotated[
+        str, typer.Option("--learner", "-l", help="auto (the default), eskdb, nb, tan, kdb, ...")
+    ] = "auto",
     k: Annotated[int | None, typer.Option("--k", help="Parents per attribute, for kdb and skdb.")] = None,
     parameters: Annotated[
         list[str] | None, typer.Option("--set", help="Another parameter, as name=value; may be repeated.")
     ] = None,
     test: Annotated[
-        list[str] | None, typer.Option("--test", help="Parquet to evaluate on instead of a hold-out.")
+        list[str] | None, typer.Option("--test", help="Files to evaluate on instead of a hold-out.")
     ] = None,
     holdout: Annotated[float, typer.Option("--holdout", min=0, max=0.99, help="Share of rows to evaluate on.")] = 0.2,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which rows are kept back.")] = 0,
@@ -90,7 +95,7 @@ def train(
     if cluster is not None:
         settings = settings.model_copy(update={"cluster": cluster})
     with Workspace(settings) as here, progress_bar(not json_output) as report:
-        version, passes = here.train_with_report(request, report)
+        version, passes = product.train_with_passes(here, request, report, _warn)
     if json_output:
         show_json(version)
         return
@@ -116,9 +121,9 @@ def forget(
     from service.workspace import Workspace
 
     with Workspace(existing(workspace)) as here, progress_bar(not json_output) as report:
-        place: dict[str, Any] = {here.data_kind(name): name}
+        place: dict[str, Any] = {product.kind_of_name(here, name): name}
         request = ForgetRequest(where=where, retrain=retrain, prove=prove, **place)
-        done = here.forget(request, report)
+        done = product.forget(here, request, report)
     if json_output:
         show_json(done)
         return
@@ -145,12 +150,13 @@ def predict(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Score Parquet files batch by batch, with as little memory as one batch needs."""
+    """Score files into one of Parquet, batch by batch, with as little memory as one batch needs."""
     from service.workspace import Workspace
 
     started = time.perf_counter()
     with Workspace(existing(workspace)) as here, progress_bar(not json_output) as report:
-        n_rows = here.predict_files(
+        n_rows = product.predict_files(
+            here,
             model,
             uris,
             output,
@@ -180,7 +186,7 @@ def evaluate(
     from service.workspace import Workspace
 
     with Workspace(existing(workspace)) as here, progress_bar(not json_output) as report:
-        metrics = here.evaluate(EvaluateRequest(model=model, uris=uris), report)
+        metrics = product.evaluate(here, EvaluateRequest(model=model, uris=uris), report)
     if json_output:
         show_json(metrics)
         return
@@ -198,10 +204,8 @@ def schema(
     json_output: JsonOption = False,
 ) -> None:
     """Infer the schema in one pass: kinds, values, missing values, and the columns that are left out."""
-    from service.steps import infer
-
     with progress_bar(not json_output) as report:
-        found = infer(uris, target, _read_json(columns) if columns else {}, report)
+        found = product.schema_of_files(uris, target, _read_json(columns) if columns else {}, report)
     if json_output:
         show_json(json.loads(found.to_json()))
         return

@@ -1,13 +1,14 @@
 """`fewpass models`: the registry of a workspace."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from service.circuits import Form
+from service import product
+from service.cli import views
 from service.cli.learning import show_metrics, show_passes
-from service.cli.output import (
+from service.terminal import (
     JsonOption,
     WorkspaceOption,
     escape,
@@ -25,6 +26,11 @@ Reference = Annotated[str, typer.Argument(help="name, name@version or name@alias
 Name = Annotated[str, typer.Argument(help="Name of the model.")]
 
 
+app.command()(views.structure)
+app.command()(views.circuit)
+app.command()(views.trace)
+
+
 @app.callback(invoke_without_command=True)
 def models(context: typer.Context, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List the models, unless a subcommand is given."""
@@ -38,7 +44,7 @@ def list_all(workspace: WorkspaceOption = None, json_output: JsonOption = False)
     from service.workspace import Workspace
 
     with Workspace(existing(workspace)) as here:
-        items = here.models(1000).items
+        items = product.list_models(here, 1000).items
     if json_output:
         show_json(items)
         return
@@ -65,7 +71,7 @@ def show(reference: Reference, workspace: WorkspaceOption = None, json_output: J
     from service.workspace import Workspace
 
     with Workspace(existing(workspace)) as here:
-        version = here.model(reference)
+        version = product.find_version(here, reference)
     if json_output:
         show_json(version)
         return
@@ -83,7 +89,7 @@ def versions(name: Name, workspace: WorkspaceOption = None, json_output: JsonOpt
     from service.workspace import Workspace
 
     with Workspace(existing(workspace)) as here:
-        items = here.versions(name, 1000).items
+        items = product.list_versions(here, name, 1000).items
     if json_output:
         show_json(items)
         return
@@ -105,59 +111,6 @@ def versions(name: Name, workspace: WorkspaceOption = None, json_output: JsonOpt
 
 
 @app.command()
-def structure(reference: Reference, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
-    """Show the graph of a model: the parents of each attribute."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
-        found = here.structure(reference)
-    if json_output:
-        show_json(found)
-        return
-    for edge in found["edges"]:
-        out.print(f"{escape(str(edge['from']))} -> {escape(str(edge['to']))}", highlight=False)
-    facts = dict(found.get("facts", {}))
-    if selection := facts.pop("selection", None):
-        show_selection(selection)
-    shown = [[name, text_of(value)] for name, value in facts.items() if name != "concentrations"]
-    if shown:
-        show_table("training", ["fact", "value"], shown)
-
-
-@app.command()
-def circuit(
-    reference: Reference,
-    form: Annotated[Form, typer.Option("--format", "-f", help="dot is for Graphviz, svg a picture.")] = Form.TEXT,
-    output: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The file to write.", show_default="standard output")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
-    workspace: WorkspaceOption = None,
-) -> None:
-    """Write the circuit of a model, of a network the one that it is compiled to."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
-        if output is None:
-            typer.echo(here.registry.circuit(reference, form))
-        else:
-            n_bytes = here.registry.circuit_to(reference, form, output, replace=force)
-            out.print(f"{escape(reference)} -> {escape(str(output))}, {n_bytes:,} bytes")
-
-
-def show_selection(selection: dict[str, Any]) -> None:
-    """SkDB's mean losses, a column per number of parents, at a dozen prefixes of the attributes; the least is marked."""
-    losses = selection["mean_loss"]
-    n = len(losses[0]) - 1
-    chosen = selection["n_attributes"], selection["k"]
-    rows = [
-        [str(i), *(f"{row[i]:.4f}{'*' if (i, k) == chosen else ''}" for k, row in enumerate(losses))]
-        for i in sorted({round(n * step / 11) for step in range(12)} | {chosen[0]})
-    ]
-    show_table("mean leave-one-out loss (* chosen)", ["attributes", *(f"k = {k}" for k in range(len(losses)))], rows)
-
-
-@app.command()
 def alias(
     reference: Annotated[str, typer.Argument(help="name@version to point at.")],
     alias_name: Annotated[str, typer.Argument(metavar="ALIAS", help="Such as champion.")],
@@ -168,9 +121,9 @@ def alias(
     from service.workspace import Workspace
 
     with Workspace(existing(workspace)) as here:
-        version = here.model(reference)
-        here.set_alias(version.name, alias_name, version.version)
-        found = here.aliases(version.name)
+        version = product.find_version(here, reference)
+        product.set_alias(here, version.name, alias_name, version.version)
+        found = product.aliases_of(here, version.name)
     if json_output:
         show_json(found)
     else:
@@ -192,11 +145,11 @@ def delete(
         raise typer.BadParameter(f"give {wanted}", param_hint="REFERENCE")
     with Workspace(existing(workspace)) as here:
         if is_all:
-            removed = here.registry.delete(reference)
+            removed = product.delete_model(here, reference)
             show_json({"removed": removed}) if json_output else out.print(f"removed {', '.join(map(str, removed))}")
             return
-        version = here.model(reference)
-        here.registry.delete_version(version.name, version.version)
+        version = product.find_version(here, reference)
+        product.delete_version(here, version.name, version.version)
     if json_output:
         show_json({"name": version.name, "version": version.version, "deleted": True})
     else:
@@ -215,7 +168,7 @@ def tag(
     from service.workspace import Workspace
 
     with Workspace(existing(workspace)) as here:
-        version = here.registry.set_tag(reference, tag_name, value)
+        version = product.set_tag(here, reference, tag_name, value)
     if json_output:
         show_json(version.tags)
     else:
@@ -228,7 +181,7 @@ def lineage(reference: Reference, workspace: WorkspaceOption = None, json_output
     from service.workspace import Workspace
 
     with Workspace(existing(workspace)) as here:
-        found = here.registry.lineage(reference)
+        found = product.lineage(here, reference)
     if json_output:
         show_json(found)
         return
@@ -257,7 +210,7 @@ def rollback(
     from service.workspace import Workspace
 
     with Workspace(existing(workspace)) as here:
-        version = here.registry.roll_back(name, alias_name)
+        version = product.roll_back(here, name, alias_name)
     if json_output:
         show_json({"name": name, "alias": alias_name, "version": version})
     else:
@@ -270,7 +223,7 @@ def history(name: Name, workspace: WorkspaceOption = None, json_output: JsonOpti
     from service.workspace import Workspace
 
     with Workspace(existing(workspace)) as here:
-        items = here.registry.history(name, 1000).items
+        items = product.alias_history(here, name, 1000).items
     if json_output:
         show_json(items)
         return
@@ -284,7 +237,7 @@ def promotions(name: Name, workspace: WorkspaceOption = None, json_output: JsonO
     from service.workspace import Workspace
 
     with Workspace(existing(workspace)) as here:
-        items = here.registry.promotions(name, 1000).items
+        items = product.list_promotions(here, name, 1000).items
     if json_output:
         show_json(items)
         return
@@ -316,8 +269,8 @@ def retention(
         raise typer.BadParameter("Give --keep or --all.", param_hint="--keep")
     with Workspace(existing(workspace)) as here:
         if keep is not None or keep_all:
-            here.registry.set_retention(name, keep)
-        kept = here.registry.retention(name)
+            product.set_retention(here, name, keep)
+        kept = product.retention_of(here, name)
     if json_output:
         show_json({"keep": kept})
     else:
@@ -337,7 +290,7 @@ def prune(
     from service.workspace import Workspace
 
     with Workspace(existing(workspace)) as here:
-        removed = here.registry.prune(name, keep)
+        removed = product.prune(here, name, keep)
     if json_output:
         show_json({"removed": removed})
     else:
@@ -356,7 +309,7 @@ def export(
     from service.workspace import Workspace
 
     with Workspace(existing(workspace)) as here:
-        version, n_bytes = here.registry.export_to(reference, output, replace=force)
+        version, n_bytes = product.write_export(here, reference, output, replace=force)
     if json_output:
         show_json({"model": version.name, "version": version.version, "out": output, "bytes": n_bytes})
     else:
@@ -374,7 +327,7 @@ def import_file(
     from service.workspace import Workspace
 
     with Workspace(settings_of(workspace)) as here:
-        version = here.registry.import_version(path, name)
+        version = product.import_version(here, path, name)
     if json_output:
         show_json(version)
     else:

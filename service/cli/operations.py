@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from service.cli.output import (
+from service.terminal import (
     EXIT_FAILED,
     JsonOption,
     WorkspaceOption,
@@ -24,7 +24,7 @@ def backup(
     json_output: JsonOption = False,
 ) -> None:
     """Copy the workspace as it is at one moment, also while servers and jobs run, and check every byte."""
-    from service.backup import back_up
+    from service.operations.backup import back_up
     from service.workspace import Workspace
 
     with Workspace(existing(workspace)) as here:
@@ -43,7 +43,7 @@ def restore(
     json_output: JsonOption = False,
 ) -> None:
     """Make a new workspace from a backup, after checking every byte of it; an existing one is refused."""
-    from service.backup import restore as restore_backup
+    from service.operations.backup import restore as restore_backup
 
     done = restore_backup(source, settings_of(workspace).workspace)
     if json_output:
@@ -62,7 +62,7 @@ def doctor(
     json_output: JsonOption = False,
 ) -> None:
     """Look whether everything is sound and say what to do; exit code 1 if something is not."""
-    from service.doctor import examine
+    from service.operations.doctor import examine
 
     found = examine(settings_of(workspace), is_repairing=repair)
     if json_output:

@@ -1,16 +1,23 @@
 """`fewpass query`: ask a model's joint distribution."""
 
 import json
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
-from pydantic import ConfigDict, Field, TypeAdapter
 
-from learners.query import Query
-from service.cli.output import JsonOption, WorkspaceOption, existing, out, show_json, show_records, show_table
+from service import product
+from service.terminal import JsonOption, WorkspaceOption, existing, out, show_json, show_records, show_table
 
-_QUERIES: TypeAdapter[Any] = TypeAdapter(
-    Annotated[Query, Field(discriminator="kind")], config=ConfigDict(extra="forbid")
+TOLD = (
+    "log_probability",
+    "probability",
+    "density",
+    "log_evidence",
+    "upper_bound",
+    "is_optimal",
+    "standard_error",
+    "of",
 )
 LOGARITHMS = {"log_probability", "log_evidence", "upper_bound"}
 ROUNDING = 1e-12
@@ -42,7 +49,7 @@ def query(
         asked["variables"] = variables
     asked |= _pairs(parameters or [])
     with Workspace(existing(workspace)) as here:
-        answer = here.query(model, [_QUERIES.validate_python(asked)])[0]
+        answer = product.query(here, model, [_read_query(asked)])[0]
     if json_output:
         show_json(answer)
         return
@@ -72,7 +79,7 @@ def _pair(text: str) -> tuple[str, Any]:
 
 
 def _show(answer: dict[str, Any]) -> None:
-    for name in ("log_probability", "probability", "density", "log_evidence", "upper_bound", "is_optimal"):
+    for name in TOLD:
         if name in answer:
             value = answer[name]
             if isinstance(value, float) and name in LOGARITHMS and abs(value) < ROUNDING:
@@ -80,24 +87,44 @@ def _show(answer: dict[str, Any]) -> None:
             if value is None and name in LOGARITHMS:  # JSON has no infinities
                 value = float("-inf")
             out.print(f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}")
+    level = f"{answer.get('level', 0):.0%} interval"
+    if "interval" in answer:
+        out.print(f"{level} {_ends(answer['interval'])}")
     for column, distribution in answer.get("distributions", {}).items():
-        rows = [[label, f"{p:.4f}"] for label, p in distribution.items()]
-        show_table(None, [column, "probability"], rows, empty="")
+        ends = answer.get("intervals", {}).get(column)
+        rows = [
+            [label, f"{p:.4f}"] + ([_ends(ends[label])] if ends is not None else [])
+            for label, p in distribution.items()
+        ]
+        show_table(None, [column, "probability"] + ([level] if ends is not None else []), rows, empty="")
     if "distribution" in answer:
-        rows = [[_cell(cell["values"]), f"{cell['probability']:.4f}"] for cell in answer["distribution"]]
-        show_table(None, ["values", "probability"], rows[:MOST_CELLS], empty="")
+        has_ends = any("interval" in cell for cell in answer["distribution"])
+        rows = [
+            [_cell(cell["values"]), f"{cell['probability']:.4f}"] + ([_ends(cell["interval"])] if has_ends else [])
+            for cell in answer["distribution"]
+        ]
+        show_table(None, ["values", "probability"] + ([level] if has_ends else []), rows[:MOST_CELLS], empty="")
         if len(rows) > MOST_CELLS:
             out.print(f"The {MOST_CELLS} most probable of {len(rows):,}; --json tells all.")
     if "moments" in answer:
         # More digits than elsewhere: a time is a number of ten digits.
-        rows = [[name, f"{m['mean']:.10g}", f"{m['variance']:.6g}"] for name, m in answer["moments"].items()]
-        show_table(None, ["column", "mean", "variance"], rows, empty="")
+        has_ends = any("interval" in m for m in answer["moments"].values())
+        rows = [
+            [name, f"{m['mean']:.10g}", f"{m['variance']:.6g}"] + ([_ends(m["interval"])] if has_ends else [])
+            for name, m in answer["moments"].items()
+        ]
+        show_table(None, ["column", "mean", "variance"] + ([level] if has_ends else []), rows, empty="")
     if "assignment" in answer:
         rows = [[name, _word(value)] for name, value in answer["assignment"].items()]
         show_table(None, ["column", "most probable"], rows, empty="")
     if answer.get("rows"):
         names = list(answer["rows"][0])
         show_records(names, [[_word(row[name]) for name in names] for row in answer["rows"]])
+
+
+def _ends(interval: Sequence[float]) -> str:
+    low, high = interval
+    return f"{low:.4g} to {high:.4g}"
 
 
 def _cell(values: dict[str, Any]) -> str:
@@ -108,3 +135,15 @@ def _word(value: Any) -> str:
     if value is None:
         return MISSING
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _read_query(asked: dict[str, Any]) -> Any:
+    """The query that was asked, checked."""
+    from pydantic import ConfigDict, Field, TypeAdapter
+
+    from learners.query import Query
+
+    known: TypeAdapter[Any] = TypeAdapter(
+        Annotated[Query, Field(discriminator="kind")], config=ConfigDict(extra="forbid")
+    )
+    return known.validate_python(asked)

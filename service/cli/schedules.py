@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
+from service import product
 from service.cli.jobs import checked, read_request
-from service.cli.output import JsonOption, WorkspaceOption, escape, existing, out, settings_of, show_json, show_table
-from service.requests import ScheduleChange, ScheduleRequest
+from service.terminal import JsonOption, WorkspaceOption, escape, existing, out, settings_of, show_json, show_table
 
 app = typer.Typer(help="Create, list, change, pause and run schedules.", invoke_without_command=True)
 Name = Annotated[str, typer.Argument(help="Name of the schedule.")]
@@ -30,7 +30,7 @@ def list_all(workspace: WorkspaceOption = None, json_output: JsonOption = False)
     from service.workspace import Workspace
 
     with Workspace(existing(workspace)) as here:
-        items = here.schedules.list(1000).items
+        items = product.list_schedules(here, 1000).items
     if json_output:
         show_json(items)
         return
@@ -64,11 +64,12 @@ def create(
     json_output: JsonOption = False,
 ) -> None:
     """Create a schedule; a worker must run for it to do something."""
+    from service.requests import ScheduleRequest
     from service.workspace import Workspace
 
     given = {"name": name, "cron": cron, "timezone": timezone, "missed": missed, "job": read_request(job)}
     with Workspace(settings_of(workspace)) as here:
-        _show(here.schedules.create(checked(ScheduleRequest, given)), json_output)
+        _show(product.create_schedule(here, checked(ScheduleRequest, given)), json_output)
 
 
 @app.command()
@@ -82,12 +83,13 @@ def change(
     json_output: JsonOption = False,
 ) -> None:
     """Change a schedule; what is not given stays."""
+    from service.requests import ScheduleChange
     from service.workspace import Workspace
 
     given: dict[str, Any] = {"cron": cron, "timezone": timezone, "missed": missed}
     given["job"] = None if job is None else read_request(job)
     with Workspace(existing(workspace)) as here:
-        _show(here.schedules.change(name, checked(ScheduleChange, given)), json_output)
+        _show(product.change_schedule(here, name, checked(ScheduleChange, given)), json_output)
 
 
 @app.command()
@@ -96,7 +98,7 @@ def show(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption 
     from service.workspace import Workspace
 
     with Workspace(existing(workspace)) as here:
-        schedule, runs = here.schedules.get(name), here.schedules.runs(name, 20).items
+        schedule, runs = product.get_schedule(here, name), product.list_schedule_runs(here, name, 20).items
     if json_output:
         show_json(vars(schedule) | {"runs": runs})
         return
@@ -116,7 +118,7 @@ def pause(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption
     from service.workspace import Workspace
 
     with Workspace(existing(workspace)) as here:
-        _show(here.schedules.pause(name), json_output)
+        _show(product.pause_schedule(here, name), json_output)
 
 
 @app.command()
@@ -125,7 +127,7 @@ def resume(name: Name, workspace: WorkspaceOption = None, json_output: JsonOptio
     from service.workspace import Workspace
 
     with Workspace(existing(workspace)) as here:
-        _show(here.schedules.resume(name), json_output)
+        _show(product.resume_schedule(here, name), json_output)
 
 
 @app.command()
@@ -134,7 +136,7 @@ def run(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption =
     from service.workspace import Workspace
 
     with Workspace(existing(workspace)) as here:
-        job = here.schedules.run_now(name)
+        job = product.run_schedule(here, name)
     if json_output:
         show_json(job)
     else:
@@ -147,7 +149,7 @@ def delete(name: Name, workspace: WorkspaceOption = None, json_output: JsonOptio
     from service.workspace import Workspace
 
     with Workspace(existing(workspace)) as here:
-        here.schedules.delete(name)
+        product.delete_schedule(here, name)
     if json_output:
         show_json({"name": name, "deleted": True})
     else:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from service.cli.output import JsonOption, WorkspaceOption, settings_of
+from service.terminal import JsonOption, WorkspaceOption, settings_of
 
 
 def serve(
@@ -34,7 +34,7 @@ def serve(
     import os
     import sys
 
-    from service.supervisor import run_server
+    from service.processes.supervisor import run_server
 
     is_for_people = sys.stderr.isatty() and "FEWPASS_LOG_FORMAT" not in os.environ
     run_server(
@@ -56,7 +56,7 @@ def worker(
     json_output: Annotated[bool, typer.Option("--json", help="Log JSON lines, whatever the environment says.")] = False,
 ) -> None:
     """Run jobs of a workspace, apart from serving."""
-    from service.supervisor import run_worker
+    from service.processes.supervisor import run_worker
 
     run_worker(settings_of(workspace, log_format="json" if json_output else None), parent)
 
@@ -71,6 +71,6 @@ def demo(
     json_output: JsonOption = False,
 ) -> None:
     """Learn from real data, serve, ask over HTTP, and show what came out."""
-    from service.demo import run_demo
+    from service.operations.demo import run_demo
 
     run_demo(rows, output, seed, json_output)

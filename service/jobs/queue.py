@@ -20,6 +20,7 @@ from dbos import (
 )
 
 from service.problems import Conflict, InvalidRequest
+from service.workspace import Workspace
 from storage.errors import NotFound
 
 APPLICATION = "fewpass"
@@ -275,6 +276,19 @@ class JobQueue:
             retry_of=document["retry_of"],
             priority=document.get("priority", "normal"),
         )
+
+
+def job_queue(workspace: Workspace) -> JobQueue:
+    """The queue of a workspace, opened once."""
+    settings = workspace.settings
+
+    def opened() -> JobQueue:
+        assert workspace.control is not None  # its WAL mode holds for the job tables in the same file
+        return JobQueue(workspace.control_url, settings.job_concurrency, settings.job_poll_s)
+
+    queue = workspace.opened("queue", opened)
+    workspace.check_there()
+    return queue
 
 
 def _job_id(idempotency_key: str | None) -> str:

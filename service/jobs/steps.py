@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+LOCAL = "local-"  # how the id of a job begins that a command runs in its own process
+
 
 @dataclass(frozen=True)
 class Run:
@@ -19,6 +21,11 @@ class Run:
     receipts: dict[str, dict[str, Any]]
     report: Callable[[dict[str, Any]], None]
     memory_limit: int | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether a command runs it in its own process, for whoever owns that process."""
+        return self.job_id.startswith(LOCAL)
 
 
 @dataclass(frozen=True)

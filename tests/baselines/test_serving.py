@@ -11,8 +11,10 @@ from fastapi.testclient import TestClient
 
 from learners import kinds, recipes
 from learners.baselines.boosted import BoostedModel
-from learners.baselines.recipes import XGBoostParameters, xgboost
-from service.app import create_app
+from learners.baselines.recipes import xgboost
+from learners.baselines.settings import XGBoostParameters
+from service import product
+from service.http.app import create_app
 from service.requests import EvaluateRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
@@ -36,8 +38,8 @@ def settings(tmp_path: Path, monkeypatch) -> Settings:
         model="trees",
     )
     with Workspace(made) as workspace:
-        version = workspace.train(request, lambda _: None)
-        measured = workspace.evaluate(EvaluateRequest(model="trees", uris=request.uris), lambda _: None)
+        version = product.train(workspace, request, lambda _: None)
+        measured = product.evaluate(workspace, EvaluateRequest(model="trees", uris=request.uris), lambda _: None)
         header, _ = read_model(version.duckdb_path)
     assert version.metrics["zero_one_loss"] < 0.25
     assert measured["n_test_rows"] == 1200

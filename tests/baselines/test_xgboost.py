@@ -12,7 +12,7 @@ import xgboost as library
 
 from learners.baselines import recipes, training
 from learners.baselines.boosted import BoostedModel
-from learners.baselines.recipes import XGBoostParameters
+from learners.baselines.settings import XGBoostParameters
 from learners.errors import Cancelled, InvalidParameter
 from learners.evaluation.folds import stratified_folds
 from learners.evaluation.metrics import evaluate

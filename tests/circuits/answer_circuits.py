@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from learners.circuits.circuit import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, POISSON, Circuit, CircuitArrays
+from learners.circuits.circuit import Circuit, CircuitArrays
+from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, POISSON
 from tests.circuits.map_circuits import random_circuit
 
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from hypothesis import strategies as st
 
-from learners.circuits.circuit import CATEGORICAL, INDICATOR
+from learners.circuits.kernels import CATEGORICAL, INDICATOR
 from tests.naive.map import flat_circuit
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from learners.circuits import answers
 from learners.circuits.answers import class_posterior, conditional, log_likelihood, marginals, moments
-from learners.circuits.circuit import CATEGORICAL, GAUSSIAN, INDICATOR
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
+from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, INDICATOR
 from learners.circuits.map.whole import whole_circuit
 from learners.circuits.sampling import sample
 from learners.circuits.structures import Variable, describe_variables, independent, random_regions

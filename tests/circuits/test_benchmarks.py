@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks import circuits_peers, density, streaming
 from benchmarks.circuits_peer_process import BERNOULLI, SUM, each_node
-from learners.circuits.circuit import CATEGORICAL
 from learners.circuits.evaluate import log_values
+from learners.circuits.kernels import CATEGORICAL
 from learners.circuits.structures import describe_variables, hclt, random_regions
 
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from learners import recipes
 from learners.circuits.answer_kernels import leaf_value
 from learners.circuits.answers import log_likelihood
-from learners.circuits.circuit import CATEGORICAL, INDICATOR, POISSON
 from learners.circuits.em import batch_em
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
+from learners.circuits.kernels import CATEGORICAL, INDICATOR, POISSON
 from learners.circuits.online import StreamingPosterior, merge_shards, pseudo_counts_of
 from learners.circuits.structures.densities import Densities, densities_of, narrowest, with_densities
 from learners.circuits.text import CircuitBuilder

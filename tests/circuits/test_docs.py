@@ -1,4 +1,4 @@
-"""The examples of docs/circuits.md run, and say what is true."""
+"""The examples of docs/explanation/circuits.md run, and say what is true."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 from learners.circuits import structures
 from learners.query import Query
 
-TEXT = (Path(__file__).parents[2] / "docs" / "circuits.md").read_text()
+TEXT = (Path(__file__).parents[2] / "docs" / "explanation" / "circuits.md").read_text()
 
 
 def test_the_examples_run_one_after_the_other():
     names = {}
     for block in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL):
-        exec(compile(block, "docs/circuits.md", "exec"), names)
+        exec(compile(block, "docs/explanation/circuits.md", "exec"), names)
     assert round(names["found"]["distributions"]["rain"]["yes"], 2) == 0.85
     fields = {"umbrella": "no"}
     best = names["answer"](names["circuit"], names["schema"], names["Map"](("season", "rain"), fields))

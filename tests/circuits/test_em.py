@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.circuits.circuit import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON, SUM
 from learners.circuits.em import ExpectedCounts, batch_em, em_passes
 from learners.circuits.evaluate import log_values
 from learners.circuits.evaluate_kernels import BLOCK
+from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON, SUM
 from learners.circuits.moments import edge_posteriors
 from learners.circuits.online import StreamingPosterior, random_pseudo_counts
 from learners.circuits.stepwise import StepwiseEM

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.circuits.circuit import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, POISSON
 from learners.circuits.errors import InvalidEvidence
 from learners.circuits.evaluate import log_values, node_log_derivatives, node_log_values
 from learners.circuits.evaluate_kernels import few_root_logs, root_logs
+from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, POISSON
 from learners.circuits.text import CircuitBuilder, read_text
 from tests.circuits.map_circuits import random_circuit
 from tests.conftest import PUBLIC_SETS

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from learners.circuits.circuit import CATEGORICAL, GAUSSIAN, INDICATOR, POISSON
 from learners.circuits.evaluate import log_values
+from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, INDICATOR, POISSON
 from learners.circuits.map import (
     SOLVERS,
     ContinuousQuery,

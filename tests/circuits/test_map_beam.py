@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners.circuits.circuit import CATEGORICAL, INDICATOR
+from learners.circuits.kernels import CATEGORICAL, INDICATOR
 from learners.circuits.map import beam_kernels, change_kernels, map_query
 from learners.circuits.map.approximate import beam_search
 from learners.circuits.map.change_kernels import WIDTH, BlockRoom

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from learners.circuits.circuit import CATEGORICAL
+from learners.circuits.kernels import CATEGORICAL
 from learners.circuits.map import (
     argmax_kernels,
     beam_kernels,

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import polygamma, psi
 
-from learners.circuits.circuit import INDICATOR, SUM
 from learners.circuits.errors import ImpossibleEvidence
+from learners.circuits.kernels import INDICATOR, SUM
 from learners.circuits.moments import edge_posteriors, posterior_moments
 from learners.circuits.projection_kernels import digamma_step
 from learners.errors import InvalidParameter

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import psi
 
-from learners.circuits.circuit import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, POISSON, SUM
 from learners.circuits.evaluate import log_values
+from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, POISSON, SUM
 from learners.circuits.online import (
     PseudoCounts,
     StreamingPosterior,

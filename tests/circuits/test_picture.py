@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.circuits.circuit import CATEGORICAL, PRODUCT, SUM
+from learners.circuits.kernels import CATEGORICAL, PRODUCT, SUM
 from learners.circuits.picture import PictureTooLarge, to_dot, to_svg
 from learners.schema import Attribute, Schema
 from tests.circuits.map_circuits import random_circuit

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from learners.circuits.circuit import CATEGORICAL, GAUSSIAN
 from learners.circuits.columns import Columns
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
+from learners.circuits.kernels import CATEGORICAL, GAUSSIAN
 from learners.circuits.queries import answer, answer_all
 from learners.errors import InvalidParameter, SchemaError, UnknownColumn
 from learners.query import Conditional, Map, Marginal, Moments, Query, Sample

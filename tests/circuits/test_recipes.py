@@ -8,11 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners import recipes
-from learners.circuits.model import CircuitModel, NoClass
+from learners.circuits.model import CircuitModel
 from learners.circuits.online import pseudo_counts_of
 from learners.circuits.recipes import continued
 from learners.circuits.structures import learnspn
-from learners.errors import InvalidParameter, SchemaError
+from learners.errors import InvalidParameter, NoClass, SchemaError
 from learners.kinds import load_model
 from learners.passes.learner import Learner, Part, drive
 from learners.passes.ledger import MemoryStore

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from scipy import stats
 
-from learners.circuits.circuit import CATEGORICAL, GAUSSIAN, INDICATOR
 from learners.circuits.errors import ImpossibleEvidence
+from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, INDICATOR
 from learners.circuits.sampling import sample
 from learners.circuits.structures import Variable, describe_variables, independent, random_regions
 from learners.errors import InvalidParameter

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
-from learners.circuits.circuit import EXPONENTIAL, GAUSSIAN, POISSON, SUM
+from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, POISSON, SUM
 from learners.circuits.structures import Variable, chow_liu, describe_variables, hclt, independent, random_regions
 from learners.circuits.structures.learnspn import _one_hot, independence_p_values, learnspn
 from learners.circuits.structures.trees import PairTables, maximum_spanning_tree

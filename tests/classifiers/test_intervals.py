@@ -6,7 +6,7 @@ from learners import KDB, NB, encode, load_model
 from learners.classifiers.context_tree import context_tree_from_cells
 from learners.classifiers.hdp import Chain, HDPParameters
 from learners.errors import InvalidParameter
-from service.demo_data import KnownNetwork
+from service.operations.demo_data import KnownNetwork
 
 
 def table_of(network, n_rows, seed):

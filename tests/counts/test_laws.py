@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import pkgutil
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import learners
+from learners.circuits.em import ExpectedCounts
 from learners.classifiers.recipes import trees_of
 from learners.classifiers.selection import PrefixLosses
 from learners.classifiers.structure import Structure
+from learners.counts.drawn import DrawnRows
 from learners.counts.family import Family, FamilyCounts
 from learners.counts.holdout import HoldOut
+from learners.counts.moments import Moments
 from learners.counts.pairwise import PairwiseCounts
+from learners.counts.rows import DistinctRows
+from learners.counts.viewed import Viewed, ViewedFamilies
 from learners.passes.engine import collect
 from learners.passes.source import Source
 from learners.passes.together import Together
 from learners.schema import Attribute, Schema
 from learners.schema.summaries import ColumnSummaries
+from learners.schema.views import Views
 from tests import laws, strategies
 
 FEW = settings(max_examples=20)
@@ -40,13 +51,22 @@ def prefix_losses(schema, parts):
     return PrefixLosses(schema, structure, trees_of(families), families.class_counts)
 
 
+def _pairs(views):
+    return PairwiseCounts(views.schema)
+
+
 OF_CHUNKS = {
     "pairwise counts": lambda schema, parts: PairwiseCounts(schema),
     "family counts": lambda schema, parts: FamilyCounts(schema, families_of(schema)),
     "hold-out": lambda schema, parts: HoldOut(schema),
     "a small hold-out": lambda schema, parts: HoldOut(schema, 20, 0),
-    "together": lambda schema, parts: Together(PairwiseCounts(schema), HoldOut(schema, 30, 0)),
+    "together": lambda schema, parts: Together(PairwiseCounts(schema), HoldOut(schema)),
     "prefix losses": prefix_losses,
+    "distinct rows": lambda schema, parts: DistinctRows(schema),
+    "drawn rows": lambda schema, parts: DrawnRows(schema, 50_000),
+    "a few drawn rows": lambda schema, parts: DrawnRows(schema, 15),
+    "viewed pairs": lambda schema, parts: Viewed(Views(schema), _pairs),
+    "viewed families": lambda schema, parts: ViewedFamilies(Views(schema), families_of(schema)),
 }
 
 
@@ -91,9 +111,43 @@ def test_merging_commutes_and_associates(name, data):
 @FEW
 def test_subtracting_undoes_adding(name, data):
     empty, parts, _ = data.draw(cases(name))
-    if name != "a small hold-out":  # what was crowded out of it is forgotten: tests/counts/test_holdout.py
+    if name not in (
+        "a small hold-out",
+        "a few drawn rows",
+    ):  # what was crowded out is forgotten: tests/counts/test_holdout.py
         laws.what_was_added_can_be_subtracted(empty, parts)
     laws.different_rows_are_different(empty, parts)
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+@given(data=st.data())
+@FEW
+def test_a_statistic_says_what_it_can(name, data):
+    empty, parts, _ = data.draw(cases(name))
+    laws.it_says_what_it_can(empty, parts)
+
+
+@pytest.mark.parametrize("name", OF_CHUNKS)
+@given(drawn=strategies.chunk_lists())
+@FEW
+def test_recoding_is_counting_by_the_other_schema(name, drawn):
+    schema, parts = drawn
+    empty = OF_CHUNKS[name](schema, parts)
+    laws.recoding_is_counting_by_the_other_schema(empty, parts, strategies.extended(schema), strategies.recoded)
+
+
+def test_every_statistic_of_the_library_is_under_these_laws():
+    """A class that merges and is stored is one; `Together`'s laws are here, those of expected counts with EM's tests."""
+    schema = strategies.schema_of([3, 4], 2)
+    tested = {type(OF_CHUNKS[name](schema, [strategies.chunk_of(0, schema, 9)])) for name in OF_CHUNKS}
+    tested |= {ColumnSummaries, ExpectedCounts, Moments}  # of moments in test_moments.py
+    modules = [importlib.import_module(info.name) for info in pkgutil.walk_packages(learners.__path__, "learners.")]
+    classes = {member for module in modules for member in vars(module).values() if inspect.isclass(member)}
+    operations = ("update", "merge", "subtract", "to_arrow", "from_arrow")
+    found = {
+        c for c in classes if all(hasattr(c, name) for name in operations) and not getattr(c, "_is_protocol", False)
+    }
+    assert found == tested
 
 
 @pytest.mark.parametrize("name", STATISTICS)
@@ -141,6 +195,7 @@ def strangers():
         "pairwise: schema": (PairwiseCounts(schema), PairwiseCounts(other)),
         "family: schema": (FamilyCounts(schema, [Family(0)]), FamilyCounts(other, [Family(0)])),
         "family: families": (FamilyCounts(schema, [Family(0)]), FamilyCounts(schema, [Family(0, (1,))])),
+        "distinct rows: schema": (DistinctRows(schema), DistinctRows(other)),
         "hold-out: schema": (HoldOut(schema), HoldOut(other)),
         "hold-out: capacity": (HoldOut(schema, 10), HoldOut(schema, 11)),
         "together: first": (

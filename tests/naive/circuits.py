@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from learners.circuits.circuit import GAUSSIAN, POISSON, PRODUCT, SUM
+from learners.circuits.kernels import GAUSSIAN, POISSON, PRODUCT, SUM
 from tests.naive.map import all_values, children_of, leaf_value, value
 
 

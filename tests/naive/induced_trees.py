@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 
-from learners.circuits.circuit import PRODUCT, SUM
+from learners.circuits.kernels import PRODUCT, SUM
 from tests.naive.map import children_of, leaf_value
 
 

@@ -7,7 +7,8 @@ import math
 
 import numpy as np
 
-from learners.circuits.circuit import CATEGORICAL, GAUSSIAN, INDICATOR, POISSON, PRODUCT, SUM, Circuit, CircuitArrays
+from learners.circuits.circuit import Circuit, CircuitArrays
+from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, INDICATOR, POISSON, PRODUCT, SUM
 
 
 def flat_circuit(nodes, n_values):

@@ -158,7 +158,7 @@ def test_what_identifies_a_file(folder):
         ("readme.txt", "readme.txt: is empty or too short"),
         ("long.txt", "long.txt: is not a Parquet file"),
         ("_SUCCESS", "_SUCCESS: is empty or too short"),
-        ("empty folder", "empty folder: is a folder without Parquet files"),
+        ("empty folder", "empty folder: is a folder without files of a known format"),
         ("cut.parquet", "cut.parquet: is not a Parquet file, or its end is cut off"),
         ("footer.parquet", "footer.parquet: cannot be read as Parquet"),
     ],

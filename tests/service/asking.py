@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import httpx
 
-from service.local_server import LocalServer
+from service.processes.local_server import LocalServer
 from tests.processes import wait_for
 
 # For one answer; httpx gives up after 5 s, which a machine that does much else may take.

@@ -56,9 +56,9 @@ def _starter() -> subprocess.Popen:
 
 def _start_each() -> None:
     import service.cli
-    import service.preloaded
+    import service.processes.preloaded
     import service.workspace  # noqa: F401
-    from service.forking import other_threads
+    from service.processes.forking import other_threads
 
     assert not other_threads()
     for line in sys.stdin:

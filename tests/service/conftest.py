@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from service import product
 from service.jobs.queue import JobQueue
-from service.local_server import LocalServer, local_server
+from service.processes.local_server import LocalServer, local_server
 from service.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
@@ -79,8 +80,9 @@ def site(tmp_path_factory: pytest.TempPathFactory, weather_files: tuple[Path, Pa
     with Workspace(settings) as workspace:
         # m = 1, because a hold-out may choose m = 0, which lets probabilities be zero.
         parameters = {"m": 1.0}
-        workspace.train(
-            TrainRequest(uris=[str(train)], target="class", learner="nb", parameters=parameters, model="weather")
+        product.train(
+            workspace,
+            TrainRequest(uris=[str(train)], target="class", learner="nb", parameters=parameters, model="weather"),
         )
     with local_server(settings) as server, client_of(server) as client:
         yield Site(server, client, settings.workspace, train, test, pq.read_table(test))
@@ -91,7 +93,7 @@ def circuit(site: Site) -> ModelVersion:
     """A circuit in the site's workspace, without a class."""
     with Workspace(Settings(workspace=site.workspace)) as workspace:
         asked = {"uris": [str(site.train)], "learner": "spn", "model": "sky", "parameters": {"passes": 3, "states": 3}}
-        return workspace.train(TrainRequest(**asked))
+        return product.train(workspace, TrainRequest(**asked))
 
 
 class Workers:
@@ -102,7 +104,7 @@ class Workers:
         self.processes: list[subprocess.Popen] = []
 
     def start(self) -> subprocess.Popen:
-        command = [sys.executable, "-m", "tests.service.queue_worker", str(self.workspace)]
+        command = [sys.executable, "-m", "tests.service.jobs.queue_worker", str(self.workspace)]
         log = (self.workspace / "worker.log").open("a")
         self.processes.append(subprocess.Popen(command, stdout=log, stderr=log))
         return self.processes[-1]

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.service.test_cli import fewpass
+from tests.service.cli.test_cli import fewpass
 
 RAW = re.compile(r"Input should|Input tag|String should|Value error|Extra inputs|Unexpected keyword|discriminator")
 NAMES = "1 to 64 of a-z"

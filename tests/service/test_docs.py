@@ -9,13 +9,13 @@ import pytest
 import typer.main
 
 from service import problems
-from service.app import create_app
 from service.cli import app as command_line
+from service.http.app import create_app
 from service.settings import Settings
 
 ROOT = Path(__file__).parents[2]
-SERVICE = (ROOT / "docs/service.md").read_text()
-CLI = (ROOT / "docs/cli.md").read_text()
+SERVICE = (ROOT / "docs/reference/service.md").read_text()
+CLI = (ROOT / "docs/reference/cli.md").read_text()
 
 
 @pytest.mark.parametrize("name", Settings.model_fields)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from service.local_server import local_server
+from service.processes.local_server import local_server
 from service.settings import Settings
 
 README = (Path(__file__).parents[2] / "README.md").read_text()

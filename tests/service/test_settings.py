@@ -8,9 +8,9 @@ import pytest
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
-from service import supervisor
 from service.cli import app
 from service.problems import problem_of
+from service.processes import supervisor
 from service.settings import Settings, unknown_variables
 from storage.errors import Unwritable
 from storage.files import Layout

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners.errors import Cancelled, SchemaError
+from service import product
 from service.problems import OutsideRoots
 from service.requests import DatasetRequest, TrainRequest
 from service.settings import Settings
@@ -42,13 +43,15 @@ def test_remote_data_sets_stay_within_the_data_roots(tmp_path: Path, weather_fil
             "s3://bucket/tables-not/x.parquet",
         ):
             with pytest.raises(OutsideRoots, match="outside the folders"):
-                workspace.register_dataset(DatasetRequest(name="d", uris=[uri], target="class"), is_remote=True)
+                product.register_dataset(
+                    workspace, DatasetRequest(name="d", uris=[uri], target="class"), is_remote=True
+                )
         request = DatasetRequest(name="d", uris=[f"{inside}/train.parquet"], target="class")
-        assert workspace.register_dataset(request, is_remote=True).schema_json is not None
+        assert product.register_dataset(workspace, request, is_remote=True).schema_json is not None
         outsider = TrainRequest(uris=[f"{outside}/train.parquet"], target="class", learner="nb", model="m")
         with pytest.raises(OutsideRoots):
-            workspace.submit(outsider, is_remote=True)
-        workspace.train(outsider)  # whoever works on this machine may read what its user may read
+            product.submit(workspace, outsider, is_remote=True)
+        product.train(workspace, outsider)  # whoever works on this machine may read what its user may read
 
 
 def test_a_data_set_lists_the_files_that_registering_and_training_found(
@@ -59,11 +62,11 @@ def test_a_data_set_lists_the_files_that_registering_and_training_found(
         (tmp_path / f"{number}.parquet").write_bytes(content.read_bytes())
         with Workspace(Settings(workspace=tmp_path / "workspace", inline_schema_cells=0)) as workspace:
             request = DatasetRequest(name="d", uris=[f"{tmp_path}/*.parquet"], target="class")
-            registered = workspace.register_dataset(request, is_remote=True)
+            registered = product.register_dataset(workspace, request, is_remote=True)
             assert registered.schema_json is None
             assert [file["n_rows"] for file in registered.files] == [3000]
-            workspace.train(TrainRequest(dataset="d", learner="nb", model="m"))
-            assert [file["n_rows"] for file in workspace.dataset("d").files] == [3000, 500][: number + 1]
+            product.train(workspace, TrainRequest(dataset="d", learner="nb", model="m"))
+            assert [file["n_rows"] for file in product.get_dataset(workspace, "d").files] == [3000, 500][: number + 1]
 
 
 def test_a_cancelled_or_failed_training_leaves_nothing(tmp_path: Path, weather_files: tuple[Path, Path]) -> None:
@@ -72,16 +75,16 @@ def test_a_cancelled_or_failed_training_leaves_nothing(tmp_path: Path, weather_f
             raise Cancelled("enough")
 
     with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
-        assert workspace.models().items == ()
+        assert product.list_models(workspace).items == ()
         before = files_below(workspace.layout.root)
         request = TrainRequest(uris=[str(weather_files[0])], target="class", learner="nb", model="m")
         with pytest.raises(Cancelled):
-            workspace.train(request, cancel)
+            product.train(workspace, request, cancel)
         bad = tmp_path / "empty.parquet"
         pq.write_table(pa.table({"a": pa.array([], pa.string()), "class": pa.array([], pa.string())}), bad)
         with pytest.raises(Exception, match="rows"):
-            workspace.train(request.model_copy(update={"uris": [str(bad)]}))
-        assert workspace.models().items == () and files_below(workspace.layout.root) == before
+            product.train(workspace, request.model_copy(update={"uris": [str(bad)]}))
+        assert product.list_models(workspace).items == () and files_below(workspace.layout.root) == before
     assert list(workspace.layout.scratch.iterdir()) == []
 
 
@@ -109,7 +112,7 @@ def test_a_models_file_says_where_it_comes_from_and_how_good_it_is(
         request = TrainRequest(
             uris=[str(weather_files[0])], target="class", learner="tan", model="m", test_uris=[str(weather_files[1])]
         )
-        version = workspace.train(request)
+        version = product.train(workspace, request)
     with duckdb.connect(version.duckdb_path, read_only=True) as file:
         metrics = dict(file.execute("SELECT name, value FROM metrics").fetchall())
         provenance = dict(file.execute("SELECT name, value FROM provenance").fetchall())
@@ -127,12 +130,12 @@ def test_a_registration_that_fails_again_stays(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": ["a", "b"] * 20, "class": ["yes", "no"] * 20}), path)
     request = DatasetRequest(name="d", uris=[str(path)], target="class")
     with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
-        workspace.register_dataset(request)
+        product.register_dataset(workspace, request)
         pq.write_table(pa.table({"x": ["a", "b"] * 20, "class": ["yes"] * 40}), path)
         with pytest.raises(SchemaError, match="single value"):
-            workspace.register_dataset(request)
-        assert workspace.dataset("d").target == "class"
+            product.register_dataset(workspace, request)
+        assert product.get_dataset(workspace, "d").target == "class"
         with pytest.raises(SchemaError, match="single value"):
-            workspace.register_dataset(DatasetRequest(name="new", uris=[str(path)], target="class"))
+            product.register_dataset(workspace, DatasetRequest(name="new", uris=[str(path)], target="class"))
         with pytest.raises(NotFound):
-            workspace.dataset("new")
+            product.get_dataset(workspace, "new")

@@ -1,4 +1,4 @@
-"""What docs/storage.md shows works as it is written there."""
+"""What docs/explanation/storage.md shows works as it is written there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "storage.md").read_text(encoding="utf-8")
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "explanation" / "storage.md").read_text(encoding="utf-8")
 
 
 def test_the_example_runs(tmp_path, monkeypatch):

@@ -203,10 +203,10 @@ def test_a_bad_manifest_is_damaged_or_lists_nothing(tmp_path, content):
 @pytest.mark.parametrize("name", ["..", "a/b", "", "/etc", "a\x00"])
 def test_no_name_leads_out_of_the_workspace(tmp_path, name):
     layout = Layout(tmp_path)
-    for folder in (layout.model_directory, layout.statistics_directory, layout.scratch_directory):
+    for folder in (layout.model_directory, layout.dataset_directory, layout.scratch_directory):
         with pytest.raises(InvalidName):
             folder(name)
-    assert layout.statistics_directory("adult") == tmp_path / "datasets" / "adult" / "statistics"
+    assert layout.dataset_directory("adult") == tmp_path / "datasets" / "adult"
 
 
 def test_what_vanishes_while_it_is_listed_is_passed_over(tmp_path):

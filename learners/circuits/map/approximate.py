@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from learners.arrays import Floats, Integers
 from learners.circuits.map import argmax_kernels, beam_kernels, kbest_kernels, tree_kernels
 from learners.circuits.map.errors import BeyondDoublePrecision
-from learners.circuits.map.reduction import Floats, Ints, MaxProblem
+from learners.circuits.map.reduction import MaxProblem
 from learners.circuits.map.value_kernels import LANES, assignment_values, log_value
 
 # Values below this are compared in logarithms, or not at all.
 SMALLEST_VALUE = 1e-290
 
 
-def log_probability(problem: MaxProblem, x: Ints) -> float:
+def log_probability(problem: MaxProblem, x: Integers) -> float:
     """Log of the value of an assignment, hidden variables summed out and evidence included.
 
     Parameters
@@ -23,7 +24,7 @@ def log_probability(problem: MaxProblem, x: Ints) -> float:
     return float(log_probabilities(problem, x[None, :])[0])
 
 
-def log_probabilities(problem: MaxProblem, assignments: Ints) -> Floats:
+def log_probabilities(problem: MaxProblem, assignments: Integers) -> Floats:
     """Log of the value of each assignment; assignments (n, n_variables) int64; (n,) float64."""
     arrays = problem.arrays
     values = np.empty(len(assignments))
@@ -35,7 +36,7 @@ def log_probabilities(problem: MaxProblem, assignments: Ints) -> Floats:
     return logs + problem.log_bound
 
 
-def best_tree(problem: MaxProblem) -> Ints:
+def best_tree(problem: MaxProblem) -> Integers:
     """BT: the assignment of the parse tree with the largest value; exact where trees and assignments correspond one to one.
 
     Returns
@@ -51,7 +52,7 @@ def best_tree(problem: MaxProblem) -> Ints:
     return x
 
 
-def greedy_tree(problem: MaxProblem) -> Ints:
+def greedy_tree(problem: MaxProblem) -> Integers:
     """NG: from the root, the child with the largest normalised weight at every sum; (n_variables,) int64.
 
     References
@@ -63,11 +64,11 @@ def greedy_tree(problem: MaxProblem) -> Ints:
     return x
 
 
-def _tree_scratch(problem: MaxProblem) -> Ints:
+def _tree_scratch(problem: MaxProblem) -> Integers:
     return np.empty((3, problem.arrays.is_sum.size + 1), dtype=np.int64)
 
 
-def k_best_trees(problem: MaxProblem, k: int) -> tuple[Ints, Floats]:
+def k_best_trees(problem: MaxProblem, k: int) -> tuple[Integers, Floats]:
     """Assignments of the k best parse trees, and the trees' values relative to the best.
 
     Trees are found lazily from the root, so that only subtrees that some tree asked for are ever ranked.
@@ -86,7 +87,7 @@ def k_best_trees(problem: MaxProblem, k: int) -> tuple[Ints, Floats]:
     return assignments[:n], scores[:n]
 
 
-def k_best_tree(problem: MaxProblem, k: int) -> Ints:
+def k_best_tree(problem: MaxProblem, k: int) -> Integers:
     """KBT: the best assignment, by its value, among those of the k best parse trees; (n_variables,) int64.
 
     References
@@ -98,7 +99,7 @@ def k_best_tree(problem: MaxProblem, k: int) -> Ints:
     return x
 
 
-def argmax_product(problem: MaxProblem) -> Ints:
+def argmax_product(problem: MaxProblem) -> Integers:
     """AMAP: every sum keeps, of its children's assignments, the one that it values most itself; (n_variables,) int64.
 
     Raises
@@ -121,7 +122,7 @@ def argmax_product(problem: MaxProblem) -> Ints:
     return x
 
 
-def beam_search(problem: MaxProblem, k: int, seed: int) -> Ints:
+def beam_search(problem: MaxProblem, k: int, seed: int) -> Integers:
     """BS: hill climbing from k samples of the circuit's distribution, the k best of all one-variable changes kept per round.
 
     Returns

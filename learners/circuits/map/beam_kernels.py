@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from learners.arrays import Floats, Integers, Uint64s
 from learners.circuits.map.change_kernels import (
     SMALLEST_ROOT,
     WIDTH,
@@ -28,13 +29,13 @@ IMPROVEMENT = 1.0 + 1e-12
 class Beam(NamedTuple):
     """Two generations of K samples; the next one is kept in order, best first."""
 
-    codes: np.ndarray  # (2, n_variables, K) int64
-    names: np.ndarray  # (2, K) uint64: hashes of the samples
-    values: np.ndarray  # (K,) float64: of the next generation
-    origin: np.ndarray  # (2, K) int64: sample and change that the next generation comes from
-    scored: np.ndarray  # (a power of two,) uint64: names of samples that had their round, each at its last bits
-    slot_name: np.ndarray  # (n_slots,) uint64
-    change_variable: np.ndarray  # (n_changes,) int64
+    codes: Integers  # (2, n_variables, K) int64
+    names: Uint64s  # (2, K) uint64: hashes of the samples
+    values: Floats  # (K,) float64: of the next generation
+    origin: Integers  # (2, K) int64: sample and change that the next generation comes from
+    scored: Uint64s  # (a power of two,) uint64: names of samples that had their round, each at its last bits
+    slot_name: Uint64s  # (n_slots,) uint64
+    change_variable: Integers  # (n_changes,) int64
 
 
 @kernel

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from learners.arrays import Floats, Integers
 from learners.jit import kernel
 
 # Assignments side by side: four registers of 512 bits.
@@ -23,25 +24,25 @@ SMALLEST_ROOT = 1e-200
 class BlockRoom(NamedTuple):
     """What is known of the assignments of one block; width is at most WIDTH."""
 
-    codes: np.ndarray  # (n_variables, width) int64: the assignments
-    up: np.ndarray  # (n_inner, width) float64: values
-    down: np.ndarray  # (n_inner, width) float64: derivatives of the root, or flows
-    found: np.ndarray  # (n_changes, width) float64: values after every change
-    prefix: np.ndarray  # (most children + 1, width) float64
-    size: np.ndarray  # (2,) int64: how many assignments, and how many columns are computed
+    codes: Integers  # (n_variables, width) int64: the assignments
+    up: Floats  # (n_inner, width) float64: values
+    down: Floats  # (n_inner, width) float64: derivatives of the root, or flows
+    found: Floats  # (n_changes, width) float64: values after every change
+    prefix: Floats  # (most children + 1, width) float64
+    size: Integers  # (2,) int64: how many assignments, and how many columns are computed
 
 
 class LeafEdges(NamedTuple):
     """The leaves below products, in the order of their edges and in that of their variables."""
 
-    variable: np.ndarray  # (n_edges,) int64
-    low: np.ndarray  # (n_edges,) float64: the leaf's first value
-    high: np.ndarray  # (n_edges,) float64: its second
-    rise: np.ndarray  # (n_edges,) float64: second ÷ first
-    fall: np.ndarray  # (n_edges,) float64: first ÷ second
-    starts: np.ndarray  # (n_variables + 1,) int64 into parent and edge
-    parent: np.ndarray  # (n_edges,) int64: the product
-    edge: np.ndarray  # (n_edges,) int64
+    variable: Integers  # (n_edges,) int64
+    low: Floats  # (n_edges,) float64: the leaf's first value
+    high: Floats  # (n_edges,) float64: its second
+    rise: Floats  # (n_edges,) float64: second ÷ first
+    fall: Floats  # (n_edges,) float64: first ÷ second
+    starts: Integers  # (n_variables + 1,) int64 into parent and edge
+    parent: Integers  # (n_edges,) int64: the product
+    edge: Integers  # (n_edges,) int64
     is_binary: bool  # whether all variables have two values
     has_zeros: bool  # whether a leaf has a value, zero or nearly, with which ratios will not do
 

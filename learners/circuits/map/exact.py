@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from learners.arrays import Integers
 from learners.circuits.map import approximate, search_kernels
 from learners.circuits.map.bound_kernels import look_ahead
-from learners.circuits.map.reduction import Ints, MaxProblem
+from learners.circuits.map.reduction import MaxProblem
 from learners.circuits.map.search_kernels import LEAF_MAXIMUM, LOOK_AHEAD, SUM
 
 __all__ = ["BOUNDS", "Found", "exact"]
@@ -41,7 +42,7 @@ class Found:
         Nodes of the search tree whose bounds were computed.
     """
 
-    x: Ints
+    x: Integers
     log_value: float
     log_bound: float
     is_optimal: bool
@@ -69,7 +70,7 @@ def exact(
     k : int
         Trees to start from.
     bound : 'sum' (the paper's), 'leaf-maximum' or 'look-ahead'
-        Each is at least as tight as the one before: see docs/map.md.
+        Each is at least as tight as the one before: see docs/explanation/map.md.
     clock : returns seconds
         What the limit is of; `time.thread_time` for comparisons on a machine with other work.
 
@@ -92,13 +93,13 @@ def exact(
     return _search(problem, kind, _better(problem, x, k), deadline, clock)
 
 
-def _better(problem: MaxProblem, x: Ints, k: int) -> Ints:
+def _better(problem: MaxProblem, x: Integers, k: int) -> Integers:
     """The best of the k best trees and x."""
     candidates = np.stack([x, approximate.k_best_tree(problem, k)])
     return candidates[np.argmax(approximate.log_probabilities(problem, candidates))]
 
 
-def _search(problem: MaxProblem, kind: int, x: Ints, deadline: float, clock: Callable[[], float]) -> Found:
+def _search(problem: MaxProblem, kind: int, x: Integers, deadline: float, clock: Callable[[], float]) -> Found:
     stages, frames, reduction, room, progress = search_kernels.begin_search(problem.arrays, problem.log_bound, kind)
     progress.best[:] = x
     progress.log_best[0] = approximate.log_probability(problem, x)

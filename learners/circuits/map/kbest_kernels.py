@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from learners.arrays import Floats, Integers, Uint8s
 from learners.circuits.map.tree_kernels import UNDERFLOW, best_log_values, best_values
 from learners.circuits.map.value_kernels import LANES, assignment_values, distinct, log_value
 from learners.jit import kernel
@@ -22,18 +23,18 @@ class TreeRoom(NamedTuple):
     is a chain of pairs. An item is a subtree of a node; while it waits to be chosen it is a candidate.
     """
 
-    node_at: np.ndarray  # (n_edges,) int64: node below an edge
-    prefix_at: np.ndarray  # (n_edges,) int64: node of a product's children up to this edge
-    ratio: np.ndarray  # (n_edges,) float64: best tree through a sum's edge ÷ best tree of the sum
-    first: np.ndarray  # (n_nodes,) int64: best item of a node
-    last: np.ndarray  # (n_nodes,) int64: the last item found
-    frontier: np.ndarray  # (n_nodes,) int64: head of the list of candidates
-    stack: np.ndarray  # (n_nodes + 1,) int64
-    score: np.ndarray  # (n_items,) float64: the subtree's value ÷ the best of its node
-    left: np.ndarray  # (n_items,) int64: item of the child (sum), of the prefix (pair); the value (leaf)
-    right: np.ndarray  # (n_items,) int64: edge (sum), item of the last child (pair), leaf (leaf)
-    following: np.ndarray  # (n_items,) int64: next item of the node, or next candidate
-    expanded: np.ndarray  # (n_items,) uint8: whether its successors are candidates
+    node_at: Integers  # (n_edges,) int64: node below an edge
+    prefix_at: Integers  # (n_edges,) int64: node of a product's children up to this edge
+    ratio: Floats  # (n_edges,) float64: best tree through a sum's edge ÷ best tree of the sum
+    first: Integers  # (n_nodes,) int64: best item of a node
+    last: Integers  # (n_nodes,) int64: the last item found
+    frontier: Integers  # (n_nodes,) int64: head of the list of candidates
+    stack: Integers  # (n_nodes + 1,) int64
+    score: Floats  # (n_items,) float64: the subtree's value ÷ the best of its node
+    left: Integers  # (n_items,) int64: item of the child (sum), of the prefix (pair); the value (leaf)
+    right: Integers  # (n_items,) int64: edge (sum), item of the last child (pair), leaf (leaf)
+    following: Integers  # (n_items,) int64: next item of the node, or next candidate
+    expanded: Uint8s  # (n_items,) uint8: whether its successors are candidates
 
 
 @kernel

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from learners.arrays import Integers
 from learners.circuits.circuit import Circuit
 from learners.circuits.map import approximate
 from learners.circuits.map.errors import ContinuousQuery, ImpossibleEvidence, InvalidQuery
 from learners.circuits.map.exact import BOUNDS, exact, root_bound
-from learners.circuits.map.reduction import Ints, MaxProblem
+from learners.circuits.map.reduction import MaxProblem
 from learners.circuits.map.whole import WholeCircuit, whole_circuit
 from learners.query import MAX_TREES
 
@@ -168,7 +169,7 @@ def _checked(
     return asked, given
 
 
-def _approximate(problem: MaxProblem, solver: str, k: int, seed: int) -> Ints:
+def _approximate(problem: MaxProblem, solver: str, k: int, seed: int) -> Integers:
     if not problem.n_variables:
         return np.empty(0, dtype=np.int64)
     if solver == "ng":
@@ -182,7 +183,7 @@ def _approximate(problem: MaxProblem, solver: str, k: int, seed: int) -> Ints:
     return approximate.best_tree(problem)
 
 
-def _assignment(whole: WholeCircuit, problem: MaxProblem, asked: Sequence[int], x: Ints) -> dict[int, float]:
+def _assignment(whole: WholeCircuit, problem: MaxProblem, asked: Sequence[int], x: Integers) -> dict[int, float]:
     """Values of the asked variables, in their order; one that the evidence leaves only one value has that one."""
     code = dict(zip(problem.variables.tolist(), x.tolist(), strict=True))
     return {v: whole.value(v, code.get(v, 0)) for v in asked}

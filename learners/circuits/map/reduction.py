@@ -6,10 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from learners.arrays import Integers, Uint8s
 from learners.circuits.map.reduction_kernels import MaxArrays, reduced_circuit
-
-Ints = np.ndarray
-Floats = np.ndarray
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,7 @@ class MaxProblem:
 
     arrays: MaxArrays
     log_bound: float
-    variables: Ints
+    variables: Integers
 
     @property
     def n_variables(self) -> int:
@@ -44,7 +42,7 @@ class MaxProblem:
         return len(self.arrays.children)
 
 
-def restricted(problem: MaxProblem, allowed: Ints, hidden: Ints) -> MaxProblem:
+def restricted(problem: MaxProblem, allowed: Uint8s, hidden: Uint8s) -> MaxProblem:
     """The problem over the variables that are neither hidden nor left with one value.
 
     Parameters

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from learners.arrays import Floats, Integers, Uint8s
 from learners.circuits.map.flatten_kernels import drop_unreachable, flatten_sum
 from learners.jit import kernel
 
@@ -23,30 +24,28 @@ class MaxArrays(NamedTuple):
     one variable is itself a leaf.
     """
 
-    value_starts: np.ndarray  # (n_variables + 1,) int64: a value of a variable is a slot
-    leaf_variable: np.ndarray  # (n_leaves,) int64
-    leaf_starts: np.ndarray  # (n_leaves + 1,) int64
-    leaf_value: np.ndarray  # (leaf_starts[-1],) float64, the largest of each leaf is 1
-    is_sum: np.ndarray  # (n_inner,) uint8
-    child_starts: np.ndarray  # (n_inner + 1,) int64
-    leaf_from: np.ndarray  # (n_inner,) int64
-    children: np.ndarray  # (n_edges,) int64
-    weight: np.ndarray  # (n_edges,) float64; they add to 1 at a sum, and are 1 at a product
+    value_starts: Integers  # (n_variables + 1,) int64: a value of a variable is a slot
+    leaf_variable: Integers  # (n_leaves,) int64
+    leaf_starts: Integers  # (n_leaves + 1,) int64
+    leaf_value: Floats  # (leaf_starts[-1],) float64, the largest of each leaf is 1
+    is_sum: Uint8s  # (n_inner,) uint8
+    child_starts: Integers  # (n_inner + 1,) int64
+    leaf_from: Integers  # (n_inner,) int64
+    children: Integers  # (n_edges,) int64
+    weight: Floats  # (n_edges,) float64; they add to 1 at a sum, and are 1 at a product
 
 
 class ReductionRoom(NamedTuple):
     """Scratch of `reduce`; per node of the larger circuit, leaves first."""
 
-    factor: np.ndarray  # (n_nodes,) float64: a node's bound is factor * exp(offset); 0 if the node is impossible
-    offset: np.ndarray  # (n_nodes,) float64
-    n_free: np.ndarray  # (n_nodes,) int64: 0 a constant, 1 a leaf, 2 an inner node
-    stands_for: np.ndarray  # (n_nodes,) int64: the node that represents it once unary sums and products are skipped
-    table_start: np.ndarray  # (n_nodes,) int64 into table, of nodes that are leaves
-    table: np.ndarray  # (size of leaf tables + n_inner * the most values,) float64
-    new_id: np.ndarray  # (n_nodes,) int64: the variable of a leaf, then the number of a node that is kept
-    only_value: (
-        np.ndarray
-    )  # (n_variables,) int64: the only value left, or -1 if the variable stays, -2 if it is summed out
+    factor: Floats  # (n_nodes,) float64: a node's bound is factor * exp(offset); 0 if the node is impossible
+    offset: Floats  # (n_nodes,) float64
+    n_free: Integers  # (n_nodes,) int64: 0 a constant, 1 a leaf, 2 an inner node
+    stands_for: Integers  # (n_nodes,) int64: the node that represents it once unary sums and products are skipped
+    table_start: Integers  # (n_nodes,) int64 into table, of nodes that are leaves
+    table: Floats  # (size of leaf tables + n_inner * the most values,) float64
+    new_id: Integers  # (n_nodes,) int64: the variable of a leaf, then the number of a node that is kept
+    only_value: Integers  # (n_variables,) int64: the only value left; -1: the variable stays; -2: it is summed out
 
 
 @kernel

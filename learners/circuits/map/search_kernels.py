@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from learners.arrays import Floats, Integers, Uint8s
 from learners.circuits.map.bound_kernels import look_ahead
 from learners.circuits.map.kbest_kernels import best_of_trees
 from learners.circuits.map.reduction_kernels import reduction_room
@@ -28,30 +29,30 @@ FEW_ASSIGNMENTS = 16
 class Frames(NamedTuple):
     """The current path: per depth the remaining values, and what bounds the rest."""
 
-    allowed: np.ndarray  # (n_frames, n_slots) uint8, in the numbering of the frame's stage
-    stage: np.ndarray  # (n_frames,) int64
-    branch: np.ndarray  # (n_frames,) int64: the slot that the next frame tries
-    log_bound: np.ndarray  # (n_frames,) float64: of the frame's values other than that slot, once it has branched
+    allowed: Uint8s  # (n_frames, n_slots) uint8, in the numbering of the frame's stage
+    stage: Integers  # (n_frames,) int64
+    branch: Integers  # (n_frames,) int64: the slot that the next frame tries
+    log_bound: Floats  # (n_frames,) float64: of the frame's values other than that slot, once it has branched
 
 
 class SearchRoom(NamedTuple):
     """Scratch of one search."""
 
-    rows: np.ndarray  # (n_inner * n_slots,) float64 for LOOK_AHEAD, else (n_inner,)
-    spans: np.ndarray  # (n_inner, 2) int64
-    tops: np.ndarray  # (n_inner,) float64
-    leaves: np.ndarray  # (n_leaves,) float64
-    slots: np.ndarray  # (n_slots,) float64: bound of every subspace X = x
-    hidden: np.ndarray  # (n_variables,) uint8, zeros
-    sizes: np.ndarray  # (4,) int64
+    rows: Floats  # (n_inner * n_slots,) float64 for LOOK_AHEAD, else (n_inner,)
+    spans: Integers  # (n_inner, 2) int64
+    tops: Floats  # (n_inner,) float64
+    leaves: Floats  # (n_leaves,) float64
+    slots: Floats  # (n_slots,) float64: bound of every subspace X = x
+    hidden: Uint8s  # (n_variables,) uint8, zeros
+    sizes: Integers  # (4,) int64
 
 
 class Progress(NamedTuple):
     """Where a search stands between two pieces."""
 
-    counts: np.ndarray  # (3,) int64: depth (-1 when finished), frames expanded, stages reduced
-    best: np.ndarray  # (n_variables,) int64: the best assignment so far
-    log_best: np.ndarray  # (1,) float64
+    counts: Integers  # (3,) int64: depth (-1 when finished), frames expanded, stages reduced
+    best: Integers  # (n_variables,) int64: the best assignment so far
+    log_best: Floats  # (1,) float64
 
 
 @kernel

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from learners.arrays import Floats, Integers
 from learners.circuits.map.reduction_kernels import MaxArrays, reduce, room_for_circuits
 from learners.jit import kernel
 
@@ -19,12 +20,12 @@ class Stages(NamedTuple):
     """Circuits reduced along the current path, the whole problem first; all in shared pools."""
 
     pool: MaxArrays  # value_starts is (n_stages * (n_variables + 1),), one row per stage
-    offsets: np.ndarray  # (n_stages + 1, 4) int64: where each stage begins: leaves, table entries, inner nodes, edges
-    variables: np.ndarray  # (n_stages, n_variables) int64: numbers in the whole problem
-    n_variables: np.ndarray  # (n_stages,) int64
-    log_bound: np.ndarray  # (n_stages,) float64
-    number: np.ndarray  # (n_variables,) int64 scratch
-    path: np.ndarray  # (n_stages, n_variables) int64: values of the variables fixed before this stage
+    offsets: Integers  # (n_stages + 1, 4) int64: where each stage begins: leaves, table entries, inner nodes, edges
+    variables: Integers  # (n_stages, n_variables) int64: numbers in the whole problem
+    n_variables: Integers  # (n_stages,) int64
+    log_bound: Floats  # (n_stages,) float64
+    number: Integers  # (n_variables,) int64 scratch
+    path: Integers  # (n_stages, n_variables) int64: values of the variables fixed before this stage
 
 
 @kernel

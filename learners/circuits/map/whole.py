@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from learners.circuits.circuit import CATEGORICAL, GAUSSIAN, INDICATOR, POISSON, SUM, Circuit, kept_with
+from learners.arrays import Floats, Integers, Mask, Uint8s
+from learners.circuits.circuit import Circuit, kept_with
 from learners.circuits.density_kernels import log_density
-from learners.circuits.map.reduction import Floats, Ints, MaxProblem, restricted
+from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, INDICATOR, POISSON, SUM
+from learners.circuits.map.reduction import MaxProblem, restricted
 from learners.circuits.map.reduction_kernels import MaxArrays
 
 FINITE = (INDICATOR, CATEGORICAL)
@@ -38,12 +40,12 @@ class WholeCircuit:
         The reduced circuit if all variables have a finite domain.
     """
 
-    n_values: Ints
-    inner: tuple[Ints, Ints, Ints, Ints, Floats]
-    leaf_kind: Ints
-    leaf_variable: Ints
-    leaf_rank: Ints
-    parameter_starts: Ints
+    n_values: Integers
+    inner: tuple[Uint8s, Integers, Integers, Integers, Floats]
+    leaf_kind: Integers
+    leaf_variable: Integers
+    leaf_rank: Integers
+    parameter_starts: Integers
     parameters: Floats
     finite: MaxProblem | None = field(default=None, compare=False)
 
@@ -171,7 +173,9 @@ class WholeCircuit:
         return restricted(problem, allowed, hidden)
 
 
-def _inner(circuit: Circuit, is_leaf: np.ndarray, number: Ints, inner: Ints) -> tuple[Ints, Ints, Ints, Ints, Floats]:
+def _inner(
+    circuit: Circuit, is_leaf: Mask, number: Integers, inner: Integers
+) -> tuple[Uint8s, Integers, Integers, Integers, Floats]:
     """Inner nodes alone, each one's inner children before its leaves."""
     starts, children = np.asarray(circuit.child_starts), np.asarray(circuit.children)
     parent = np.repeat(np.arange(is_leaf.size), np.diff(starts))
@@ -187,7 +191,7 @@ def _inner(circuit: Circuit, is_leaf: np.ndarray, number: Ints, inner: Ints) -> 
     return is_sum, child_starts, leaf_from, number[children[order]].astype(np.int64), weight
 
 
-def _starts(lengths: Ints) -> Ints:
+def _starts(lengths: Integers) -> Integers:
     """Where pieces of these lengths begin, and where the last one ends."""
     starts = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=starts[1:])

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from learners.circuits.circuit import (
-    CATEGORICAL,
-    INDICATOR,
-    PRODUCT,
-    SUM,
-    Circuit,
-    CircuitArrays,
-    Floats,
-    Integers,
-)
+from learners.arrays import Array, Floats, Int8s, Integers
+from learners.circuits.circuit import Circuit, CircuitArrays
+from learners.circuits.kernels import CATEGORICAL, INDICATOR, PRODUCT, SUM
 
 
 class Blocks:
@@ -28,20 +21,22 @@ class Blocks:
         Size of each domain, 0 for variables of Gaussian, Poisson and exponential leaves.
     """
 
-    def __init__(self, n_values: Any) -> None:
+    def __init__(self, n_values: ArrayLike) -> None:
         self.n_values = np.asarray(n_values, np.int64)
         self.n_nodes = 0
         self.n_edges = 0
-        self._kinds: list[Any] = []
-        self._n_children: list[Any] = []
-        self._children: list[Any] = []
-        self._log_weights: list[Any] = []
-        self._variables: list[Any] = []
-        self._n_parameters: list[Any] = []
-        self._parameters: list[Any] = []
+        self._kinds: list[Int8s] = []
+        self._n_children: list[Integers] = []
+        self._children: list[Integers] = []
+        self._log_weights: list[Floats] = []
+        self._variables: list[Integers] = []
+        self._n_parameters: list[Integers] = []
+        self._parameters: list[Floats] = []
         self._indicators: dict[int, Integers] = {}
 
-    def _add(self, kind: int, children: Any, log_weights: Any, variables: Any, parameters: Any) -> Integers:
+    def _add(
+        self, kind: int, children: Array, log_weights: ArrayLike, variables: Sequence[int] | Array, parameters: Array
+    ) -> Integers:
         n = len(variables)
         self._kinds.append(np.full(n, kind, np.int8))
         self._n_children.append(np.full(n, children.shape[1], np.int64))
@@ -54,7 +49,7 @@ class Blocks:
         self.n_edges += children.size
         return np.arange(self.n_nodes - n, self.n_nodes)
 
-    def sums(self, children: Any, log_weights: Any) -> Integers:
+    def sums(self, children: ArrayLike, log_weights: ArrayLike) -> Integers:
         """Add sums.
 
         Parameters
@@ -67,20 +62,20 @@ class Blocks:
         -------
         (n,) int64, the numbers of the nodes
         """
-        children = np.asarray(children)
+        children = np.asarray(children, np.int64)
         n = children.shape[0]
-        log_weights = np.broadcast_to(log_weights, children.shape)
+        log_weights = np.broadcast_to(np.asarray(log_weights), children.shape)
         return self._add(SUM, children, log_weights, np.full(n, -1), np.empty((n, 0)))
 
-    def products(self, children: Any) -> Integers:
+    def products(self, children: ArrayLike) -> Integers:
         """Add products of the nodes in each row of children (n, m), or nothing where m = 1; their numbers (n,)."""
-        children = np.asarray(children)
+        children = np.asarray(children, np.int64)
         n, m = children.shape
         if m == 1:
             return children[:, 0]
         return self._add(PRODUCT, children, np.zeros(children.shape), np.full(n, -1), np.empty((n, 0)))
 
-    def leaves(self, kind: int, variables: Any, parameters: Any) -> Integers:
+    def leaves(self, kind: int, variables: Sequence[int] | Array, parameters: ArrayLike) -> Integers:
         """Add leaves of one kind.
 
         Parameters
@@ -137,7 +132,7 @@ class Blocks:
         )
 
 
-def _joined(parts: Sequence[Any], dtype: type[Any]) -> Any:
+def _joined(parts: Sequence[Array], dtype: type[np.int8 | np.int64 | np.float64]) -> Array:
     return np.concatenate(parts) if parts else np.empty(0, dtype)
 
 
@@ -145,7 +140,7 @@ def _starts(sizes: Integers) -> Integers:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
 
 
-def log_shares(weights: Any) -> Floats:
+def log_shares(weights: ArrayLike) -> Floats:
     """Logarithms of weights divided by the sum over the last axis; log 0 is -inf, a row of zeros becomes uniform."""
     weights = np.asarray(weights, np.float64)
     total = weights.sum(axis=-1, keepdims=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.circuits.circuit import Circuit, Floats, Integers
+from learners.arrays import Floats, Integers
+from learners.circuits.circuit import Circuit
 from learners.circuits.structures.blocks import Blocks, log_shares
 from learners.circuits.structures.trees import PairTables, Tree, maximum_spanning_tree
 from learners.counts.pairwise import PairwiseCounts

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import cast
 
 import numpy as np
 
-from learners.circuits.circuit import CATEGORICAL, INDICATOR, SUM, Circuit, CircuitArrays, Floats, Integers
+from learners.arrays import Floats, Integers
+from learners.circuits.circuit import Circuit, CircuitArrays
+from learners.circuits.kernels import CATEGORICAL, INDICATOR, SUM
 from learners.circuits.plan import ranges
 from learners.circuits.structures.variables import KINDS
 from learners.errors import SchemaError
@@ -57,8 +59,12 @@ def with_distributions(schema: Schema, wanted: Mapping[str, str | None], default
     def told(attribute: Attribute) -> Attribute:
         if attribute.kind != "numeric" or attribute.distribution is not None:
             return attribute
-        distribution: Any = wanted.get(attribute.name) or default
-        return attribute if distribution == "intervals" else replace(attribute, distribution=distribution)
+        distribution = wanted.get(attribute.name) or default
+        return (
+            attribute
+            if distribution == "intervals"
+            else replace(attribute, distribution=cast("Distribution", distribution))
+        )
 
     return replace(schema, attributes=tuple(map(told, schema.attributes)))
 
@@ -87,7 +93,7 @@ def densities_of(attribute: Attribute, histogram: Histogram) -> Densities:
         )
     low = numbers_of(histogram.keys << histogram.level)
     high = numbers_of((histogram.keys << histogram.level) | ((1 << histogram.level) - 1))
-    _check(attribute.name, attribute.distribution, low, high, histogram.level)
+    check_numbers(attribute.name, attribute.distribution, low, high, histogram.level)
     x, n = low / 2 + high / 2, histogram.counts.sum(axis=1).astype(np.float64)
     interval = np.searchsorted(np.array(attribute.cuts), low)
     size = len(attribute.cuts) + 1
@@ -105,7 +111,23 @@ def densities_of(attribute: Attribute, histogram: Histogram) -> Densities:
     return Densities(attribute.distribution, mean, np.maximum(np.sqrt(squares), narrowest), narrowest)
 
 
-def _check(name: str, distribution: str, low: Floats, high: Floats, level: int) -> None:
+def check_numbers(name: str, distribution: str, low: Floats, high: Floats, level: int) -> None:
+    """Refuse numbers that a distribution cannot have.
+
+    Parameters
+    ----------
+    name : str
+        Of the column.
+    distribution : "gaussian", "poisson" or "exponential"
+    low, high : (n_bins,) float64
+        Ends of the bins of a histogram.
+    level : int
+        Of the histogram; 0 where it is exact.
+
+    Raises
+    ------
+    SchemaError
+    """
     wrong = ~(np.isfinite(low) & np.isfinite(high))
     reason = "a finite number"
     if not wrong.any() and distribution != "gaussian":

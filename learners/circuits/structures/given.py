@@ -5,21 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from learners.circuits.circuit import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, POISSON, Circuit
+from learners.circuits.circuit import Circuit
 from learners.circuits.columns import Columns
 from learners.circuits.errors import CircuitFormatError, InvalidCircuit, InvalidEvidence
+from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, POISSON
 from learners.circuits.structures.densities import LARGEST
-from learners.circuits.structures.variables import KINDS
 from learners.circuits.text import from_json, parse_text
 from learners.errors import SchemaError
-from learners.passes.files import read_bytes
+from learners.passes.filesystems import read_bytes
 from learners.schema import Attribute, Schema
+from learners.schema.schema import Distribution
 
-DISTRIBUTIONS: dict[int, Any] = {kind: name for name, kind in KINDS.items()}
+DISTRIBUTIONS: dict[int, Distribution] = {GAUSSIAN: "gaussian", POISSON: "poisson", EXPONENTIAL: "exponential"}
 
 
 def read_circuit(uri: str) -> Circuit:

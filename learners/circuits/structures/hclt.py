@@ -7,7 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from learners.circuits.circuit import Circuit, Floats, Integers
+from learners.arrays import Floats, Integers
+from learners.circuits.circuit import Circuit
 from learners.circuits.structures.blocks import Blocks, log_shares
 from learners.circuits.structures.chow_liu import conditional, smoothed_margin
 from learners.circuits.structures.trees import PairTables, maximum_spanning_tree

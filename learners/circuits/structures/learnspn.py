@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import chdtrc
 
-from learners.circuits.circuit import Circuit, Floats, Integers
+from learners.arrays import Float32s, Floats, Integers
+from learners.circuits.circuit import Circuit
 from learners.circuits.structures.blocks import Blocks, log_shares
 from learners.circuits.structures.variables import LeafKind, Variable, describe_variables
 from learners.errors import EmptyData, InvalidParameter
@@ -28,7 +29,7 @@ class _Settings:
 
 
 def learnspn(
-    x: Any,
+    x: ArrayLike,
     n_values: Sequence[int],
     *,
     numeric: LeafKind = "gaussian",
@@ -168,10 +169,10 @@ class _Grower:
         from sklearn.cluster import KMeans
 
         k_means = KMeans(min(self.settings.clusters, n_distinct), n_init=2, random_state=int(self.rng.integers(2**31)))
-        return k_means.fit_predict(features).astype(np.int64)
+        return np.asarray(k_means.fit_predict(features), np.int64)
 
 
-def independence_p_values(one_hot: Any, sizes: Any) -> Floats:
+def independence_p_values(one_hot: Float32s, sizes: Integers) -> Floats:
     """p-values of the G-test of every pair of variables; rows that lack one of the two do not count.
 
     Parameters
@@ -212,7 +213,7 @@ def _x_log_x(counts: Floats) -> Floats:
     return logs
 
 
-def _one_hot(x: Floats, variables: Sequence[Variable]) -> tuple[Any, Integers]:
+def _one_hot(x: Floats, variables: Sequence[Variable]) -> tuple[Float32s, Integers]:
     """(n_rows, Σ sizes) float32, and where the columns of each variable begin (n_variables + 1,)."""
     columns, sizes = [], []
     for row, variable in zip(x, variables, strict=True):
@@ -227,9 +228,9 @@ def _one_hot(x: Floats, variables: Sequence[Variable]) -> tuple[Any, Integers]:
     return np.concatenate(columns, axis=1), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
-def _features(x: Floats, variables: Sequence[Variable]) -> tuple[Any, list[Integers]]:
+def _features(x: Floats, variables: Sequence[Variable]) -> tuple[Float32s, list[Integers]]:
     """(n_rows, n_features) float32 for k-means, missing values at the mean, and the columns of each variable."""
-    features: list[Any] = []
+    features: list[Floats] = []
     columns = []
     for row, variable in zip(x, variables, strict=True):
         if not variable.n_values:

@@ -7,7 +7,8 @@ from itertools import product
 
 import numpy as np
 
-from learners.circuits.circuit import Circuit, Integers
+from learners.arrays import Integers
+from learners.circuits.circuit import Circuit
 from learners.circuits.structures.blocks import Blocks, log_shares
 from learners.circuits.structures.variables import Variable
 from learners.errors import InvalidParameter

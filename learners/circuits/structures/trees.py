@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from learners.circuits.circuit import Floats, Integers
+from learners.arrays import Floats, Integers
 from learners.counts.pairwise import PairwiseCounts
 from learners.errors import EmptyStatistic
 
@@ -89,8 +88,8 @@ class PairTables:
         return information + information.T
 
 
-def _x_log_x(counts: Any) -> Floats:
-    return counts * np.log(np.maximum(counts, 1))
+def _x_log_x(counts: Integers) -> Floats:
+    return counts.astype(np.float64) * np.log(np.maximum(counts, 1))
 
 
 def _information(tables: Integers) -> Floats:

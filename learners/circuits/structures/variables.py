@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from learners.circuits.circuit import EXPONENTIAL, GAUSSIAN, POISSON, Floats, Integers
+from learners.arrays import Floats, Integers
+from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, POISSON
 from learners.circuits.structures.blocks import Blocks, log_shares
 from learners.errors import InvalidParameter
 
@@ -83,7 +84,7 @@ class Variable:
             parameters = [1.0 / self.mean]
         return int(blocks.leaves(KINDS[self.kind], [variable], np.array([parameters]))[0])
 
-    def fitted_leaf(self, blocks: Blocks, variable: int, x: Any, pseudo_count: float) -> int:
+    def fitted_leaf(self, blocks: Blocks, variable: int, x: Floats, pseudo_count: float) -> int:
         """Add the leaf that fits some rows best, drawn towards the overall distribution; its number.
 
         Parameters

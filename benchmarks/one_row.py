@@ -1,0 +1,83 @@
+"""One raw row by the public API against XGBoost's `inplace_predict` of one encoded row, and of a one-row frame.
+
+python -m benchmarks.one_row --rows 50000
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas
+import xgboost
+
+from benchmarks.measuring import Figure, machine, ratio, report
+from benchmarks.real_tables import TARGET, arrow_table
+from learners import KDB
+
+TREES, DEPTH = 100, 6
+CALLS = 300
+
+
+def p50(latencies: list[float]) -> float:
+    return statistics.median(latencies)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=50_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    table = arrow_table(args.rows, np.random.default_rng(0))
+    model = KDB(k=2, estimator="hdp-map").fit(table, TARGET)
+    rows = table.drop_columns(TARGET).slice(0, CALLS)
+    records, frame = rows.to_pylist(), rows.to_pandas()
+    frames = [frame.iloc[row : row + 1] for row in range(CALLS)]
+    (chunk,) = model._chunks(table)
+    codes = np.ascontiguousarray(chunk.x.T, np.float32)
+    settings = {"max_depth": DEPTH, "tree_method": "hist", "objective": "multi:softprob", "num_class": 4, "nthread": 1}
+    classes = np.unique(table[TARGET].to_numpy(), return_inverse=True)[1]
+    booster = xgboost.train(settings, xgboost.QuantileDMatrix(codes, classes), num_boost_round=TREES)
+    names = [attribute.name for attribute in model.model_.schema.attributes]
+    encoded = [pandas.DataFrame(codes[row : row + 1], columns=names) for row in range(CALLS)]
+    bare = xgboost.train(settings, xgboost.QuantileDMatrix(pandas.DataFrame(codes, columns=names), classes), TREES)
+    classify = model.record_classifier()
+    tasks = {
+        "inner": lambda row: classify(records[row]),
+        "dict": lambda row: model.predict_proba(records[row]),
+        "frame": lambda row: model.predict_proba(frames[row]),
+        "xgboost": lambda row: booster.inplace_predict(codes[row : row + 1]),
+        "xgboost frame": lambda row: bare.inplace_predict(encoded[row]),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in tasks}
+    for number in range(args.rounds + 1):
+        latencies: dict[str, list[float]] = {name: [] for name in tasks}
+        for name, task in tasks.items():
+            for row in range(CALLS):
+                started = time.perf_counter()
+                task(row)
+                latencies[name].append(time.perf_counter() - started)
+        for name, of in latencies.items():
+            if number:
+                seconds[name].append(p50(of))
+
+    def line(what: str, peer: str, ours: str, at_least: str, aim: str) -> Figure:
+        detail = f"{p50(seconds[peer]) * 1e6:.3g} µs / {p50(seconds[ours]) * 1e6:.3g} µs"
+        return Figure(what, *ratio(seconds[peer], seconds[ours]), at_least, aim, detail)
+
+    figures = [
+        line("one dict, p50: XGBoost's encoded row ÷ predict_proba", "xgboost", "dict", "3", "8"),
+        line("one-row DataFrame: XGBoost's encoded row ÷ predict_proba", "xgboost", "frame", "1", "2"),
+        line("one-row DataFrame: XGBoost's frame of codes ÷ predict_proba", "xgboost frame", "frame", "", ""),
+        line("one dict: predict_proba ÷ record_classifier()", "dict", "inner", "", ""),
+    ]
+    facts = machine() | {"p50_s": seconds}
+    report(f"one row of {table.num_columns - 1} raw columns, kDB-2 and {TREES} trees", figures, facts, args.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""Array types by what they hold, named once; docstrings give the shapes. And how arrays become read-only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = np.ndarray  # of any dtype
+Arrays = Mapping[str, np.ndarray]
+
+Floats = NDArray[np.float64]
+Float32s = NDArray[np.float32]
+Integers = NDArray[np.int64]
+Int8s = NDArray[np.int8]
+Uint8s = NDArray[np.uint8]
+Uint64s = NDArray[np.uint64]
+Mask = NDArray[np.bool_]
+Codes = NDArray[np.unsignedinteger]  # uint8 or uint16, as in a Chunk
+
+AnArray = TypeVar("AnArray", bound=np.ndarray)
+
+
+def freeze(*arrays: Array) -> None:
+    """Make arrays read-only.
+
+    To numba a read-only array is another type, and arrays mapped from a file are read-only: if all are, each kernel
+    compiles once.
+    """
+    for array in arrays:
+        array.setflags(write=False)
+
+
+def frozen(array: AnArray) -> AnArray:
+    """The array itself, or a contiguous copy of it, read-only."""
+    contiguous = np.ascontiguousarray(array)
+    freeze(contiguous)
+    return contiguous  # type: ignore[return-value]  # numpy's stub forgets the type variable

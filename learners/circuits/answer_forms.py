@@ -1,0 +1,59 @@
+"""The form of answers to queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypedDict
+
+from learners.query import RawValue
+
+
+class Cell(TypedDict, total=False):
+    """A combination of values and its probability."""
+
+    values: dict[str, str]
+    probability: float
+    standard_error: float
+    interval: list[float]
+
+
+class Moment(TypedDict, total=False):
+    """Of a numeric column."""
+
+    mean: float
+    variance: float
+    standard_error: float
+    interval: list[float]
+
+
+class Answer(TypedDict, total=False):
+    """The answer to a query: `kind`, and what `queries.answer_all` says of it."""
+
+    kind: str
+    log_probability: float
+    probability: float
+    density: float
+    log_evidence: float
+    distributions: dict[str, dict[str, float]]
+    distribution: list[Cell]
+    moments: dict[str, Moment]
+    rows: list[dict[str, RawValue]]
+    assignment: dict[str, RawValue]
+    upper_bound: float
+    is_optimal: bool
+    n_expanded: int
+    seconds: float
+    # What draws of a posterior say beside their mean: its standard error, the ends of a central interval of probability
+    # `level`, and of which circuit a MAP assignment is.
+    standard_error: float
+    interval: list[float]
+    log_interval: list[float]
+    standard_errors: dict[str, dict[str, float]]
+    intervals: dict[str, dict[str, list[float]]]
+    level: float
+    of: str
+
+
+# What answers the queries of a kind that differ only by their evidence, from the columns, rows of evidence (n_variables, n_rows),
+# and what else the queries have in common.
+Batches = Mapping[str, Callable[..., list[Answer]]]

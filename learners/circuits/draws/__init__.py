@@ -1,0 +1,1 @@
+"""Many circuits of one structure, evaluated together: the draws of a posterior."""

@@ -1,0 +1,186 @@
+"""Queries to all draws of a posterior, answered by their mean with its standard error and a credible interval."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypedDict
+
+import numpy as np
+
+from learners.arrays import Array, Floats
+from learners.circuits import queries
+from learners.circuits.answer_forms import Answer, Batches, Cell
+from learners.circuits.columns import Columns
+from learners.circuits.draws.draws import CircuitDraws
+from learners.circuits.draws.summary import LEVEL, Summary, log_mean, summarised
+from learners.circuits.errors import ImpossibleEvidence
+from learners.circuits.sampling import sample
+from learners.query import Query
+from learners.schema import Schema
+
+MAP_OF = "the posterior mean circuit"
+
+
+def answer_all(draws: CircuitDraws, n_chains: int, schema: Schema, asked: Sequence[Query]) -> list[Answer]:
+    """Answer many queries by all draws.
+
+    Parameters
+    ----------
+    draws : CircuitDraws
+        Of one chain after the other.
+    n_chains : int
+    schema : Schema
+    asked : sequence of Query
+
+    Returns
+    -------
+    list of dict
+        As `circuits.queries.answer_all` tells. Each probability, density or mean is the mean over the draws; beside it are its
+        `standard_error` and `interval` (low and high end, of probability `level`), and `log_interval` of a probability or
+        density. Distributions have `standard_errors` and `intervals` of the same form. The variance of a column is that of
+        the mean distribution. Rows of samples are each of a draw. MAP is `of` the posterior mean circuit, without interval.
+
+    Raises
+    ------
+    UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEvidence
+        As there.
+    """
+    found = queries.answer_all(draws.circuit, schema, asked, _Asked(draws, n_chains).batches)
+    for answer in found:
+        if answer["kind"] == "map":
+            answer["of"] = MAP_OF
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """Answers the queries of each kind."""
+
+    draws: CircuitDraws
+    n_chains: int
+
+    @property
+    def batches(self) -> Batches:
+        return {
+            "marginal": self.marginal,
+            "conditional": self.conditional,
+            "moments": self.moments,
+            "sample": self.sample,
+        }
+
+    def marginal(self, columns: Columns, x: Array) -> list[Answer]:
+        logs, is_density = self.draws.log_likelihoods(x), queries.of_densities(columns, x)
+        logs = np.where(is_density[:, np.newaxis], logs, np.minimum(logs, 0.0))
+        with np.errstate(over="ignore", invalid="ignore"):  # a density may be beyond all doubles; its logarithm tells
+            told = summarised(np.exp(logs), self.n_chains)
+            of_logs = summarised(logs, self.n_chains)
+        found = []
+        for row, log in enumerate(_log_evidence(columns, x, logs)):
+            answer = Answer(log_probability=log)
+            answer["density" if is_density[row] else "probability"] = float(told.mean[row])
+            answer["log_interval"] = [float(of_logs.low[row]), float(of_logs.high[row])]
+            found.append(answer | Answer(level=LEVEL, **_spread(told, (row,))))
+        return found
+
+    def conditional(self, columns: Columns, x: Array, variables: tuple[int, ...], joint: bool) -> list[Answer]:
+        if joint:
+            return self.joint(columns, x, variables)
+        logs, by_variable = self.draws.marginals(x, variables)
+        told = [summarised(p, self.n_chains) for p in by_variable]
+        return [
+            Answer(log_evidence=log, level=LEVEL) | _by_label(columns, variables, told, row)
+            for row, log in enumerate(_log_evidence(columns, x, logs))
+        ]
+
+    def joint(self, columns: Columns, x: Array, variables: tuple[int, ...]) -> list[Answer]:
+        logs, tables = self.draws.conditional(x, variables)
+        told = summarised(tables, self.n_chains)
+        labels = list(itertools.product(*(columns.labels(v) for v in variables)))
+        names = [columns.names[v] for v in variables]
+        return [
+            Answer(log_evidence=log, level=LEVEL, distribution=_cells(names, labels, told, row))
+            for row, log in enumerate(_log_evidence(columns, x, logs))
+        ]
+
+    def moments(self, columns: Columns, x: Array, variables: tuple[int, ...]) -> list[Answer]:
+        logs, mean, variance = self.draws.moments(x, variables)
+        told, whole = summarised(mean, self.n_chains), variance.mean(axis=-1) + mean.var(axis=-1)
+        return [
+            Answer(
+                log_evidence=log,
+                level=LEVEL,
+                moments={
+                    columns.names[v]: {
+                        "mean": float(told.mean[row, i]),
+                        "variance": float(whole[row, i]),
+                        **_spread(told, (row, i)),
+                    }
+                    for i, v in enumerate(variables)
+                },
+            )
+            for row, log in enumerate(_log_evidence(columns, x, logs))
+        ]
+
+    def sample(self, columns: Columns, x: Array, variables: tuple[int, ...], n: int, seed: int) -> list[Answer]:
+        return [{"rows": queries.in_words(columns, variables, rows)} for rows in drawn_rows(self.draws, x, n, seed)]
+
+
+def drawn_rows(draws: CircuitDraws, x: Array, n: int, seed: int) -> list[Floats]:
+    """N rows (n, n_variables) given each row of evidence, each from a draw that is drawn anew.
+
+    Raises
+    ------
+    ImpossibleEvidence
+        Naming a row of probability zero.
+    """
+    rng = np.random.default_rng(seed)
+    of_draw = rng.integers(0, draws.n_draws, n)
+    seeds = rng.integers(0, 1 << 63, draws.n_draws)
+    found = [np.empty((n, x.shape[0])) for _ in range(x.shape[1])]
+    for draw in np.unique(of_draw).tolist():
+        circuit, places = draws.of(draw), np.flatnonzero(of_draw == draw)
+        for row, rows in enumerate(found):
+            try:
+                rows[places] = sample(circuit, x[:, [row]], places.size, int(seeds[draw]))[0]
+            except ImpossibleEvidence as error:
+                raise ImpossibleEvidence(row) from error
+    return found
+
+
+def _log_evidence(columns: Columns, x: Array, logs: Floats) -> list[float]:
+    """Logarithm of the mean probability, or density, of each row."""
+    means = log_mean(logs)
+    return np.where(queries.of_densities(columns, x), means, np.minimum(means, 0.0)).tolist()
+
+
+class _Spread(TypedDict):
+    standard_error: float
+    interval: list[float]
+
+
+def _spread(told: Summary, at: tuple[int, ...]) -> _Spread:
+    return {"standard_error": float(told.standard_error[at]), "interval": [float(told.low[at]), float(told.high[at])]}
+
+
+def _by_label(columns: Columns, variables: tuple[int, ...], told: Sequence[Summary], row: int) -> Answer:
+    answer = Answer(distributions={}, standard_errors={}, intervals={})
+    for v, own in zip(variables, told, strict=True):
+        name, labels = columns.names[v], columns.labels(v)
+        answer["distributions"][name] = dict(zip(labels, own.mean[row].tolist(), strict=True))
+        answer["standard_errors"][name] = dict(zip(labels, own.standard_error[row].tolist(), strict=True))
+        ends = np.stack([own.low[row], own.high[row]], axis=1).tolist()
+        answer["intervals"][name] = dict(zip(labels, ends, strict=True))
+    return answer
+
+
+def _cells(names: list[str], labels: list[tuple[str, ...]], told: Summary, row: int) -> list[Cell]:
+    return [
+        {
+            "values": dict(zip(names, labels[cell], strict=True)),
+            "probability": float(told.mean[row, cell]),
+            **_spread(told, (row, cell)),
+        }
+        for cell in np.argsort(-told.mean[row], kind="stable").tolist()
+    ]

@@ -1,0 +1,72 @@
+"""Whether chains have settled: effective sample size and R-hat, which ArviZ computes, and acceptance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from learners.arrays import Floats
+
+MOST_R_HAT = 1.1
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """Of the phase whose draws are kept.
+
+    Parameters
+    ----------
+    n_sweeps : int
+        Of each chain in all, those of earlier phases among them.
+    r_hat : float or None
+        Of the log joint, rank-normalised; None of a single chain.
+    effective : float
+        Effective sample size of the log joint.
+    is_settled : bool
+        Whether R-hat is at most 1.1, and the effective sample size what was asked for.
+    whole_acceptance, subtree_acceptance : float or None
+        Accepted among the proposals that change something; None without any.
+    """
+
+    n_sweeps: int
+    r_hat: float | None
+    effective: float
+    is_settled: bool
+    whole_acceptance: float | None
+    subtree_acceptance: float | None
+
+
+def diagnosed(trace: Floats, n_sweeps: int, effective: int) -> Diagnostics:
+    """Diagnostics of a phase.
+
+    Parameters
+    ----------
+    trace : (n_chains, n_sweeps, 7) float64
+        Log joint, and what became of proposals, see `store.Kept`.
+    n_sweeps : int
+        In all.
+    effective : int
+        Effective sample size that is asked for.
+
+    References
+    ----------
+    Vehtari, Gelman, Simpson, Carpenter, Bürkner (2021), "Rank-normalization, folding, and localization: an improved R-hat".
+    """
+    # Here, as it takes most of a second to import, which only who samples shall wait for.
+    from arviz_stats.base.array import array_stats
+
+    logs = trace[:, :, 0]
+    n_effective, r_hat = float("nan"), None
+    if logs.shape[1] >= 4 and np.ptp(logs) > 0:
+        n_effective = float(array_stats.ess(logs, method="bulk"))
+        if len(logs) > 1:
+            r_hat = float(array_stats.rhat(logs))
+    is_settled = r_hat is not None and r_hat <= MOST_R_HAT and n_effective >= effective
+    whole, subtree = (_acceptance(trace[:, :, first : first + 3]) for first in (1, 4))
+    return Diagnostics(n_sweeps, r_hat, n_effective, is_settled, whole, subtree)
+
+
+def _acceptance(proposals: Floats) -> float | None:
+    _, rejected, accepted = proposals.sum(axis=(0, 1)).tolist()
+    return accepted / (rejected + accepted) if rejected + accepted else None

@@ -1,0 +1,112 @@
+"""Parameters of learning by sampling."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from learners.errors import InvalidParameter
+from learners.parameters import Parameters
+
+AUTO: Literal["auto"] = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GibbsParameters(Parameters):
+    """Of a Bayesian circuit and its sampler, for `learning="gibbs"`.
+
+    Parameters
+    ----------
+    children : int
+        Of each sum, C_s; a circuit over m columns has about (2 children)^log2(m) sums.
+    sampler : "lazy", "reference", "bottom-up" or "collapsed-vb"
+        The collapsed sampler of reached sums; the paper's with a state at every sum of every row; ancestral Gibbs with weights
+        and leaf parameters of their own; or no sampler but collapsed variational inference, whose posterior is drawn from.
+    whole_moves, subtree_moves : float
+        Proposals of a row's whole induced tree, and of parts of it, in each sweep.
+    iterations : int or "auto"
+        Sweeps of each chain, the first half of which is not used. "auto" doubles them until R-hat is at most 1.1 and the effective
+        sample size of the log joint at least `effective`, or `most_iterations` are done.
+    effective : int
+    most_iterations : int
+    chains : int
+    draws : int
+        Kept of weights and leaf parameters, of all chains together.
+    alpha : float, optional
+        Pseudo-count of each child of a sum; by default 1, or tuned.
+    share : float, optional
+        r_d, of each column: the share of the rows that the prior of a leaf is fitted to; by default 0.1, or tuned.
+    prior_variance, prior_mean : float, optional
+        Half the rows that the variance, and the rows that the mean, of a Gaussian leaf's prior stand for.
+    prior_values : float, optional
+        Pseudo-count of each value of a categorical leaf.
+    trials : int
+        Of Optuna's TPE on the likelihood of rows kept back, for those of the five that are not given; 0 for none.
+    trial_sweeps : int
+
+    Raises
+    ------
+    InvalidParameter
+
+    References
+    ----------
+    Yokoi, Sato (2024); Vergari et al. (2019); Zhao, Adel, Gordon, Amos (2016).
+    """
+
+    children: int = 2
+    sampler: Literal["lazy", "reference", "bottom-up", "collapsed-vb"] = "lazy"
+    whole_moves: float = 1.0
+    subtree_moves: float = 4.0
+    iterations: int | Literal["auto"] = AUTO
+    effective: int = 100
+    most_iterations: int = 3200
+    chains: int = 2
+    draws: int = 100
+    alpha: float | None = None
+    share: float | None = None
+    prior_variance: float | None = None
+    prior_mean: float | None = None
+    prior_values: float | None = None
+    trials: int = 0
+    trial_sweeps: int = 40
+
+    def check_sampling(self) -> None:
+        """Refuse what is out of range.
+
+        Raises
+        ------
+        InvalidParameter
+        """
+        for name, low, high in (
+            ("children", 2, 256),
+            ("effective", 4, 1_000_000),
+            ("most_iterations", 8, 10_000_000),
+            ("chains", 1, 64),
+            ("draws", 1, 100_000),
+            ("trials", 0, 100_000),
+            ("trial_sweeps", 1, 100_000),
+        ):
+            _check_whole(name, getattr(self, name), low, high)
+        if self.iterations != AUTO:
+            _check_whole("iterations", self.iterations, 2, 10_000_000)
+        if self.iterations == AUTO and self.chains < 2:
+            raise InvalidParameter(
+                "chains", self.chains, "two or more, as iterations='auto' compares them; or say how many iterations"
+            )
+        for name in ("whole_moves", "subtree_moves"):
+            if not 0 <= getattr(self, name) <= 10_000:
+                raise InvalidParameter(name, getattr(self, name), "from 0 to 10,000")
+        if not self.whole_moves + self.subtree_moves > 0:
+            raise InvalidParameter("whole_moves", self.whole_moves, "above zero, or subtree_moves is")
+        for name in ("alpha", "prior_variance", "prior_mean", "prior_values"):
+            value = getattr(self, name)
+            if value is not None and not (0 < value < math.inf):
+                raise InvalidParameter(name, value, "a positive number")
+        if self.share is not None and not 0 < self.share <= 1:
+            raise InvalidParameter("share", self.share, "above 0 and at most 1")
+
+
+def _check_whole(name: str, value: object, low: int, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InvalidParameter(name, value, f"a whole number from {low:,} to {high:,}")

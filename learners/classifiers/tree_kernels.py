@@ -1,0 +1,60 @@
+"""Kernels that build context trees, one thread each."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from learners.jit import kernel
+
+
+@kernel
+def first_differences(path, value, differs):  # (m, d) int64, (m,) int64; OUT (m,) int64
+    """Which column of the path first differs from that of the row before; d where none does, and -1 where rows do not ascend."""
+    n_columns = path.shape[1]
+    for row in range(path.shape[0]):
+        if row == 0:
+            differs[row] = 0
+            continue
+        column = 0
+        while column < n_columns and path[row, column] == path[row - 1, column]:
+            column += 1
+        differs[row] = column
+        is_less = value[row] <= value[row - 1] if column == n_columns else path[row, column] < path[row - 1, column]
+        if is_less:
+            differs[row] = -1
+            return
+
+
+@kernel
+def summed_level(node, value, count, above_of_node, seen, out_node, out_value, out_count, cell_parent):
+    """The cells of one level from those of the level below; returns how many there are.
+
+    node, value, count (m,) int64: the cells below, node by node; above_of_node (n_below,) int64: the node above each node
+    below; seen (n_values,) int64 scratch of -1. OUT out_node, out_value, out_count (m,) int64: the cells above, node by
+    node and ascending by value; cell_parent (m,) int64: where in them each cell below is.
+    """
+    n_cells = 0
+    first = 0
+    touched = np.empty(seen.size, np.int64)
+    while first < node.size:
+        above = above_of_node[node[first]]
+        last, n_touched = first, 0
+        while last < node.size and above_of_node[node[last]] == above:
+            if seen[value[last]] < 0:
+                seen[value[last]] = 0
+                touched[n_touched] = value[last]
+                n_touched += 1
+            last += 1
+        found = np.sort(touched[:n_touched])
+        for i in range(n_touched):
+            seen[found[i]] = n_cells + i
+            out_node[n_cells + i], out_value[n_cells + i], out_count[n_cells + i] = above, found[i], 0
+        for cell in range(first, last):
+            place = seen[value[cell]]
+            cell_parent[cell] = place
+            out_count[place] += count[cell]
+        for i in range(n_touched):
+            seen[found[i]] = -1
+        n_cells += n_touched
+        first = last
+    return n_cells

@@ -1,0 +1,243 @@
+"""The rows of least hash: a sample that does not depend on order or partition, and that adds and subtracts exactly."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+
+from learners.arrays import Codes, Integers, Mask, Uint64s
+from learners.counts.kernels import row_hashes
+from learners.errors import StatisticMismatch
+from learners.schema import Chunk, Schema
+from learners.schema.extension import CodeMaps
+
+# Twice as many rows are kept as are drawn, so that rows can be subtracted until half of them are gone.
+RESERVE = 2
+EVERYTHING = 2**64 - 1
+
+
+class Sample(NamedTuple):
+    """Distinct rows, ascending by hash."""
+
+    hashes: Uint64s  # (m,) uint64
+    rows: Codes  # (m, n_attributes + 1), the class last
+    counts: Integers  # (m,) int64
+
+    def at(self, index: slice | Mask) -> Sample:
+        """The rows that a slice or mask selects."""
+        return Sample(self.hashes[index], self.rows[index], self.counts[index])
+
+
+class DrawnRows:
+    """The distinct rows with the smallest content hashes, and how often each occurred.
+
+    As the hash depends on the content alone (on names and values, not on codes), the sample is the same for any order
+    and partition of the rows and for any larger domain, and two samples merge exactly: a row among the smallest of the
+    whole was among the smallest of every part it was in. Rows can be subtracted until the slack is used up; see
+    `is_sufficient`.
+
+    Parameters
+    ----------
+    schema : Schema
+    n_distinct : int
+        Distinct rows to draw; twice as many are kept.
+
+    Attributes
+    ----------
+    limit : int
+        Every row with a hash up to this one is in the sample.
+    """
+
+    stage = "drawing rows"
+    can_subtract = True
+
+    def __init__(self, schema: Schema, n_distinct: int) -> None:
+        self.schema, self.n_distinct = schema, n_distinct
+        self.n_rows = 0
+        self.limit = EVERYTHING
+        width = schema.n_attributes + 1
+        self._sample = Sample(np.empty(0, np.uint64), np.empty((0, width), schema.code_dtype), np.empty(0, np.int64))
+        self._pending: list[Sample] = []
+        self._n_pending = 0
+
+    @property
+    def spec(self) -> dict[str, object]:
+        """What is collected."""
+        return {"statistic": "drawn rows", "n": self.n_distinct, "reserve": RESERVE}
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns to read."""
+        return self.schema.columns
+
+    def under(self, schema: Schema) -> Self:
+        """No rows, by another schema."""
+        fresh = object.__new__(type(self))
+        fresh.__dict__.update(self.__dict__)
+        DrawnRows.__init__(fresh, schema, self.n_distinct)
+        return fresh
+
+    def empty(self) -> Self:
+        """No rows."""
+        return self.under(self.schema)
+
+    def update(self, rows: Chunk) -> None:
+        """Add the rows of a chunk."""
+        assert rows.y is not None
+        self.n_rows += rows.n_rows
+        hashes = np.empty(rows.n_rows, np.uint64)
+        row_hashes(rows.x, rows.y, self.schema.value_keys, self.schema.class_keys, hashes)
+        small = np.flatnonzero(hashes <= self._bound(hashes))
+        if small.size:
+            content = np.vstack([rows.x[:, small], rows.y[small].astype(rows.x.dtype)]).T
+            self._add(Sample(hashes[small], content, np.ones(small.size, np.int64)))
+
+    def _bound(self, hashes: Uint64s) -> np.uint64:
+        """A hash above which no row can be among the smallest."""
+        if self.limit < EVERYTHING:
+            return np.uint64(self.limit)
+        rank = 2 * RESERVE * self.n_distinct
+        if hashes.size > rank:
+            smallest = np.partition(hashes, rank)[:rank]
+            if np.unique(smallest).size > RESERVE * self.n_distinct:
+                return np.uint64(smallest.max())
+        return np.uint64(EVERYTHING)
+
+    def merge(self, other: Self) -> None:
+        """Add the sample of other rows."""
+        self._require_same(other)
+        self.n_rows += other.n_rows
+        sample = other.sample
+        self.limit = min(self.limit, other.limit)
+        self._add(sample)
+
+    def subtract(self, other: Self) -> None:
+        """Take away the sample of rows that were added before.
+
+        What had been crowded out is not known any more: see `is_sufficient`.
+        """
+        self._require_same(other)
+        ours, theirs = self.sample, other.sample
+        limit = min(self.limit, other.limit)
+        known, gone = (sample.hashes <= np.uint64(limit) for sample in (ours, theirs))
+        parts = [ours.at(known), theirs.at(gone)]
+        parts[1] = parts[1]._replace(counts=-parts[1].counts)
+        left = _distinct(parts)
+        if np.any(left.counts < 0):
+            raise StatisticMismatch("Rows that were never added cannot be subtracted; these samples are different.")
+        self.n_rows -= other.n_rows
+        self.limit = limit
+        self._sample = left.at(left.counts > 0)
+
+    @property
+    def is_sufficient(self) -> bool:
+        """Whether enough rows are known for `draw`."""
+        return self.limit == EVERYTHING or self.sample.hashes.size >= self.n_distinct
+
+    def recoded(self, schema: Schema, maps: CodeMaps) -> Self | None:
+        """The same rows by another schema; None where values share a code that were apart, as they hash differently."""
+        if not all(map(_is_one_to_one, (*maps.attributes, maps.classes))):
+            return None
+        read = self.under(schema)
+        hashes, rows, counts = self.sample
+        columns = [
+            maps.classes[rows[:, i]] if i == schema.n_attributes else maps.attributes[i][rows[:, i]]
+            for i in range(rows.shape[1])
+        ]
+        content = np.stack(columns, axis=1) if hashes.size else np.empty((0, rows.shape[1]))
+        if np.any(content < 0):
+            return None
+        read._sample = Sample(hashes, content.astype(schema.code_dtype), counts)
+        read.n_rows, read.limit = self.n_rows, self.limit
+        return read
+
+    def _require_same(self, other: Self) -> None:
+        if other.schema != self.schema or other.spec != self.spec:
+            raise StatisticMismatch("Samples of different schemas or sizes cannot be combined.")
+
+    def _add(self, sample: Sample) -> None:
+        # Sorting at every chunk would take longer than counting.
+        self._pending.append(sample)
+        self._n_pending += sample.hashes.size
+        if self._n_pending > RESERVE * self.n_distinct:
+            self._settle()
+
+    @property
+    def sample(self) -> Sample:
+        """The sampled rows in the order of their hashes."""
+        self._settle()
+        return self._sample
+
+    def _settle(self) -> None:
+        if not self._pending and self._sample.hashes.size <= RESERVE * self.n_distinct:
+            return
+        whole = _distinct([self._sample, *self._pending])
+        self._pending, self._n_pending = [], 0
+        known = int(np.searchsorted(whole.hashes, np.uint64(self.limit), side="right"))
+        if known > RESERVE * self.n_distinct:
+            known = RESERVE * self.n_distinct
+            self.limit = int(whole.hashes[known - 1])
+        self._sample = whole.at(slice(known))
+
+    def occurrences(self, most: int) -> Chunk:
+        """The `n_distinct` first distinct rows in the order of their hashes, each as often as it occurred.
+
+        Parameters
+        ----------
+        most : int
+            Where there are more, every so many of them one is taken, at equal distances.
+        """
+        _, rows, counts = self.sample.at(slice(self.n_distinct))
+        size = min(most, int(counts.sum()))
+        # Occurrences lie in a row, of which `size` at equal distances are drawn.
+        passed = np.cumsum(counts) * size // max(1, int(counts.sum()))
+        repeated = np.repeat(rows, np.diff(passed, prepend=0), axis=0)
+        x, y = repeated[:, :-1].T, repeated[:, -1]
+        return Chunk(np.ascontiguousarray(x), np.ascontiguousarray(y.astype(np.uint8)))
+
+    def to_arrow(self) -> pa.Table:
+        """One row per sampled row; the number of all rows stands beside each."""
+        hashes, rows, counts = self.sample
+        codes = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel().astype(np.uint16)), rows.shape[1])
+        n_rows, limit = np.full(hashes.size, self.n_rows, np.int64), np.full(hashes.size, self.limit, np.uint64)
+        return pa.table({"hash": hashes, "count": counts, "codes": codes, "n_rows": n_rows, "limit": limit})
+
+    def from_arrow(self, table: pa.Table) -> Self:
+        """Read what `to_arrow` wrote."""
+        read = self.empty()
+        codes = table["codes"].combine_chunks()
+        codes = codes.chunk(0) if isinstance(codes, pa.ChunkedArray) and codes.num_chunks else codes
+        flat = codes.flatten().to_numpy(zero_copy_only=False) if len(codes) else np.empty(0)
+        rows: Codes = flat.reshape(-1, self.schema.n_attributes + 1).astype(self.schema.code_dtype)
+        read._sample = Sample(table["hash"].to_numpy().copy(), rows, table["count"].to_numpy().copy())
+        if table.num_rows:
+            read.n_rows, read.limit = int(table["n_rows"][0].as_py()), int(table["limit"][0].as_py())
+        return read
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the same rows were sampled from as many rows."""
+        if not isinstance(other, DrawnRows):
+            return NotImplemented
+        same = all(np.array_equal(ours, theirs) for ours, theirs in zip(self.sample, other.sample, strict=True))
+        return same and (self.n_rows, self.limit) == (other.n_rows, other.limit)
+
+
+def _distinct(parts: list[Sample]) -> Sample:
+    """Distinct rows ascending by hash, with the sums of their counts."""
+    hashes, rows, counts = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    order = np.argsort(hashes, kind="stable")
+    if np.any(hashes[order][1:] == hashes[order][:-1]):
+        # The content breaks ties, so that equal rows are neighbours even if others share their hash.
+        order = np.lexsort((*rows.T[::-1], hashes))
+    hashes, rows, counts = hashes[order], rows[order], counts[order]
+    is_new = np.ones(hashes.size, bool)
+    is_new[1:] = (hashes[1:] != hashes[:-1]) | np.any(rows[1:] != rows[:-1], axis=1)
+    starts = np.flatnonzero(is_new)
+    return Sample(hashes[starts], rows[starts], np.add.reduceat(counts, starts) if starts.size else counts[:0])
+
+
+def _is_one_to_one(codes: Integers) -> bool:
+    kept = codes[codes >= 0]
+    return bool(np.unique(kept).size == kept.size)

@@ -1,0 +1,99 @@
+# mypy: disallow-untyped-defs=False, check-untyped-defs=False
+"""Exact sums of products of columns: numbers become digits, whose products are whole."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from learners.jit import kernel
+
+# Digits are at most 2^28 in size, so the products of so many rows stay below 2^63.
+BLOCK_ROWS = 64
+DIGIT = 2.0**29
+LOW_HALF = 0xFFFF_FFFF
+LOW_BITS = np.int64(0x7FFF_FFFF_FFFF_FFFF)
+
+
+@kernel
+def key_bounds(bits):  # (n,) int64, the bits of float64
+    """The least and the greatest key, keys being ordered as the numbers are; NaN lies beyond the infinities."""
+    least, greatest = LOW_BITS, -LOW_BITS - 1
+    for row in range(bits.size):
+        key = bits[row] ^ ((bits[row] >> 63) & LOW_BITS)
+        least = min(least, key)
+        greatest = max(greatest, key)
+    return least, greatest
+
+
+@kernel
+def mark_incomplete(x, is_complete):  # (n,) float64; in place (n,) uint8
+    """Rows without a number are not complete."""
+    for row in range(x.size):
+        if np.isnan(x[row]):
+            is_complete[row] = 0
+
+
+@kernel
+def largest(x, is_complete, scale):  # (n,) float64, (n,) uint8, (2,) float64: the shift, and how many units are one
+    """The largest |x - shift| in units among complete rows."""
+    most = 0.0
+    for row in range(x.size):
+        if is_complete[row]:
+            most = max(most, abs((x[row] - scale[0]) * scale[1]))
+    return most
+
+
+@kernel
+def set_digit(x, scale, digits):  # (n,) float64, (2,) float64; OUT (n,) int32
+    """As `set_digits` of a single digit, where every row is complete: without a branch, so that LLVM makes vectors of it."""
+    shift, per_unit = scale[0], scale[1]
+    for row in range(x.size):
+        digits[row] = np.int32(np.rint((x[row] - shift) * per_unit))
+
+
+@kernel
+def set_digits(x, is_complete, scale, digits):
+    """The digits of every row in base 2^29, balanced around zero, the lowest first; zeros of incomplete rows.
+
+    x (n,) float64; scale (2,) float64: the shift, and how many units are one; OUT digits (n_digits, n) int32.
+    """
+    shift, per_unit = scale[0], scale[1]
+    n_digits = digits.shape[0]
+    for row in range(x.size):
+        q = np.rint((x[row] - shift) * per_unit) if is_complete[row] else 0.0
+        for t in range(n_digits - 1):
+            higher = np.rint(q * (1.0 / DIGIT))
+            digits[t, row] = np.int32(q - higher * DIGIT)
+            q = higher
+        digits[n_digits - 1, row] = np.int32(q)
+
+
+@kernel
+def add_products(digits, n, low, high):
+    """Add the products of rows a and b of digits, over the first n columns, for b <= a: low[a, b] + 2^32 high[a, b].
+
+    digits (m, at least n) int32, m even, each at most 2^28 in size; OUT low, high (m, m) int64, which 2^37 columns cannot
+    overflow. Two rows at a time, so that each number is read half as often.
+    """
+    for first in range(0, n, BLOCK_ROWS):
+        last = min(first + BLOCK_ROWS, n)
+        for a in range(0, digits.shape[0], 2):
+            a0, a1 = digits[a, first:last], digits[a + 1, first:last]
+            for b in range(0, a + 2, 2):
+                b0, b1 = digits[b, first:last], digits[b + 1, first:last]
+                s00, s01, s10, s11 = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+                for row in range(last - first):
+                    x0, x1 = np.int64(a0[row]), np.int64(a1[row])
+                    y0, y1 = np.int64(b0[row]), np.int64(b1[row])
+                    s00 += x0 * y0
+                    s01 += x0 * y1
+                    s10 += x1 * y0
+                    s11 += x1 * y1
+                low[a, b] += s00 & LOW_HALF
+                low[a, b + 1] += s01 & LOW_HALF
+                low[a + 1, b] += s10 & LOW_HALF
+                low[a + 1, b + 1] += s11 & LOW_HALF
+                high[a, b] += s00 >> 32
+                high[a, b + 1] += s01 >> 32
+                high[a + 1, b] += s10 >> 32
+                high[a + 1, b + 1] += s11 >> 32

@@ -1,0 +1,269 @@
+"""The distinct rows of a table and how often each occurs: in memory while they fit, and in files beyond."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from learners.arrays import Codes, Integers, Uint64s
+from learners.counts.row_kernels import add_rows, fill_slots, hashes_of, pack_rows, unpack_rows
+from learners.counts.spill import Folder
+from learners.errors import StatisticMismatch
+from learners.memory import memory_limit
+from learners.schema import Chunk, Schema
+from learners.schema.extension import CodeMaps
+
+PARTITION_BITS = 6
+# Rows that there is room for at first.
+FIRST_ROWS = 1 << 12
+
+
+class Packed(NamedTuple):
+    """Distinct rows.
+
+    Attributes
+    ----------
+    rows : (n, w) uint64
+        The codes of each row as bits.
+    counts : (n,) int64
+    """
+
+    rows: Uint64s
+    counts: Integers
+
+
+class _Layout:
+    """Where the code of each column is in the words of a row."""
+
+    def __init__(self, schema: Schema) -> None:
+        bits = [max(1, int(size - 1).bit_length()) for size in schema.domain_sizes.tolist()]
+        words, shifts, word, used = [], [], 0, 0
+        for of_column in bits:
+            if used + of_column > 64:
+                word, used = word + 1, 0
+            words.append(word)
+            shifts.append(used)
+            used += of_column
+        self.words, self.shifts = np.array(words, np.int64), np.array(shifts, np.uint64)
+        self.masks = np.array([(1 << of_column) - 1 for of_column in bits], np.uint64)
+        self.width = word + 1
+
+    def packed(self, x: Codes) -> Uint64s:
+        """(n, w) of codes (d, n)."""
+        rows = np.zeros((x.shape[1], self.width), np.uint64)
+        pack_rows(x, self.words, self.shifts, rows)
+        return rows
+
+    def unpacked(self, rows: Uint64s, schema: Schema) -> Codes:
+        """(d, n) codes of rows (n, w)."""
+        x = np.empty((self.words.size, rows.shape[0]), schema.code_dtype)
+        unpack_rows(rows, self.words, self.shifts, self.masks, x)
+        return x
+
+
+class _Table:
+    """Distinct rows in memory, in the order in which they came."""
+
+    def __init__(self, width: int) -> None:
+        self.n = 0
+        self.rows = np.empty((0, width), np.uint64)
+        self.totals = np.empty(0, np.int64)
+        self.slots = np.empty(0, np.int32)
+
+    def add(self, packed: Packed) -> None:
+        """Add counts, which may be negative."""
+        needed = self.n + packed.counts.size
+        if needed > self.totals.size:
+            size = max(FIRST_ROWS, needed, 2 * self.n)
+            rows, totals = np.empty((size, self.rows.shape[1]), np.uint64), np.empty(size, np.int64)
+            rows[: self.n], totals[: self.n] = self.rows[: self.n], self.totals[: self.n]
+            self.rows, self.totals = rows, totals
+        if 2 * needed > self.slots.size:
+            self.slots = np.empty(1 << int(3 * needed).bit_length(), np.int32)
+            fill_slots(self.rows, self.n, self.slots)
+        self.n = int(add_rows(packed.rows, packed.counts, self.slots, self.rows, self.totals, self.n))
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the rows in use, of their slots, and of sorting them."""
+        return self.n * (16 * self.rows.shape[1] + 48)
+
+    def content(self) -> Packed:
+        """What it holds."""
+        return Packed(self.rows[: self.n], self.totals[: self.n])
+
+
+class DistinctRows:
+    """How often each combination of the codes of all attributes occurs.
+
+    Parameters
+    ----------
+    schema : Schema
+        Without a target.
+
+    Attributes
+    ----------
+    n_rows : int
+    """
+
+    stage = "counting distinct rows"
+    can_subtract = True
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self.n_rows = 0
+        self._layout = _Layout(schema)
+        self._table = _Table(self._layout.width)
+        limit = memory_limit()
+        # An eighth for each of a few threads, as `FamilyCounts` has it.
+        self._limit, self._directory = limit.n_bytes // 8, limit.directory
+        self._folder: Folder | None = None
+        self._paths: dict[int, Path] = {}
+
+    @property
+    def spec(self) -> dict[str, object]:
+        """What is collected."""
+        return {"statistic": "distinct rows"}
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns to read."""
+        return self.schema.columns
+
+    def empty(self) -> DistinctRows:
+        """No rows."""
+        return DistinctRows(self.schema)
+
+    def under(self, schema: Schema) -> DistinctRows:
+        """No rows, by another schema."""
+        return DistinctRows(schema)
+
+    def update(self, rows: Chunk) -> None:
+        """Add the rows of a chunk."""
+        self.n_rows += rows.n_rows
+        self._add(Packed(self._layout.packed(rows.x), np.ones(rows.n_rows, np.int64)))
+
+    def merge(self, other: DistinctRows) -> None:
+        """Add the rows of another part of the data."""
+        self._combine(other, 1)
+
+    def subtract(self, other: DistinctRows) -> None:
+        """Take away rows that were counted before."""
+        self._combine(other, -1)
+
+    def _combine(self, other: DistinctRows, sign: int) -> None:
+        if other.schema != self.schema or other.spec != self.spec:
+            raise StatisticMismatch("Distinct rows of different schemas cannot be combined.")
+        self.n_rows += sign * other.n_rows
+        for part in list(other._parts()) if other is self else other._parts():
+            self._add(Packed(part.rows, sign * part.counts))
+
+    def _add(self, packed: Packed) -> None:
+        self._table.add(packed)
+        if self._table.n_bytes > self._limit:
+            self._spill()
+
+    def _spill(self) -> None:
+        """Move what is in memory to files, one for each range of hashes."""
+        if self._folder is None:
+            self._folder = Folder(self._directory)
+        rows, counts = self._table.content()
+        partition = _hashes(rows) >> np.uint64(64 - PARTITION_BITS)
+        for p in np.unique(partition).tolist():
+            own = np.flatnonzero(partition == p)
+            if p not in self._paths:
+                self._paths[p] = self._folder.next_path()
+            with self._paths[p].open("ab") as file:
+                np.column_stack([rows[own], counts[own].view(np.uint64)]).tofile(file)
+        self._table = _Table(self._layout.width)
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether there are no files, and so one block."""
+        return not self._paths
+
+    @property
+    def n_distinct(self) -> int:
+        """Number of distinct rows; of those in files at most so many."""
+        in_files = sum(path.stat().st_size for path in self._paths.values()) // (8 * self._layout.width + 8)
+        return self._table.n + in_files
+
+    def _parts(self) -> Iterator[Packed]:
+        """Rows with a count other than zero, in the order of their hashes: all at once, or a range of hashes at a time."""
+        rows, counts = self._table.content()
+        if self.is_in_memory:
+            yield _ordered(Packed(rows, counts))
+            return
+        partition = _hashes(rows) >> np.uint64(64 - PARTITION_BITS)
+        for p in range(1 << PARTITION_BITS):
+            table = _Table(self._layout.width)
+            if p in self._paths:
+                stored = np.fromfile(self._paths[p], np.uint64).reshape(-1, self._layout.width + 1)
+                table.add(Packed(np.ascontiguousarray(stored[:, :-1]), stored[:, -1].copy().view(np.int64)))
+            own = np.flatnonzero(partition == p)
+            table.add(Packed(rows[own], counts[own]))
+            yield _ordered(table.content())
+
+    def blocks(self) -> Iterator[tuple[Codes, Integers]]:
+        """Codes (d, n) and counts (n,) of the distinct rows, in blocks that fit in memory."""
+        for rows, counts in self._parts():
+            if counts.size or self.is_in_memory:
+                yield self._layout.unpacked(rows, self.schema), counts
+
+    def recoded(self, schema: Schema, maps: CodeMaps) -> DistinctRows | None:
+        """The same rows by another schema; None if a value that was counted has no code there."""
+        read = self.under(schema)
+        read.n_rows = self.n_rows
+        for x, counts in self.blocks():
+            codes = np.stack([codes[of_column] for codes, of_column in zip(maps.attributes, x, strict=True)])
+            if (codes < 0).any():
+                return None
+            read._add(Packed(read._layout.packed(np.ascontiguousarray(codes.astype(schema.code_dtype))), counts))
+        return read
+
+    def to_arrow(self) -> pa.Table:
+        """One row per distinct row: its words and its count."""
+        parts = list(self._parts())
+        rows = np.concatenate([part.rows for part in parts])
+        words = {f"word{w}": np.ascontiguousarray(rows[:, w]) for w in range(self._layout.width)}
+        return pa.table(words | {"count": np.concatenate([part.counts for part in parts])})
+
+    def from_arrow(self, table: pa.Table) -> DistinctRows:
+        """Read what `to_arrow` wrote."""
+        read = self.empty()
+        if table.num_columns != self._layout.width + 1:
+            raise StatisticMismatch("The stored rows belong to another schema.")
+        for batch in table.to_batches(FIRST_ROWS << 4):
+            columns = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
+            read._add(Packed(np.column_stack(columns[:-1]), columns[-1].astype(np.int64)))
+            read.n_rows += int(columns[-1].sum())
+        return read
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the same rows were counted."""
+        if not isinstance(other, DistinctRows):
+            return NotImplemented
+        if self.schema != other.schema or self.n_rows != other.n_rows:
+            return False
+        ours, theirs = (
+            [np.concatenate(arrays) for arrays in zip(*side._parts(), strict=True)] for side in (self, other)
+        )
+        return all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+def _hashes(rows: Uint64s) -> Uint64s:
+    hashes = np.empty(rows.shape[0], np.uint64)
+    hashes_of(rows, hashes)
+    return hashes
+
+
+def _ordered(packed: Packed) -> Packed:
+    """Without zeros, ascending by hash; the content breaks ties."""
+    kept = packed.counts != 0
+    rows, counts = packed.rows[kept], packed.counts[kept]
+    order = np.lexsort((*rows.T[::-1], _hashes(rows)))
+    return Packed(rows[order], counts[order])

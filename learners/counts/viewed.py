@@ -1,0 +1,152 @@
+"""Counts of columns as the members of an ensemble see them, from rows encoded once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, Self, TypeVar
+
+import pyarrow as pa
+
+from learners.counts.family import Family, FamilyCounts
+from learners.errors import StatisticMismatch
+from learners.schema import Chunk, Schema
+from learners.schema.extension import CodeMaps, code_maps
+from learners.schema.views import Views
+
+S = TypeVar("S", bound=Any)
+
+
+class Viewed(Generic[S]):
+    """A statistic of views: rows are encoded by the schema, and translated before they are counted.
+
+    Parameters
+    ----------
+    views : Views
+    make : callable
+        `make(views)` gives the empty statistic, by (a part of) the schema of the views; it is called again for another
+        schema of the same columns.
+    """
+
+    can_subtract = True
+
+    def __init__(self, views: Views, make: Callable[[Views], S]) -> None:
+        self.views, self.make = views, make
+        self.schema: Schema = views.base
+        self.counts: S = make(views)
+
+    @property
+    def stage(self) -> str:
+        """What the pass does, in words."""
+        return str(self.counts.stage)
+
+    @property
+    def spec(self) -> dict[str, object]:
+        """What is collected."""
+        return {**self.counts.spec, "by": "views"}
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns to read."""
+        return self.schema.columns
+
+    def _holding(self, counts: S, views: Views | None = None) -> Self:
+        fresh = object.__new__(type(self))
+        fresh.__dict__.update(self.__dict__)
+        fresh.views = views or self.views
+        fresh.schema, fresh.counts = fresh.views.base, counts
+        return fresh
+
+    def empty(self) -> Self:
+        """No rows."""
+        return self._holding(self.counts.empty())
+
+    def under(self, schema: Schema) -> Self:
+        """No rows, by another schema."""
+        views = Views(schema, self.views.only)
+        return self._holding(self.make(views), views)
+
+    def update(self, rows: Chunk) -> None:
+        """Add the rows of a chunk."""
+        self.counts.update(self.views.chunk(rows))
+
+    def merge(self, other: Self) -> None:
+        """Add the counts of other rows."""
+        self._require_same(other)
+        self.counts.merge(other.counts)
+
+    def subtract(self, other: Self) -> None:
+        """Take away the counts of rows that were counted before."""
+        self._require_same(other)
+        self.counts.subtract(other.counts)
+
+    def _require_same(self, other: Self) -> None:
+        if other.schema != self.schema or other.spec != self.spec:
+            raise StatisticMismatch("Counts of different schemas or views cannot be combined.")
+
+    def recoded(self, schema: Schema, maps: CodeMaps) -> Self | None:
+        """The same rows counted by another schema; None if the counts do not tell."""
+        del maps  # of the codes, not of the views
+        read = self.under(schema)
+        of_views = code_maps(self.counts.schema, read.counts.schema)
+        recoded = None if of_views is None else self.counts.recoded(read.counts.schema, of_views)
+        return None if recoded is None else self._holding(recoded, read.views)
+
+    def to_arrow(self) -> pa.Table:
+        """As of the counts."""
+        table: pa.Table = self.counts.to_arrow()
+        return table
+
+    def from_arrow(self, table: pa.Table) -> Self:
+        """Read what `to_arrow` wrote."""
+        return self._holding(self.counts.from_arrow(table))
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the same rows were counted."""
+        if not isinstance(other, Viewed):
+            return NotImplemented
+        return bool(self.schema == other.schema and self.counts == other.counts)
+
+
+class ViewedFamilies(Viewed[FamilyCounts]):
+    """Counts of families whose members are views.
+
+    Parameters
+    ----------
+    views : Views
+    families : sequence of Family
+        Of positions in `views.schema`.
+    """
+
+    def __init__(self, views: Views, families: Sequence[Family]) -> None:
+        self._wanted = tuple(families)
+        super().__init__(views, lambda own: FamilyCounts(own.schema, self._wanted))
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        """The families that are counted."""
+        return self.counts.families
+
+    def under(self, schema: Schema) -> Self:
+        """No rows, by another schema."""
+        views = Views(schema, self.views.only)
+        return self._holding(FamilyCounts(views.schema, self.counts.families), views)
+
+    def only(self, families: Sequence[Family]) -> Self:
+        """The counts of other families; see `FamilyCounts.only`."""
+        return self._holding(self.counts.only(families))
+
+    def joined(self, parts: Sequence[Self]) -> Self:
+        """These families, each from the part that has it; see `FamilyCounts.joined`."""
+        return self._holding(self.counts.joined([part.counts for part in parts]))
+
+    def can_read(self, spec: Mapping[str, object]) -> bool:
+        """Whether `from_stored` reads what has this specification: counts by views, of any families."""
+        return spec.get("by") == "views" and self.counts.can_read(spec)
+
+    def can_derive(self, family: Family, spec: Mapping[str, object]) -> bool:
+        """Whether `from_stored` finds a family in what has this specification."""
+        return self.counts.can_derive(family, spec)
+
+    def from_stored(self, table: pa.Table, spec: Mapping[str, object]) -> Self:
+        """These families from what `to_arrow` of families that have their members wrote."""
+        return self._holding(self.counts.from_stored(table, spec))

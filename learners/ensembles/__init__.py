@@ -1,0 +1,1 @@
+"""Ensembles of selective networks: random cuts, discriminative weights, a boosted correction."""

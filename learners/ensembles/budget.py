@@ -1,0 +1,124 @@
+"""How much of an ensemble fits into a budget, said in words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from learners.ensembles.fit import Pool
+from learners.errors import InvalidParameter
+
+# Seconds on two cores (docs/ensembles.md): counting and solving of one attribute of one member for a row and per table.
+SECONDS_A_CELL = 6e-8
+SECONDS_A_TREE = 0.02
+SECONDS_A_CORRECTION = 5.0
+BYTES_A_CELL = 12
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a model may cost; None: as much as it likes.
+
+    Raises
+    ------
+    InvalidParameter
+    """
+
+    passes: int | None = None
+    seconds: float | None = None
+    model_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.passes is not None and self.passes < 2:
+            raise InvalidParameter("passes", self.passes, "at least 2: one for the schema, one for the counts")
+        if self.seconds is not None and not (math.isfinite(self.seconds) and self.seconds > 0):
+            raise InvalidParameter("seconds", self.seconds, "a number above zero")
+        if self.model_bytes is not None and self.model_bytes < 10_000:
+            raise InvalidParameter("model_bytes", self.model_bytes, "at least 10,000")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is learned, and why.
+
+    Parameters
+    ----------
+    members : int
+    has_pairs : bool
+        Whether there is a pass for pair counts; without one no attribute has parents.
+    has_correction : bool
+    model_bytes : int or None
+    words : tuple of str
+        For people.
+    seconds : float or None
+    """
+
+    members: int
+    has_pairs: bool
+    has_correction: bool
+    model_bytes: int | None
+    words: tuple[str, ...]
+    seconds: float | None = None
+
+    def for_table(self, n_rows: int, n_columns: int) -> Choice:
+        """As many members, and a correction or none, as the seconds allow for a table of this size.
+
+        It follows from the size alone, so that the same table gives the same model.
+        """
+        if self.seconds is None:
+            return self
+        left = self.seconds
+        words = list(self.words)
+        has_correction = self.has_correction and left > 2 * SECONDS_A_CORRECTION
+        if has_correction:
+            left -= SECONDS_A_CORRECTION
+        elif self.has_correction:
+            words.append(f"No correction: {self.seconds:g} seconds are too few for one.")
+        a_member = max(1, n_columns) * (n_rows * SECONDS_A_CELL + SECONDS_A_TREE)
+        members = max(1, min(self.members, int(left / a_member)))
+        if members < self.members:
+            words.append(f"{members} of {self.members} members: one takes about {a_member:.2g} s on this table.")
+        return replace(self, members=members, has_correction=has_correction, words=tuple(words))
+
+    def at_most(self, members: int | None) -> Choice:
+        """No more members than the given schema has cut points for."""
+        if members is None or members >= self.members:
+            return self
+        words = (*self.words, f"{members} of {self.members} members: the given schema has cut points for no more.")
+        return replace(self, members=members, words=words)
+
+    def within_bytes(self, pool: Pool, n_classes: int) -> tuple[Pool, list[str]]:
+        """The first members whose tables fit."""
+        if self.model_bytes is None:
+            return pool, []
+        sizes = []
+        for one in pool.members:
+            cells = sum(
+                pool.levels[whole].cut(len(one.family(i).parents)).tree.n_cells
+                for i, whole in enumerate(one.member.families)
+            )
+            sizes.append(cells * (BYTES_A_CELL + 6 * n_classes))
+        kept, total = 0, 0
+        for size in sizes:
+            if kept and total + size > self.model_bytes:
+                break
+            kept, total = kept + 1, total + size
+        if kept == len(sizes):
+            return pool, []
+        reason = f"{kept} of {len(sizes)} members are kept: their tables take about {total:,} bytes."
+        return replace(pool, members=pool.members[:kept]), [reason]
+
+
+def chosen(members: int, has_correction: bool, budget: Budget) -> Choice:
+    """What the budget allows, as far as it can be said before anything is read."""
+    words = []
+    has_pairs = budget.passes is None or budget.passes >= 3
+    if not has_pairs:
+        words.append("No attribute has parents: two passes leave none for the pair counts.")
+    words.append(f"{members} networks with random cut points, weighted together: the best calibrated of our learners.")
+    words.append(
+        "A correction by boosted trees, learned from drawn rows: it finds what needs many attributes at once."
+        if has_correction
+        else "No correction, as asked."
+    )
+    return Choice(members, has_pairs, has_correction, budget.model_bytes, tuple(words), budget.seconds)

@@ -1,0 +1,61 @@
+"""Honest scores of a small table: members learned without the rows that they are asked about."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from learners.arrays import Floats
+from learners.counts.family import FamilyCounts
+from learners.counts.pairwise import PairwiseCounts
+from learners.ensembles.cuts import LARGE, OF_PAIRS
+from learners.ensembles.fit import fit_members, member_scores, solved_trees
+from learners.ensembles.members import distinct_families, draw_members
+from learners.passes.engine import Advance
+from learners.schema import Chunk, Schema
+from learners.schema.views import Views
+
+N_FOLDS = 3
+# Above, the optimism of structures and weights that have seen a row is small, and learning them again is not.
+SMALL = LARGE
+
+
+def out_of_fold_scores(
+    schema: Schema, rows: Chunk, ks: tuple[int, ...], seed: int, threads: int, advance: Advance
+) -> Floats:
+    """Mean log scores of the members for each row, from structures, counts and weights of the other folds.
+
+    Leaving a row out of the counts alone is too kind to it: parents and weights have been chosen with it.
+
+    Parameters
+    ----------
+    schema : Schema
+    rows : Chunk
+        All rows; equal ones side by side, so that they come into different folds.
+    ks, seed
+        As of `draw_members`.
+    threads : int
+        The result does not depend on it.
+    advance : callable
+
+    Returns
+    -------
+    (n, n_classes) float64
+    """
+    views, of_pairs = Views(schema), Views(schema, OF_PAIRS)
+    fold = np.arange(rows.n_rows) % N_FOLDS
+    scores = np.zeros((rows.n_rows, schema.n_classes))
+    for number in range(N_FOLDS):
+        advance(number, N_FOLDS)
+        whole = rows.rows(fold != number)
+        pairs = PairwiseCounts(of_pairs.schema)
+        pairs.update(of_pairs.chunk(whole))
+        members = draw_members(pairs, views, ks, seed)
+        families = FamilyCounts(views.schema, distinct_families(members))
+        families.update(views.chunk(whole))
+        levels = solved_trees(families, members, threads)
+        fitted, _, _ = fit_members(members, levels, families.class_counts, views.chunk(whole), threads)
+        held = views.chunk(rows.rows(fold == number))
+        scores[fold == number] = member_scores(
+            fitted, levels, families.class_counts, held, leave_out=False, threads=threads
+        )
+    return scores

@@ -1,0 +1,165 @@
+"""The structure of every member: selective k-dependence Bayes with random noise, so that members differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from learners.arrays import Floats, Integers
+from learners.classifiers.structure import Structure
+from learners.counts.family import Family
+from learners.counts.information import conditional_mutual_information, mutual_information
+from learners.counts.pairwise import PairwiseCounts
+from learners.ensembles.cuts import parent_grouping, value_grouping
+from learners.schema import Chunk, Schema
+from learners.schema.views import Views
+
+NOISE = 0.3
+JOINT_PARENTS = 2
+# Counted cells of all families together, and of one family at least.
+MOST_CELLS, FEWEST_CELLS = 8_000_000, 4096
+SAMPLED = 20_000
+
+
+@dataclass(frozen=True)
+class Member:
+    """One network of an ensemble.
+
+    Parameters
+    ----------
+    structure : Structure
+        Over the attributes of the schema, with the largest k.
+    families : tuple of Family
+        Of the structure's order, over views: the attribute by the member's value cuts, its parents by the coarser ones.
+    """
+
+    structure: Structure
+    families: tuple[Family, ...]
+
+    def schema(self, views: Views) -> Schema:
+        """One attribute for each of the ensemble's schema, as this member sees its values."""
+        view_of = dict(zip(self.structure.order, (family.attribute for family in self.families), strict=True))
+        attributes = [views.schema.attributes[view_of[i]] for i in range(views.base.n_attributes)]
+        return replace(views.base, attributes=tuple(attributes))
+
+
+def draw_members(pairs: PairwiseCounts | None, views: Views, ks: tuple[int, ...], seed: int) -> tuple[Member, ...]:
+    """A kDB structure for each k, from information times exp(noise).
+
+    Parameters
+    ----------
+    pairs : PairwiseCounts or None
+        Of every attribute by the grouping of the pairs; None where no attribute gets parents.
+    views : Views
+    ks : tuple of int
+        Most parents of each member.
+    seed : int
+
+    References
+    ----------
+    Zhang, Petitjean, Buntine (2020), Bayesian network classifiers using ensembles and smoothing, section 4; Sahami (1996).
+    """
+    n = views.base.n_attributes
+    information, conditional = np.ones(n), np.ones((n, n))
+    if pairs is not None:
+        information, conditional = mutual_information(pairs), conditional_mutual_information(pairs)
+    return tuple(_member(information, conditional, views, m, k, seed) for m, k in enumerate(ks))
+
+
+def _member(information: Floats, conditional: Floats, views: Views, m: int, k: int, seed: int) -> Member:
+    random = np.random.default_rng([seed, m])
+    n = information.size
+    noisy = information * np.exp(random.gumbel(0.0, NOISE, n))
+    noisy_pairs = conditional * np.exp(random.gumbel(0.0, NOISE, (n, n)))
+    order = np.argsort(-noisy, kind="stable")
+    parents = []
+    for rank, attribute in enumerate(order):
+        # A parent that this member sees as one value tells nothing.
+        earlier = np.array([a for a in order[:rank] if _parent_size(views, int(a), m) > 1], np.int64)
+        best = earlier[np.argsort(-noisy_pairs[attribute, earlier], kind="stable")[:k]]
+        parents.append(tuple(int(parent) for parent in best))
+    structure = Structure(tuple(int(attribute) for attribute in order), tuple(parents))
+    families = tuple(
+        Family(
+            views.of(attribute, value_grouping(m)),
+            tuple(views.of(parent, parent_grouping(m)) for parent in own),
+        )
+        for attribute, own in zip(structure.order, structure.parents, strict=True)
+    )
+    return Member(structure, families)
+
+
+def _parent_size(views: Views, attribute: int, m: int) -> int:
+    return views.schema.attributes[views.of(attribute, parent_grouping(m))].n_values
+
+
+def joint_member(member: Member, views: Views) -> Member:
+    """The member that answers for the joint distribution: the first one's order, each attribute with its first parents.
+
+    Its coarser cut points serve for values and parents alike, so that its families are those of one network.
+    """
+    structure = member.structure.prefix(len(member.structure.order), JOINT_PARENTS)
+    families = tuple(
+        Family(views.of(attribute, parent_grouping(0)), tuple(views.of(parent, parent_grouping(0)) for parent in own))
+        for attribute, own in zip(structure.order, structure.parents, strict=True)
+    )
+    return Member(structure, families)
+
+
+def distinct_families(members: Sequence[Member]) -> tuple[Family, ...]:
+    """The families of all members, each once."""
+    return tuple(dict.fromkeys(family for member in members for family in member.families))
+
+
+def bounded(members: tuple[Member, ...], schema: Schema, drawn: Chunk, n_rows: int) -> tuple[Member, ...]:
+    """The members with so few parents that the counts of each family stay small; unchanged for tables that are not large.
+
+    How many cells a family will have is told by those of the drawn rows: as many more as half of them have fewer.
+
+    Parameters
+    ----------
+    members : tuple of Member
+    schema : Schema
+        Of the views.
+    drawn : Chunk
+        Rows by views.
+    n_rows : int
+        Of the whole table.
+    """
+    families = distinct_families(members)
+    most = max(FEWEST_CELLS, MOST_CELLS // max(1, len(families)))
+    if n_rows <= most:
+        return members
+    depth = {family: _depth_within(family, schema, drawn, n_rows, most) for family in families}
+    return tuple(_shortened(member, [depth[family] for family in member.families]) for member in members)
+
+
+def _depth_within(family: Family, schema: Schema, drawn: Chunk, n_rows: int, most: int) -> int:
+    """How many of the first parents leave no more cells than `most`."""
+    assert drawn.y is not None
+    rows = slice(0, SAMPLED)
+    sizes = schema.domain_sizes
+    own = drawn.x[family.attribute, rows].astype(np.int64)
+    key = drawn.y[rows].astype(np.int64) * sizes[family.attribute] + own
+    for depth, parent in enumerate(family.parents):
+        key = np.unique(key, return_inverse=True)[1] * sizes[parent] + drawn.x[parent, rows].astype(np.int64)
+        if _expected_cells(key, n_rows) > most:
+            return depth
+    return len(family.parents)
+
+
+def _expected_cells(key: Integers, n_rows: int) -> float:
+    """Distinct keys among so many rows, as their number grows from the first half of these to all."""
+    whole, half = np.unique(key).size, np.unique(key[: key.size // 2]).size
+    growth = np.log2(whole / max(1, half))
+    return float(whole * (n_rows / max(1, key.size)) ** growth)
+
+
+def _shortened(member: Member, depths: Sequence[int]) -> Member:
+    parents = tuple(own[:depth] for own, depth in zip(member.structure.parents, depths, strict=True))
+    families = tuple(
+        Family(family.attribute, family.parents[:depth]) for family, depth in zip(member.families, depths, strict=True)
+    )
+    return Member(Structure(member.structure.order, parents), families)

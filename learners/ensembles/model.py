@@ -1,0 +1,277 @@
+"""An ensemble in the form that answers: look-ups by views, and trees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from learners.arrays import Array, Arrays, Floats, Integers, Uint8s, freeze
+from learners.classifiers import kernels
+from learners.classifiers.contributions import log_factors
+from learners.classifiers.lookup import PARALLEL_ROWS, LookupModel
+from learners.ensembles import describe
+from learners.ensembles.forest import forest_of_arrays
+from learners.ensembles.forest_kernels import Forest, add_scores, softmax_rows
+from learners.ensembles.intervals import pooled_intervals
+from learners.ensembles.shap import shap_terms
+from learners.passes.engine import available_cores
+from learners.schema import Chunk, Schema
+from learners.schema.views import Views
+
+JOINT = "joint_"
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """What each family in the tables belongs to.
+
+    Parameters
+    ----------
+    member : (n_families,) int64
+        Ascending.
+    alone, parents : (n_families,) float64
+        Weights of log P(x_i | y), and of what the parents add to it.
+    spread_dense, spread_vectors : float16 arrays
+        The posterior variance of each weighted term, in the places of `LookupTables.dense` and `.vectors`.
+    """
+
+    member: Integers
+    alone: Floats
+    parents: Floats
+    spread_dense: Array
+    spread_vectors: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Correction:
+    """Boosted trees whose scores are added to those of the tables.
+
+    Parameters
+    ----------
+    forest : Forest
+        All trees, weights multiplied in.
+    boosters : tuple of (n_bytes,) uint8
+        The same by XGBoost, in its UBJSON format: for SHAP values.
+    weights : tuple of float
+        Of the boosters.
+    """
+
+    forest: Forest
+    boosters: tuple[Uint8s, ...]
+    weights: tuple[float, ...]
+
+
+class EnsembleModel:
+    """A geometric pool of weighted networks, corrected by boosted trees or not.
+
+    Make one by the learners `eskdb` and `auto`; it is immutable.
+
+    Parameters
+    ----------
+    schema : Schema
+        With groupings: the cut points of all members.
+    class_counts : (n_classes,) int64
+    tables : kernels.LookupTables
+        By views; weights, temperature and the share of the ensemble multiplied in.
+    entries : Entries
+    joint : LookupModel
+        The member that answers for the joint distribution: unweighted, by its own coarser cut points.
+    correction : Correction or None
+    facts : dict
+        What else is known of the training; JSON can hold it.
+    """
+
+    kind: ClassVar[str] = "ensemble"
+
+    def __init__(
+        self,
+        schema: Schema,
+        class_counts: Integers,
+        tables: kernels.LookupTables,
+        entries: Entries,
+        joint: LookupModel,
+        correction: Correction | None,
+        facts: Mapping[str, Any],
+    ) -> None:
+        self.schema, self.class_counts, self.entries = schema, class_counts, entries
+        self.joint, self.correction, self.facts = joint, correction, dict(facts)
+        freeze(*tables)
+        self._tables, self.views = tables, Views(schema)
+
+    def predict_proba(self, chunk: Chunk, threads: int | None = None) -> Floats:
+        """Class probabilities.
+
+        In each member an attribute that is absent, or whose value training never saw, is left out; as a parent it ends
+        the context. Trees send it where they send missing values.
+
+        Parameters
+        ----------
+        chunk : Chunk
+        threads : int, optional
+            By default one per core for many rows.
+
+        Returns
+        -------
+        (n_rows, n_classes) float64
+            Each row sums to one.
+        """
+        out = np.empty((chunk.n_rows, self.schema.n_classes))
+        n_parts = chunk.n_rows // PARALLEL_ROWS
+        n_parts = n_parts and min(n_parts, threads or available_cores())
+        if n_parts <= 1:
+            self._predict(chunk.x, out)
+            return out
+        edges = np.linspace(0, chunk.n_rows, n_parts + 1).astype(int).tolist()
+        with ThreadPoolExecutor(n_parts) as pool:
+            parts = [pool.submit(self._predict, chunk.x[:, low:high], out[low:high]) for low, high in pairwise(edges)]
+            for part in parts:
+                part.result()
+        return out
+
+    def _predict(self, x: Array, out: Floats) -> None:
+        x = np.ascontiguousarray(x)
+        x.setflags(write=False)
+        n = x.shape[1]
+        by_views = self.views.chunk(Chunk(x, None)).x
+        if self.correction is None:
+            kernels.probabilities(self._tables, by_views, 0, n, out)
+            return
+        kernels.log_joints(self._tables, by_views, 0, n, out)
+        add_scores(self.correction.forest, x, 0, n, out)
+        softmax_rows(out, self._tables.log_prior, 0, n)
+
+    def log_terms(self, chunk: Chunk) -> tuple[Floats, Floats]:
+        """The terms whose sum is the score of a class: (n_classes,) the prior, (n_attributes, n_rows, n_classes) the rest.
+
+        Those of all members together, and the SHAP values of the correction.
+        """
+        of_views = self.views.chunk(chunk)
+        terms = np.zeros((self.schema.n_attributes, chunk.n_rows, self.schema.n_classes))
+        for first, last in self._member_ranges:
+            own = log_factors(_slice(self._tables, first, last), of_views)
+            np.add.at(terms, self.views.attribute, own)
+        prior = np.array(self._tables.log_prior)
+        if self.correction is not None:
+            bias, values = shap_terms(self.schema, self.correction.boosters, self.correction.weights, chunk)
+            prior, terms = prior + bias, terms + values
+        return prior, terms
+
+    @cached_property
+    def _member_ranges(self) -> list[tuple[int, int]]:
+        n_members = int(self.entries.member.max(initial=-1)) + 1
+        return list(pairwise(np.searchsorted(self.entries.member, np.arange(n_members + 1)).tolist()))
+
+    @cached_property
+    def _spreads(self) -> list[kernels.LookupTables]:
+        """For each member the variances of its terms, as look-up tables."""
+        spread = self._tables._replace(
+            dense=self.entries.spread_dense.astype(np.float32),
+            vectors=self.entries.spread_vectors.astype(np.float32),
+            log_prior=np.zeros(self.schema.n_classes),
+            is_hierarchical=np.zeros(1, np.uint8),
+        )
+        freeze(*spread)
+        return [_slice(spread, first, last) for first, last in self._member_ranges]
+
+    def credible_intervals(self, chunk: Chunk, level: float = 0.9) -> tuple[Floats, Floats]:
+        """Central credible intervals of the class probabilities, weights and trees taken as known.
+
+        Parameters
+        ----------
+        chunk : Chunk
+        level : float
+            Posterior probability of each interval.
+
+        Returns
+        -------
+        low, high : (n_rows, n_classes) float64
+
+        Raises
+        ------
+        InvalidParameter
+            If the level is not between 0 and 1.
+        """
+        x = self.views.chunk(chunk).x
+        return pooled_intervals(self._spreads, self.class_counts, self.predict_proba(chunk), x, level)
+
+    def to_arrays(self) -> tuple[dict[str, object], Arrays]:
+        """Header and named arrays, from which `from_arrays` makes an equal model."""
+        joint_header, joint_arrays = self.joint.to_arrays()
+        header: dict[str, object] = {
+            "kind": self.kind,
+            "schema": self.schema.to_json(),
+            "facts": self.facts,
+            "joint": joint_header,
+            "weights": None if self.correction is None else list(self.correction.weights),
+        }
+        arrays: dict[str, Array] = {"class_counts": np.asarray(self.class_counts)}
+        arrays |= {f"table_{name}": array for name, array in self._tables._asdict().items()}
+        arrays |= {f"entry_{name}": array for name, array in vars(self.entries).items()}
+        arrays |= {JOINT + name: array for name, array in joint_arrays.items()}
+        if self.correction is not None:
+            arrays |= {f"forest_{name}": array for name, array in self.correction.forest._asdict().items()}
+            arrays |= {f"booster_{i}": one for i, one in enumerate(self.correction.boosters)}
+        return header, arrays
+
+    @classmethod
+    def from_arrays(cls, header: Mapping[str, Any], arrays: Arrays) -> EnsembleModel:
+        """The model of `to_arrays`; nothing is copied."""
+        joint = LookupModel.from_arrays(
+            header["joint"], {name.removeprefix(JOINT): a for name, a in arrays.items() if name.startswith(JOINT)}
+        )
+        weights = header["weights"]
+        correction = None
+        if weights is not None:
+            boosters = tuple(arrays[f"booster_{i}"] for i in range(len(weights)))
+            correction = Correction(forest_of_arrays(arrays), boosters, tuple(weights))
+        tables = kernels.LookupTables(**{name: arrays[f"table_{name}"] for name in kernels.LookupTables._fields})
+        entries = Entries(**{name: arrays[f"entry_{name}"] for name in Entries.__dataclass_fields__})
+        schema = Schema.from_json(header["schema"])
+        return cls(schema, arrays["class_counts"], tables, entries, joint, correction, header["facts"])
+
+    def structure(self) -> dict[str, object]:
+        """The joint member's nodes and edges, `facts`, and of every member the families with their weights."""
+        return self.joint.structure() | {"facts": self.facts, "members": describe.members(self)}
+
+    def member_structure(self, member: int) -> dict[str, object]:
+        """Nodes and edges of one member.
+
+        Raises
+        ------
+        InvalidParameter
+            If there is no such member.
+        """
+        return describe.member_structure(self, member)
+
+    @property
+    def families(self) -> list[tuple[int, tuple[int, ...]]]:
+        """Of each entry its attribute and parents, in the order of the schema."""
+        of_view: Callable[[Any], int] = lambda view: int(self.views.attribute[view])  # noqa: E731
+        starts = self._tables.parent_starts
+        return [
+            (of_view(view), tuple(of_view(parent) for parent in self._tables.parents[starts[i] : starts[i + 1]]))
+            for i, view in enumerate(self._tables.attribute)
+        ]
+
+    def tables(self) -> dict[str, pa.Table]:
+        """Those of the joint member, with `members`: every family of every member with its weights."""
+        return self.joint.tables() | {"members": describe.members_table(self), "facts": describe.facts_table(self)}
+
+
+def _slice(tables: kernels.LookupTables, first: int, last: int) -> kernels.LookupTables:
+    """The tables of some families in a row."""
+    return tables._replace(
+        attribute=tables.attribute[first:last],
+        n_values=tables.n_values[first:last],
+        parent_starts=tables.parent_starts[first : last + 1],
+        dense_starts=tables.dense_starts[first:last],
+        hash_starts=tables.hash_starts[first : last + 1],
+        hash_shifts=tables.hash_shifts[first:last],
+    )

@@ -1,0 +1,293 @@
+"""Ensembles as sequences of passes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+import numpy as np
+
+from learners.arrays import Floats
+from learners.classifiers.context_tree import context_tree_from_cells
+from learners.classifiers.hdp import HDPParameters, hdp_map_estimates
+from learners.classifiers.lookup import LookupModel
+from learners.counts.drawn import EVERYTHING, DrawnRows
+from learners.counts.pairwise import PairwiseCounts
+from learners.counts.viewed import Viewed, ViewedFamilies
+from learners.ensembles.budget import Budget, Choice, chosen
+from learners.ensembles.compile import compile_pool
+from learners.ensembles.crossfit import N_FOLDS, SMALL, out_of_fold_scores
+from learners.ensembles.cuts import OF_PAIRS, ensemble_schema, members_in
+from learners.ensembles.fit import (
+    FittedMember,
+    Pool,
+    Solved,
+    fit_members,
+    log_softmax,
+    member_scores,
+    solved_trees,
+)
+from learners.ensembles.members import Member, bounded, distinct_families, draw_members, joint_member
+from learners.ensembles.model import Correction, EnsembleModel
+from learners.ensembles.weights import Rows, fitted_temperature, left_out_prior, mean_log_loss
+from learners.errors import InvalidParameter
+from learners.parameters import Parameters
+from learners.passes.engine import Advance
+from learners.passes.learner import Passes, Work
+from learners.passes.together import Together
+from learners.schema import Chunk, Kept, Overrides, Schema
+from learners.schema.summaries import ColumnSummaries
+from learners.schema.views import Views
+
+FEWEST_PARENTS, MOST_PARENTS = 2, 5
+
+
+@dataclass(frozen=True)
+class ESKDBParameters(Parameters):
+    """Parameters of the ensemble.
+
+    Parameters
+    ----------
+    members : int
+        Networks, 1 to 64.
+    drawn : int
+        Distinct rows that are drawn for selection, weights and correction.
+    max_values : int
+        Values that a nominal attribute keeps; rarer ones share one code.
+    seed : int
+        Of cut points, structures and trees.
+
+    Raises
+    ------
+    InvalidParameter
+    """
+
+    members: int = 8
+    drawn: int = 50_000
+    max_values: int = 1024
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        ranges = {"members": (1, 64), "drawn": (100, 10_000_000), "max_values": (2, 65_000), "seed": (0, 2**31 - 1)}
+        for name, (low, high) in ranges.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+                raise InvalidParameter(name, value, f"a whole number from {low:,} to {high:,}")
+
+
+@dataclass(frozen=True)
+class AutoParameters(ESKDBParameters):
+    """Parameters of the default learner: the ensemble with its correction, within a budget.
+
+    Parameters
+    ----------
+    correction : "drawn" or "none"
+        Boosted trees, learned from the drawn rows.
+    passes : int or None
+        Passes over the data at most, the schema's included; at least 2.
+    seconds : float or None
+        That training may take, as estimated beforehand for two cores.
+    model_bytes : int or None
+        That the tables of the model may take.
+
+    Raises
+    ------
+    InvalidParameter
+    """
+
+    correction: Literal["drawn", "none"] = "drawn"
+    passes: int | None = None
+    seconds: float | None = None
+    model_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.budget()
+
+    def budget(self) -> Budget:
+        """What the model may cost."""
+        return Budget(self.passes, self.seconds, self.model_bytes)
+
+
+def eskdb(
+    target: str, parameters: ESKDBParameters, given: Schema | Kept | None = None, overrides: Overrides | None = None
+) -> Passes[EnsembleModel]:
+    """An ensemble of selective kDB with random cuts and discriminative weights: two passes after the schema.
+
+    Parameters
+    ----------
+    target : str
+    parameters : ESKDBParameters
+    given : Schema or Kept, optional
+    overrides : mapping, optional
+
+    References
+    ----------
+    Zhang, Petitjean, Buntine (2020), Bayesian network classifiers using ensembles and smoothing; the weights and the leave-one-out
+    probabilities are ours (docs/ensembles.md).
+    """
+    choice = Choice(parameters.members, has_pairs=True, has_correction=False, model_bytes=None, words=())
+    return _ensemble("eskdb", target, parameters, given, overrides, choice)
+
+
+def auto(
+    target: str, parameters: AutoParameters, given: Schema | Kept | None = None, overrides: Overrides | None = None
+) -> Passes[EnsembleModel]:
+    """The default learner: `eskdb` corrected by boosted trees, as much of it as the budget allows.
+
+    Parameters
+    ----------
+    target : str
+    parameters : AutoParameters
+    given : Schema or Kept, optional
+    overrides : mapping, optional
+    """
+    choice = chosen(parameters.members, parameters.correction == "drawn", parameters.budget())
+    return _ensemble("auto", target, parameters, given, overrides, choice)
+
+
+def _ensemble(
+    name: str,
+    target: str,
+    parameters: ESKDBParameters,
+    given: Schema | Kept | None,
+    overrides: Overrides | None,
+    choice: Choice,
+) -> Passes[EnsembleModel]:
+    seed = parameters.seed
+    if isinstance(given, Schema):
+        schema = given
+    else:
+        kept = None if given is None else given.schema
+        summaries: ColumnSummaries = yield ColumnSummaries(
+            target, overrides or {}, max_values=parameters.max_values, kept=kept
+        )
+        choice = choice.for_table(summaries.n_rows, len(summaries.found))
+        schema = ensemble_schema(summaries, choice.members, seed) if kept is None else summaries.build_schema()
+    choice = choice.at_most(members_in(schema))
+    views, drawn_rows = Views(schema), DrawnRows(schema, parameters.drawn)
+    if choice.has_pairs:
+        pair_counts = Viewed(Views(schema, OF_PAIRS), _pairs)
+        wanted = Together[Viewed[PairwiseCounts], DrawnRows](pair_counts, drawn_rows)
+        seen: Together[Viewed[PairwiseCounts], DrawnRows] = yield wanted
+        pairs, sample = seen.first.counts, seen.second
+        rows = sample.occurrences(parameters.drawn)
+        ks = largest_k(choice.members, pairs.n_rows, seed)
+        members = draw_members(pairs, views, ks, seed)
+        members = bounded(members, views.schema, views.chunk(rows), pairs.n_rows)
+        joint = joint_member(members[0], views)
+        families: ViewedFamilies = yield ViewedFamilies(views, distinct_families((*members, joint)))
+    else:
+        ks = (0,) * choice.members
+        members = draw_members(None, views, ks, seed)
+        joint = joint_member(members[0], views)
+        own = ViewedFamilies(views, distinct_families((*members, joint)))
+        both: Together[ViewedFamilies, DrawnRows] = yield Together[ViewedFamilies, DrawnRows](own, drawn_rows)
+        families, sample = both.first, both.second
+        rows = sample.occurrences(parameters.drawn)
+    is_whole = sample.limit == EVERYTHING and rows.n_rows == sample.n_rows
+    trained = _Training(schema, views, members, ks, seed, families, rows, is_whole, choice)
+    return (yield from trained.model(name, asdict(parameters), joint))
+
+
+def _pairs(views: Views) -> PairwiseCounts:
+    return PairwiseCounts(views.schema)
+
+
+def largest_k(n_members: int, n_rows: int, seed: int) -> tuple[int, ...]:
+    """The most parents of each member: drawn from 2 to 5, and 5 for all from 10,000 rows on."""
+    if n_rows >= SMALL:
+        return (MOST_PARENTS,) * n_members
+    random = np.random.default_rng([seed, n_members])
+    return tuple(int(k) for k in random.integers(FEWEST_PARENTS, MOST_PARENTS + 1, n_members))
+
+
+@dataclass(frozen=True, eq=False)
+class _Training:
+    """What the passes have found, and what is made of it without the rows."""
+
+    schema: Schema
+    views: Views
+    members: tuple[Member, ...]
+    ks: tuple[int, ...]
+    seed: int
+    families: ViewedFamilies
+    rows: Chunk
+    is_whole: bool  # whether all rows are among those that were drawn
+    choice: Choice
+
+    def model(self, name: str, parameters: Mapping[str, object], joint: Member) -> Passes[EnsembleModel]:
+        """Solve, weight, pool and correct."""
+        class_counts = self.families.counts.class_counts
+        solved: Solved = yield Work(
+            "solving", lambda threads, advance: solved_trees(self.families.counts, self.members, threads, advance)
+        )
+        by_views = self.views.chunk(self.rows)
+        fitted: tuple[tuple[FittedMember, ...], Floats, Rows] = yield Work(
+            "weighting",
+            lambda threads, advance: fit_members(self.members, solved, class_counts, by_views, threads, advance),
+        )
+        members, scores, rows = fitted
+        if self._is_small:
+            scores = yield Work("cross-fitting", self._out_of_fold)
+            assert self.rows.y is not None
+            rows = Rows(self.rows.y, left_out_prior(class_counts, self.rows.y))
+        pool = Pool(members, fitted_temperature(scores, rows), solved)
+        pool, words = self.choice.within_bytes(pool, self.schema.n_classes)
+        facts = {
+            "learner": name,
+            "parameters": parameters,
+            "n_rows": self.families.counts.n_rows,
+            "choice": [*self.choice.words, *words],
+            "temperature": pool.temperature,
+            "left_out_loss": mean_log_loss(pool.temperature * scores, rows),
+            "left_out": "cross-fitted" if self._is_small else "leave-one-out",
+        }
+        share, correction = 1.0, None
+        if self.choice.has_correction:
+
+            def correct(threads: int, advance: Advance) -> object:
+                margins = scores
+                if not self._is_small:
+                    margins = member_scores(members, solved, class_counts, by_views, leave_out=True, threads=threads)
+                return self._corrected(log_softmax(pool.temperature * margins), advance, facts)
+
+            share, correction = yield Work("correcting", correct)
+        network: LookupModel = yield Work("solving", lambda threads, _: self._joint_model(joint, threads))
+        compiled = compile_pool(self.views.schema, class_counts, pool, share)
+        return EnsembleModel(self.schema, class_counts, *compiled, network, correction, facts)
+
+    @property
+    def _is_small(self) -> bool:
+        """Whether members are learned again without each row's fold, to score it."""
+        n = int(self.families.counts.n_rows)
+        return self.is_whole and n <= SMALL and self.rows.n_rows >= 2 * N_FOLDS and bool(self.choice.has_pairs)
+
+    def _out_of_fold(self, threads: int, advance: Advance) -> Floats:
+        return out_of_fold_scores(self.schema, self.rows, self.ks, self.seed, threads, advance)
+
+    def _corrected(self, scores: Floats, advance: Advance, facts: dict[str, object]) -> tuple[float, Correction | None]:
+        """The share of the ensemble, and the trees beside it."""
+        from learners.ensembles.boosting import boost
+
+        boosted = boost(self.schema, self.rows, scores, self.seed, advance)
+        if boosted is None:
+            facts["correction"] = "no number of rounds lowered the loss of rows left out"
+            return 1.0, None
+        facts["correction"] = boosted.facts
+        return boosted.share, boosted.correction(self.schema)
+
+    def _joint_model(self, joint: Member, threads: int) -> LookupModel:
+        """The member that answers for the joint distribution: unweighted."""
+        counts = self.families.counts.only(joint.families)
+        sizes = counts.schema.domain_sizes
+        trees = [
+            context_tree_from_cells(*counts.cells(i), int(sizes[family.attribute]))
+            for i, family in enumerate(counts.families)
+        ]
+        posteriors = hdp_map_estimates(trees, HDPParameters(), threads)
+        own = joint.schema(self.views)
+        facts = {"learner": "kdb", "member": "joint", "n_rows": counts.n_rows}
+        estimates, variances = [one.estimates for one in posteriors], [one.variance for one in posteriors]
+        return LookupModel.of(own, joint.structure, counts.class_counts, trees, estimates, facts, variances)

@@ -1,0 +1,63 @@
+"""Kernels of the selection and of the weights, one thread each."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from learners.jit import kernel
+
+
+@kernel
+def add_prefix_losses(log_p, depths, log_prior, y, first, last, losses):
+    """Squared losses of the true class for every largest number of parents and every prefix of the attributes.
+
+    log_p (n, m, k + 1, C) float32, depths (m,) int64 parents that each attribute has, log_prior (n, C) float64, y (n,);
+    rows first..last-1. OUT losses (k + 1, m + 1) float64.
+    """
+    joint = np.empty(log_prior.shape[1])
+    for row in range(first, last):
+        label = y[row]
+        for k in range(losses.shape[0]):
+            joint[:] = log_prior[row]
+            for prefix in range(losses.shape[1]):
+                if prefix > 0:
+                    depth = min(k, depths[prefix - 1])
+                    for c in range(joint.size):
+                        joint[c] += log_p[row, prefix - 1, depth, c]
+                total = 0.0
+                for c in range(joint.size):
+                    total += np.exp(min(joint[c] - joint[label], 700.0))
+                losses[k, prefix] += (1.0 - 1.0 / total) ** 2
+
+
+@kernel
+def add_gradient(terms, start, y, weights, first, last, gradient):
+    """Log loss of rows first..last-1, and its gradient in the weights.
+
+    terms (n, f, C) float32, start (n, C) float64, y (n,), weights (f,); OUT gradient (f,) float64, to
+    which is added. Returns the sum of the losses.
+    """
+    n_classes = start.shape[1]
+    joint = np.empty(n_classes)
+    loss = 0.0
+    for row in range(first, last):
+        own = terms[row]
+        joint[:] = start[row]
+        for f in range(weights.size):
+            for c in range(n_classes):
+                joint[c] += weights[f] * own[f, c]
+        largest = joint.max()
+        total = 0.0
+        for c in range(n_classes):
+            joint[c] = np.exp(joint[c] - largest)
+            total += joint[c]
+        loss -= np.log(max(joint[y[row]] / total, 1e-300))
+        for c in range(n_classes):
+            joint[c] /= total
+        joint[y[row]] -= 1.0
+        for f in range(weights.size):
+            change = 0.0
+            for c in range(n_classes):
+                change += joint[c] * own[f, c]
+            gradient[f] += change
+    return loss

@@ -1,0 +1,149 @@
+"""What a member selects, how its terms are weighted, and the temperature of the pool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from learners.arrays import Codes, Float32s, Floats, Integers
+from learners.ensembles.weight_kernels import add_gradient, add_prefix_losses
+
+T = TypeVar("T")
+
+# Sums are made block by block and added in order, so that they do not depend on the number of threads.
+BLOCK_ROWS = 256
+PRIOR_STRENGTH = 10.0
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows that weights are fitted to.
+
+    Parameters
+    ----------
+    y : (n,) uint8
+    log_prior : (n, n_classes) float64
+        Log shares of the classes, the row itself left out.
+    """
+
+    y: Codes
+    log_prior: Floats
+
+
+def left_out_prior(class_counts: Integers, y: Codes) -> Floats:
+    """(n, n_classes) float64: log shares of the classes without each row, smoothed by one row."""
+    n = np.asarray(class_counts, np.float64)
+    share = 1.0 / n.size
+    log_prior = np.tile(np.log((n + share) / n.sum()), (y.size, 1))
+    log_prior[np.arange(y.size), y] = np.log((n[y] - 1 + share) / n.sum())
+    return log_prior
+
+
+def prefix_losses(log_p: Float32s, depths: Sequence[int], rows: Rows, threads: int) -> Floats:
+    """(k + 1, m + 1) float64: mean squared loss for each largest number of parents and each prefix of the attributes.
+
+    Parameters
+    ----------
+    log_p : (n, m, k + 1, n_classes) float32
+        The row left out.
+    depths : sequence of int
+        How many parents each of the m attributes has.
+    rows : Rows
+    threads : int
+        The result does not depend on it.
+
+    References
+    ----------
+    Martínez, Webb, Chen, Zaidi (2016), section 4.
+    """
+    levels = np.array(depths, np.int64)
+
+    def of_block(first: int, last: int) -> Floats:
+        losses = np.zeros((log_p.shape[2], log_p.shape[1] + 1))
+        add_prefix_losses(log_p, levels, rows.log_prior, rows.y, first, last, losses)
+        return losses
+
+    return np.asarray(sum(_blocks(of_block, rows.y.size, threads)) / rows.y.size)
+
+
+def _blocks(of_block: Callable[[int, int], T], n: int, threads: int) -> list[T]:
+    """The results of all blocks, in order."""
+    edges = [(first, min(first + BLOCK_ROWS, n)) for first in range(0, n, BLOCK_ROWS)]
+    if threads <= 1 or len(edges) == 1:
+        return [of_block(*edge) for edge in edges]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(lambda edge: of_block(*edge), edges))
+
+
+def fitted_weights(terms: Float32s, rows: Rows, start: Floats, threads: int) -> Floats:
+    """The weights of least log loss, drawn towards a start.
+
+    Minimises mean log loss + (10 / 2n) |w - start|², which is convex, by L-BFGS.
+
+    Parameters
+    ----------
+    terms : (n, f, n_classes) float32
+        What each weight multiplies.
+    rows : Rows
+    start : (f,) float64
+    threads : int
+        The result does not depend on it.
+
+    Returns
+    -------
+    (f,) float64
+    """
+    from scipy.optimize import minimize
+    from threadpoolctl import threadpool_limits
+
+    n = rows.y.size
+
+    def objective(weights: Floats) -> tuple[float, Floats]:
+        def of_block(first: int, last: int) -> tuple[float, Floats]:
+            gradient = np.zeros(weights.size)
+            return add_gradient(terms, rows.log_prior, rows.y, weights, first, last, gradient), gradient
+
+        losses, gradients = zip(*_blocks(of_block, rows.y.size, threads), strict=True)
+        away = weights - start
+        loss = sum(losses) / n + PRIOR_STRENGTH / (2 * n) * float((away * away).sum())
+        return loss, np.sum(gradients, axis=0) / n + PRIOR_STRENGTH / n * away
+
+    # Its vectors are short: waking BLAS's threads for them takes longer than everything else.
+    with threadpool_limits(1, "blas"):
+        return np.asarray(minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": 200}).x)
+
+
+def fitted_temperature(pooled: Floats, rows: Rows) -> float:
+    """T of least log loss of T · pooled, with the prior (10 / 2n) (log T)².
+
+    Parameters
+    ----------
+    pooled : (n, n_classes) float64
+        Mean log scores of the members, the row left out.
+    rows : Rows
+    """
+    from scipy.optimize import minimize_scalar
+
+    n = rows.y.size
+    of_true = pooled[np.arange(rows.y.size), rows.y][:, np.newaxis]
+    against = pooled - of_true
+
+    def objective(log_t: float) -> float:
+        scaled = np.exp(log_t) * against
+        largest = scaled.max(axis=1)
+        losses = largest + np.log(np.exp(scaled - largest[:, np.newaxis]).sum(axis=1))
+        return float(losses.sum() / n + PRIOR_STRENGTH / (2 * n) * log_t**2)
+
+    return float(np.exp(minimize_scalar(objective, bounds=(-3.0, 3.0), method="bounded").x))
+
+
+def mean_log_loss(scores: Floats, rows: Rows) -> float:
+    """Of log scores (n, n_classes), in nats."""
+    against = scores - scores[np.arange(rows.y.size), rows.y][:, np.newaxis]
+    largest = against.max(axis=1)
+    losses = largest + np.log(np.exp(against - largest[:, np.newaxis]).sum(axis=1))
+    return float(losses.sum() / rows.y.size)

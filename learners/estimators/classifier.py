@@ -1,0 +1,374 @@
+"""What all learners share as scikit-learn classifiers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Self, cast
+from uuid import uuid4
+
+import numpy as np
+import pyarrow.dataset as pads
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from learners import recipes
+from learners.arrays import Floats
+from learners.errors import InvalidParameter, LearnerError, SchemaError
+from learners.estimators.columns import KnownColumns
+from learners.estimators.constructors import COMMON, construct_from
+from learners.estimators.forms import (
+    are_paths,
+    are_records,
+    is_record,
+    rows_of,
+    source_of_dataset,
+)
+from learners.estimators.importance import importances
+from learners.estimators.labels import classes_of, counts_of, name_of, plain_classes
+from learners.estimators.single_row import record_of
+from learners.model import Model
+from learners.passes.engine import OnProgress
+from learners.passes.learner import Part, drive
+from learners.passes.ledger import MemoryStore
+from learners.passes.source import Source
+from learners.passes.streams import source_of_stream
+from learners.passes.text_types import told_types
+from learners.schema import Chunk, Schema
+from learners.schema.encode import encode
+from learners.schema.losses import losses
+from learners.schema.records import encode_records
+from learners.schema.schema import Value
+from learners.schema.summaries import ColumnSummaries
+
+
+class Classifier(ClassifierMixin, BaseEstimator):
+    """What all learners share as scikit-learn classifiers.
+
+    Attributes
+    ----------
+    model_ : Model
+    classes_ : (n_classes,) array
+        The classes as the data held them.
+    feature_names_in_ : (n_columns,) array of str
+        Where the columns had names.
+    n_features_in_ : int
+    feature_importances_ : (n_columns,) float64
+        See `learners.estimators.importance.importances`.
+    """
+
+    _learner: ClassVar[str]
+    target: str | None
+    schema: Schema | None
+    columns: Mapping[str, Any] | None
+    threads: int | None
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "_learner" in vars(cls) and "__init__" not in vars(cls):
+            construct_from(cls, recipes.recipe(cls._learner).parameters)
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, on_progress: OnProgress | None = None) -> Self:
+        """Learn from a table.
+
+        Parameters
+        ----------
+        X : table
+            Paths (files, folders, globs and URIs, read in passes, never as a whole), a `Source`, a pyarrow Table,
+            RecordBatch, Dataset, Scanner or RecordBatchReader, a pandas or polars frame, a polars LazyFrame, a DuckDB
+            relation, anything else with `__arrow_c_stream__`, a list of dicts, a dict of columns, an (n, d) array or
+            a scipy sparse matrix. What can be walked once is kept, beyond a quarter of the memory limit in a
+            temporary file.
+        y : str or (n,) array-like, optional
+            The class column's name, or the classes themselves (not with paths); by default `target`.
+        sample_weight : (n,) array-like of whole numbers, optional
+            How often each row counts, exactly as if it were there so many times; not with paths.
+        on_progress : callable, optional
+            Called with a `Progress`; raising in it stops.
+
+        Warns
+        -----
+        ColumnWarning
+            Of columns that are not used, or not with all their values.
+
+        Raises
+        ------
+        InvalidParameter, SourceError, SchemaError, UnknownColumn, EmptyData
+        """
+        self._declared: list[Value] = []
+        source, target, is_named = self._source_of(X, y, sample_weight)
+        return self._fitted([Part(source, MemoryStore())], target, on_progress, is_named=is_named)
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        classes: Any = None,
+        sample_weight: Any = None,
+        on_progress: OnProgress | None = None,
+    ) -> Self:
+        """Learn from more rows: the model is that of all rows so far, bit for bit, whatever their order.
+
+        The counts of earlier rows are added to. What they cannot tell is counted again from the earlier rows, which are
+        kept for that: everything if `schema` is not given and the new rows change it, and the families of a new
+        structure. With `schema` given, NB reads the new rows only.
+
+        Parameters
+        ----------
+        X, y, sample_weight, on_progress
+            As of `fit`.
+        classes : (n_classes,) array-like, optional
+            Classes that may come later.
+
+        Raises
+        ------
+        InvalidParameter, SourceError, SchemaError, UnknownColumn, EmptyData
+        """
+        is_first = not hasattr(self, "model_")
+        if is_first:
+            self._declared = []
+        source, target, is_named = self._source_of(X, y, sample_weight, is_more=not is_first)
+        if classes is not None:
+            self._declared = list(dict.fromkeys([*self._declared, *plain_classes(classes)]))
+        parts = [Part(source, MemoryStore())]
+        if not is_first:
+            if target != self.target_:
+                raise InvalidParameter("target", target, f"the rows so far had the classes in {self.target_!r}")
+            parts, is_named = [*self.parts_, *parts], self._columns.is_named
+        return self._fitted(parts, target, on_progress, is_named=is_named)
+
+    def merged(self, other: Self, on_progress: OnProgress | None = None) -> Self:
+        """The estimator that learning from the rows of both would have given, bit for bit.
+
+        What both have counted is added; only what neither has (the families of a new structure, or everything if the
+        schema was not given and differs) is counted again, from the data that the two were fitted to.
+
+        Parameters
+        ----------
+        other : fitted estimator of the same class and parameters
+
+        Raises
+        ------
+        LearnerError
+            If the two differ in class, parameters or target.
+        """
+        check_is_fitted(self, "model_")
+        check_is_fitted(other, "model_")
+        ours, theirs = self.get_params(deep=False), other.get_params(deep=False)
+        if type(self) is not type(other) or self.target_ != other.target_ or ours != theirs:
+            raise LearnerError("Only estimators of the same class, parameters and target can be merged.")
+        merged = type(self)(**ours)
+        merged._declared = list(dict.fromkeys([*self._declared, *other._declared]))
+        parts, is_named = [*self.parts_, *other.parts_], self._columns.is_named
+        return merged._fitted(parts, self.target_, on_progress, is_named=is_named)
+
+    def _fitted(
+        self, parts: Sequence[Part], target: str, on_progress: OnProgress | None, *, is_named: bool = True
+    ) -> Self:
+        parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in COMMON}
+        made = recipes.learner(self._learner, parameters, target, self.schema, self.columns)
+        if self._declared:
+            made = replace(made, passes=_knowing(made.passes, self._declared))
+        self.model_: Model = drive(made, parts, threads=self.threads, on_progress=on_progress)
+        self.parts_ = tuple(parts)
+        self.target_ = target
+        self.classes_ = np.array(self.model_.schema.class_values())
+        names = [name for name in parts[0].source.arrow_schema.names if name != target]
+        self._columns = KnownColumns(type(self).__name__, self.model_, names, is_named)
+        if is_named:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        self.n_features_in_ = len(names)
+        if self.schema is None:
+            for loss in losses(self.model_.schema):
+                self._columns.warn_once(loss)
+        return self
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Class probabilities.
+
+        Parameters
+        ----------
+        X : table
+            As of `fit`; or one row as a dict. Missing columns and values that training never saw are left out of the
+            product.
+
+        Returns
+        -------
+        (n_rows, n_classes) float64
+            P(class | attributes), in the order of `classes_`.
+
+        Warns
+        -----
+        ColumnWarning
+            Once, of columns that the model misses or does not know.
+
+        Raises
+        ------
+        SchemaError
+            If none of the model's columns is there, or a column has a type that the model cannot read.
+        """
+        known = self._known()
+        record = record_of(X, known)
+        if record is not None:
+            try:
+                return known.classify(record)[np.newaxis]
+            except SchemaError:
+                if is_record(X):
+                    raise
+                # The values of a frame may have types that records have not: read it as a table.
+        parts = [known.model.predict_proba(chunk) for chunk in self._chunks(X)]
+        return np.concatenate(parts) if parts else np.empty((0, known.model.schema.n_classes))
+
+    def predict_log_proba(self, X: Any) -> Floats:
+        """(n_rows, n_classes) float64: the logarithms of `predict_proba`."""
+        with np.errstate(divide="ignore"):
+            logs: Floats = np.log(self.predict_proba(X))
+        return logs
+
+    def predict(self, X: Any) -> np.ndarray[Any, Any]:
+        """(n_rows,): the most probable class of each row."""
+        most_probable = self.predict_proba(X).argmax(axis=1)
+        predicted: np.ndarray[Any, Any] = self.classes_[most_probable]
+        return predicted
+
+    def record_classifier(self) -> Callable[[Mapping[str, Any]], Floats]:
+        """The fastest way for one row at a time.
+
+        Returns
+        -------
+        callable
+            `classify(record)` gives the (n_classes,) float64 probabilities of a mapping from column to raw value. Absent
+            columns are allowed and unknown ones overlooked. It raises SchemaError naming a column whose value has the
+            wrong type.
+        """
+        return self._known().classify
+
+    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Floats, Floats]:
+        """Central credible intervals of the class probabilities, for estimators hdp and hdp-map.
+
+        Returns
+        -------
+        low, high : (n_rows, n_classes) float64
+            P(class | attributes) lies between them with posterior probability `level`.
+
+        Raises
+        ------
+        InvalidParameter
+            If the estimator is another one, or the level is not between 0 and 1.
+        """
+        intervals_of = getattr(self._known().model, "credible_intervals", None)
+        if intervals_of is None:
+            raise InvalidParameter("interval", level, "models of this kind have no posterior")
+        low, high = zip(*[intervals_of(chunk, level) for chunk in self._chunks(X)], strict=True)
+        return np.concatenate(low), np.concatenate(high)
+
+    @property
+    def feature_importances_(self) -> Floats:
+        """(n_features_in_,) float64: the share of each column in what the attributes tell of the class."""
+        known = self._known()
+        return importances(known.model, known.names)
+
+    def _known(self) -> KnownColumns:
+        try:
+            return self._columns
+        except AttributeError:
+            check_is_fitted(self, "model_")
+            raise
+
+    def _chunks(self, X: Any) -> Iterator[Chunk]:
+        """The rows, encoded; files and streams batch by batch."""
+        known = self._known()
+        schema = known.model.schema
+        if are_paths(X) or isinstance(X, Source):
+            source = X if isinstance(X, Source) else Source.open(X, types=told_types(schema))
+            names = [name for name in source.arrow_schema.names if name != schema.target]
+            known.check_names(names)
+            wanted = set(known.attributes)
+            for batch in source.batches([name for name in names if name in wanted]):
+                yield encode(batch, schema)
+            return
+        if are_records(X) or is_record(X):
+            records = [X] if is_record(X) else list(X)
+            for record in records:
+                known.check_record(record)
+            yield encode_records(records, schema)
+            return
+        rows = rows_of(X, self)
+        names = [name for name in rows.arrow_schema.names if name != schema.target or not rows.is_named]
+        by_position = known.names_by_position(len(names), rows.is_named)
+        if by_position is None:
+            known.check_names(names)
+        elif len(names) == len(rows.arrow_schema):
+            rows = rows.renamed(by_position)
+        for batch in rows.batches:
+            yield encode(batch, schema, with_class=False)
+
+    def _source_of(self, X: Any, y: Any, sample_weight: Any, is_more: bool = False) -> tuple[Source, str, bool]:
+        """The rows to learn from, the name of their class column, and whether the caller has named the columns."""
+        named = y if isinstance(y, str) else self.target
+        given = _files_of(X) if sample_weight is None and (y is None or isinstance(y, str)) else None
+        if given is not None:
+            X = given
+        if are_paths(X) or isinstance(X, Source):
+            if y is not None and not isinstance(y, str):
+                raise InvalidParameter("y", type(y).__name__, "with paths, give the name of the class column")
+            if sample_weight is not None:
+                raise InvalidParameter(
+                    "sample_weight",
+                    type(sample_weight).__name__,
+                    "with paths there is none; open them by pyarrow.dataset",
+                )
+            if named is None:
+                raise InvalidParameter("target", None, "name the class column: target='…', or fit(X, 'column')")
+            types = told_types(self.model_.schema if is_more else self.schema, self.columns)
+            return X if isinstance(X, Source) else Source.open(X, types=types), named, True
+        if named is None and y is None:
+            raise InvalidParameter(
+                "target",
+                None,
+                f"name the class column: target='…', fit(X, 'column') or fit(X, y) ({type(self).__name__} requires y to be "
+                "passed, but the target y is None)",
+            )
+        rows = rows_of(X, self)
+        if is_more and not (rows.is_named and self._columns.is_named):
+            rows = rows.renamed(self._columns.names_by_position(len(rows.arrow_schema), rows.is_named) or ())
+        if y is not None and not isinstance(y, str):
+            named = name_of(y) or self.target or "class"
+            if named in rows.arrow_schema.names:
+                raise InvalidParameter(
+                    "target", named, "a column of that name is in X already: name the classes otherwise"
+                )
+            rows = rows.with_column(named, classes_of(y, named))
+        if sample_weight is not None:
+            rows = rows.repeated(counts_of(sample_weight))
+        return source_of_stream(rows.arrow_schema, rows.batches, uuid4().hex), cast(str, named), rows.is_named
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.categorical = tags.input_tags.string = True
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _files_of(X: Any) -> Source | None:
+    """The files of a pyarrow Dataset, if they alone are its rows."""
+    return source_of_dataset(X) if isinstance(X, pads.Dataset) else None
+
+
+def _knowing(passes: Generator[Any, Any, Model], classes: Sequence[Value]) -> Generator[Any, Any, Model]:
+    """The same passes, with classes that may not have occurred yet."""
+    answer: Any = None
+    while True:
+        try:
+            wanted = passes.send(answer)
+        except StopIteration as stop:
+            model: Model = stop.value
+            return model
+        answer = yield wanted
+        if isinstance(answer, ColumnSummaries):
+            known = answer.empty()  # what was collected may be stored at this moment: it stays as it is
+            known.merge(answer)
+            known.classes += [name for name in classes if name not in known.classes]
+            answer = known

@@ -1,0 +1,155 @@
+"""The columns that a fitted estimator knows, and what it says of others: each thing once."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from learners.arrays import Floats
+from learners.errors import ColumnWarning, SchemaError
+from learners.model import Model
+from learners.schema.records import reads_text, record_classifier
+
+MOST_TOLD = 8  # columns of one warning
+
+
+def warn(message: str) -> None:
+    """Warn whoever has called the estimator."""
+    warnings.warn(message, ColumnWarning, stacklevel=_depth())
+
+
+def _depth() -> int:
+    """How many frames of ours lie between the warning and the caller."""
+    depth, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("learners."):
+        depth, frame = depth + 1, frame.f_back
+    return depth
+
+
+class KnownColumns:
+    """What an estimator was fitted to.
+
+    Parameters
+    ----------
+    estimator : str
+        Name of its class, for messages.
+    model : Model
+    names : sequence of str
+        All columns of the table but the target, used or not.
+    is_named : bool
+        Whether the caller has named them; those of an array are known by their position.
+    """
+
+    def __init__(self, estimator: str, model: Model, names: Sequence[str], is_named: bool) -> None:
+        self.estimator, self.model, self.names, self.is_named = estimator, model, tuple(names), is_named
+        schema = model.schema
+        self.attributes = tuple(attribute.name for attribute in schema.attributes)
+        left_out = (entry.name for entry in schema.left_out)
+        target = () if schema.target is None else (schema.target,)
+        # Columns of times and decimal numbers, which records may hold as text and tables may not.
+        self.text_numbers = tuple(attribute.name for attribute in schema.attributes if reads_text(attribute))
+        self.known = frozenset([*self.names, *self.attributes, *left_out, *target])
+        # The columns of the last frame, as pandas holds them, and their names: they were looked at already.
+        self.frame_columns: tuple[object, list[str]] = (None, [])
+        self._told: set[str] = set()
+        self._passed: tuple[str, ...] = self.names
+        self._classify: Callable[[Mapping[str, Any]], Floats] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is made again when it is needed: a closure, and an object of pandas.
+        return vars(self) | {"_classify": None, "frame_columns": (None, [])}
+
+    def classify(self, record: Mapping[str, Any]) -> Floats:
+        """(n_classes,) float64: the probabilities of one row."""
+        if self._classify is None:
+            self._classify = record_classifier(self.model)
+        return self._classify(record)
+
+    def warn_once(self, message: str) -> None:
+        """Warn, unless this was said before."""
+        if message not in self._told:
+            self._told.add(message)
+            warn(message)
+
+    def check_record(self, record: Mapping[str, Any]) -> None:
+        """Look at the columns of a row; it need not have all of them.
+
+        Raises
+        ------
+        SchemaError
+            If it has none of the model's.
+        """
+        if not record.keys() <= self.known:
+            self._warn_of_unknown([name for name in record if name not in self.known])
+        elif record:
+            return
+        self._require_some(record)
+
+    def check_names(self, names: Sequence[str]) -> None:
+        """Look at the columns of a table: those that are absent or unknown are told.
+
+        Raises
+        ------
+        SchemaError
+            If it has none of the model's.
+        """
+        names = tuple(names)
+        if names == self._passed:
+            return
+        self._require_some(names)
+        present = set(names)
+        unknown = [name for name in names if name not in self.known]
+        absent = [name for name in self.attributes if name not in present]
+        if absent:
+            self.warn_once(
+                f"The data lacks columns of the model: {_listed(absent, unknown)}. Rows are answered without them."
+            )
+        self._warn_of_unknown([name for name in unknown if not get_close_matches(name, absent)])
+        self._passed = names
+
+    def _warn_of_unknown(self, unknown: Sequence[str]) -> None:
+        if unknown:
+            self.warn_once(f"Columns that the model does not know are ignored: {_listed(unknown, self.attributes)}.")
+
+    def _require_some(self, names: Iterable[str]) -> None:
+        if self.attributes and not any(name in self.attributes for name in names):
+            some = ", ".join(self.attributes[:MOST_TOLD]) + (", …" if len(self.attributes) > MOST_TOLD else "")
+            raise SchemaError(f"None of the model's columns ({some}) is in the data.")
+
+    def names_by_position(self, n_columns: int, is_named: bool) -> tuple[str, ...] | None:
+        """Names for columns that can only be told by their position; None if their own names tell them.
+
+        Raises
+        ------
+        SchemaError
+            If there are more or fewer than there were in training.
+        """
+        if is_named and self.is_named:
+            return None
+        if n_columns != len(self.names):
+            # In the words of scikit-learn, whose users know them.
+            raise SchemaError(
+                f"X has {n_columns} features, but {self.estimator} is expecting {len(self.names)} features as input."
+            )
+        if is_named:
+            self.warn_once(
+                f"X has feature names, but {self.estimator} was fitted without feature names: columns are taken in order."
+            )
+        elif self.is_named:
+            self.warn_once(
+                f"X does not have valid feature names, but {self.estimator} was fitted with feature names: columns are "
+                "taken in order."
+            )
+        return self.names
+
+
+def _listed(names: Sequence[str], others: Sequence[str]) -> str:
+    """Names, each with similar ones among others."""
+    told = []
+    for name in names[:MOST_TOLD]:
+        near = get_close_matches(name, others)
+        told.append(f"{name!r}" + (f" (similar: {', '.join(near)})" if near else ""))
+    return ", ".join(told) + (f" and {len(names) - MOST_TOLD} more" if len(names) > MOST_TOLD else "")

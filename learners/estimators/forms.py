@@ -1,0 +1,354 @@
+"""The forms in which a table may be given, as record batches."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as pads
+
+from learners.arrays import Integers
+from learners.errors import InvalidParameter, SchemaError, SourceError, one_line
+from learners.passes.source import Source
+
+SLICE_ROWS = 65_536
+SLICE_CELLS = 1 << 24  # of a sparse matrix, made dense at a time: 128 MiB
+ACCEPTED = (
+    "give paths, a pyarrow Table, Dataset or RecordBatchReader, a pandas or polars frame, a DuckDB relation, anything with "
+    "__arrow_c_stream__, a list of dicts, a dict of columns, or a two-dimensional array"
+)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows in memory, or of a stream that can be walked once.
+
+    Parameters
+    ----------
+    arrow_schema : pyarrow.Schema
+    batches : iterable of RecordBatch
+    is_named : bool
+        Whether the caller has named the columns; those of an array are known by their position.
+    n_rows : int or None
+        None of a stream, whose length shows at its end.
+    """
+
+    arrow_schema: pa.Schema
+    batches: Iterable[pa.RecordBatch]
+    is_named: bool = True
+    n_rows: int | None = None
+
+    def renamed(self, names: Iterable[str]) -> Rows:
+        """The same columns under other names."""
+        fields = [field.with_name(name) for field, name in zip(self.arrow_schema, names, strict=True)]
+        schema = pa.schema(fields)
+        batches = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in self.batches)
+        return Rows(schema, batches, self.is_named, self.n_rows)
+
+    def with_column(self, name: str, values: pa.Array | pa.ChunkedArray) -> Rows:
+        """The rows with one more column.
+
+        Raises
+        ------
+        InvalidParameter
+            If there is not one value for each row.
+        """
+        if self.n_rows is not None and self.n_rows != len(values):
+            raise InvalidParameter("y", len(values), f"one class for each of the {self.n_rows} rows of X")
+        schema = self.arrow_schema.append(pa.field(name, values.type))
+        return Rows(schema, _extended(self.batches, schema, values), self.is_named, self.n_rows)
+
+    def repeated(self, counts: Integers) -> Rows:
+        """Each row as often as it counts.
+
+        Raises
+        ------
+        InvalidParameter
+            If there is not one count for each row.
+        """
+        if self.n_rows is not None and self.n_rows != counts.size:
+            raise InvalidParameter("sample_weight", counts.size, f"one weight for each of the {self.n_rows} rows of X")
+        return Rows(self.arrow_schema, _repeated(self.batches, counts), self.is_named, int(counts.sum()))
+
+
+def _extended(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, values: pa.Array | pa.ChunkedArray
+) -> Iterator[pa.RecordBatch]:
+    n_done = 0
+    for batch in batches:
+        own = values.slice(n_done, batch.num_rows)
+        n_done += batch.num_rows
+        if len(own) < batch.num_rows:
+            break
+        own = own.combine_chunks() if isinstance(own, pa.ChunkedArray) else own
+        yield pa.RecordBatch.from_arrays([*batch.columns, own], schema=schema)
+    if n_done != len(values):
+        raise InvalidParameter("y", len(values), "one class for each row of X")
+
+
+def _repeated(batches: Iterable[pa.RecordBatch], counts: Integers) -> Iterator[pa.RecordBatch]:
+    n_done = 0
+    for batch in batches:
+        own = counts[n_done : n_done + batch.num_rows]
+        n_done += batch.num_rows
+        if own.size < batch.num_rows:
+            break
+        ends = np.cumsum(own)
+        n_all = int(ends[-1]) if ends.size else 0
+        for first in range(0, n_all, SLICE_ROWS):  # a large weight makes many batches, not a large one
+            places = np.searchsorted(ends, np.arange(first, min(first + SLICE_ROWS, n_all)), side="right")
+            yield batch.take(pa.array(places))
+    if n_done != counts.size:
+        raise InvalidParameter("sample_weight", counts.size, "one weight for each row of X")
+
+
+def are_paths(X: Any) -> bool:
+    """Whether it is a path, or a sequence of nothing but paths."""
+    is_list = isinstance(X, list | tuple) and bool(X) and all(isinstance(entry, str | os.PathLike) for entry in X)
+    return isinstance(X, str | os.PathLike) or is_list
+
+
+def is_record(X: Any) -> bool:
+    """Whether it is one row as a mapping from column to value; a mapping from column to values is a table."""
+    if not isinstance(X, Mapping) or hasattr(X, "tocsr"):  # scipy has sparse matrices that are dicts
+        return False
+    return all(isinstance(value, str | bytes) or not hasattr(value, "__len__") for value in X.values())
+
+
+def are_records(X: Any) -> bool:
+    """Whether it is a sequence of rows, each a mapping."""
+    return isinstance(X, list | tuple) and bool(X) and all(isinstance(entry, Mapping) for entry in X)
+
+
+def is_pandas_frame(X: Any) -> bool:
+    """Whether it is a pandas DataFrame, told without importing pandas."""
+    return _library_of(X) == "pandas" and hasattr(X, "columns")
+
+
+def _library_of(X: Any) -> str:
+    return type(X).__module__.partition(".")[0]
+
+
+def source_of_dataset(dataset: pads.Dataset) -> Source | None:
+    """The files of a dataset, to be read in passes, if they alone are its rows."""
+    try:
+        if not isinstance(dataset, pads.FileSystemDataset) or not dataset.files:
+            return None
+        if not isinstance(dataset.format, pads.ParquetFileFormat):
+            return None
+        source = Source.open(list(dataset.files), dataset.filesystem)
+        # A schema may leave columns out, partitions may have other types, and a filter leaves rows out.
+        is_whole = source.arrow_schema.equals(dataset.schema) and source.n_rows == _n_chosen(dataset)
+        return source if is_whole else None
+    except (pa.ArrowException, OSError) as error:
+        raise SourceError("The dataset", f"cannot be read ({one_line(error)})") from error
+
+
+def _n_chosen(dataset: pads.FileSystemDataset) -> int | None:
+    """How many rows the row groups of a dataset have; None if a filter may leave rows out."""
+    try:
+        return sum(group.num_rows for fragment in dataset.get_fragments() for group in fragment.row_groups)
+    except ValueError:  # pyarrow does not give the fragments of a filtered dataset
+        return None
+
+
+def rows_of(X: Any, estimator: Any) -> Rows:
+    """Rows in any form but paths, as record batches.
+
+    Parameters
+    ----------
+    X : table, stream or array
+    estimator : estimator
+        In whose name scikit-learn complains of an array.
+
+    Raises
+    ------
+    InvalidParameter
+        If it is no table.
+    SchemaError
+        If the values of a column have no common type.
+    SourceError
+        If a stream fails.
+    """
+    if is_record(X):
+        X = [X]
+    if isinstance(X, pa.RecordBatch):
+        return _plain(Rows(X.schema, [X], n_rows=X.num_rows))
+    if isinstance(X, pa.Table):
+        return _of_table(X)
+    if isinstance(X, pads.Dataset | pads.Scanner):
+        scanner = X.scanner() if isinstance(X, pads.Dataset) else X
+        return _of_reader(_opened(scanner.to_reader), "The dataset")
+    if isinstance(X, pa.RecordBatchReader):
+        return _of_reader(X)
+    if is_pandas_frame(X):
+        return _of_table(_table_of_pandas(X), all(isinstance(name, str) for name in X.columns))
+    if _library_of(X) == "polars" and hasattr(X, "collect_batches"):
+        return _of_lazy_frame(X)
+    if hasattr(X, "__arrow_c_stream__"):
+        return _of_reader(_opened(lambda: pa.RecordBatchReader.from_stream(X)))
+    if hasattr(X, "__arrow_c_array__"):
+        return rows_of(_opened(lambda: pa.record_batch(X)), estimator)
+    if are_records(X):
+        names = list(dict.fromkeys(name for record in X for name in record))
+        return _of_table(_table_of_columns({name: [record.get(name) for record in X] for name in names}))
+    if isinstance(X, Mapping) and not hasattr(X, "tocsr"):
+        return _of_table(_table_of_columns(X))
+    return _of_array(X, estimator)
+
+
+def _opened(opener: Any) -> Any:
+    try:
+        return opener()
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        raise InvalidParameter("X", "a stream", f"{ACCEPTED} ({one_line(error)})") from error
+
+
+def _of_table(table: pa.Table, is_named: bool = True) -> Rows:
+    return _plain(Rows(table.schema, table.to_batches(SLICE_ROWS), is_named, table.num_rows))
+
+
+def _of_reader(reader: pa.RecordBatchReader, what: str = "The stream") -> Rows:
+    return _plain(Rows(reader.schema, _read(reader, what)))
+
+
+def _read(reader: pa.RecordBatchReader, what: str) -> Iterator[pa.RecordBatch]:
+    try:
+        for batch in reader:
+            for first in range(0, batch.num_rows, SLICE_ROWS):
+                yield batch.slice(first, SLICE_ROWS)
+    except (pa.ArrowException, OSError) as error:
+        raise SourceError(what, f"cannot be read ({one_line(error)})") from error
+
+
+def _of_lazy_frame(frame: Any) -> Rows:
+    """A polars LazyFrame, whose result polars computes piece by piece."""
+    schema = _opened(lambda: pa.RecordBatchReader.from_stream(frame.head(0).collect()).schema)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for piece in frame.collect_batches(maintain_order=True):
+            yield from _read(pa.RecordBatchReader.from_stream(piece), "The frame")
+
+    return _plain(Rows(schema, batches()))
+
+
+def _plain(rows: Rows) -> Rows:
+    """Without types that a stream may have and Parquet files have not: views of text, and extensions."""
+    fields = [field.with_type(_plain_type(field.type)) for field in rows.arrow_schema]
+    schema = pa.schema(fields)
+    if schema.types == rows.arrow_schema.types:
+        return rows
+    changed = [i for i, field in enumerate(fields) if field.type != rows.arrow_schema.types[i]]
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in rows.batches:
+            columns = batch.columns
+            for i in changed:
+                storage = columns[i].storage if isinstance(columns[i].type, pa.BaseExtensionType) else columns[i]
+                columns[i] = storage.cast(schema.types[i])
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    return Rows(schema, batches(), rows.is_named, rows.n_rows)
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _plain_type(kind.storage_type)
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    if pa.types.is_dictionary(kind) and pa.types.is_string_view(kind.value_type):
+        return pa.dictionary(kind.index_type, pa.large_string())
+    return kind
+
+
+def _table_of_pandas(frame: Any) -> pa.Table:
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowException, ValueError, TypeError):
+        pass
+    if not frame.columns.is_unique:
+        name = frame.columns[frame.columns.duplicated()][0]
+        raise SourceError("The frame", f"has two columns named {str(name)!r}. Rename one.")
+    return _table_of_columns({str(name): _dense(frame[name]) for name in frame.columns})
+
+
+def _dense(series: Any) -> Any:
+    return series.sparse.to_dense() if str(series.dtype).startswith("Sparse") else series
+
+
+def _table_of_columns(columns: Mapping[Any, Any]) -> pa.Table:
+    return pa.table({str(name): column_of(str(name), values) for name, values in columns.items()})
+
+
+def column_of(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
+    """Values as a column.
+
+    Raises
+    ------
+    SchemaError
+        If they have no common type.
+    """
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values
+    try:
+        if isinstance(values, np.ndarray) and values.dtype == object:
+            return pa.array(values, from_pandas=True)
+        return pa.array(values)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        raise SchemaError(
+            f"The values of column {name!r} have no common type that a column can have ({one_line(error)}). "
+            "Convert them to one, or drop the column.",
+            name,
+        ) from error
+
+
+def _of_array(X: Any, estimator: Any) -> Rows:
+    from sklearn.utils import check_array
+
+    if isinstance(X, list | tuple):
+        array = np.asarray(X, dtype=object) if _is_mixed(X) else np.asarray(X)
+    else:
+        array = X
+    if not hasattr(array, "dtype") and not hasattr(array, "__array__") and not hasattr(array, "__array_interface__"):
+        raise InvalidParameter("X", type(X).__name__, ACCEPTED)
+    array = check_array(
+        array, dtype=None, accept_sparse="csr", ensure_all_finite=False, estimator=estimator, input_name="X"
+    )
+    names = [f"x{i}" for i in range(array.shape[1])]
+    if not isinstance(array, np.ndarray):
+        return _of_sparse(array, names)
+    table = pa.table({name: column_of(name, _column(array, i)) for i, name in enumerate(names)})
+    return _of_table(table, is_named=False)
+
+
+def _column(array: Any, i: int) -> Any:
+    column = array[:, i]
+    return column.tolist() if column.dtype.kind in "US" else column
+
+
+def _is_mixed(X: Any) -> bool:
+    """Whether numpy would turn numbers into text because there is text beside them."""
+    return (
+        bool(X)
+        and all(isinstance(row, list | tuple) for row in X)
+        and np.asarray(X[0], dtype=object).ndim == 1
+        and any(isinstance(value, str) for value in X[0])
+    )
+
+
+def _of_sparse(matrix: Any, names: list[str]) -> Rows:
+    """A sparse matrix, made dense slice by slice."""
+    n_rows = matrix.shape[0]
+    step = max(1, min(SLICE_ROWS, SLICE_CELLS // max(1, len(names))))
+    schema = pa.schema([(name, pa.from_numpy_dtype(matrix.dtype)) for name in names])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for first in range(0, n_rows, step):
+            dense = np.asfortranarray(matrix[first : first + step].toarray())
+            yield pa.RecordBatch.from_arrays([pa.array(dense[:, i]) for i in range(len(names))], schema=schema)
+
+    return Rows(schema, batches(), is_named=False, n_rows=n_rows)

@@ -1,0 +1,85 @@
+"""The classes and weights of rows, as they are given beside a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+
+from learners.arrays import Integers
+from learners.errors import InvalidParameter
+from learners.estimators.forms import column_of
+from learners.schema.schema import Value
+
+
+def classes_of(y: Any, name: str) -> pa.Array | pa.ChunkedArray:
+    """The class of each row, as a column.
+
+    Raises
+    ------
+    ValueError
+        From scikit-learn, if these are no classes.
+    SchemaError
+        If they are of several types.
+    """
+    if isinstance(y, pa.Array | pa.ChunkedArray):
+        return y
+    array = column_or_1d(np.asarray(y), warn=True)
+    check_classification_targets(array)
+    return column_of(name, array.tolist())
+
+
+def name_of(y: Any) -> str | None:
+    """The name that the classes bring along, as those of a pandas Series do."""
+    name = getattr(y, "name", None)
+    return name if isinstance(name, str) and name else None
+
+
+def counts_of(sample_weight: Any) -> Integers:
+    """Weights as the number of times that each row counts.
+
+    Parameters
+    ----------
+    sample_weight : (n,) array-like of whole numbers
+
+    Raises
+    ------
+    InvalidParameter
+        If one is negative or a fraction: the models are made of counts, and a part of a row cannot be counted.
+    """
+    try:
+        weights = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidParameter("sample_weight", type(sample_weight).__name__, "give one number for each row") from None
+    if weights.ndim != 1:
+        raise InvalidParameter("sample_weight", f"{weights.ndim}-dimensional", "give one number for each row")
+    is_count = np.isfinite(weights) & (weights >= 0) & (weights == np.floor(weights)) & (weights < 2**53)
+    if not is_count.all():
+        row = int(np.argmin(is_count))
+        raise InvalidParameter(
+            "sample_weight",
+            float(weights[row]),
+            f"the weight of row {row} must be a whole number of at least 0, as it says how often the row counts. To use "
+            "fractions, multiply all weights and round them",
+        )
+    if not weights.any():
+        raise InvalidParameter("sample_weight", "zeros", "all weights are zero, and so there is no row to learn from")
+    return weights.astype(np.int64)
+
+
+def plain_classes(classes: Any) -> list[Value]:
+    """Declared classes as the schema has them.
+
+    Raises
+    ------
+    SchemaError
+        If they are of several types.
+    """
+    found: Sequence[Any] = np.asarray(classes).ravel().tolist()
+    plain: list[Value] = [int(name) if isinstance(name, float) and name.is_integer() else name for name in found]
+    column_of("classes", plain)
+    return list(dict.fromkeys(plain))

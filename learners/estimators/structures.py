@@ -1,0 +1,177 @@
+"""The posterior over network structures as an estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+from uuid import uuid4
+
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from learners import recipes
+from learners.arrays import Floats
+from learners.errors import LearnerError
+from learners.estimators.forms import are_paths, rows_of
+from learners.orders.model import OrderModel
+from learners.passes.engine import OnProgress
+from learners.passes.learner import drive
+from learners.passes.source import Source
+from learners.passes.streams import source_of_stream
+from learners.query import StructureQuery
+from learners.schema import Schema
+
+if TYPE_CHECKING:
+    import networkx
+
+COMMON = ("schema", "columns", "threads")
+
+
+class NetworkxMissing(LearnerError, ImportError):
+    """networkx is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__("A networkx graph needs networkx, which is not installed: pip install networkx.")
+
+
+class StructurePosterior(BaseEstimator):
+    """How probable each edge, path and effect between the columns of a table is, whatever the graph.
+
+    Parameters
+    ----------
+    score, method, candidates, max_parents, prior, required, forbidden, tiers, edge_log_odds, alpha_mu, alpha_w, t, \
+standardise, ess, n_bins, max_values, sets, draws, seed
+        As in `learners.orders.parameters.OrderParameters`.
+    schema : Schema, optional
+        Skips the schema pass.
+    columns : mapping, optional
+        What to make of single columns: "nominal", "numeric", "drop", or a mapping with kind, order or cuts.
+    threads : int, optional
+        By default one per core; the posterior does not depend on it.
+
+    Attributes
+    ----------
+    model_ : OrderModel
+    feature_names_in_ : list of str
+        The columns that are nodes, in schema order.
+    edge_probabilities_ : (d, d) float64
+        [i, j] the probability of the edge from column i to column j.
+    coverage_ : dict
+        How much of the posterior is covered, as answers tell it.
+
+    References
+    ----------
+    Wang, Wicker, Kwiatkowska (2022), Tractable uncertainty for structure learning; Koivisto, Sood (2004).
+    """
+
+    def __init__(
+        self,
+        score: Literal["auto", "bge", "bdeu"] = "auto",
+        method: Literal["auto", "exact", "blocks"] = "auto",
+        *,
+        candidates: int | None = None,
+        max_parents: int | None = None,
+        prior: Literal["fair", "uniform"] = "fair",
+        required: Sequence[str] = (),
+        forbidden: Sequence[str] = (),
+        tiers: Sequence[Sequence[str]] = (),
+        edge_log_odds: Mapping[str, float] | None = None,
+        alpha_mu: float = 1.0,
+        alpha_w: float | None = None,
+        t: float | None = None,
+        standardise: bool = True,
+        ess: float = 1.0,
+        n_bins: int = 4,
+        max_values: int = 1024,
+        sets: int = 400_000,
+        draws: int = 200,
+        seed: int = 0,
+        schema: Schema | None = None,
+        columns: Mapping[str, Any] | None = None,
+        threads: int | None = None,
+    ) -> None:
+        self.score, self.method, self.candidates, self.max_parents = score, method, candidates, max_parents
+        self.prior, self.required, self.forbidden, self.tiers = prior, required, forbidden, tiers
+        self.edge_log_odds, self.alpha_mu, self.alpha_w, self.t = edge_log_odds, alpha_mu, alpha_w, t
+        self.standardise, self.ess, self.n_bins, self.max_values = standardise, ess, n_bins, max_values
+        self.sets, self.draws, self.seed = sets, draws, seed
+        self.schema, self.columns, self.threads = schema, columns, threads
+
+    def fit(self, X: Any, y: None = None, on_progress: OnProgress | None = None) -> Self:
+        """Learn from a table.
+
+        Parameters
+        ----------
+        X : table
+            As of the classifiers: paths, a `Source`, frames, tables, arrays.
+        y : None
+            There is no class.
+        on_progress : callable, optional
+            Called with a `Progress`; raising in it stops.
+
+        Raises
+        ------
+        InvalidParameter, SourceError, SchemaError, UnknownColumn, EmptyData, TooFewRows
+        """
+        parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in COMMON}
+        parameters["edge_log_odds"] = dict(self.edge_log_odds or {})
+        made = recipes.learner("orders", parameters, None, self.schema, self.columns)
+        model = drive(made, self._source_of(X), threads=self.threads, on_progress=on_progress)
+        assert isinstance(model, OrderModel)
+        self.model_ = model
+        self.feature_names_in_ = model.names
+        self.edge_probabilities_: Floats = model.probabilities
+        self.coverage_ = model.posterior.coverage.told()
+        return self
+
+    def _source_of(self, X: Any) -> Source:
+        if are_paths(X):
+            return Source.open(X)
+        if isinstance(X, Source):
+            return X
+        rows = rows_of(X, self)
+        return source_of_stream(rows.arrow_schema, rows.batches, uuid4().hex)
+
+    def query(self, query: StructureQuery) -> dict[str, Any]:
+        """The answer to `Edges`, `Graph`, `Graphs`, `Paths`, `Effects` or `Score`; see `learners.orders.queries.Asked.answer`.
+
+        Raises
+        ------
+        UnknownColumn, InvalidParameter, ImpossibleEdges, NotGaussian
+        """
+        return self._model().answer([query])[0]
+
+    def to_networkx(self) -> networkx.DiGraph:
+        """The most probable graph; every edge has its `probability`.
+
+        Raises
+        ------
+        NetworkxMissing
+        """
+        try:
+            import networkx
+        except ImportError as error:
+            raise NetworkxMissing from error
+        graph = networkx.DiGraph()
+        model = self._model()
+        graph.add_nodes_from(model.names)
+        graph.add_edges_from((parent, child, {"probability": p}) for parent, child, p in model.best_edges())
+        return graph
+
+    def to_bif(self, path: str | Path | None = None) -> str:
+        """The most probable graph in the Bayesian Interchange Format, written to a file if a path is given.
+
+        Raises
+        ------
+        NoTables
+            If its tables were too large to be kept.
+        """
+        text = self._model().to_bif()
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
+    def _model(self) -> OrderModel:
+        check_is_fitted(self, "model_")
+        return self.model_

@@ -1,0 +1,1 @@
+"""Posteriors over network structures: order-modular distributions, exactly where memory allows."""

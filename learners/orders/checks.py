@@ -1,0 +1,181 @@
+"""Tables from which no posterior follows: refused in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+import numpy as np
+
+from learners.arrays import Arrays, Floats
+from learners.counts.moments import Moments
+from learners.errors import InvalidArray, LearnerError, SchemaError
+from learners.model import Header
+from learners.orders.bge import BGe, BGePrior
+from learners.orders.graphs import members
+from learners.schema import Schema
+
+MOST_COLUMNS = 64
+# What the others leave of a column's variance, if it is no linear combination of them.
+LEAST_SHARE = 1e-10
+# A column belongs to the combination if its weight, of standardised columns, is more than this.
+LEAST_WEIGHT = 1e-4
+
+
+class TooFewRows(LearnerError, ValueError):
+    """There are fewer complete rows than the scores need."""
+
+
+def check_columns(schema: Schema) -> None:
+    """Refuse constants, a single column, and more columns than a set has bits.
+
+    Raises
+    ------
+    SchemaError
+    """
+    for column in schema.left_out:
+        if column.reason.startswith("constant"):
+            raise SchemaError(
+                f"Column {column.name!r} is constant, so nothing can depend on it. Drop it: columns={{{column.name!r}: 'drop'}}.",
+                column.name,
+            )
+    if schema.n_attributes > MOST_COLUMNS:
+        raise SchemaError(
+            f"The table has {schema.n_attributes} columns; posteriors over structures have at most {MOST_COLUMNS}. Drop some."
+        )
+
+
+def check_numeric(schema: Schema) -> None:
+    """Refuse columns that BGe cannot see.
+
+    Raises
+    ------
+    SchemaError
+    """
+    for attribute in schema.attributes:
+        if attribute.kind != "numeric":
+            raise SchemaError(
+                f"Column {attribute.name!r} is nominal ({attribute.arrow_type}), and BGe needs numbers. Drop it, or use score='bdeu'.",
+                attribute.name,
+            )
+
+
+def gaussian_score(moments: Moments, prior: BGePrior, standardise: bool) -> tuple[BGe, Floats]:
+    """The BGe score of a table, and (d,) float64: what its columns were divided by.
+
+    Raises
+    ------
+    TooFewRows
+        If there are no more complete rows than columns.
+    SchemaError
+        If a column is constant in the complete rows, or a linear combination of others.
+    InvalidParameter
+    """
+    names = moments.columns
+    d, n = len(names), moments.n_rows
+    prior.resolved(d)
+    if n <= d:
+        without = f" ({moments.n_incomplete:,} have missing numbers)" if moments.n_incomplete else ""
+        raise TooFewRows(
+            f"There are {n:,} complete rows{without} for {d} columns. BGe needs more rows than columns: drop columns, fill in "
+            "missing numbers, or cut the columns with score='bdeu'."
+        )
+    mean, scatter = moments.mean(), moments.scatter()
+    variance = np.diag(scatter) / n
+    for name, own in zip(names, variance.tolist(), strict=True):
+        if own <= 0:
+            raise SchemaError(
+                f"Column {name!r} is constant in the {n:,} complete rows, so nothing can depend on it. Drop it: "
+                f"columns={{{name!r}: 'drop'}}.",
+                name,
+            )
+    spread = np.sqrt(variance)
+    correlation = scatter / n / np.outer(spread, spread)
+    _check_collinear(correlation, names)
+    if not standardise:
+        return BGe(n, mean, scatter, prior), np.ones(d)
+    return BGe(n, np.zeros(d), correlation * n, prior), spread
+
+
+def _check_collinear(correlation: Floats, names: list[str]) -> None:
+    """By Cholesky: what is left of each column's variance once those before it are known."""
+    for last in range(1, len(names)):
+        before, own = correlation[:last, :last], correlation[:last, last]
+        weights = np.linalg.solve(before, own)
+        if correlation[last, last] - own @ weights < LEAST_SHARE:
+            others = [name for name, weight in zip(names, weights, strict=False) if abs(weight) > LEAST_WEIGHT]
+            raise SchemaError(
+                f"Column {names[last]!r} is a linear combination of {', '.join(map(repr, others))}: each of them would be a perfect "
+                "parent of the others. Drop one of them.",
+                names[last],
+            )
+
+
+def check_posterior(header: Mapping[str, object], arrays: Arrays) -> None:
+    """Refuse arrays of a stored model that training would not have written: kernels would follow their indices anywhere.
+
+    Raises
+    ------
+    InvalidArray
+    """
+    schema = Schema.from_json(cast(Header, header)["schema"])
+    d = schema.n_attributes
+    sizes, candidates = arrays["n_candidates"], arrays["candidates"]
+    _require(
+        sizes.shape == (d,) and bool(np.all((sizes >= 0) & (sizes < min(d, 25)))),
+        "n_candidates",
+        "is no number of candidates for each column",
+    )
+    _require(candidates.shape == (int(sizes.sum()),), "candidates", "has another size than n_candidates tells")
+    for node, own in enumerate(np.split(candidates, np.cumsum(sizes)[:-1])):
+        is_sound = bool(np.all((own >= 0) & (own < d) & (own != node)) and np.all(np.diff(own) > 0))
+        _require(is_sound, "candidates", "holds what is no other column, or no ascending ones")
+    total = int(np.sum(1 << sizes))
+    places, logs = arrays["places"], arrays["logs"]
+    if places.size:
+        _require(
+            bool(places[0] >= 0 and places[-1] < total and np.all(np.diff(places) > 0)),
+            "places",
+            "does not fit the candidates",
+        )
+    _require(logs.shape == (places.size or total,), "logs", "does not fit the candidates")
+    _require(not np.isnan(logs).any() and not np.any(logs == np.inf), "logs", "holds what is no log score")
+    sets = arrays["sets"]
+    if sets.size:
+        ends = int(sets[0]) == 0 and int(sets[-1]) == (1 << d) - 1
+        _require(ends and bool(np.all(sets[1:] > sets[:-1])), "sets", "is no ascending sequence from no column to all")
+    else:
+        _require(d <= 24, "sets", "is empty, but there are too many columns for all orders")
+    for name, shape in (("probabilities", d * d), ("spread", d)):
+        _require(
+            arrays[name].shape == (shape,) and bool(np.isfinite(arrays[name]).all()),
+            name,
+            f"is not {shape} finite numbers",
+        )
+    best = arrays["best"]
+    _require(
+        best.shape == (d,) and all(own >> d == 0 for own in best.tolist()),
+        "best",
+        "is no set of columns for each column",
+    )
+    shares = arrays["conditional"]
+    n_cells = sum(
+        int(np.prod([schema.attributes[i].n_values for i in members(own)], dtype=object))
+        * schema.attributes[node].n_values
+        for node, own in enumerate(best.tolist())
+    )
+    _require(
+        shares.size in (0, n_cells) and bool(np.isfinite(shares).all()), "conditional", "does not fit the best graph"
+    )
+    if header.get("bge") is not None:
+        for name, shape in (("mean", d), ("scatter", d * d)):
+            _require(
+                arrays[name].shape == (shape,) and bool(np.isfinite(arrays[name]).all()),
+                name,
+                f"is not {shape} finite numbers",
+            )
+
+
+def _require(condition: bool, name: str, reason: str) -> None:
+    if not condition:
+        raise InvalidArray(name, reason)

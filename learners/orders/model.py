@@ -1,0 +1,252 @@
+"""A learned posterior over structures with its schema: what is stored, served and queried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, NotRequired, Self, TypedDict, cast
+
+import numpy as np
+import pyarrow as pa
+
+from learners.arrays import Arrays, Floats, freeze
+from learners.errors import NoClass
+from learners.model import Header
+from learners.orders.bge import BGe, BGePrior
+from learners.orders.edges import edge_probabilities
+from learners.orders.graphs import BestGraph, Graph, as_sets, best_graph, members
+from learners.orders.network import gaussian_bif, nominal_bif
+from learners.orders.posterior import Coverage, OrderPosterior, Share
+from learners.orders.queries import Answer, Asked
+from learners.orders.scores import FamilyScores
+from learners.query import Graphs, StructureQuery
+from learners.schema import Chunk, Schema
+
+# Drawn for the table of graphs, which tells of the most probable of them.
+N_GRAPHS = 1000
+TOP_GRAPHS = 20
+
+
+class CoverageHeader(TypedDict):
+    """A stored `Coverage`."""
+
+    is_exact: bool
+    orders: tuple[float, float, float]
+    graphs: tuple[float, float, float]
+    n_draws: int
+
+
+class BGeHeader(TypedDict):
+    """A stored `BGe` score, without its arrays."""
+
+    n_rows: int
+    alpha_mu: float
+    alpha_w: float | None
+    t: float | None
+
+
+class OrderHeader(Header):
+    """The header of a stored `OrderModel`."""
+
+    coverage: CoverageHeader
+    bge: NotRequired[BGeHeader]
+
+
+class OrderModel:
+    """A posterior over the structures of Bayesian networks of a table's columns.
+
+    Parameters
+    ----------
+    schema : Schema
+        Node i is attribute i.
+    posterior : OrderPosterior
+    facts : mapping
+        How it was learned.
+    probabilities : (d, d) float64, optional
+        [i, j] the probability of the edge from i to j, if it is known already.
+    best : BestGraph, optional
+        The most probable graph, if it is known already.
+    tables : sequence of (q, r) float64
+        Of nominal columns, the probabilities of the nodes of the most probable graph; empty if they are too large.
+    """
+
+    kind: ClassVar[str] = "orders"
+
+    def __init__(
+        self,
+        schema: Schema,
+        posterior: OrderPosterior,
+        facts: Mapping[str, object],
+        probabilities: Floats | None = None,
+        best: BestGraph | None = None,
+        tables: Sequence[Floats] = (),
+    ) -> None:
+        self.schema, self.posterior, self.facts = schema, posterior, dict(facts)
+        self.names = [attribute.name for attribute in schema.attributes]
+        if probabilities is None:
+            probabilities = edge_probabilities(posterior.prior_sums)
+        freeze(probabilities)
+        self.probabilities = probabilities
+        self.best = best or best_graph(posterior.scores, posterior.lattice)
+        self.conditional_tables = list(tables)
+        self.asked = Asked(posterior, self.names)
+
+    def predict_proba(self, chunk: Chunk) -> Floats:
+        """There is no class.
+
+        Raises
+        ------
+        NoClass
+        """
+        raise NoClass
+
+    def answer(self, asked: Sequence[StructureQuery]) -> list[Answer]:
+        """Answers as `queries.Asked.answer` tells them."""
+        return [self.asked.answer(query) for query in asked]
+
+    def best_edges(self) -> list[tuple[str, str, float]]:
+        """The edges of the most probable graph: names of parent and child, and the probability."""
+        return [
+            (self.names[parent], self.names[node], float(self.probabilities[parent, node]))
+            for node, own in enumerate(self.best.parents)
+            for parent in own
+        ]
+
+    def to_bif(self, name: str = "fewpass") -> str:
+        """The most probable graph in the Bayesian Interchange Format.
+
+        Nominal columns have their mean probabilities; of linear Gaussian networks, mean coefficients are properties.
+
+        Raises
+        ------
+        NoTables
+            If the tables were too large to be kept.
+        """
+        bge = self.posterior.bge
+        if bge is not None:
+            return gaussian_bif(name, self.schema, self.best.parents, bge, self.posterior.spread)
+        return nominal_bif(name, self.schema, self.best.parents, self.conditional_tables)
+
+    def structure(self) -> dict[str, object]:
+        """The columns, the edges of the most probable graph and how probable each is."""
+        edges = [{"from": parent, "to": child, "probability": p} for parent, child, p in self.best_edges()]
+        nodes = [{"name": name, "role": "attribute"} for name in self.names]
+        return {"nodes": nodes, "edges": edges, "coverage": self.posterior.coverage.told()}
+
+    def to_arrays(self) -> tuple[OrderHeader, dict[str, np.ndarray]]:
+        """Header and named arrays, from which `from_arrays` makes the model again."""
+        posterior, scores = self.posterior, self.posterior.scores
+        coverage = posterior.coverage
+        header: OrderHeader = {
+            "kind": self.kind,
+            "schema": self.schema.to_json(),
+            "facts": self.facts,
+            "coverage": {
+                "is_exact": coverage.is_exact,
+                "orders": (coverage.orders.share, coverage.orders.low, coverage.orders.high),
+                "graphs": (coverage.graphs.share, coverage.graphs.low, coverage.graphs.high),
+                "n_draws": coverage.n_draws,
+            },
+        }
+        arrays: dict[str, np.ndarray] = {
+            "candidates": np.concatenate(scores.candidates),
+            "n_candidates": np.array([own.size for own in scores.candidates], np.int64),
+            "probabilities": self.probabilities.ravel(),
+            "spread": posterior.spread,
+            "sets": np.empty(0, np.uint64) if posterior.sets is None else posterior.sets,
+            "best": as_sets(self.best.parents),
+            "conditional": np.concatenate([table.ravel() for table in self.conditional_tables] or [np.empty(0)]),
+        }
+        # Of few parents most sets are impossible: those that are not are fewer bytes with their places.
+        possible = np.flatnonzero(scores.logs > -np.inf)
+        if 2 * possible.size < scores.logs.size:
+            arrays |= {"places": possible, "logs": scores.logs[possible]}
+        else:
+            arrays |= {"places": np.empty(0, np.int64), "logs": scores.logs}
+        if posterior.bge is not None:
+            bge = posterior.bge
+            prior = bge.prior
+            header["bge"] = {
+                "n_rows": bge.n_rows,
+                "alpha_mu": prior.alpha_mu,
+                "alpha_w": prior.alpha_w,
+                "t": prior.t,
+            }
+            arrays |= {"mean": bge.mean, "scatter": bge.scatter.ravel()}
+        return header, arrays
+
+    @classmethod
+    def from_arrays(cls, header: Mapping[str, object], arrays: Arrays) -> Self:
+        """The model of `to_arrays`; the arrays may be mapped and read-only."""
+        stored = cast(OrderHeader, header)
+        schema = Schema.from_json(stored["schema"])
+        d = schema.n_attributes
+        ends = np.cumsum(arrays["n_candidates"])
+        candidates = tuple(np.split(np.asarray(arrays["candidates"]), ends[:-1]))
+        logs = arrays["logs"]
+        if arrays["places"].size:
+            logs = np.full(int(np.sum(1 << arrays["n_candidates"])), -np.inf)
+            logs[arrays["places"]] = arrays["logs"]
+        told = stored.get("bge")
+        bge = None
+        if told is not None:
+            prior = BGePrior(told["alpha_mu"], told["alpha_w"], told["t"])
+            bge = BGe(told["n_rows"], arrays["mean"], np.asarray(arrays["scatter"]).reshape(d, d), prior)
+        coverage = stored["coverage"]
+        posterior = OrderPosterior(
+            FamilyScores(candidates, logs),
+            arrays["sets"] if arrays["sets"].size else None,
+            Coverage(coverage["is_exact"], Share(*coverage["orders"]), Share(*coverage["graphs"]), coverage["n_draws"]),
+            bge,
+            arrays["spread"],
+        )
+        parents = tuple(members(own) for own in arrays["best"].tolist())
+        best = BestGraph(parents, posterior.scores.log_score(parents))
+        tables = _tables_of(schema, parents, arrays["conditional"]) if arrays["conditional"].size else []
+        probabilities = np.asarray(arrays["probabilities"]).reshape(d, d)
+        return cls(schema, posterior, stored["facts"], probabilities, best, tables)
+
+    def tables(self) -> dict[str, pa.Table]:
+        """`columns`, `edges` with their probabilities, and `graphs`: the most probable of some that were drawn, for SQL."""
+        d = len(self.names)
+        pairs = [(i, j) for i in range(d) for j in range(d) if i != j]
+        best = {(parent, node) for node, own in enumerate(self.best.parents) for parent in own}
+        found = self.asked.answer(Graphs(N_GRAPHS))["graphs"]
+        top = sorted(found, key=lambda graph: -graph["log_score"])[:TOP_GRAPHS]
+        rows = [
+            (rank, edge["from"], edge["to"], graph["log_score"], graph["log_posterior"])
+            for rank, graph in enumerate(top, 1)
+            for edge in graph["edges"] or [{"from": None, "to": None}]
+        ]
+        return {
+            "columns": pa.table(
+                {
+                    "node": pa.array(range(d), pa.int64()),
+                    "name": pa.array(self.names, pa.string()),
+                    "n_candidates": pa.array([own.size for own in self.posterior.scores.candidates], pa.int64()),
+                }
+            ),
+            "edges": pa.table(
+                {
+                    "parent": pa.array([self.names[i] for i, _ in pairs], pa.string()),
+                    "child": pa.array([self.names[j] for _, j in pairs], pa.string()),
+                    "probability": pa.array([float(self.probabilities[i, j]) for i, j in pairs], pa.float64()),
+                    "is_in_best": pa.array([pair in best for pair in pairs], pa.bool_()),
+                }
+            ),
+            "graphs": pa.table(
+                {
+                    "rank": pa.array([row[0] for row in rows], pa.int64()),
+                    "parent": pa.array([row[1] for row in rows], pa.string()),
+                    "child": pa.array([row[2] for row in rows], pa.string()),
+                    "log_score": pa.array([row[3] for row in rows], pa.float64()),
+                    "log_posterior": pa.array([row[4] for row in rows], pa.float64()),
+                }
+            ),
+        }
+
+
+def _tables_of(schema: Schema, parents: Graph, flat: Floats) -> list[Floats]:
+    sizes = schema.domain_sizes
+    shapes = [(int(np.prod(sizes[list(own)])), int(sizes[node])) for node, own in enumerate(parents)]
+    ends = np.cumsum([q * r for q, r in shapes])
+    return [part.reshape(shape) for part, shape in zip(np.split(flat, ends[:-1]), shapes, strict=True)]

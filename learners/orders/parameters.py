@@ -1,0 +1,168 @@
+"""How posteriors over structures are learned, in the words of the columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from learners.errors import InvalidParameter, UnknownColumn
+from learners.orders.bge import BGePrior
+from learners.orders.evidence import Edge, arrow, cycle_of
+from learners.orders.priors import StructurePrior
+from learners.parameters import Parameters
+
+ARROW = "->"
+
+
+@dataclass(frozen=True)
+class OrderParameters(Parameters):
+    """What is learned, and how.
+
+    Parameters
+    ----------
+    score : "auto", "bge" or "bdeu"
+        Marginal likelihood of linear Gaussian families, for tables of numbers only; or of families of nominal columns, to
+        which numeric ones are cut. By default BGe where every column is numeric.
+    method : "auto", "exact" or "blocks"
+        All orders; or those of a lattice that grows as far as it may. By default exactly where memory allows.
+    candidates : int, optional
+        Candidate parents of each column; by default all others for "exact", and 16 for "blocks".
+    max_parents : int, optional
+        By default no limit for BGe, and 4 for BDeu.
+    prior : "fair" or "uniform"
+        All sizes of parent sets are equally probable, or all parent sets.
+    required, forbidden : tuple of str
+        Edges, each as "parent->child".
+    tiers : tuple of tuple of str
+        Columns in groups; none has a parent in a later group. Columns in no group are free.
+    edge_log_odds : mapping of str to float
+        "parent->child" to log odds for the edge: log(p / (1 - p)) for a belief of p.
+    alpha_mu, alpha_w, t : float, optional
+        Of the normal-Wishart prior, see `BGePrior`.
+    standardise : bool
+        Whether BGe sees columns divided by their standard deviations, around their means. Effects are told in the
+        columns' own units either way.
+    ess : float
+        Equivalent sample size of BDeu.
+    n_bins : int
+        Most intervals of a numeric column that is cut.
+    max_values : int
+        Values that a nominal column keeps; rarer ones share one code.
+    sets : int
+        Most sets in the lattice of "blocks".
+    draws : int
+        Independent draws of a Markov chain by which the coverage of "blocks" is estimated.
+    seed : int
+
+    Raises
+    ------
+    InvalidParameter
+    """
+
+    score: Literal["auto", "bge", "bdeu"] = "auto"
+    method: Literal["auto", "exact", "blocks"] = "auto"
+    candidates: int | None = None
+    max_parents: int | None = None
+    prior: Literal["fair", "uniform"] = "fair"
+    required: tuple[str, ...] = ()
+    forbidden: tuple[str, ...] = ()
+    tiers: tuple[tuple[str, ...], ...] = ()
+    edge_log_odds: Mapping[str, float] = field(default_factory=dict)
+    alpha_mu: float = 1.0
+    alpha_w: float | None = None
+    t: float | None = None
+    standardise: bool = True
+    ess: float = 1.0
+    n_bins: int = 4
+    max_values: int = 1024
+    sets: int = 400_000
+    draws: int = 200
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("candidates", 1, 24),
+            ("max_parents", 0, 63),
+            ("n_bins", 2, 256),
+            ("max_values", 2, 65_000),
+            ("sets", 100, 100_000_000),
+            ("draws", 2, 100_000),
+            ("seed", 0, 2**32 - 1),
+        ):
+            value = getattr(self, name)
+            if value is None and name in ("candidates", "max_parents"):
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+                raise InvalidParameter(name, value, f"use a whole number from {low:,} to {high:,}")
+        if not 0 < self.ess < 1e9:
+            raise InvalidParameter("ess", self.ess, "use a number above zero")
+        for edge, odds in self.edge_log_odds.items():
+            if not math.isfinite(odds):
+                raise InvalidParameter(
+                    f"edge_log_odds[{edge!r}]", odds, "use finite log odds, or required and forbidden"
+                )
+
+    def bge(self) -> BGePrior:
+        """The prior of BGe."""
+        return BGePrior(self.alpha_mu, self.alpha_w, self.t)
+
+    def structure_prior(self, names: Sequence[str]) -> StructurePrior:
+        """The prior over graphs of these columns.
+
+        Raises
+        ------
+        UnknownColumn
+        InvalidParameter
+            If it contradicts itself, naming the edges.
+        """
+        required = _edges_of("required", self.required, names)
+        forbidden = _edges_of("forbidden", self.forbidden, names) | _against_tiers(self.tiers, names)
+        cycle = cycle_of(required)
+        if cycle:
+            path = ARROW.join(names[node] for node in cycle)
+            raise InvalidParameter(
+                "required", list(self.required), f"{path} is a cycle, so no graph has all these edges"
+            )
+        for edge in sorted(required & forbidden):
+            raise InvalidParameter("required", arrow(edge, names), "forbidden, or tiers, say otherwise")
+        log_odds = {edge_of(text, names, "edge_log_odds"): float(odds) for text, odds in self.edge_log_odds.items()}
+        return StructurePrior(self.prior, required, forbidden, log_odds)
+
+
+def edge_of(text: str, names: Sequence[str], where: str) -> Edge:
+    """The edge of "parent->child".
+
+    Raises
+    ------
+    UnknownColumn, InvalidParameter
+    """
+    known = {name: place for place, name in enumerate(names)}
+    pieces = text.split(ARROW)
+    splits = [(ARROW.join(pieces[:cut]).strip(), ARROW.join(pieces[cut:]).strip()) for cut in range(1, len(pieces))]
+    if not splits:
+        raise InvalidParameter(where, text, "write an edge as 'parent->child'")
+    for parent, child in splits:
+        if parent in known and child in known:
+            if parent == child:
+                raise InvalidParameter(where, text, "no column is its own parent")
+            return known[parent], known[child]
+    raise UnknownColumn(next(name for name in splits[0] if name not in known), names)
+
+
+def _edges_of(where: str, texts: Sequence[str], names: Sequence[str]) -> frozenset[Edge]:
+    return frozenset(edge_of(text, names, where) for text in texts)
+
+
+def _against_tiers(tiers: Sequence[Sequence[str]], names: Sequence[str]) -> frozenset[Edge]:
+    """Every edge from a later group to an earlier one."""
+    tier: dict[int, int] = {}
+    for number, group in enumerate(tiers):
+        for name in group:
+            if name not in names:
+                raise UnknownColumn(name, names)
+            if names.index(name) in tier:
+                raise InvalidParameter("tiers", name, "each column is in one group")
+            tier[names.index(name)] = number
+    return frozenset((a, b) for a in tier for b in tier if tier[a] > tier[b])

@@ -1,0 +1,232 @@
+"""Posteriors over structures as sequences of passes: the schema, then moments or distinct rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from learners.arrays import Floats, Integers
+from learners.counts.moments import Moments, Unit
+from learners.counts.rows import DistinctRows
+from learners.errors import InvalidParameter, SchemaError
+from learners.memory import memory_limit
+from learners.orders.bdeu import BDeu
+from learners.orders.bge import BGe
+from learners.orders.candidates import all_candidates, greedy_candidates
+from learners.orders.chains import N_CHAINS, OrderTarget, beginnings, draw_chain_orders
+from learners.orders.checks import check_columns, check_numeric, gaussian_score
+from learners.orders.coverage import coverage_of
+from learners.orders.graphs import best_graph
+from learners.orders.growth import grown_sets
+from learners.orders.lattice import lattice_of, step_bytes
+from learners.orders.model import OrderModel
+from learners.orders.network import conditional_tables
+from learners.orders.parameters import OrderParameters
+from learners.orders.posterior import Coverage, OrderPosterior
+from learners.orders.priors import StructurePrior, with_prior
+from learners.orders.scores import FamilyScores
+from learners.passes.engine import Advance
+from learners.passes.learner import Passes, Work
+from learners.schema import Kept, Overrides, Schema
+from learners.schema.binned import quantile_cut_points
+from learners.schema.discretise import Histogram
+from learners.schema.summaries import ColumnSummaries
+
+# Beyond this the lattice of all orders takes minutes, whatever memory there is.
+MOST_EXACT = 24
+BLOCK_CANDIDATES = 16
+BDEU_PARENTS = 4
+# Of each chain, from whose orders a lattice grows.
+SEED_DRAWS = 8
+# Of each family: its score, its number and exponent, and as much again while sums are made.
+_FAMILY_BYTES = 32
+
+
+def orders(
+    target: str | None,
+    parameters: OrderParameters,
+    given: Schema | Kept | None = None,
+    overrides: Overrides | None = None,
+) -> Passes[OrderModel]:
+    """The posterior over network structures: one pass after the schema.
+
+    Parameters
+    ----------
+    target : str or None
+        None: every column is a node.
+    parameters : OrderParameters
+    given : Schema or Kept, optional
+        Instead of the schema that the columns would give; of `Kept` the domains follow the data.
+    overrides : mapping, optional
+        Column name to what `ColumnOverride.of` reads.
+
+    Raises
+    ------
+    InvalidParameter, UnknownColumn
+        If there is a target, or the prior contradicts itself.
+    SchemaError
+        If a column is constant, a linear combination of others, or not numeric where it must be.
+    TooFewRows
+        If BGe has no more rows than columns.
+
+    References
+    ----------
+    Wang, Wicker, Kwiatkowska (2022); Koivisto, Sood (2004).
+    """
+    if target is not None:
+        raise InvalidParameter("target", target, "learner 'orders' has no class, every column is a node: leave it out")
+    schema = yield from _schema(parameters, given, overrides or {})
+    check_columns(schema)
+    names = [attribute.name for attribute in schema.attributes]
+    prior = parameters.structure_prior(names)
+    is_gaussian = parameters.score == "bge" or (
+        parameters.score == "auto" and all(attribute.kind == "numeric" for attribute in schema.attributes)
+    )
+    facts: dict[str, Any] = {"learner": "orders", "parameters": asdict(parameters)}
+    spread = np.ones(schema.n_attributes)
+    score: BGe | BDeu
+    if is_gaussian:
+        check_numeric(schema)
+        moments = yield Moments([Unit.of(attribute) for attribute in schema.attributes])
+        score, spread = gaussian_score(moments, parameters.bge(), parameters.standardise)
+        facts |= {"score": "bge", "n_rows": moments.n_rows, "n_incomplete": moments.n_incomplete}
+    else:
+        rows = yield DistinctRows(schema)
+        score = BDeu(rows, schema.domain_sizes, parameters.ess)
+        cut = [attribute.name for attribute in schema.attributes if attribute.kind == "numeric"]
+        facts |= {"score": "bdeu", "n_rows": rows.n_rows, "n_distinct": rows.n_distinct, "cut_columns": cut}
+    most = most_parents(parameters, not is_gaussian, schema.n_attributes)
+    for node, name in enumerate(names):
+        if len(prior.required_of(node)) > most:
+            raise InvalidParameter("max_parents", most, f"{name!r} has {len(prior.required_of(node))} required parents")
+    posterior = yield Work(
+        "scoring parent sets", lambda _, advance: posterior_of(score, prior, parameters, most, spread, advance)
+    )
+    facts |= {
+        "method": "exact" if posterior.coverage.is_exact else "blocks",
+        "n_candidates": max(own.size for own in posterior.scores.candidates),
+        "max_parents": most,
+    }
+    model: OrderModel = yield Work("adding up orders", lambda _, advance: _model(schema, posterior, facts, score))
+    return model
+
+
+def _model(schema: Schema, posterior: OrderPosterior, facts: Mapping[str, Any], score: BGe | BDeu) -> OrderModel:
+    """The model with the tables of its most probable graph, which need the counts."""
+    if posterior.prior_sums.log_z == -np.inf:
+        raise InvalidParameter(
+            "required", facts["parameters"]["required"], "no graph has these edges and what else is asked"
+        )
+    best = best_graph(posterior.scores, posterior.lattice)
+    tables = conditional_tables(score, best.parents) if isinstance(score, BDeu) else ()
+    return OrderModel(schema, posterior, facts, best=best, tables=tables)
+
+
+def _schema(parameters: OrderParameters, given: Schema | Kept | None, overrides: Overrides) -> Passes[Schema]:
+    if isinstance(given, Schema):
+        schema = given
+    else:
+        kept = None if given is None else given.schema
+        summaries = yield ColumnSummaries(None, overrides, max_values=parameters.max_values, kept=kept)
+        schema = summaries.build_schema(lambda _, histogram: cut_points(histogram, parameters.n_bins))
+    if schema.target is not None:
+        raise SchemaError(
+            f"The schema has the class {schema.target!r}, but learner 'orders' has none. Infer one without a target."
+        )
+    return schema
+
+
+def cut_points(histogram: Histogram, n_bins: int) -> tuple[float, ...]:
+    """At most n_bins - 1 cut points, and at least one where there are two values."""
+    cuts = quantile_cut_points(histogram, n_bins)
+    if cuts or histogram.keys.size < 2:
+        return cuts
+    # All quantiles fall on the largest value: what is smaller is rare, but not nothing.
+    lowest = float(histogram.thresholds()[-1])
+    largest = float(np.finfo(np.float64).max)
+    return (min(max(lowest, -largest), largest),)
+
+
+def most_parents(parameters: OrderParameters, is_bdeu: bool, d: int) -> int:
+    """Parents that a node may have."""
+    if parameters.max_parents is not None:
+        return min(parameters.max_parents, d - 1)
+    return min(BDEU_PARENTS, d - 1) if is_bdeu else d - 1
+
+
+def exact_bytes(candidates: tuple[Integers, ...]) -> int:
+    """Memory that the sums over all orders take."""
+    families = sum(1 << own.size for own in candidates)
+    return _FAMILY_BYTES * families + step_bytes(len(candidates)) + (40 << len(candidates))
+
+
+def posterior_of(
+    score: BGe | BDeu,
+    prior: StructurePrior,
+    parameters: OrderParameters,
+    most: int,
+    spread: Floats,
+    advance: Advance,
+) -> OrderPosterior:
+    """Family scores within candidates, and the orders.
+
+    Raises
+    ------
+    InvalidParameter
+        If the method is "exact" and memory does not allow it.
+    """
+    d = spread.size
+    everyone = all_candidates(d, prior)
+    few = parameters.candidates if parameters.candidates is not None else None
+    is_exact = _is_exact(parameters, d, few)
+    if few is None and not is_exact:
+        few = BLOCK_CANDIDATES
+    candidates = everyone
+    if few is not None and any(own.size > few for own in everyone):
+        candidates = greedy_candidates(score, prior, few, most, advance)
+    scores = with_prior(score.tables(candidates, most, advance), candidates, prior)
+    bge = score if isinstance(score, BGe) else None
+    if is_exact:
+        return OrderPosterior(scores, None, Coverage(), bge, spread)
+    return covered_posterior(scores, parameters, bge, spread, advance)
+
+
+def covered_posterior(
+    scores: FamilyScores, parameters: OrderParameters, bge: BGe | None, spread: Floats, advance: Advance | None = None
+) -> OrderPosterior:
+    """The posterior over the orders of a lattice that grows to `parameters.sets` sets, with its coverage.
+
+    Parameters
+    ----------
+    scores : FamilyScores
+        There is an order that they allow.
+    """
+    target = OrderTarget.of(scores)
+    seeds = draw_chain_orders(target, SEED_DRAWS, 2 * parameters.seed)
+    sets = grown_sets(target, np.unique(beginnings(seeds)), parameters.sets, advance)
+    lattice = lattice_of(sets, scores)
+    n = -(-parameters.draws // N_CHAINS)
+    orders = draw_chain_orders(target, n, 2 * parameters.seed + 1)
+    return OrderPosterior(scores, sets, coverage_of(target, lattice, orders, parameters.seed), bge, spread)
+
+
+def _is_exact(parameters: OrderParameters, d: int, few: int | None) -> bool:
+    """Whether all orders are summed."""
+    size = d - 1 if few is None else min(few, d - 1)
+    if parameters.method == "blocks":
+        return False
+    n_bytes = exact_bytes((np.arange(size),) * d) if d <= MOST_EXACT else None
+    limit = memory_limit().n_bytes
+    if n_bytes is not None and n_bytes <= limit:
+        return True
+    if parameters.method == "exact":
+        needs = "hours" if n_bytes is None else f"{n_bytes / 2**20:,.0f} MiB of the {limit / 2**20:,.0f} MiB allowed"
+        raise InvalidParameter(
+            "method",
+            "exact",
+            f"all orders of {d} columns take {needs}; use 'blocks', fewer candidates, or FEWPASS_MEMORY",
+        )
+    return False

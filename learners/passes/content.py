@@ -1,0 +1,122 @@
+"""What a file holds, whatever its format."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from learners.passes.files import SourceFile
+
+BATCH_ROWS = 65_536
+# The least or greatest value of a column; a datetime is a date, a bool and an int are floats.
+Bound = datetime.date | str | bytes | float | None
+
+
+class Content(Protocol):
+    """The columns of one file, and how their rows are read."""
+
+    @property
+    def kind(self) -> str:
+        """The format, as `formats.FORMATS` names it."""
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns."""
+
+    @property
+    def types_sha256(self) -> str:
+        """What beside the bytes of the file decides on the values: types that were found or told. Empty if nothing does."""
+
+    def piece(self, row_group: int) -> str:
+        """A row group in words, for messages."""
+
+    def bounds(self, column: str) -> tuple[Bound, Bound, int] | None:
+        """Least value, greatest value (None without any) and number of nulls of a column, if they are known."""
+
+    def batches(
+        self, filesystem: pafs.FileSystem, file: SourceFile, row_group: int, columns: Sequence[str] | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of a row group, of at most 65,536 at a time; the columns may come in another order."""
+
+
+def types_digest(schema: pa.Schema) -> str:
+    """SHA-256 of names and types."""
+    told = [(field.name, str(field.type)) for field in schema]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Partitioned:
+    """A file with the columns that the names of its folders add.
+
+    Parameters
+    ----------
+    inner : Content
+        Of the file itself.
+    values : mapping of str to pyarrow.Scalar
+        The value that all its rows have in each such column.
+    n_rows : int
+    """
+
+    inner: Content
+    values: Mapping[str, pa.Scalar]
+    n_rows: int
+
+    @property
+    def kind(self) -> str:
+        """The format of the file."""
+        return self.inner.kind
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns of the file, then those of its folders."""
+        fields = [*self.inner.arrow_schema, *(pa.field(name, value.type) for name, value in self.values.items())]
+        return pa.schema(fields)
+
+    @property
+    def types_sha256(self) -> str:
+        """Of the folders' values and types, and of what the file's own types say."""
+        told = [(name, str(value.type), str(value.as_py())) for name, value in self.values.items()]
+        return hashlib.sha256(json.dumps([told, self.inner.types_sha256]).encode()).hexdigest()
+
+    def piece(self, row_group: int) -> str:
+        """A row group in words."""
+        return self.inner.piece(row_group)
+
+    def bounds(self, column: str) -> tuple[Bound, Bound, int] | None:
+        """Those of the file, or the one value of a folder."""
+        if column not in self.values:
+            return self.inner.bounds(column)
+        value: Bound = self.values[column].as_py()
+        return value, value, 0 if value is not None else self.n_rows
+
+    def batches(
+        self, filesystem: pafs.FileSystem, file: SourceFile, row_group: int, columns: Sequence[str] | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of a row group."""
+        names = self.arrow_schema.names if columns is None else list(columns)
+        added = [name for name in names if name in self.values]
+        own = [name for name in names if name not in self.values]
+        if not own:
+            n_rows = file.row_groups[row_group]
+            for first in range(0, n_rows, BATCH_ROWS):
+                n = min(BATCH_ROWS, n_rows - first)
+                yield pa.RecordBatch.from_arrays([repeated(self.values[name], n) for name in added], added)
+            return
+        for batch in self.inner.batches(filesystem, file, row_group, own):
+            arrays = [*batch.columns, *(repeated(self.values[name], batch.num_rows) for name in added)]
+            yield pa.RecordBatch.from_arrays(arrays, [*batch.schema.names, *added])
+
+
+def repeated(value: pa.Scalar, n_rows: int) -> pa.Array:
+    """A column of one value; text as a dictionary, as the text of files is read."""
+    if pa.types.is_string(value.type):
+        return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), n_rows), pa.array([value]))
+    return pa.repeat(value, n_rows)

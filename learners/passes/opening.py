@@ -1,0 +1,78 @@
+"""Files as they are opened: each by its format, with the columns of its folders."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from learners.passes.content import Content, Partitioned
+from learners.passes.files import SourceFile
+from learners.passes.formats import TEXT, format_of
+from learners.passes.parquet import read_footer
+from learners.passes.partitions import partition_values
+from learners.passes.text_types import common_type
+
+if TYPE_CHECKING:
+    from learners.passes.tabular import Kind, TabularContent
+
+Types = Mapping[str, pa.DataType]
+
+
+def opened_files(
+    filesystem: pafs.FileSystem, paths: Sequence[str], told: Types
+) -> tuple[list[SourceFile], list[Content]]:
+    """What identifies each file, and what it holds.
+
+    Parameters
+    ----------
+    filesystem : pyarrow.fs.FileSystem
+    paths : sequence of str
+    told : mapping of str to DataType
+        Types of columns of CSV and JSON lines.
+
+    Raises
+    ------
+    SourceError
+    """
+    found: list[tuple[SourceFile, Content]] = []
+    for path in paths:
+        kind = format_of(path)
+        if kind in (None, "Parquet"):
+            found.append(read_footer(filesystem, path))
+        else:
+            from learners.passes.tabular import inspected  # pyarrow.dataset imports pandas, where it is installed
+
+            found.append(inspected(filesystem, path, cast("Kind", kind), told))
+    files = [file for file, _ in found]
+    contents = _agreeing([content for _, content in found])
+    added = partition_values(paths, [content.arrow_schema.names for content in contents])
+    for i, values in enumerate(added):
+        if values:
+            contents[i] = Partitioned(contents[i], values, files[i].n_rows)
+    return [_identified(file, content) for file, content in zip(files, contents, strict=True)], contents
+
+
+def _agreeing(contents: Sequence[Content]) -> list[Content]:
+    """Text files whose columns have types of one family: where they differ, a column is text in all of them."""
+    text = {i: cast("TabularContent", content) for i, content in enumerate(contents) if content.kind in TEXT}
+    found: dict[str, list[pa.DataType]] = {}
+    for content in text.values():
+        for field in content.arrow_schema:
+            found.setdefault(field.name, []).append(field.type)
+    common = {name: common_type(types) for name, types in found.items()}
+    changed = {name: kind for name, kind in common.items() if kind is not None}
+    csv = {i: content.with_types(changed) for i, content in text.items() if content.kind == "CSV"}
+    return [csv.get(i, content) for i, content in enumerate(contents)]
+
+
+def _identified(file: SourceFile, content: Content) -> SourceFile:
+    """The file with a digest of all that its values depend on."""
+    if not content.types_sha256:
+        return file
+    digest = hashlib.sha256(f"{file.footer_sha256} {content.types_sha256}".encode()).hexdigest()
+    return replace(file, footer_sha256=digest)

@@ -1,0 +1,157 @@
+"""Parquet files: footers first, then one row group after the other."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from learners.errors import SourceError, one_line
+from learners.passes.content import BATCH_ROWS, Bound
+from learners.passes.files import SourceFile, type_family
+from learners.passes.formats import FORMATS, format_of
+
+_MAGIC = b"PAR1"
+_NOT_PARQUET = "is not a Parquet file, or its end is cut off."
+_NO_END = f"Of other formats the name must end so: {', '.join(end for ends in FORMATS.values() for end in ends)}."
+
+
+@dataclass(frozen=True)
+class ParquetContent:
+    """What the footer of a Parquet file says, and the rows of its row groups.
+
+    Parameters
+    ----------
+    metadata : pyarrow.parquet.FileMetaData
+    """
+
+    metadata: pq.FileMetaData
+    kind: ClassVar[str] = "Parquet"
+
+    @cached_property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns."""
+        return self.metadata.schema.to_arrow_schema()
+
+    @property
+    def types_sha256(self) -> str:
+        """Nothing: the footer holds the types."""
+        return ""
+
+    @cached_property
+    def _text(self) -> list[str]:
+        """The columns to read as dictionaries."""
+        return [field.name for field in self.arrow_schema if type_family(field.type) == "text"]
+
+    @cached_property
+    def _indexed(self) -> set[str]:
+        """The columns that then are."""
+        own = (field.name for field in self.arrow_schema if pa.types.is_dictionary(field.type))
+        return {*self._text, *own}
+
+    def piece(self, row_group: int) -> str:
+        """A row group in words."""
+        return f"row group {row_group}"
+
+    def bounds(self, column: str) -> tuple[Bound, Bound, int] | None:
+        """Least and greatest value and number of nulls of a column.
+
+        None if the footer lacks them, or Python has no such value: a time in nanoseconds, or beyond the year 9999.
+        """
+        lows, highs, n_null = [], [], 0
+        for g in range(self.metadata.num_row_groups):
+            group = self.metadata.row_group(g)
+            place = next((c for c in range(group.num_columns) if group.column(c).path_in_schema == column), None)
+            known = None if place is None else group.column(place).statistics
+            if known is None or not known.has_null_count or (not known.has_min_max and known.num_values):
+                return None
+            n_null += known.null_count
+            if known.has_min_max:
+                try:
+                    lows.append(known.min)
+                    highs.append(known.max)
+                except (ValueError, OverflowError):
+                    return None
+        return (min(lows), max(highs), n_null) if lows else (None, None, n_null)
+
+    def batches(
+        self, filesystem: pafs.FileSystem, file: SourceFile, row_group: int, columns: Sequence[str] | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of a row group.
+
+        Raises
+        ------
+        SourceError
+            If a page is damaged.
+        """
+        indexed = [name for name in self.arrow_schema.names if name in self._indexed]
+        indexed = [name for name in indexed if columns is None or name in columns]
+        with filesystem.open_input_file(file.path) as stream:
+            parquet = pq.ParquetFile(
+                stream, metadata=self.metadata, read_dictionary=self._text, page_checksum_verification=True
+            )
+            for batch in parquet.iter_batches(BATCH_ROWS, row_groups=[row_group], columns=columns, use_threads=False):
+                for name in indexed:
+                    _require_sound(batch.column(name), name, file.path)
+                yield batch
+
+
+def _require_sound(column: pa.Array, name: str, path: str) -> None:
+    """Refuse indices beyond their dictionary: a damaged page has them, and reading on would count whatever is in memory."""
+    bounds = pc.min_max(column.indices)
+    if bounds["min"].is_valid and not 0 <= bounds["min"].as_py() <= bounds["max"].as_py() < len(column.dictionary):
+        raise SourceError(path, f"column {name!r} is damaged. Restore the file from its source.")
+
+
+def read_footer(filesystem: pafs.FileSystem, path: str) -> tuple[SourceFile, ParquetContent]:
+    """What a file's footer says.
+
+    Raises
+    ------
+    SourceError
+        If it is no Parquet file, or is damaged.
+    """
+    try:
+        info = filesystem.get_file_info(path)
+        size = file_size(path, info)
+        if size < 12:
+            raise SourceError(path, "is empty or too short: not a Parquet file.")
+        with filesystem.open_input_file(path) as stream:
+            stream.seek(size - 8)
+            length, magic = struct.unpack("<I4s", stream.read(8))
+            if magic != _MAGIC or length > size - 12:
+                raise SourceError(path, _NOT_PARQUET if format_of(path) else f"{_NOT_PARQUET} {_NO_END}")
+            stream.seek(size - 8 - length)
+            footer = stream.read(length)
+        metadata = pq.read_metadata(pa.BufferReader(_MAGIC + footer + struct.pack("<I4s", length, _MAGIC)))
+        metadata.schema.to_arrow_schema()
+    except (OSError, ValueError, pa.ArrowException, UnicodeDecodeError) as error:  # names of columns may not be UTF-8
+        if isinstance(error, SourceError):
+            raise
+        raise SourceError(path, f"cannot be read as Parquet ({one_line(error)}).") from error
+    rows = tuple(metadata.row_group(g).num_rows for g in range(metadata.num_row_groups))
+    digest = hashlib.sha256(footer).hexdigest()
+    return SourceFile(path, size, info.mtime_ns, metadata.num_rows, rows, digest), ParquetContent(metadata)
+
+
+def file_size(path: str, info: pafs.FileInfo) -> int:
+    """The size of a file.
+
+    Raises
+    ------
+    SourceError
+        If its server does not tell.
+    """
+    if info.size is None:
+        raise SourceError(
+            path, "has no size that its server tells, or has moved. Name the address it has moved to, or download it."
+        )
+    return int(info.size)

@@ -1,0 +1,83 @@
+"""Rows that can be walked once, kept so that passes can walk them again: in memory, or beyond a bound in a file."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from learners.errors import SourceError, one_line
+from learners.memory import memory_limit
+from learners.passes.source import Source
+
+SHARE = 4  # of the memory limit: the other three parts are for what passes count
+
+
+class Folder:
+    """A folder that is removed when nobody refers to this object any more.
+
+    Parameters
+    ----------
+    path : str
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
+
+
+def source_of_stream(
+    arrow_schema: pa.Schema, batches: Iterable[pa.RecordBatch], identity: str, held_bytes: int | None = None
+) -> Source:
+    """A source of rows that come once.
+
+    Parameters
+    ----------
+    arrow_schema : pyarrow.Schema
+    batches : iterable of RecordBatch
+    identity : str
+        The key under which a store may keep statistics of the rows.
+    held_bytes : int, optional
+        More than that goes to a temporary Parquet file, which is removed with the source; by default a quarter of the
+        memory limit.
+
+    Raises
+    ------
+    SourceError
+        If two columns have one name, or the disk does not take the file.
+    """
+    bound = memory_limit().n_bytes // SHARE if held_bytes is None else held_bytes
+    held: list[pa.RecordBatch] = []
+    n_bytes = 0
+    coming = iter(batches)
+    for batch in coming:
+        held.append(batch)
+        n_bytes += batch.nbytes
+        if n_bytes > bound:
+            return _written(arrow_schema, chain(held, coming))
+    return Source.of_table(pa.Table.from_batches(held, arrow_schema), identity)
+
+
+def _written(arrow_schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Source:
+    folder = tempfile.mkdtemp(prefix="fewpass-", dir=memory_limit().directory)
+    path = Path(folder) / "stream.parquet"
+    try:
+        with pq.ParquetWriter(path, arrow_schema, compression="zstd", compression_level=1) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+        source = Source.open(str(path))
+    except (OSError, pa.ArrowException) as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise SourceError(str(path), f"the rows of the stream cannot be kept there ({one_line(error)})") from error
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    source.is_identified = False
+    source.keeps = Folder(folder)
+    return source

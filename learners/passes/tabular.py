@@ -1,0 +1,291 @@
+"""CSV, JSON lines, Feather and ORC files, read by pyarrow.dataset."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.dataset as pads
+import pyarrow.fs as pafs
+import pyarrow.json as pajson
+
+from learners.errors import SourceError, one_line
+from learners.passes.content import BATCH_ROWS, Bound, types_digest
+from learners.passes.files import SourceFile, type_family
+from learners.passes.formats import codec_of
+from learners.passes.parquet import file_size
+from learners.passes.text_types import FALSE, TRUE, TextType
+
+Kind = Literal["CSV", "JSON lines", "Feather", "ORC"]
+BLOCK_BYTES = 4 << 20
+DELIMITERS = ",;\t|"
+Types = Mapping[str, pa.DataType]
+
+
+@dataclass(frozen=True)
+class TabularContent:
+    """The columns of a file that is read from its beginning to its end.
+
+    Parameters
+    ----------
+    kind : "CSV", "JSON lines", "Feather" or "ORC"
+    arrow_schema : pyarrow.Schema
+        With the types that were found, or told.
+    delimiter : str
+        Of CSV.
+    """
+
+    kind: Kind
+    arrow_schema: pa.Schema
+    delimiter: str = ","
+
+    @property
+    def types_sha256(self) -> str:
+        """Of the types, where the file itself does not hold them."""
+        return types_digest(self.arrow_schema) if self.kind in ("CSV", "JSON lines") else ""
+
+    def with_types(self, types: Types) -> TabularContent:
+        """The same columns, some of them of other types."""
+        fields = [field.with_type(types.get(field.name, field.type)) for field in self.arrow_schema]
+        return replace(self, arrow_schema=pa.schema(fields))
+
+    def piece(self, row_group: int) -> str:
+        """A row group in words: the file has but one."""
+        del row_group
+        return "it"
+
+    def bounds(self, column: str) -> tuple[Bound, Bound, int] | None:
+        """Not known before the rows are read."""
+        del column
+        return None
+
+    def batches(
+        self, filesystem: pafs.FileSystem, file: SourceFile, row_group: int, columns: Sequence[str] | None
+    ) -> Iterator[pa.RecordBatch]:
+        """All rows."""
+        del row_group
+        names = self.arrow_schema.names if columns is None else list(columns)
+        if self.kind in ("Feather", "ORC"):
+            fragment = format_named(self.kind).make_fragment(file.path, filesystem)
+            yield from fragment.to_batches(columns=names, batch_size=BATCH_ROWS, use_threads=False, batch_readahead=1)
+            return
+        _, stream = opened(filesystem, file.path)
+        with stream:
+            for batch in self._csv(stream, names) if self.kind == "CSV" else self._json(stream):
+                for first in range(0, batch.num_rows, BATCH_ROWS):
+                    yield batch.slice(first, BATCH_ROWS).select(names)
+
+    def _csv(self, stream: pa.NativeFile, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        types = {name: self.arrow_schema.field(name).type for name in names}
+        # As Parquet's text is read: counting and encoding look at each value once a batch.
+        types |= {name: pa.dictionary(pa.int32(), kind) for name, kind in types.items() if pa.types.is_string(kind)}
+        return iter(
+            pacsv.open_csv(
+                stream,
+                read_options=pacsv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),
+                parse_options=parse_options(self.delimiter, len(self.arrow_schema)),
+                convert_options=convert_options(types, names),
+            )
+        )
+
+    def _json(self, stream: pa.NativeFile) -> Iterator[pa.RecordBatch]:
+        explicit = pajson.ParseOptions(explicit_schema=self.arrow_schema, unexpected_field_behavior="ignore")
+        for block in _whole_lines(stream):
+            table = pajson.read_json(pa.BufferReader(block), _one_block(block), explicit)
+            yield from table.combine_chunks().to_batches()
+
+
+def format_named(kind: Kind) -> pads.FileFormat:
+    """Of files that hold their types."""
+    return pads.IpcFileFormat() if kind == "Feather" else pads.OrcFileFormat()
+
+
+def parse_options(delimiter: str, n_columns: int) -> pacsv.ParseOptions:
+    """How the lines of CSV are cut: values in quotes may hold line breaks, and an empty line is a row of a single column."""
+    return pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=n_columns != 1)
+
+
+def convert_options(types: Types, names: Sequence[str]) -> pacsv.ConvertOptions:
+    """How the values of CSV are read: empty, NA, NULL, NaN and their like are missing, also among text."""
+    return pacsv.ConvertOptions(
+        column_types=dict(types),
+        include_columns=list(names),
+        strings_can_be_null=True,
+        true_values=TRUE,
+        false_values=FALSE,
+    )
+
+
+class Hashed(io.RawIOBase):
+    """A stream of bytes that are hashed as they go by."""
+
+    def __init__(self, stream: pa.NativeFile) -> None:
+        self.stream, self.digest = stream, hashlib.sha256()
+
+    def readable(self) -> bool:
+        """Whether bytes can be read: they can."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes."""
+        found: bytes = self.stream.read(None if size < 0 else size)
+        self.digest.update(found)
+        return found
+
+    def rest(self) -> str:
+        """SHA-256 of all bytes, those that nobody wanted included."""
+        while self.read(BLOCK_BYTES):
+            pass
+        return self.digest.hexdigest()
+
+
+def opened(filesystem: pafs.FileSystem, path: str) -> tuple[Hashed, pa.NativeFile]:
+    """The bytes of a file, and what they are when they are unpacked."""
+    hashed = Hashed(filesystem.open_input_stream(path, compression=None))
+    plain = pa.PythonFile(hashed, mode="r")
+    codec = codec_of(path)
+    return hashed, plain if codec is None else pa.CompressedInputStream(plain, codec)
+
+
+def inspected(
+    filesystem: pafs.FileSystem, path: str, kind: Kind, told: Types | None = None
+) -> tuple[SourceFile, TabularContent]:
+    """Read a file once: its columns with their types, its rows, its SHA-256.
+
+    Parameters
+    ----------
+    filesystem : pyarrow.fs.FileSystem
+    path : str
+    kind : "CSV", "JSON lines", "Feather" or "ORC"
+    told : mapping of str to DataType, optional
+        Types of columns of text files that are not to be found.
+
+    Raises
+    ------
+    SourceError
+        If the file is not what its name says, or is damaged.
+    """
+    look = {"CSV": _csv, "JSON lines": _json}.get(kind)
+    try:
+        info = filesystem.get_file_info(path)
+        size = file_size(path, info)
+        n_rows, digest, content = look(filesystem, path, told or {}) if look else _typed(filesystem, path, kind)
+    except SourceError:
+        raise
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise SourceError(path, f"cannot be read as {kind} ({one_line(error)}).") from error
+    return SourceFile(path, size, info.mtime_ns, n_rows, (n_rows,), digest), content
+
+
+def _typed(filesystem: pafs.FileSystem, path: str, kind: Kind) -> tuple[int, str, TabularContent]:
+    """A file that holds its types; its bytes are read for their SHA-256, as its footer does not tell of every value."""
+    fragment = format_named(kind).make_fragment(path, filesystem)
+    n_rows, schema = fragment.count_rows(), fragment.physical_schema
+    hashed = Hashed(filesystem.open_input_stream(path, compression=None))
+    return n_rows, hashed.rest(), TabularContent(kind, schema.remove_metadata())
+
+
+def _csv(filesystem: pafs.FileSystem, path: str, told: Types) -> tuple[int, str, TabularContent]:
+    delimiter, names = _header(filesystem, path)
+    hashed, stream = opened(filesystem, path)
+    finders = {name: TextType() for name in names if name not in told}
+    n_rows = 0
+    with stream:
+        reader = pacsv.open_csv(
+            stream,
+            read_options=pacsv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),
+            parse_options=parse_options(delimiter, len(names)),
+            convert_options=convert_options(dict.fromkeys(names, pa.string()), names),
+        )
+        for batch in reader:
+            n_rows += batch.num_rows
+            for name, finder in finders.items():
+                finder.see(batch.column(name))
+        digest = hashed.rest()
+    fields = [(name, told[name] if name in told else finders[name].type) for name in names]
+    return n_rows, digest, TabularContent("CSV", pa.schema(fields), delimiter)
+
+
+def _header(filesystem: pafs.FileSystem, path: str) -> tuple[str, list[str]]:
+    """The delimiter of a CSV file, which is the most frequent in its first line, and the names of its columns."""
+    _, stream = opened(filesystem, path)
+    with stream:
+        head = stream.read(1 << 16).decode("utf-8-sig", errors="replace")
+    if not head.strip():
+        raise SourceError(path, "is empty: it must begin with a line of names.")
+    line = head.splitlines()[0]
+    delimiter = max(DELIMITERS, key=line.count)
+    names = next(csv.reader(io.StringIO(head), delimiter=delimiter), [])
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise SourceError(path, f"has two columns named {twice[0]!r}. Rename one.")
+    if not names or not any(names):
+        raise SourceError(path, "has no names of columns in its first line. Add a line with a name for each column.")
+    return delimiter, names
+
+
+def _json(filesystem: pafs.FileSystem, path: str, told: Types) -> tuple[int, str, TabularContent]:
+    hashed, stream = opened(filesystem, path)
+    schemas: list[pa.Schema] = []
+    n_rows = 0
+    with stream:
+        for block in _whole_lines(stream):
+            if not schemas and block.lstrip()[:1] == b"[":
+                raise SourceError(
+                    path,
+                    f"is one JSON list. Write an object a line: jq -c '.[]' {path} > {path.rsplit('.', 1)[0]}.jsonl",
+                )
+            table = pajson.read_json(pa.BufferReader(block), _one_block(block))
+            n_rows += table.num_rows
+            schemas.append(table.schema)
+        digest = hashed.rest()
+    if not schemas:
+        raise SourceError(path, "holds no JSON object.")
+    fields = [(field.name, told.get(field.name, field.type)) for field in _unified(schemas, path)]
+    return n_rows, digest, TabularContent("JSON lines", pa.schema(fields))
+
+
+def _whole_lines(stream: pa.NativeFile) -> Iterator[bytes]:
+    """Blocks that end where a line ends."""
+    rest = b""
+    while block := stream.read(BLOCK_BYTES):
+        lines, line_break, begun = block.rpartition(b"\n")
+        if not line_break:
+            rest += block
+            continue
+        if (rest + lines).strip():
+            yield rest + lines + b"\n"
+        rest = begun
+    if rest.strip():
+        yield rest
+
+
+def _one_block(block: bytes) -> pajson.ReadOptions:
+    return pajson.ReadOptions(block_size=max(len(block), 1), use_threads=False)
+
+
+def _unified(schemas: Sequence[pa.Schema], path: str) -> pa.Schema:
+    """The columns of all blocks; what is text in one and a time in another is text."""
+    fields: dict[str, pa.Field[Any]] = {}
+    for schema in schemas:
+        for field in schema:
+            known = fields.setdefault(field.name, field)
+            if {type_family(known.type), type_family(field.type)} == {"text", "time"}:
+                fields[field.name] = field.with_type(pa.string())
+                continue
+            try:
+                fields[field.name] = pa.unify_schemas(
+                    [pa.schema([known]), pa.schema([field])], promote_options="permissive"
+                ).field(0)
+            except pa.ArrowException:
+                raise SourceError(
+                    path,
+                    f"column {field.name!r} is {known.type} in some lines and {field.type} in others. Make them agree.",
+                ) from None
+    return pa.schema(list(fields.values()))

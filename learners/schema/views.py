@@ -1,0 +1,79 @@
+"""The same columns by several cut points each: what the members of an ensemble see."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from learners.schema.chunk import Chunk
+from learners.schema.kernels import translate_views
+from learners.schema.schema import Attribute, Schema
+
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class Views:
+    """Every grouping of every attribute of a schema as an attribute of its own.
+
+    An attribute without groupings has one view, its own codes; one with groupings has a view for each different one.
+
+    Parameters
+    ----------
+    schema : Schema
+        By which rows are encoded.
+    only : int, optional
+        Of each attribute just the view by this grouping.
+
+    Attributes
+    ----------
+    schema : Schema
+        With one attribute for each view, those of a column side by side; names repeat.
+    base : Schema
+    attribute : (n_views,) int64
+        The attribute that each view is of.
+    """
+
+    def __init__(self, schema: Schema, only: int | None = None) -> None:
+        self.base, self.only = schema, only
+        attributes: list[Attribute] = []
+        attribute_of: list[int] = []
+        tables: list[Any] = []
+        self._places: list[tuple[int, ...]] = []
+        for i, attribute in enumerate(schema.attributes):
+            groupings = attribute.groupings if only is None else attribute.groupings[only : only + 1]
+            distinct = list(dict.fromkeys(groupings))
+            place = {grouping: len(attributes) + j for j, grouping in enumerate(distinct)}
+            self._places.append(tuple(place[grouping] for grouping in groupings) or (len(attributes),))
+            if not distinct:
+                attributes.append(attribute)
+                tables.append(np.arange(attribute.n_values + 1))
+            for grouping in distinct:
+                cuts = tuple(attribute.cuts[position] for position in grouping)
+                view = replace(attribute, cuts=cuts, groupings=())
+                attributes.append(view)
+                tables.append(_codes(attribute, view, grouping))
+            attribute_of += [i] * max(1, len(distinct))
+        self.schema = replace(schema, attributes=tuple(attributes))
+        self.attribute: Integers = np.array(attribute_of, np.int64)
+        self._starts = np.concatenate([[0], np.cumsum([table.size for table in tables])]).astype(np.int64)
+        self._tables = np.concatenate([*tables, np.empty(0)]).astype(self.schema.code_dtype)
+
+    def of(self, attribute: int, grouping: int) -> int:
+        """The view of an attribute by a grouping; one without groupings has a single view."""
+        places = self._places[attribute]
+        return places[grouping] if len(places) > grouping else places[0]
+
+    def chunk(self, rows: Chunk) -> Chunk:
+        """The rows by all views."""
+        x = np.empty((self.schema.n_attributes, rows.n_rows), self.schema.code_dtype)
+        translate_views(rows.x, self.attribute, self._starts, self._tables, x)
+        return Chunk(x, rows.y)
+
+
+def _codes(attribute: Attribute, view: Attribute, grouping: tuple[int, ...]) -> Any:
+    """The view's code of each code of the attribute, the unseen one included."""
+    first = int(attribute.has_missing)
+    intervals = np.searchsorted(np.array(grouping, np.int64), np.arange(len(attribute.cuts) + 1), side="left")
+    return np.concatenate([np.zeros(first, np.int64), intervals + first, [view.n_values]])

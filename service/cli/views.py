@@ -1,0 +1,82 @@
+"""`fewpass models structure | circuit | trace`: what a version looks like."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from service import product
+from service.product.circuit_forms import Form
+from service.terminal import JsonOption, WorkspaceOption, escape, existing, out, show_json, show_table, text_of
+
+Reference = Annotated[str, typer.Argument(help="name, name@version or name@alias.")]
+
+
+def structure(
+    reference: Reference,
+    member: Annotated[int | None, typer.Option("--member", help="Of an ensemble: the number of one member.")] = None,
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Show the graph of a model: the parents of each attribute."""
+    from service.workspace import Workspace
+
+    with Workspace(existing(workspace)) as here:
+        found = product.structure(here, reference, member)
+    if json_output:
+        show_json(found)
+        return
+    for edge in found["edges"]:
+        out.print(f"{escape(str(edge['from']))} -> {escape(str(edge['to']))}", highlight=False)
+    facts = dict(found.get("facts", {}))
+    if selection := facts.pop("selection", None):
+        show_selection(selection)
+    shown = [[name, text_of(value)] for name, value in facts.items() if name != "concentrations"]
+    if shown:
+        show_table("training", ["fact", "value"], shown)
+
+
+def circuit(
+    reference: Reference,
+    form: Annotated[Form, typer.Option("--format", "-f", help="dot is for Graphviz, svg a picture.")] = Form.TEXT,
+    output: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The file to write.", show_default="standard output")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """Write the circuit of a model, of a network the one that it is compiled to."""
+    from service.workspace import Workspace
+
+    with Workspace(existing(workspace)) as here:
+        if output is None:
+            typer.echo(product.circuit(here, reference, form))
+        else:
+            n_bytes = product.write_circuit(here, reference, form, output, replace=force)
+            out.print(f"{escape(reference)} -> {escape(str(output))}, {n_bytes:,} bytes")
+
+
+def trace(
+    reference: Reference,
+    output: Annotated[Path, typer.Option("--out", "-o", help="The SVG file to write.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """Draw how the chains of a sampled circuit went: log joint and acceptance of every sweep."""
+    from service.workspace import Workspace
+
+    with Workspace(existing(workspace)) as here:
+        n_bytes = product.write_trace(here, reference, output, replace=force)
+        out.print(f"{escape(reference)} -> {escape(str(output))}, {n_bytes:,} bytes")
+
+
+def show_selection(selection: dict[str, Any]) -> None:
+    """SkDB's mean losses, a column per number of parents, at a dozen prefixes of the attributes; the least is marked."""
+    losses = selection["mean_loss"]
+    n = len(losses[0]) - 1
+    chosen = selection["n_attributes"], selection["k"]
+    rows = [
+        [str(i), *(f"{row[i]:.4f}{'*' if (i, k) == chosen else ''}" for k, row in enumerate(losses))]
+        for i in sorted({round(n * step / 11) for step in range(12)} | {chosen[0]})
+    ]
+    show_table("mean leave-one-out loss (* chosen)", ["attributes", *(f"k = {k}" for k in range(len(losses)))], rows)

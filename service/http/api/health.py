@@ -1,0 +1,107 @@
+"""Liveness, readiness, metrics and what the server is."""
+
+from datetime import UTC, datetime
+from math import nan
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic import BaseModel, Field
+from sqlalchemy.exc import DBAPIError
+
+from service import product
+from service.problems import NotReady
+from service.telemetry import CONTROL_UP, JOBS, MODEL_AGE, PASSES, ROWS_PER_S, metrics_text
+from service.version import VERSION
+from service.workspace import Workspace
+from storage import models
+from storage.errors import StorageError
+
+router = APIRouter(tags=["health"])
+TOLD: set[str] = set()
+DAMAGED = "A version that is asked for is damaged, and the one before it is served on. The log names it."
+
+
+class Health(BaseModel):
+    """The process answers."""
+
+    status: Literal["ok"] = "ok"
+    version: str = Field(examples=[VERSION])
+
+
+class Readiness(BaseModel):
+    """Whether requests should come here, and what does not work while they may."""
+
+    status: Literal["ok", "degraded"] = "ok"
+    version: str = Field(examples=[VERSION])
+    reason: str | None = Field(default=None, exclude_if=lambda reason: reason is None)
+
+
+class Index(BaseModel):
+    """Where things are."""
+
+    name: Literal["fewpass"] = "fewpass"
+    version: str
+    documentation: str = "/docs"
+    openapi: str = "/openapi.json"
+    metrics: str = "/metrics"
+
+
+@router.get("/", summary="What this server is")
+async def index() -> Index:
+    """Name, version and the paths to start from."""
+    return Index(version=VERSION)
+
+
+@router.get("/healthz", summary="Is the process alive?")
+async def healthz() -> Health:
+    """Always ok while the process can answer at all."""
+    return Health(version=VERSION)
+
+
+@router.get("/readyz", summary="Should requests be sent here?")
+async def readyz(request: Request) -> Readiness:
+    """Ok once the registry is open and the kernels are warm; 503 before that and while stopping.
+
+    Degraded, and still 200, while the control database does not answer or a version that is asked for is damaged:
+    predictions go on, and to send them elsewhere would not help, as all servers share that database and those files.
+    """
+    if (reason := request.app.state.not_ready) is not None:
+        raise NotReady(reason)
+    degraded = request.app.state.degraded or (DAMAGED if request.app.state.predictor.damaged else None)
+    return Readiness(status="ok" if degraded is None else "degraded", version=VERSION, reason=degraded)
+
+
+def look_around(request: Request) -> None:
+    """Set the gauges of what the control database knows; on a thread, since it asks."""
+    workspace: Workspace = request.app.state.workspace
+    CONTROL_UP.set(request.app.state.degraded is None)
+    try:
+        _look_at_models(workspace)
+        if not workspace.settings.predict_only:
+            _look_at_jobs(workspace)
+    except (StorageError, DBAPIError):  # the other metrics are wanted all the more
+        CONTROL_UP.set(0)
+
+
+def _look_at_models(workspace: Workspace) -> None:
+    now = datetime.now(UTC)
+    ages = {name: (now - made_at).total_seconds() for name, made_at in models.served_since(workspace.control).items()}
+    for name, age in ages.items():
+        MODEL_AGE.labels(name).set(max(0.0, age))
+    for name in TOLD - ages.keys():  # several processes cannot take a label back
+        MODEL_AGE.labels(name).set(nan)
+    TOLD.update(ages)
+
+
+def _look_at_jobs(workspace: Workspace) -> None:
+    JOBS.labels("queued").set(product.job_queue(workspace).count("queued"))
+    JOBS.labels("running").set(product.job_queue(workspace).count("running"))
+    running = [job.progress or {} for job in product.job_queue(workspace).list(state="running", limit=100).items]
+    PASSES.set(sum("pass_number" in progress for progress in running))
+    ROWS_PER_S.set(sum(progress.get("rows_per_s") or 0 for progress in running))
+
+
+@router.get("/metrics", summary="Prometheus metrics", response_class=Response)
+def metrics(_: Annotated[None, Depends(look_around)]) -> Response:
+    """Requests, latencies, predicted rows, models and their age, jobs and their passes, in Prometheus' text format."""
+    return Response(metrics_text(), media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -1,0 +1,141 @@
+"""/v1/jobs: durable training and evaluation, with live progress."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+from datetime import datetime
+from functools import partial
+from typing import Annotated, Any
+
+import anyio.to_thread
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from pydantic import Field
+
+from service import product
+from service.http.api.shapes import Opening, PageShape, Shape, answers, workspace_of
+from service.jobs.queue import Job, Priority, State
+from service.requests import JobRequest
+from service.workspace import Workspace
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+Ours = Annotated[Workspace, Depends(workspace_of)]
+EVENT_POLL_S = 0.25
+
+
+class JobShape(Shape):
+    """A job; `progress` is the latest that its worker recorded, `error` is a problem document."""
+
+    id: str
+    kind: str
+    state: State
+    request: dict[str, Any]
+    progress: dict[str, Any] | None = Field(
+        examples=[
+            {"step": "learn", "pass_number": 2, "n_passes": 3, "rows_done": 400000, "rows_per_s": 9e6, "eta_s": 1}
+        ]
+    )
+    result: dict[str, Any] | None
+    error: dict[str, Any] | None
+    attempts: int
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    retry_of: str | None
+    priority: Priority
+
+
+@router.post("", status_code=202, summary="Submit a job")
+async def submit(
+    request: JobRequest,
+    workspace: Ours,
+    opening: Opening,
+    response: Response,
+    priority: Priority = "normal",
+    idempotency_key: Annotated[str | None, Header(min_length=1, max_length=255)] = None,
+) -> JobShape:
+    """Train, evaluate, refresh, or infer a schema; the same Idempotency-Key with the same body starts nothing new."""
+    submission = partial(product.submit, workspace, request, idempotency_key, is_remote=True, priority=priority)
+    named = getattr(request, "train", request)
+    uris = [*(getattr(named, "uris", None) or ()), *(getattr(named, "test_uris", None) or ())]
+    job, _ = await opening.of(uris).run(submission)
+    return _accepted(job, response)
+
+
+@router.get("", summary="List jobs")
+def list_all(
+    workspace: Ours,
+    state: State | None = None,
+    limit: Annotated[int, Query(ge=1, le=500)] = 50,
+    cursor: str | None = None,
+) -> PageShape[JobShape]:
+    """Newest first."""
+    return PageShape[JobShape].model_validate(
+        product.job_queue(workspace).list(state=state, limit=limit, cursor=cursor)
+    )
+
+
+@router.get("/{job_id}", summary="Show a job")
+def show(job_id: str, workspace: Ours) -> JobShape:
+    """State, pass k of n, rows done, rows/s, ETA, result or error."""
+    return JobShape.model_validate(product.job_queue(workspace).get(job_id))
+
+
+@router.post("/{job_id}/cancel", summary="Cancel a job")
+def cancel(job_id: str, workspace: Ours) -> JobShape:
+    """A queued job never starts; a running one stops between two chunks. Cancelling twice is not an error."""
+    return JobShape.model_validate(product.job_queue(workspace).cancel(job_id))
+
+
+@router.post("/{job_id}/retry", status_code=202, summary="Run a failed or cancelled job again")
+def retry(job_id: str, workspace: Ours, response: Response) -> JobShape:
+    """A new job with the same request; finished passes are taken from the data set's statistics."""
+    return _accepted(product.job_queue(workspace).retry(job_id), response)
+
+
+async def first_look(job_id: str, request: Request) -> Job:
+    """The job before its stream begins, so that an unknown one is a 404 and not a broken stream."""
+    return await anyio.to_thread.run_sync(product.job_queue(workspace_of(request)).get, job_id)
+
+
+@router.get("/{job_id}/events", summary="Follow a job", response_class=EventSourceResponse)
+async def events(
+    job_id: str,
+    request: Request,
+    job: Annotated[Job, Depends(first_look)],
+    last_event_id: Annotated[str | None, Header(max_length=64)] = None,
+) -> AsyncIterator[ServerSentEvent]:
+    """Server-sent events: `job` on every change, and `end` with the final job. An id says what the job was like then, so
+    that a client that comes back with Last-Event-ID hears nothing twice and misses nothing that still holds.
+    """
+    queue = product.job_queue(workspace_of(request))
+    previous = last_event_id
+    while True:
+        shape = JobShape.model_validate(job)
+        known = hashlib.sha256(shape.model_dump_json().encode()).hexdigest()[:16]
+        if job.is_finished:
+            yield ServerSentEvent(data=shape, event="end", id=known)
+            return
+        if known != previous:
+            yield ServerSentEvent(data=shape, event="job", id=known)
+        if request.app.state.not_ready is not None:
+            return
+        previous = known
+        await asyncio.sleep(EVENT_POLL_S)
+        job = await anyio.to_thread.run_sync(queue.get, job_id)
+
+
+@router.get(
+    "/{job_id}/log",
+    summary="Read a job's log",
+    response_class=Response,
+    responses=answers("application/x-ndjson"),
+)
+def log(job_id: str, workspace: Ours) -> Response:
+    """What its worker has logged so far: steps, passes, warnings, the traceback of a failure; a JSON object a line."""
+    return Response(product.job_log(workspace, job_id), media_type="application/x-ndjson")
+
+
+def _accepted(job: Job, response: Response) -> JobShape:
+    response.headers["location"] = f"/v1/jobs/{job.id}"
+    return JobShape.model_validate(job)

@@ -1,0 +1,312 @@
+"""/v1/models: the registry."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi.responses import FileResponse, StreamingResponse
+from pydantic import BaseModel, Field
+
+from service import product
+from service.http.api.shapes import ModelVersionShape, PageShape, Shape, answers, workspace_of
+from service.http.api.uploads import TAR, TAR_BODY, Upload
+from service.predictor import Predictor
+from service.product.circuit_forms import MEDIA_TYPES, Form
+from service.workspace import Workspace
+
+router = APIRouter(prefix="/v1/models", tags=["models"])
+Member = Annotated[int | None, Query(description="Of an ensemble: the number of one member.", ge=0)]
+Ours = Annotated[Workspace, Depends(workspace_of)]
+Limit = Annotated[int, Query(ge=1, le=1000)]
+Tag = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$", examples=["checked-by"])]
+
+
+class ModelShape(Shape):
+    """A name in the registry."""
+
+    name: str
+    latest_version: int
+    n_versions: int
+    aliases: dict[str, int]
+    created_at: datetime
+
+
+class AliasRequest(BaseModel):
+    """Where an alias shall point."""
+
+    version: int = Field(ge=1)
+
+
+class AliasesShape(Shape):
+    """What each alias of a model means."""
+
+    aliases: dict[str, int] = Field(examples=[{"champion": 3}])
+
+
+class MoveShape(Shape):
+    """One move of an alias."""
+
+    alias: str
+    version: int
+    reason: str
+    moved_at: datetime
+
+
+class PromotionShape(Shape):
+    """A decision between a champion and a challenger, measured on the same rows."""
+
+    alias: str
+    challenger: int
+    champion: int | None
+    is_promoted: bool
+    reason: str = Field(
+        examples=["version 4 replaces 3 as champion: log_loss 0.301 against 0.312 less 0.001, on 812 rows"]
+    )
+    rule: dict[str, Any]
+    challenger_metrics: dict[str, Any] | None
+    champion_metrics: dict[str, Any] | None
+    measured_on: dict[str, Any]
+    job_id: str
+    decided_at: datetime
+
+
+class TagRequest(BaseModel):
+    """The value of a tag."""
+
+    value: str = Field(max_length=10_000, examples=["checked by Ana"])
+
+
+class Retention(BaseModel):
+    """How many versions of a model are kept, besides those that an alias points at; null for all."""
+
+    keep: int | None = Field(ge=1, le=1_000_000, examples=[10])
+
+
+class Pruned(BaseModel):
+    """The versions that were removed."""
+
+    removed: list[int]
+
+
+class LineageShape(Shape):
+    """Where a version comes from: files, job, schema, request and libraries."""
+
+    name: str
+    version: int
+    sha256: str
+    created_at: datetime
+    job_id: str | None
+    dataset: str | None
+    n_rows: int
+    files: list[dict[str, Any]]
+    model_schema: dict[str, Any] = Field(alias="schema")
+    provenance: dict[str, Any]
+    libraries: dict[str, str]
+
+
+def follow(request: Request) -> Predictor:
+    """The predictor of this process, so that who moved an alias sees the move at once."""
+    predictor: Predictor = request.app.state.predictor
+    return predictor
+
+
+Ahead = Annotated[Predictor, Depends(follow)]
+
+
+@router.get("", summary="List models")
+def list_all(workspace: Ours, limit: Limit = 100, cursor: str | None = None) -> PageShape[ModelShape]:
+    """By name."""
+    return PageShape[ModelShape].model_validate(product.list_models(workspace, limit, cursor))
+
+
+@router.get("/{reference}", summary="Show a model version")
+def show(reference: str, workspace: Ours) -> ModelVersionShape:
+    """`name`, `name@3` or `name@champion`; the bare name means the champion, or else the latest version."""
+    return ModelVersionShape.model_validate(product.find_version(workspace, reference))
+
+
+@router.get("/{name}/versions", summary="List the versions of a model")
+def versions(name: str, workspace: Ours, limit: Limit = 100, cursor: str | None = None) -> PageShape[ModelVersionShape]:
+    """Newest first."""
+    return PageShape[ModelVersionShape].model_validate(product.list_versions(workspace, name, limit, cursor))
+
+
+@router.get("/{reference}/metrics", summary="Show the metrics of a version")
+def metrics(reference: str, workspace: Ours) -> dict[str, Any]:
+    """As measured when it was trained."""
+    return dict(product.find_version(workspace, reference).metrics)
+
+
+@router.get("/{reference}/structure", summary="Show the graph of a version")
+def structure(reference: str, workspace: Ours, member: Member = None) -> dict[str, Any]:
+    """Nodes and edges; of an ensemble the member that answers queries, and all families with their weights."""
+    return product.structure(workspace, reference, member)
+
+
+@router.get("/{reference}/download", summary="Download a version", response_class=FileResponse)
+def download(reference: str, workspace: Ours) -> FileResponse:
+    """Its DuckDB file, which `fewpass` and any DuckDB can read."""
+    version = product.find_version(workspace, reference)
+    return FileResponse(
+        version.duckdb_path, media_type="application/vnd.duckdb", filename=f"{version.name}-{version.version}.duckdb"
+    )
+
+
+@router.get("/{name}/aliases", summary="List the aliases of a model")
+def aliases(name: str, workspace: Ours) -> AliasesShape:
+    """What each alias means."""
+    return AliasesShape(aliases=product.aliases_of(workspace, name))
+
+
+@router.put("/{name}/aliases/{alias}", summary="Point an alias at a version")
+def set_alias(name: str, alias: str, request: AliasRequest, workspace: Ours, predictor: Ahead) -> AliasesShape:
+    """Every serving process follows within the poll interval, this one at once."""
+    product.set_alias(workspace, name, alias, request.version)
+    predictor.refresh()
+    return AliasesShape(aliases=product.aliases_of(workspace, name))
+
+
+@router.delete("/{name}/aliases/{alias}", status_code=204, summary="Remove an alias")
+def delete_alias(name: str, alias: str, workspace: Ours, predictor: Ahead) -> None:
+    """The version stays."""
+    product.delete_alias(workspace, name, alias)
+    predictor.refresh()
+
+
+@router.delete("/{name}/versions/{version}", status_code=204, summary="Delete a version")
+def delete_version(name: str, version: int, workspace: Ours, predictor: Ahead) -> None:
+    """Refused while an alias points at it."""
+    product.delete_version(workspace, name, version)
+    predictor.refresh()
+
+
+@router.delete("/{name}", summary="Delete a model")
+def delete_model(name: str, workspace: Ours, predictor: Ahead) -> Pruned:
+    """All its versions, aliases and history; refused while a job is at work on it."""
+    removed = product.delete_model(workspace, name)
+    predictor.refresh()
+    return Pruned(removed=removed)
+
+
+@router.get(
+    "/{reference}/structure.svg",
+    summary="Draw the graph of a version",
+    response_class=Response,
+    responses=answers("image/svg+xml"),
+)
+def picture(reference: str, workspace: Ours, member: Member = None) -> Response:
+    """The attributes around the class, with an arrow from each parent; of a circuit its nodes, or its regions."""
+    return Response(product.draw(workspace, reference, member), media_type="image/svg+xml")
+
+
+@router.get(
+    "/{reference}/trace.svg",
+    summary="Draw the chains of a version",
+    response_class=Response,
+    responses=answers("image/svg+xml"),
+)
+def trace(reference: str, workspace: Ours) -> Response:
+    """Of a sampled circuit: the log joint of every sweep, and which share of proposals was accepted."""
+    return Response(product.draw_trace(workspace, reference), media_type="image/svg+xml")
+
+
+@router.get(
+    "/{reference}/circuit",
+    summary="Show the circuit of a version",
+    response_class=Response,
+    responses=answers(*MEDIA_TYPES.values()),
+)
+def circuit(reference: str, workspace: Ours, form: Annotated[Form, Query(alias="format")] = Form.TEXT) -> Response:
+    """Of a network, the circuit that it is compiled to. `text` and `json` can be trained and served anywhere."""
+    return Response(product.circuit(workspace, reference, form), media_type=MEDIA_TYPES[form])
+
+
+@router.get("/{reference}/lineage", summary="Show where a version comes from")
+def lineage(reference: str, workspace: Ours) -> LineageShape:
+    """Files, job, schema, what was asked for, and with which libraries it was made."""
+    return LineageShape.model_validate(product.lineage(workspace, reference))
+
+
+@router.put("/{reference}/tags/{tag}", summary="Set a tag of a version")
+def set_tag(reference: str, tag: Tag, request: TagRequest, workspace: Ours) -> ModelVersionShape:
+    """The other tags stay."""
+    return ModelVersionShape.model_validate(product.set_tag(workspace, reference, tag, request.value))
+
+
+@router.delete("/{reference}/tags/{tag}", summary="Remove a tag of a version")
+def delete_tag(reference: str, tag: Tag, workspace: Ours) -> ModelVersionShape:
+    """The other tags stay."""
+    return ModelVersionShape.model_validate(product.set_tag(workspace, reference, tag, None))
+
+
+@router.post("/{name}/aliases/{alias}/rollback", summary="Let an alias mean what it meant before")
+def roll_back(name: str, alias: str, workspace: Ours, predictor: Ahead) -> AliasesShape:
+    """Once more goes back further; versions that were deleted are passed over."""
+    product.roll_back(workspace, name, alias)
+    predictor.refresh()
+    return AliasesShape(aliases=product.aliases_of(workspace, name))
+
+
+@router.get("/{name}/history", summary="List the moves of a model's aliases")
+def history(name: str, workspace: Ours, limit: Limit = 100, cursor: str | None = None) -> PageShape[MoveShape]:
+    """Newest first, with the reason of each."""
+    return PageShape[MoveShape].model_validate(product.alias_history(workspace, name, limit, cursor))
+
+
+@router.get("/{name}/promotions", summary="List the decisions about a model")
+def promotions(name: str, workspace: Ours, limit: Limit = 100, cursor: str | None = None) -> PageShape[PromotionShape]:
+    """Champion against challenger, newest first: the numbers, the rule, and the reason."""
+    return PageShape[PromotionShape].model_validate(product.list_promotions(workspace, name, limit, cursor))
+
+
+@router.get("/{name}/retention", summary="Show how many versions of a model are kept")
+def retention(name: str, workspace: Ours) -> Retention:
+    """Null for all."""
+    return Retention(keep=product.retention_of(workspace, name))
+
+
+@router.put("/{name}/retention", summary="Say how many versions of a model are kept")
+def set_retention(name: str, request: Retention, workspace: Ours) -> Retention:
+    """Nothing is removed before the model is pruned, by request or after its next refresh."""
+    product.set_retention(workspace, name, request.keep)
+    return request
+
+
+@router.post("/{name}/prune", summary="Remove old versions of a model")
+def prune(
+    name: str, workspace: Ours, predictor: Ahead, keep: Annotated[int | None, Query(ge=1, le=1_000_000)] = None
+) -> Pruned:
+    """All but the newest `keep`, by default as its retention says; never one that an alias points at."""
+    removed = product.prune(workspace, name, keep)
+    predictor.refresh()
+    return Pruned(removed=removed)
+
+
+@router.get(
+    "/{reference}/export",
+    summary="Export a version as one file",
+    response_class=StreamingResponse,
+    responses=answers(TAR),
+)
+def export(reference: str, workspace: Ours) -> StreamingResponse:
+    """A tar of its DuckDB file and a manifest with the SHA-256; `import` takes it."""
+    version, n_bytes, chunks = product.export_version(workspace, reference)
+    name = f"{version.name}-{version.version}.fewpass.tar"
+    headers = {"content-length": str(n_bytes), "content-disposition": f'attachment; filename="{name}"'}
+    return StreamingResponse(chunks, media_type=TAR, headers=headers)
+
+
+@router.post(
+    "/{name}/import",
+    status_code=201,
+    summary="Import an exported version",
+    openapi_extra=TAR_BODY,
+)
+def import_version(
+    name: str, workspace: Ours, upload: Upload, response: Response, predictor: Ahead
+) -> ModelVersionShape:
+    """The next version of the name; refused unless every byte is as it was exported and the model answers."""
+    version = product.import_version(workspace, upload, name)
+    predictor.refresh()
+    response.headers["location"] = f"/v1/models/{name}@{version.version}"
+    return ModelVersionShape.model_validate(version)

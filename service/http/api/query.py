@@ -1,0 +1,54 @@
+"""POST /v1/models/{name}/query: marginals, conditionals, moments, samples and MAP."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from learners.query import Query
+from service.predictor import Predictor
+from service.problems import NotReady
+from service.product import queries
+from service.settings import Settings
+
+router = APIRouter(prefix="/v1/models", tags=["models"])
+Asked = Annotated[Query, Field(discriminator="kind")]
+
+
+class QueryRequest(BaseModel):
+    """Queries to one model; those that differ only by their evidence are answered together."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    queries: list[Asked] = Field(
+        min_length=1,
+        examples=[
+            [
+                {"kind": "conditional", "variables": ["outlook"], "evidence": {"play": "yes"}},
+                {"kind": "map", "evidence": {"humidity": 80.0}, "time_limit_s": 1.0},
+            ]
+        ],
+    )
+
+
+class QueryResponse(BaseModel):
+    """The answers, in the order of the queries; docs/explanation/circuits.md tells the members of each kind."""
+
+    model: str
+    version: int
+    answers: list[dict[str, Any]] = Field(
+        examples=[[{"kind": "marginal", "log_probability": -1.2, "probability": 0.3}]]
+    )
+
+
+@router.post("/{name}/query", summary="Ask a model's joint distribution")
+def query(name: str, body: QueryRequest, request: Request) -> QueryResponse:
+    """Any columns may be given, asked for, or left out: what is neither is summed out."""
+    settings: Settings = request.app.state.settings
+    predictor: Predictor | None = getattr(request.app.state, "predictor", None)
+    if predictor is None:
+        raise NotReady("The server is starting.")
+    served = predictor.served(name) or predictor.resolve(name)
+    asked = queries.limited(body.queries, settings.max_rows, settings.query_s)
+    queries.check_size(served.model, asked, settings.max_rows)
+    return QueryResponse(model=served.name, version=served.version, answers=queries.answers(served.model, asked))

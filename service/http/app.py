@@ -1,0 +1,250 @@
+"""The web application: create_app(settings) assembles it, its lifespan opens and closes everything it uses."""
+
+import asyncio
+import contextlib
+import gc
+from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeVar
+
+import anyio
+import anyio.to_thread
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from sqlalchemy.exc import DBAPIError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service import problems, product
+from service.complaints import complaints
+from service.http import openapi, signposts
+from service.http.api import datasets, health, inference, invocations, jobs, keys, models, query, schedules
+from service.http.api.bodies import TOO_DEEP, BodyLimit, hint, is_json, long_number
+from service.http.api.explain import Explain
+from service.http.api.predict import HotPath, Predict
+from service.http.browsers import protection_of
+from service.http.deadlines import Deadlines
+from service.http.paths import EVENTS
+from service.http.security import Guard
+from service.http.threads import Openings
+from service.http.warm_up import warm_up
+from service.predictor import Predictor
+from service.problems import InvalidRequest, MalformedBody, Problem, UnsupportedMediaType
+from service.settings import Settings
+from service.telemetry import Telemetry
+from service.version import VERSION
+from service.workspace import Workspace
+from storage.control import as_storage_error
+from storage.generation import generation
+
+ANSWER_S = 10.0
+OPENING = 8  # data sets that are opened at once for requests: a store that hangs holds these threads, and no others
+NOT_JSON = "The request does not say that its body is JSON: send the header Content-Type: application/json."
+Answer = TypeVar("Answer")
+
+
+class Application(FastAPI):
+    """FastAPI, with predictions going round it: its own layers cost more than an answer does.
+
+    Measured (benchmarks/serving.py): as an ordinary route behind the same middleware a prediction costs 1.10 times a
+    bare Starlette echo, like this 0.7 times plus the model's look-up.
+    """
+
+    predict: Predict
+    deadlines: Deadlines
+    guard: Guard
+    entrance: ASGIApp
+
+    def __init__(self, settings: Settings, **fields: Any) -> None:
+        super().__init__(**fields)
+        self.predict = Predict(settings)
+        self.router.routes += [
+            self.predict.route(),
+            Explain(self.predict).route(),
+            *inference.Infer(self.predict).routes(),
+            invocations.Invocations(self.predict, settings).route(),
+        ]
+        control_plane = BodyLimit(super().__call__, settings.max_body_bytes)
+        self.deadlines = Deadlines(HotPath(control_plane, self.predict), settings.request_timeout_s)
+        self.guard = Guard(self.deadlines, settings)
+        self.entrance = Telemetry(self.guard, settings.slow_request_s, protection_of)
+
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI document, predictions included."""
+        return openapi.document(self)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Give the request its id, then take the short way or the long one."""
+        if scope["type"] == "http" and scope["method"] == "HEAD" and not EVENTS.has("GET", scope["path"]):
+            scope = {**scope, "method": "GET"}  # of whose answer the server sends the head alone
+        await self.entrance(scope, receive, send)
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """The application of one serving process; nothing is opened before its lifespan starts.
+
+    Parameters
+    ----------
+    settings : Settings, optional
+        Read from the environment unless given.
+    """
+    settings = settings or Settings()
+    app = Application(
+        settings,
+        title="fewpass",
+        version=VERSION,
+        summary="Probabilistic models from tables larger than memory, in a few passes.",
+        lifespan=_lifespan,
+        responses=openapi.PROBLEM_RESPONSES,
+    )
+    app.state.settings = settings
+    app.state.workspace = Workspace(settings)
+    app.state.opening = Openings(OPENING)
+    app.state.not_ready = "The server is starting."
+    app.state.degraded = None
+    for resource in (health, inference, invocations, query):
+        app.include_router(resource.router)
+    if not settings.predict_only:
+        for resource in (datasets, jobs, keys, models, schedules):
+            app.include_router(resource.router)
+    app.add_exception_handler(RequestValidationError, _invalid_request)
+    app.add_exception_handler(HTTPException, _http_error)
+    for kind, _, _ in problems.TABLE:
+        app.add_exception_handler(kind, _expected)
+    app.add_exception_handler(DBAPIError, _of_database)
+    app.add_exception_handler(ClientDisconnect, _gone)
+    app.add_exception_handler(Exception, _unexpected)
+    return app
+
+
+@contextlib.asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    assert isinstance(app, Application)
+    workspace: Workspace = app.state.workspace
+    predictor = await anyio.to_thread.run_sync(_open, workspace)
+    app.state.predictor = app.predict.predictor = predictor
+    app.guard.load(predictor.control)
+    tasks = [asyncio.create_task(work) for work in (_become_ready(app), _follow(app), app.deadlines.sweep())]
+    try:
+        yield
+    finally:
+        app.state.not_ready = "The server is stopping."
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        gc.unfreeze()  # or else what is frozen outlives the interpreter, and libraries complain
+        workspace.close()
+
+
+def _open(workspace: Workspace) -> Predictor:
+    predictor = Predictor(workspace.control, workspace.settings.mapped_models)
+    if not workspace.settings.predict_only:
+        assert (
+            product.job_queue(workspace) is not None
+        )  # opened now, so that a broken database fails the start and not a request
+    return predictor
+
+
+async def _become_ready(app: FastAPI) -> None:
+    if app.state.settings.warm_up:
+        seconds = await anyio.to_thread.run_sync(warm_up)
+        structlog.get_logger("serve").info("kernels are warm", seconds=round(seconds, 2))
+    # What was made until now stays: looking at it again and again would cost as much as a few look-ups.
+    gc.collect()
+    gc.freeze()
+    app.state.not_ready = None
+
+
+async def _follow(app: Application) -> None:
+    """Take over moved aliases, new versions and changed keys, for as long as the server runs."""
+    log = structlog.get_logger("serve")
+    settings: Settings = app.state.settings
+    predictor: Predictor = app.state.predictor
+    one_at_a_time = anyio.CapacityLimiter(1)  # of its own: a database that hangs shall take no thread of requests
+
+    async def ask(question: Callable[..., Answer], *about: object) -> Answer:
+        with anyio.fail_after(ANSWER_S):
+            return await anyio.to_thread.run_sync(question, *about, abandon_on_cancel=True, limiter=one_at_a_time)
+
+    while True:
+        await asyncio.sleep(settings.generation_poll_s)
+        try:
+            await ask(app.state.workspace.check_there)
+            if await ask(generation, predictor.control) != app.guard.generation:
+                await ask(app.guard.load, predictor.control)
+            if await ask(predictor.refresh):
+                log.info("registry has changed", generation=predictor.generation)
+        except Exception as error:  # the models that are mapped go on being served
+            is_silent = isinstance(error, TimeoutError)
+            reason = f"The control database did not answer for {ANSWER_S:g} s." if is_silent else str(error)
+            if app.state.degraded is None:  # once: it may last for hours
+                is_expected = is_silent or problems.is_expected(error)
+                log.warning("the registry cannot be read", reason=reason, exc_info=not is_expected)
+            app.state.degraded = reason
+            await asyncio.sleep(1)
+        else:
+            if app.state.degraded is not None:
+                log.info("the registry can be read again")
+            app.state.degraded = None
+
+
+def _response(problem: Problem, request: Request, headers: dict[str, str] | None = None) -> JSONResponse:
+    headers = problems.headers_of(problem) | (headers or {})
+    if request.url.path.startswith("/v2"):
+        problem.fields["error"] = problem.detail  # where clients of the Open Inference Protocol look
+    return JSONResponse(problem.body(request.url.path), problem.status, headers=headers, media_type=problems.MEDIA_TYPE)
+
+
+def _expected(request: Request, error: Exception) -> JSONResponse:
+    return _response(problems.problem_of(error), request)
+
+
+def _of_database(request: Request, error: Any) -> JSONResponse:
+    """The job queue's own connections do not go through `storage`, which would have translated this."""
+    structlog.get_logger("serve").warning("the job queue cannot be used", reason=str(error.orig))
+    return _response(problems.problem_of(as_storage_error(error)), request)
+
+
+def _gone(request: Request, error: Exception) -> JSONResponse:
+    """The client hung up in the middle of its body: nothing of ours failed, and nobody reads the answer."""
+    structlog.get_logger("serve").info("the client went away", path=request.url.path)
+    del error
+    return _response(problems.problem_of_status(400, "The body ended before it was complete."), request)
+
+
+def _unexpected(request: Request, error: Exception) -> JSONResponse:
+    structlog.get_logger("serve").error("request failed", path=request.url.path, exc_info=error)
+    return _response(problems.problem_of(error), request)
+
+
+async def _http_error(request: Request, error: Any) -> JSONResponse:
+    headers = {name.lower(): value for name, value in (error.headers or {}).items()}
+    detail, path = error.detail, request.url.path
+    if error.status_code == 404:  # of the routing; a thing that is missing has an error of its own
+        detail = signposts.unknown_path(request.app.openapi(), path)
+    elif error.status_code == 400 and (cause := error.__cause__) is not None:  # of reading the body
+        body = await request.body()  # which has been read already
+        words = long_number(body) or f"The body is not JSON: {cause}"
+        detail = TOO_DEEP if isinstance(cause, RecursionError) else f"{words}.{hint(body)}"
+    elif error.status_code == 405 and (allowed := signposts.allowed_methods(request.app.openapi(), path)):
+        detail = signposts.wrong_method(request.method, path, allowed)
+        headers["allow"] = ", ".join(allowed)
+    return _response(problems.problem_of_status(error.status_code, detail), request, headers)
+
+
+def _invalid_request(request: Request, error: Any) -> JSONResponse:
+    """Pydantic's findings, each with its place; a body that is not JSON at all is a 400."""
+    findings = error.errors()
+    if findings and findings[0]["type"] == "json_invalid":
+        reason = findings[0].get("ctx", {}).get("error", "unreadable")
+        return _response(problems.problem_of(MalformedBody(f"The body is not JSON: {reason}.")), request)
+    is_unread = any(finding["loc"] == ("body",) and finding["type"] != "missing" for finding in findings)
+    if is_unread and not is_json(request.headers.get("content-type")):
+        return _response(problems.problem_of(UnsupportedMediaType(NOT_JSON)), request)
+    shape = getattr(request.scope.get("route"), "body_field", None)
+    root = None if shape is None else shape.field_info.annotation
+    places = [{"field": ".".join(map(str, place)), "reason": words} for place, words in complaints(findings, root)]
+    detail = "; ".join(f"{place['field']}: {place['reason']}" for place in places)
+    return _response(problems.problem_of(InvalidRequest(detail, errors=places)), request)

@@ -1,0 +1,206 @@
+"""What a connection may take beside its requests: so long for a head, and so many bytes; so long to take an answer."""
+
+import asyncio
+from collections.abc import Iterator
+from socket import socket
+from typing import Any
+
+import uvicorn
+from uvicorn import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+MAX_HEAD_BYTES = 256 << 10
+LAST_S = 0.5  # in which a request that is on its way to a server that stops arrives
+LEAST_TAKEN = 64 << 10  # bytes of an answer that are taken in `patience_s`, as long as there are so many
+TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+
+
+class ServerConfig(Config):
+    """What uvicorn is told, and how many seconds a client may leave a connection waiting."""
+
+    patience_s = 60.0
+    is_stopping = False
+
+
+class Server(uvicorn.Server):
+    """Uvicorn's, which when it stops would reset the connections that wait at its door, or have not said anything yet."""
+
+    config: ServerConfig
+
+    async def shutdown(self, sockets: list[socket] | None = None) -> None:
+        """Let in who is there, close the door, and answer everybody's last request."""
+        self.config.is_stopping = True
+        loop = asyncio.get_running_loop()
+        # Nothing is awaited between this and the end of listening, which the original begins with.
+        let_in = [
+            loop.create_task(loop.connect_accepted_socket(self._connection, client))
+            for listening in sockets or ()
+            for client in waiting_at(listening)
+        ]
+        await super().shutdown(sockets)
+        await asyncio.gather(*let_in, return_exceptions=True)
+
+    def _connection(self) -> "Connection":
+        return Connection(self.config, server_state=self.server_state, app_state=self.lifespan.state)
+
+
+def waiting_at(listening: socket) -> Iterator[socket]:
+    """The connections that the kernel has made and nobody has taken."""
+    listening.setblocking(False)
+    while True:
+        try:
+            client, _ = listening.accept()
+        except OSError:
+            return
+        client.setblocking(False)
+        yield client
+
+
+class Connection(HttpToolsProtocol):
+    """Uvicorn's HTTP/1.1, which would wait for ever: for a head, and hold as much of it as comes; for the rest of a body
+    that has been answered; and with an answer for a client that does not take it.
+
+    `service.http.deadlines` looks after requests from their head to the beginning of their answer.
+
+    Parameters
+    ----------
+    config : ServerConfig
+    given, named
+        As uvicorn makes its own.
+    """
+
+    config: ServerConfig
+
+    def __init__(self, config: ServerConfig, *given: Any, **named: Any) -> None:
+        super().__init__(config, *given, **named)
+        self.patience_s = config.patience_s
+        self.n_head_bytes: int | None = 0  # None where no head is under way
+        self.late: asyncio.TimerHandle | None = None  # for what the client is to send
+        self.watch: asyncio.TimerHandle | None = None  # over what it is to take
+        self.n_untaken = 0
+
+    def connection_made(self, transport: Any) -> None:
+        """Give the first request its time."""
+        super().connection_made(transport)
+        self.late = self.loop.call_later(self.patience_s, self.give_up)
+        if self.config.is_stopping:
+            self.shutdown()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nobody waits any more."""
+        self.in_time()
+        self.unwatch()
+        super().connection_lost(exc)
+
+    # What the client sends
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, unless it has been too much."""
+        super().data_received(data)
+        if self.n_head_bytes is None:
+            return
+        self.n_head_bytes += len(data)
+        if self.n_head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
+            self.transport.write(TOO_LARGE)
+            self.close()
+        elif self.late is None:
+            self.late = self.loop.call_later(self.patience_s, self.give_up)
+
+    def on_message_begin(self) -> None:
+        """A head begins."""
+        self.n_head_bytes = 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """The head is there."""
+        self.n_head_bytes = None
+        if self.late is not None:
+            self.in_time()
+        super().on_headers_complete()
+        if self.config.is_stopping:
+            self.cycle.keep_alive = False
+
+    def on_message_complete(self) -> None:
+        """The body is there, too."""
+        if self.late is not None:
+            self.in_time()
+        super().on_message_complete()
+
+    def in_time(self) -> None:
+        """Stop the clock."""
+        if self.late is not None:
+            self.late.cancel()
+            self.late = None
+
+    def give_up(self) -> None:
+        """Close without an answer: there is no request to answer, or it has been."""
+        self.late = None
+        self.close()
+
+    def shutdown(self) -> None:
+        """The server stops: close after the answer; at rest after a moment, as a request may be on its way."""
+        if self.is_at_rest():
+            self.loop.call_later(LAST_S, self.close_at_rest)
+        else:
+            super().shutdown()
+
+    def is_at_rest(self) -> bool:
+        """Whether no request is being answered."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def close_at_rest(self) -> None:
+        """Close, unless a request has come."""
+        if self.is_at_rest():
+            self.close()
+
+    # What it takes
+
+    def on_response_complete(self) -> None:
+        """Whoever was answered before the body was there may finish it: a closed door would hide the answer."""
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self.begin_watch()
+        elif self.cycle.response_complete and self.cycle.more_body:
+            self.late = self.loop.call_later(self.patience_s, self.give_up)
+
+    def pause_writing(self) -> None:
+        """More is waiting than the client takes."""
+        super().pause_writing()
+        self.begin_watch()
+
+    def resume_writing(self) -> None:
+        """It has taken most of it."""
+        super().resume_writing()
+        if not self.transport.is_closing():
+            self.unwatch()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close a connection at rest, as soon as the client has taken what it asked for."""
+        super().timeout_keep_alive_handler()
+        self.begin_watch()
+
+    def close(self) -> None:
+        """Close as soon as the client has taken what is still to be sent."""
+        self.transport.close()
+        self.begin_watch()
+
+    def begin_watch(self) -> None:
+        """See to it that the client takes what is waiting; a transport that closes would wait for it for ever."""
+        if self.watch is None:
+            self.n_untaken = self.transport.get_write_buffer_size()
+            self.watch = self.loop.call_later(self.patience_s, self.look)
+
+    def unwatch(self) -> None:
+        """It has taken it."""
+        if self.watch is not None:
+            self.watch.cancel()
+            self.watch = None
+
+    def look(self) -> None:
+        """Whether the client has taken enough since the last look; if not, drop the connection."""
+        self.watch = None
+        n_left = self.transport.get_write_buffer_size()
+        if n_left and self.n_untaken - n_left < LEAST_TAKEN:
+            self.transport.abort()
+        elif n_left:
+            self.begin_watch()

@@ -1,0 +1,198 @@
+"""The OpenAPI document: FastAPI's own, with the msgspec shapes of the predict route and problem+json everywhere."""
+
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from service import problems
+from service.http.api.explain import PATH as EXPLAIN_PATH
+from service.http.api.explain import ExplainResponse
+from service.http.api.inference import PATHS as INFER_PATHS
+from service.http.api.invocations import CSV, InvocationRequest, InvocationResponse
+from service.http.api.invocations import PATH as INVOCATIONS_PATH
+from service.http.api.predict import ARROW, JSON, PredictRequest, PredictResponse
+from service.http.api.predict import PATH as PREDICT_PATH
+from service.http.api.shapes import Problem
+from service.http.api.tensors import InferRequest, InferResponse
+from service.http.paths import PREDICTING
+from service.http.security import needed_role
+
+PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
+    "default": {
+        "model": Problem,
+        "description": "Any failure, as problem+json (RFC 9457).",
+    }
+}
+SECURITY_SCHEMES = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "An API key: `Authorization: Bearer fp_…`."},
+    "apiKey": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "X-API-Key",
+        "description": "The same in a header of its own.",
+    },
+}
+# What a status means; docs/reference/service.md says more.
+MEANINGS = {
+    400: "The body is not what its content type says.",
+    401: "An API key is needed, or it is not valid.",
+    403: "The key's role does not suffice, or a data set lies outside the data roots.",
+    404: "There is no such thing.",
+    409: "The request contradicts the present state; nothing was changed.",
+    413: "The body or the batch is beyond the limits.",
+    415: "A content type that is not read here.",
+    422: "A readable request that cannot be meant.",
+    500: "Our fault, or a damaged file; the log has the request id.",
+    503: "Starting, stopping, too slow, or the control database does not answer.",
+    507: "The workspace cannot be written.",
+}
+
+PROBLEM_CONTENT = {problems.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+
+RECORDS_EXAMPLE = {"records": [{"outlook": "sunny", "humidity": 71.5, "windy": True}, {"outlook": "rain"}]}
+COLUMNS_EXAMPLE = {"columns": {"outlook": ["sunny", "rain"], "humidity": [71.5, None]}}
+ANSWER_EXAMPLE = {
+    "model": "play",
+    "version": 3,
+    "classes": ["no", "yes"],
+    "predictions": ["yes", "no"],
+    "probabilities": [[0.18, 0.82], [0.61, 0.39]],
+}
+
+
+def document(app: FastAPI) -> dict[str, Any]:
+    """The document of an application, made once."""
+    if app.openapi_schema is None:
+        schema = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
+        _add_plain(schema)
+        _say_problem_json(schema)
+        app.openapi_schema = schema
+    return app.openapi_schema
+
+
+def _say_problem_json(schema: dict[str, Any]) -> None:
+    """Each failure by its status, as problem+json and never as FastAPI's own validation error."""
+    for path, operations in schema["paths"].items():
+        for method, operation in operations.items():
+            responses = operation["responses"]
+            for unused in ("422", "default"):
+                responses.pop(unused, None)
+            role = needed_role(method.upper(), path)
+            for status in _failures(path, method, operation, is_open=role is None):
+                responses[str(status)] = {"description": MEANINGS[status], "content": PROBLEM_CONTENT}
+            if role is None:
+                operation["security"] = []
+            else:
+                operation["x-fewpass-role"] = str(role)
+    schema["components"]["securitySchemes"] = SECURITY_SCHEMES
+    schema["security"] = [{}, *({name: []} for name in SECURITY_SCHEMES)]
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schema["components"]["schemas"].pop(unused, None)
+
+
+def _failures(path: str, method: str, operation: dict[str, Any], *, is_open: bool) -> list[int]:
+    """The statuses that an operation may fail with."""
+    changes = method != "get" and not PREDICTING.has(method.upper(), path)
+    places = {parameter["in"] for parameter in operation.get("parameters", ())}
+    found = {403, 500, 503}
+    found |= set() if is_open else {401}
+    found |= {404} if "path" in places or "requestBody" in operation else set()
+    found |= {422} if places or "requestBody" in operation else set()
+    found |= {409, 507} if changes else set()
+    found |= {413} if method in {"post", "put", "patch"} else set()
+    found |= {400, 415} if "requestBody" in operation else set()
+    return sorted(found)
+
+
+ARROW_CONTENT = {ARROW: {"schema": {"type": "string", "format": "binary", "description": "An Arrow IPC stream."}}}
+NAME = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}, "example": "income@champion"}
+VERSION = {"name": "version", "in": "path", "required": True, "schema": {"type": "string"}, "example": "3"}
+IGNORE_UNKNOWN = {
+    "name": "ignore_unknown",
+    "in": "query",
+    "description": "Overlook columns that the model does not know, instead of refusing them.",
+    "schema": {"type": "boolean", "default": False},
+}
+INTERVAL = {
+    "name": "interval",
+    "in": "query",
+    "description": "Add credible intervals of this posterior probability, for estimators hdp and hdp-map.",
+    "schema": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+    "example": 0.9,
+}
+ROW_EXAMPLES = {"records": {"value": RECORDS_EXAMPLE}, "columns": {"value": COLUMNS_EXAMPLE}}
+INFER_EXAMPLE = {"inputs": [{"name": "humidity", "shape": [2], "datatype": "FP64", "data": [71.5, None]}]}
+SPLIT_EXAMPLE = {"dataframe_split": {"columns": ["outlook", "humidity"], "data": [["sunny", 71.5], ["rain", None]]}}
+
+
+def _add_plain(schema: dict[str, Any]) -> None:
+    """The routes that are no FastAPI routes, with their msgspec shapes."""
+    shapes: list[type] = [PredictRequest, PredictResponse, ExplainResponse, InferRequest, InferResponse]
+    shapes += [InvocationRequest, InvocationResponse]
+    references, components = msgspec.json.schema_components(shapes, ref_template="#/components/schemas/{name}")
+    rows, scores, reasons, tensors, outputs, frames, predictions = references
+    schema["components"]["schemas"] |= components
+    text = "`name`, `name@3` or `name@champion`. A column may be absent and a value null: the answer is then what the "
+    text += "model says without knowing it."
+    rows_in = {JSON: {"schema": rows, "examples": ROW_EXAMPLES}, **ARROW_CONTENT}
+    scores_out = {JSON: {"schema": scores, "example": ANSWER_EXAMPLE}, **ARROW_CONTENT}
+    binary = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+    outputs_out = {JSON: {"schema": outputs}, **binary}
+    csv = {CSV: {"schema": {"type": "string"}, "example": "outlook,humidity\nsunny,71.5\n"}}
+    paths = schema["paths"]
+    paths[PREDICT_PATH] = _post(
+        "predict",
+        "Classify rows",
+        f"{text} Arrow in gives Arrow out unless Accept says otherwise.",
+        [NAME, IGNORE_UNKNOWN, INTERVAL],
+        rows_in,
+        scores_out,
+    )
+    paths[EXPLAIN_PATH] = _post(
+        "explain",
+        "Explain predictions",
+        "The log odds of each row's class against the next probable one, attribute by attribute; they add up.",
+        [NAME, IGNORE_UNKNOWN],
+        rows_in,
+        {JSON: {"schema": reasons}},
+    )
+    for path, parameters, name in zip(INFER_PATHS, ([NAME], [NAME, VERSION]), ("infer", "infer_version"), strict=True):
+        paths[path] = _post(
+            name,
+            "Classify rows as tensors",
+            "Open Inference Protocol v2: one input for each attribute.",
+            parameters,
+            {JSON: {"schema": tensors, "example": INFER_EXAMPLE}},
+            outputs_out,
+        )
+    paths[INVOCATIONS_PATH] = _post(
+        "invocations",
+        "Classify rows with the default model",
+        "As MLflow's model servers do; 503 without FEWPASS_DEFAULT_MODEL.",
+        [],
+        {JSON: {"schema": frames, "example": SPLIT_EXAMPLE}, **csv},
+        {JSON: {"schema": predictions}},
+    )
+
+
+def _post(
+    name: str,
+    summary: str,
+    description: str,
+    parameters: list[dict[str, Any]],
+    request: dict[str, Any],
+    response: dict[str, Any],
+) -> dict[str, Any]:
+    return {
+        "post": {
+            "tags": ["predict"],
+            "summary": summary,
+            "description": description,
+            "operationId": name,
+            "parameters": parameters,
+            "requestBody": {"required": True, "content": request},
+            "responses": {"200": {"description": "The answer for each row.", "content": response}},
+        }
+    }

@@ -1,0 +1,211 @@
+"""Who may do what: API keys with roles, checked by pure ASGI middleware from memory, so that a prediction pays nothing.
+
+Keys are needed wherever others than this machine can reach the server. On loopback they are optional: whoever sends
+none may do everything there, unless the request comes from a web page of somebody else.
+"""
+
+import hashlib
+import hmac
+import threading
+import time
+from collections.abc import Awaitable
+from dataclasses import dataclass
+
+from starlette._utils import get_route_path
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service.http.api.bodies import send_problem
+from service.http.browsers import Visitors
+from service.http.paths import ADMINISTERING, KEYS, PREDICTING, is_hot
+from service.problems import Forbidden, KeyNeeded
+from service.settings import Settings
+from storage import models
+from storage.control import Control
+from storage.errors import InvalidKey
+from storage.keys import ApiKey, Role, hashed_keys
+
+# What tells nothing about models and data: probes, and what the server can do.
+OPEN = frozenset(
+    {"/", "/healthz", "/readyz", "/ping", "/version", "/v2", "/v2/health/live", "/v2/health/ready", "/openapi.json"}
+    | {"/docs", "/docs/oauth2-redirect", "/redoc"}
+)
+ADMINISTRATOR = "FEWPASS_ADMIN_KEY"
+NEVER = float("inf")
+MAX_VERIFIED = 1_000
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A key as requests are checked against it."""
+
+    name: str
+    rank: int
+    sha256: str
+    expires: float
+
+    def may_predict(self) -> bool:
+        """Whether the key suffices for predictions and has not expired."""
+        return self.rank >= PREDICT_RANK and (self.expires == NEVER or self.expires > time.time())
+
+    @classmethod
+    def of(cls, sha256: str, key: ApiKey) -> "Holder":
+        """The holder of a stored key."""
+        return cls(key.name, rank(key.role), sha256, key.expires_at.timestamp() if key.expires_at else NEVER)
+
+
+def rank(role: Role) -> int:
+    """Position of a role: each may do what those of lower rank may."""
+    return list(Role).index(role)
+
+
+RANKS = {role: rank(role) for role in Role}
+PREDICT_RANK = RANKS[Role.PREDICT]
+
+
+def needed_role(method: str, path: str) -> Role | None:
+    """The role that a request needs; None for what is open to all.
+
+    What no rule names needs `train` if it could change something, so that a new route is never open by oversight.
+    """
+    if path in OPEN:
+        return None
+    if is_hot(method, path) or PREDICTING.has(method, path):
+        return Role.PREDICT
+    if path.startswith(KEYS) or ADMINISTERING.has(method, path):
+        return Role.ADMIN
+    return Role.READ if method in {"GET", "HEAD", "OPTIONS"} else Role.TRAIN
+
+
+class Guard:
+    """ASGI middleware: 401 without a valid key where one is needed, 403 with one whose role does not suffice.
+
+    All keys are in memory, by the SHA-256 of their token, and are read again when the registry's generation grows; so
+    a revoked key is refused within the poll interval, and no request waits for the database.
+
+    Parameters
+    ----------
+    app : ASGI application
+    settings : Settings
+
+    Attributes
+    ----------
+    generation : int or None
+        Of the registry whose keys are held, or an older one. The predictor has a record of its own: what one of them has
+        taken over, the other may have failed to.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self.app = app
+        self.needs_keys = settings.needs_keys
+        self.visitors = Visitors(settings)
+        self._fixed: dict[str, Holder] = {}
+        if settings.admin_key is not None:
+            sha256 = hashlib.sha256(settings.admin_key.encode()).hexdigest()
+            self._fixed[sha256] = Holder(ADMINISTRATOR, RANKS[Role.ADMIN], sha256, NEVER)
+        self._holders = self._fixed
+        self.generation: int | None = None
+        self._lock = threading.Lock()
+        # Headers whose token was found valid: hashing it again costs as much as a look-up in a model. Python's own hash
+        # of the header is keyed by a secret of the process, so timing tells nothing here either.
+        self._verified: dict[bytes | None, Holder] = {}
+
+    def load(self, control: Control) -> None:
+        """Take over the keys as they are now."""
+        with self._lock:  # or else one that has read earlier may write later
+            generation = models.generation(control)  # before the keys: what changes in between is read again
+            self._holders = {
+                sha256: Holder.of(sha256, key) for sha256, key in hashed_keys(control).items()
+            } | self._fixed
+            self._verified = {}  # after the holders: what a request has just found among the old goes to the old dict
+            self.generation = generation
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Pass the request on, or answer 401 or 403; not a coroutine of its own, which would cost as much as the check."""
+        if scope["type"] == "http":
+            try:
+                self.check(scope)
+            except (KeyNeeded, InvalidKey, Forbidden) as error:
+                return send_problem(error, scope, send)
+        return self.app(scope, receive, send)
+
+    def check(self, scope: Scope) -> None:
+        """Whether this request may go on.
+
+        Raises
+        ------
+        KeyNeeded, InvalidKey
+            401: there is no key, or none that is valid.
+        Forbidden
+            403: the key's role does not suffice, or a web page of somebody else asks.
+        """
+        headers = scope["fewpass.headers"]
+        known = self._verified.get(headers.get(b"authorization"))
+        if known is not None and is_hot(scope["method"], scope["path"]) and known.may_predict():
+            scope["fewpass.key"] = known.name
+            return
+        token = token_of(headers)
+        if token is None and not self.needs_keys:
+            self.visitors.check(scope["method"], scope["scheme"], headers)
+            return
+        self.visitors.check_host(headers.get(b"host"))
+        needed = needed_role(scope["method"], get_route_path(scope))
+        if needed is None:
+            return
+        if token is None:
+            raise KeyNeeded(
+                "This server needs an API key: send the header 'Authorization: Bearer fp_…'. "
+                "An administrator makes one with `fewpass keys create`."
+            )
+        verified = self._verified
+        holder = self.holder(token)
+        header = headers.get(b"authorization", b"")
+        if header.endswith(token) and len(verified) < MAX_VERIFIED:  # and not a proxy's own
+            verified[header] = holder
+        scope["fewpass.key"] = holder.name
+        if holder.rank < RANKS[needed]:
+            has = list(Role)[holder.rank]
+            raise Forbidden(
+                f"Key {holder.name!r} has the role {has}; this needs {needed}. Ask an administrator for such a key.",
+                key=holder.name,
+                role=str(has),
+                needed=str(needed),
+            )
+
+    def holder(self, token: bytes) -> Holder:
+        """The valid key of a token.
+
+        Raises
+        ------
+        InvalidKey
+        """
+        # Looked up by hash, so that the time it takes tells nothing about any token.
+        sha256 = hashlib.sha256(token).hexdigest()
+        holder = self._holders.get(sha256)
+        if holder is None or not hmac.compare_digest(holder.sha256, sha256) or holder.expires <= time.time():
+            raise InvalidKey
+        return holder
+
+
+def token_of(headers: dict[bytes, bytes]) -> bytes | None:
+    """The token that a request brings; an empty one if it brings something that is none."""
+    value = headers.get(b"authorization")
+    if value is not None and value[:7].lower() == b"bearer ":
+        return value[7:].strip()
+    # A proxy may want an Authorization of its own; the key is then in the other header.
+    return headers.get(b"x-api-key", None if value is None else b"")
+
+
+def check_start(settings: Settings, control: Control) -> None:
+    """Refuse to listen where others can ask, before there is a key.
+
+    Raises
+    ------
+    KeyNeeded
+    """
+    if not settings.needs_keys or settings.admin_key is not None or hashed_keys(control):
+        return
+    raise KeyNeeded(
+        f"On {settings.host!r} a server needs API keys, and the workspace has none. Make the first with "
+        f"`fewpass keys create admin --role admin --workspace {settings.workspace}`, or set {ADMINISTRATOR}, "
+        "or listen on 127.0.0.1."
+    )

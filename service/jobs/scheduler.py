@@ -1,0 +1,174 @@
+"""The scheduler: a thread of every worker that submits the jobs that are due.
+
+Any number of workers may do so at once, be killed at any point, or see their clocks jump: a job's idempotency key is
+its schedule and the time it was due, so that the same run never starts twice, and a schedule moves on only after its
+run is kept, so that none is forgotten.
+"""
+
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from time import monotonic, sleep
+
+import structlog
+from sqlalchemy.exc import InterfaceError, OperationalError
+
+from service.jobs.cron import Cron
+from service.jobs.queue import Job, job_queue
+from service.problems import Conflict, is_expected
+from service.workspace import Workspace
+from storage import schedules
+from storage.errors import ControlUnavailable, NotFound, Unwritable
+from storage.schedules import Outcome, Run, Schedule
+
+TICK_S = 1.0
+ON_TIME = timedelta(minutes=1)  # a run that is submitted later than this was missed
+FORGET_S = 3600.0
+CLOCK_STEP = timedelta(seconds=2)
+TRANSIENT = (ControlUnavailable, Unwritable, OperationalError, InterfaceError)
+
+Clock = Callable[[], datetime]
+Submit = Callable[[Workspace, Schedule, str], tuple[Job, bool]]
+
+
+def wall_clock() -> datetime:
+    """The present moment, aware, in UTC."""
+    return datetime.now(UTC)
+
+
+class Scheduler:
+    """Submits what is due.
+
+    Parameters
+    ----------
+    workspace : Workspace
+    submit : callable
+        `submit(workspace, schedule, idempotency_key)` queues the job of a schedule.
+    forget_old_jobs : callable
+        `forget_old_jobs(workspace)` removes what ended long ago; returns how many.
+    clock : callable
+        The present moment, aware; another one in tests.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        submit: Submit,
+        forget_old_jobs: Callable[[Workspace], int],
+        clock: Clock = wall_clock,
+    ) -> None:
+        self.workspace = workspace
+        self._submit, self._forget_old_jobs = submit, forget_old_jobs
+        self.clock = clock
+        self.log = structlog.get_logger("schedules")
+        self._last: datetime | None = None
+        self._ahead: float | None = None
+        self._stepped_at = self._forgot_at = float("-inf")
+
+    def start(self) -> threading.Thread:
+        """Tick on a thread of its own, as long as the process lives."""
+        thread = threading.Thread(target=self._run, name="schedules", daemon=True)
+        thread.start()
+        return thread
+
+    def _run(self) -> None:
+        is_away = False
+        while True:
+            try:
+                self.tick()
+                self.forget_old_jobs()
+                is_away = False
+            except TRANSIENT as error:  # the next tick finds everything still due
+                if not is_away:
+                    self.log.warning("schedules cannot be read", reason=str(error))
+                is_away = True
+            except Exception:
+                self.log.exception("schedules cannot be read")
+            sleep(TICK_S)
+
+    def tick(self) -> None:
+        """Submit what is due now."""
+        now = self.clock()
+        self._note_steps(now)
+        if self._clock_was_set_back(now):
+            self._realign(now)
+        for schedule in schedules.due_schedules(self.workspace.control, now):
+            try:
+                self._fire(schedule, now)
+            except TRANSIENT as error:
+                self.log.warning("a schedule waits and stays due", schedule=schedule.name, reason=str(error))
+                return
+            except Exception:
+                self.log.exception("a schedule could not be run and stays due", schedule=schedule.name)
+
+    def forget_old_jobs(self) -> None:
+        """Once an hour, remove what ended long ago; not by a clock that was set within the hour, and may be again."""
+        if monotonic() - max(self._forgot_at, self._stepped_at) < FORGET_S:
+            return
+        self._forgot_at = monotonic()
+        if n_forgotten := self._forget_old_jobs(self.workspace):
+            self.log.info("old jobs forgotten", jobs=n_forgotten)
+
+    def _note_steps(self, now: datetime) -> None:
+        """Remember when the clock last differed from the one that nobody can set."""
+        ahead = now.timestamp() - monotonic()
+        if self._ahead is not None and abs(ahead - self._ahead) > CLOCK_STEP.total_seconds():
+            self._stepped_at = monotonic()
+            self.log.warning("the clock was set", by_s=round(ahead - self._ahead))
+        self._ahead = ahead
+
+    def _clock_was_set_back(self, now: datetime) -> bool:
+        """At the first tick this is not known, so it counts as set back."""
+        last, self._last = self._last, now
+        return last is None or last - now > CLOCK_STEP
+
+    def _realign(self, now: datetime) -> None:
+        """Let no schedule wait for a time that only a wrong clock, or old rules of a time zone, made the next one."""
+        for schedule in schedules.active_schedules(self.workspace.control):
+            after = Cron(schedule.cron, schedule.timezone).after(now)
+            if schedule.next_due_at is not None and schedule.next_due_at > after:
+                self.log.warning("the clock was set back, or a time zone changed", schedule=schedule.name)
+                schedules.set_next_due(self.workspace.control, schedule, after)
+
+    def _fire(self, schedule: Schedule, now: datetime) -> None:
+        assert schedule.next_due_at is not None
+        cron = Cron(schedule.cron, schedule.timezone)
+        due = max(cron.latest(now), schedule.next_due_at)
+        if not schedules.has_run(self.workspace.control, schedule, due):
+            run = self._run_of(schedule, due, now)
+            if run is None:
+                return
+            schedules.record_run(self.workspace.control, schedule, run)
+            self.log.info("schedule was due", schedule=schedule.name, due=str(due), outcome=run.outcome, job=run.job_id)
+        schedules.set_next_due(self.workspace.control, schedule, cron.after(now))
+
+    def _run_of(self, schedule: Schedule, due: datetime, now: datetime) -> Run | None:
+        """Submit or skip; None if it must wait for the run before."""
+        late = now - due
+        if self._is_busy(schedule):
+            if schedule.missed == "catch_up":
+                return None
+            return Run(due, "skipped", None, "the run before was not over")
+        outcome: Outcome = "on_time" if late <= ON_TIME else "caught_up"
+        if outcome == "caught_up" and schedule.missed == "skip":
+            return Run(due, "skipped", None, f"missed by {timedelta(seconds=int(late.total_seconds()))}")
+        try:
+            job, _ = self._submit(self.workspace, schedule, f"schedule {schedule.id} due {due.isoformat()}")
+        except Conflict as error:  # submitted by a worker that died before it could say so, and changed since
+            return Run(due, outcome, str(error.fields["job"]), "")
+        except TRANSIENT:
+            raise
+        except Exception as error:
+            if not is_expected(error):
+                raise
+            return Run(due, "refused", None, str(error))
+        reason = "" if outcome == "on_time" else f"late by {timedelta(seconds=int(late.total_seconds()))}"
+        return Run(due, outcome, job.id, reason)
+
+    def _is_busy(self, schedule: Schedule) -> bool:
+        """Whether the newest job of the schedule has not ended."""
+        job_id = schedules.last_job(self.workspace.control, schedule)
+        try:
+            return job_id is not None and not job_queue(self.workspace).get(job_id).is_finished
+        except NotFound:
+            return False

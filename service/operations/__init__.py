@@ -1,0 +1,1 @@
+"""What an operator runs beside serving: backup, doctor, bench, demo, precompile."""

@@ -1,0 +1,213 @@
+"""`fewpass doctor`: look at everything a workspace depends on, and say what to do about what is wrong."""
+
+import os
+import shutil
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from learners.kernel_cache import cache_folder
+from service import product
+from service.http.security import check_start
+from service.jobs.slots import is_taken, slots_of
+from service.operations.backup import all_versions
+from service.problems import KeyNeeded
+from service.settings import Settings
+from service.workspace import Workspace
+from storage.control_copy import damages_of_control, revision_of_control
+from storage.errors import CorruptFile, NotFound, StorageError
+from storage.files import files_below, sweep
+from storage.migrations import HEAD
+from storage.model_file import rebuild_compiled, verify
+from storage.models import ModelVersion
+
+LITTLE_SPACE = 2**30
+NO_SPACE = 100 * 2**20
+CLOCK_S = 60.0
+SETTLED_S = 3600.0  # a file this old belongs to no job that is just publishing it
+
+State = Literal["ok", "warning", "failed"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check has found; `remedy` is empty where nothing is to be done."""
+
+    check: str
+    state: State
+    detail: str
+    remedy: str = ""
+
+
+def examine(settings: Settings, *, is_repairing: bool = False) -> list[Finding]:
+    """Run all checks; nothing is changed unless `is_repairing`, and then only what can be made anew.
+
+    Parameters
+    ----------
+    settings : Settings
+    is_repairing : bool
+        Rebuild damaged compiled forms from their DuckDB files, and remove drafts of dead writers.
+    """
+    root = settings.workspace.absolute()
+    found = list(_folder(root))
+    if any(finding.state == "failed" for finding in found):
+        return found
+    found += _control_file(settings, root)
+    found += _kernels()
+    if any(finding.state == "failed" and finding.check == "control database" for finding in found):
+        return found
+    try:
+        with Workspace(settings) as workspace:
+            found += _models(workspace, is_repairing)
+            found += _drafts(root, is_repairing)
+            found += _clock(workspace)
+            found += _workers(workspace, root)
+            found += _door(workspace)
+    except StorageError as error:
+        found.append(Finding("control database", "failed", str(error), "See above; then run the doctor again."))
+    return found
+
+
+def _folder(root: Path) -> Iterator[Finding]:
+    if not root.is_dir():
+        yield Finding("workspace", "failed", f"There is no folder {root}.", "Name it with --workspace, or train there.")
+        return
+    probe = root / f".doctor-{os.getpid()}"
+    try:
+        probe.write_bytes(b"x" * 4096)
+        probe.unlink()
+    except OSError as error:
+        remedy = f"Give the user {os.getuid()} the right to write there; remount the disk if it is read-only."
+        yield Finding("workspace", "failed", f"{root} cannot be written: {error.strerror}.", remedy)
+    else:
+        yield Finding("workspace", "ok", f"{root} can be written.")
+    if root.stat().st_mode & stat.S_IWOTH:
+        yield Finding("permissions", "warning", f"Everybody may write in {root}.", f"chmod o-w {root}")
+    free = shutil.disk_usage(root).free
+    state: State = "failed" if free < NO_SPACE else "warning" if free < LITTLE_SPACE else "ok"
+    remedy = (
+        "" if state == "ok" else "Free the disk: delete old versions (fewpass models delete), or move the workspace."
+    )
+    yield Finding("disk space", state, f"{free / 2**30:,.1f} GiB are free.", remedy)
+
+
+def _control_file(settings: Settings, root: Path) -> Iterator[Finding]:
+    path = root / "control.sqlite"
+    if settings.control_url is not None:
+        yield Finding("control database", "ok", "It is not in the workspace; its own tools check it.")
+        return
+    if not path.exists():
+        yield Finding("control database", "ok", "There is none yet.")
+        return
+    if damages := damages_of_control(path):
+        remedy = "Stop fewpass, move the workspace away, and restore the newest backup: fewpass restore."
+        yield Finding("control database", "failed", f"{path} is damaged: {damages[0]}.", remedy)
+        return
+    revision = revision_of_control(path)
+    if revision is not None and revision > HEAD:
+        remedy = "Run the release that wrote it, or a later one."
+        yield Finding("migrations", "failed", f"The tables are at {revision}, this release knows {HEAD}.", remedy)
+    else:
+        detail = f"The tables are at {revision}" + ("." if revision == HEAD else f"; opening it migrates to {HEAD}.")
+        yield Finding("migrations", "ok", detail)
+    yield Finding("control database", "ok", "Its pages, indexes and references are sound.")
+
+
+def _kernels() -> Iterator[Finding]:
+    folder = cache_folder()
+    n_kernels = len(list(files_below(folder)))
+    if n_kernels:
+        yield Finding("compiled kernels", "ok", f"{n_kernels} are kept in {folder}.")
+        return
+    remedy = "Nothing, if starts may take a minute; else set NUMBA_CACHE_DIR to a folder that this user may write."
+    yield Finding("compiled kernels", "warning", f"None are kept in {folder}: each start compiles them.", remedy)
+
+
+def _models(workspace: Workspace, is_repairing: bool) -> Iterator[Finding]:
+    n_sound, known = 0, set()
+    for version in all_versions(workspace.control):
+        known |= {version.duckdb_path.with_suffix(suffix) for suffix in (".duckdb", ".arrow", ".sha256")}
+        name = f"{version.name}@{version.version}"
+        try:
+            verify(version.duckdb_path)
+        except CorruptFile as error:
+            if _is_registered(workspace, version):  # and was not deleted meanwhile
+                yield _mended(name, version.duckdb_path, error, is_repairing)
+        else:
+            n_sound += 1
+    yield Finding("models", "ok", f"{n_sound} versions are whole, byte for byte.")
+    old = time.time() - SETTLED_S
+    # What lies deeper is no version: statistics of files that a model was trained on, and rules of forgotten rows.
+    files = [path for path in files_below(workspace.layout.models) if path.parent.parent == workspace.layout.models]
+    orphans = [path for path in files if path not in known and _has_changed_before(path, old)]
+    if orphans:
+        detail = f"{len(orphans)} files belong to no version, such as {orphans[0]}."
+        yield Finding("orphans", "warning", detail, "They may be removed by hand; a crash left them.")
+
+
+def _has_changed_before(path: Path, moment: float) -> bool:
+    try:
+        return path.stat().st_mtime < moment
+    except FileNotFoundError:  # removed since it was listed
+        return False
+
+
+def _is_registered(workspace: Workspace, version: ModelVersion) -> bool:
+    try:
+        product.find_version(workspace, f"{version.name}@{version.version}")
+    except NotFound:
+        return False
+    return True
+
+
+def _mended(name: str, path: Path, error: CorruptFile, is_repairing: bool) -> Finding:
+    if is_repairing:
+        try:
+            rebuild_compiled(path)
+        except (StorageError, OSError):
+            pass
+        else:
+            return Finding("models", "ok", f"{name}: the compiled form was made anew ({error}).")
+    remedy = (
+        "fewpass doctor --repair makes a damaged .arrow anew from its .duckdb. If the .duckdb is damaged, move the alias "
+        f"to another version, then fewpass models delete {name}, or restore a backup."
+    )
+    return Finding("models", "failed", f"{name}: {error}", remedy)
+
+
+def _drafts(root: Path, is_repairing: bool) -> Iterator[Finding]:
+    if is_repairing:
+        removed = [path for folder in ("models", "datasets", "scratch") for path in sweep(root / folder)]
+        yield Finding("drafts", "ok", f"{len(removed)} drafts of dead writers were removed.")
+
+
+def _clock(workspace: Workspace) -> Iterator[Finding]:
+    newest = max((v.created_at.timestamp() for v in all_versions(workspace.control) if v.created_at), default=0.0)
+    if newest > time.time() + CLOCK_S:
+        ahead = f"The newest version is {newest - time.time():,.0f} s in the future."
+        yield Finding("clock", "warning", ahead, "Set the clock of this machine (NTP): schedules and expiry follow it.")
+    else:
+        yield Finding("clock", "ok", "Nothing in the registry is from the future.")
+
+
+def _workers(workspace: Workspace, root: Path) -> Iterator[Finding]:
+    alive = [slot for slot in slots_of(root / "workers") if is_taken(root / "workers", slot)]
+    waiting = product.job_queue(workspace).count("queued") + product.job_queue(workspace).count("running")
+    if waiting and not alive and workspace.settings.control_url is None:
+        detail = f"{waiting} jobs wait, and no worker of this workspace runs."
+        yield Finding("workers", "warning", detail, "Start fewpass serve or fewpass worker; interrupted jobs resume.")
+    else:
+        yield Finding("workers", "ok", f"{len(alive)} run here; {waiting} jobs wait or run.")
+
+
+def _door(workspace: Workspace) -> Iterator[Finding]:
+    try:
+        check_start(workspace.settings, workspace.control)
+    except KeyNeeded as error:
+        yield Finding("API keys", "failed", str(error), "Make a key: fewpass keys create admin --role admin.")
+        return
+    where = "needs" if workspace.settings.needs_keys else "on loopback needs no"
+    yield Finding("API keys", "ok", f"A server {where} key.")

@@ -1,0 +1,156 @@
+"""Serving processes that share the memory of what they all load: one process loads it, and they are forked from it.
+
+`python -m service.processes.forking FD PID` loads the application, compiles or loads the kernels of predictions, and forks the serving
+processes onto the socket FD; it ends with its parent PID. It has no threads of its own (see docs/decisions/service-forking.md).
+"""
+
+import contextlib
+import ctypes
+import gc
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable
+from multiprocessing.context import ForkProcess
+from pathlib import Path
+from socket import socket
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from uvicorn import Config
+from uvicorn.config import STARTUP_FAILURE
+from uvicorn.supervisors import multiprocess
+
+from service.http.connections import Connection, Server, ServerConfig
+from service.processes.allocation import keep_freed_memory
+from service.settings import Settings
+from service.telemetry import configure_logs
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+# A process answers from a thread, which waits for others: on a machine that does much else, for several seconds.
+HANG_S = 20
+PR_SET_PDEATHSIG = 1  # of Linux' sys/prctl.h
+# pyarrow's allocator starts it when it is loaded, stops it before a fork and starts it anew behind it.
+HARMLESS_THREADS = {"jemalloc_bg_thd"}
+
+
+class Forked(ForkProcess):
+    """A forked process that has the signal handlers of a fresh one from its first signal on."""
+
+    def start(self) -> None:
+        """Fork with signals held back; the child lets them in when the handlers of its parent are gone."""
+        held = signal.pthread_sigmask(signal.SIG_BLOCK, multiprocess.SIGNALS)
+        try:
+            super().start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
+
+
+class Servers(multiprocess.Multiprocess):
+    """Uvicorn's supervisor, which holds the socket longer than those who take connections from it."""
+
+    def terminate_all(self) -> None:
+        """End all, with a door behind which nobody would wait."""
+        for listening in self.sockets:
+            listening.close()
+        super().terminate_all()
+
+
+def app_of_environment() -> "FastAPI":
+    """The factory for serving processes that uvicorn spawns."""
+    from service.http.app import create_app
+
+    settings = Settings()
+    keep_freed_memory()
+    configure_logs(settings, "serve")
+    return create_app(settings)
+
+
+def main() -> None:
+    """Load, fork, watch over the forked, and end with all of them."""
+    descriptor, parent = int(sys.argv[1]), int(sys.argv[2])
+    end_with(parent)
+    settings = Settings()
+    keep_freed_memory()
+    configure_logs(settings, "serve")
+    load(settings)
+    if threads := other_threads():
+        structlog.get_logger("serve").warning("threads run beside the fork", threads=threads)
+    vars(multiprocess).update(get_subprocess=forked_process, Server=Server)
+    servers = Servers(server_config(settings), [socket(fileno=descriptor)])
+    servers.run()
+    gc.unfreeze()  # or else what is frozen outlives the interpreter, and libraries complain
+    if any(process.exitcode == STARTUP_FAILURE for process in servers.processes):
+        sys.exit(STARTUP_FAILURE)
+
+
+def load(settings: Settings) -> None:
+    """Load what serving processes need, and put it where the garbage collector writes nothing."""
+    import service.processes.preloaded  # noqa: F401
+    from service.http.warm_up import warm_up
+
+    if settings.warm_up:
+        warm_up()
+    gc.collect()
+    gc.freeze()
+
+
+def server_config(settings: Settings) -> Config:
+    """What uvicorn is told, whether it serves in one process or in many."""
+    config = ServerConfig(
+        "service.processes.forking:app_of_environment",
+        factory=True,
+        host=settings.host,
+        port=settings.port,
+        workers=settings.workers,
+        loop="uvloop",
+        http=Connection,
+        ws="none",  # there are none, and what is no request would pass by the guard and the clocks
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        # Longer than clients keep idle connections, so that it is never us who close one that is about to be used.
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=int(settings.shutdown_s),
+        timeout_worker_healthcheck=HANG_S,
+    )
+    config.patience_s = settings.request_timeout_s
+    return config
+
+
+def forked_process(config: Config, target: Callable[..., None], sockets: list[socket]) -> Any:
+    """In place of uvicorn's own, which starts an interpreter for each process."""
+    del config
+    return Forked(target=_serve, args=(target, sockets, os.getpid()))
+
+
+def _serve(target: Callable[..., None], sockets: list[socket], parent: int) -> None:
+    for number in multiprocess.SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, multiprocess.SIGNALS)
+    end_with(parent)
+    configure_logs(Settings(), "serve")  # anew, for the process id in each line
+    with contextlib.suppress(KeyboardInterrupt):
+        target(sockets=sockets)
+
+
+def end_with(parent: int) -> None:
+    """Let the kernel send SIGTERM when the parent dies, however it dies."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:  # it was faster
+        sys.exit(0)
+
+
+def other_threads() -> list[str]:
+    """Names of the threads of this process beside the main one that a fork would lose."""
+    tasks = Path("/proc/self/task").iterdir()
+    names = [(task / "comm").read_text().strip() for task in tasks if task.name != str(os.getpid())]
+    return sorted(set(names) - HARMLESS_THREADS)
+
+
+if __name__ == "__main__":
+    multiprocessing.set_start_method("fork")
+    main()

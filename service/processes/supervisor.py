@@ -1,0 +1,201 @@
+"""The processes of `fewpass serve`: serving processes on one socket, and job workers that end with it."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+
+import structlog
+
+from service import product
+from service.settings import Settings, unknown_variables
+from service.telemetry import configure_logs
+from storage.files import Layout
+
+GONE = 4  # as in service.jobs.worker, which takes DBOS along
+RESTART_S = 1.0  # grows while a worker keeps dying, so that a broken workspace does not fill the log
+MAX_RESTART_S = 30.0
+STARTUP_FAILURE = 3  # uvicorn's exit code where starting again would fail the same way
+# New serving processes one by one; one more; one less: uvicorn's supervisor takes these from whoever runs it.
+FORWARDED = (signal.SIGHUP, signal.SIGTTIN, signal.SIGTTOU)
+
+
+def run_server(settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT; every process that was started here has ended when this returns.
+
+    Parameters
+    ----------
+    settings : Settings
+        With `workers` > 1, that many processes share the socket; each maps the same files.
+    """
+    with _metrics_directory(settings):
+        configure_logs(settings, "serve")
+        _warn_of_variables()
+        # uvicorn raises the signal again when it has shut down; the default action would skip our own endings.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        _prepare(settings)
+        with job_workers(settings), contextlib.suppress(KeyboardInterrupt):
+            _serve(settings)
+
+
+def run_worker(settings: Settings, parent: int | None = None) -> None:
+    """Run jobs until SIGTERM, SIGINT, or the end of the parent process."""
+    from service.jobs.logs import keep_job_logs
+    from service.jobs.scheduler import Scheduler
+    from service.jobs.worker import run
+    from service.workspace import Workspace
+
+    configure_logs(settings, "worker")
+    if parent is None:
+        _warn_of_variables()
+    workspace = Workspace(settings)
+    assert workspace.control is not None  # its WAL mode holds for the job tables in the same file
+    keep_job_logs(workspace.layout.root / "logs")
+    tempfile.tempdir = str(workspace.temporary)  # also what libraries write aside is swept away after a kill
+    Scheduler(workspace, product.submit_scheduled, product.forget_old_jobs).start()
+    steps, clean = product.job_kinds(workspace), partial(product.clean, workspace)
+    run(settings, workspace.control_url, workspace.layout.root / "workers", steps, clean, parent)
+
+
+def _warn_of_variables() -> None:
+    for warning in unknown_variables(os.environ):
+        structlog.get_logger("settings").warning(warning)
+
+
+def _prepare(settings: Settings) -> None:
+    """Make and migrate the workspace once, before several processes want to; refuse to listen openly without a key."""
+    from service.http.security import check_start
+    from service.workspace import Workspace
+
+    with Workspace(settings) as workspace:
+        check_start(settings, workspace.control)
+        if not settings.predict_only:
+            assert product.job_queue(workspace) is not None
+
+
+def _serve(settings: Settings) -> None:
+    from uvicorn.supervisors import Multiprocess
+
+    from service.http.connections import Server
+    from service.processes.forking import server_config
+
+    given = settings.within(os.environ)
+    os.environ.clear()
+    os.environ.update(given)
+    config = server_config(settings)
+    server = Server(config)
+    listening = config.bind_socket()
+    host, port = listening.getsockname()[:2]
+    structlog.get_logger("serve").info("serving", url=f"http://{host}:{port}", port=port, workers=settings.workers)
+    if settings.workers == 1:
+        server.run(sockets=[listening])
+        if not server.started:
+            sys.exit(STARTUP_FAILURE)
+    elif sys.platform == "linux":
+        _serve_forked(settings, listening)
+    else:
+        Multiprocess(config, sockets=[listening]).run()
+
+
+def _serve_forked(settings: Settings, listening: socket.socket) -> None:
+    """Keep the process alive from which the serving processes are forked; see `service.processes.forking`."""
+    descriptor = listening.fileno()
+    command = [sys.executable, "-m", "service.processes.forking", str(descriptor), str(os.getpid())]
+    # Threads of linear algebra would run beside the fork, and serving needs none.
+    environment = {"OPENBLAS_NUM_THREADS": "1"} | os.environ
+    pause = RESTART_S
+    while True:
+        started = time.monotonic()
+        process = subprocess.Popen(command, env=environment, pass_fds=[descriptor], start_new_session=True)
+        _forward_to(process)
+        try:
+            code = process.wait()
+        except BaseException:  # it is to stop: who came now would wait at a door that nobody opens
+            listening.close()
+            raise
+        finally:
+            # Longer than the serving processes are given, as it waits for them.
+            _end(process, settings.shutdown_s + MAX_RESTART_S)
+        if code == STARTUP_FAILURE:
+            sys.exit(code)
+        pause = RESTART_S if time.monotonic() - started > MAX_RESTART_S else pause
+        structlog.get_logger("serve").error("serving died, another takes its place", code=code, pause_s=pause)
+        time.sleep(pause)
+        pause = min(pause * 2, MAX_RESTART_S)
+
+
+def _forward_to(process: subprocess.Popen[bytes]) -> None:
+    def forward(number: int, _frame: object) -> None:
+        process.send_signal(number)
+
+    for number in FORWARDED:
+        signal.signal(number, forward)
+
+
+@contextlib.contextmanager
+def _metrics_directory(settings: Settings) -> Iterator[None]:
+    """Several serving processes add up their metrics through files; must be set before prometheus-client is used."""
+    if settings.workers == 1:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="fewpass-metrics-") as directory:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = directory
+        yield
+
+
+@contextlib.contextmanager
+def job_workers(settings: Settings) -> Iterator[None]:
+    """Job worker processes, restarted when they die, ended on leaving."""
+    stop = threading.Event()
+    keepers = [
+        threading.Thread(target=_keep_worker, args=(settings, stop), name=f"keep-worker-{number}")
+        for number in range(0 if settings.predict_only else settings.job_workers)
+    ]
+    for keeper in keepers:
+        keeper.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for keeper in keepers:
+            keeper.join()
+
+
+def _keep_worker(settings: Settings, stop: threading.Event) -> None:
+    log = structlog.get_logger("serve")
+    command = [sys.executable, "-m", "service.cli", "worker", "--parent", str(os.getpid())]
+    environment = settings.within(os.environ)
+    environment.pop("PROMETHEUS_MULTIPROC_DIR", None)  # which is of serving processes
+    there = Layout(settings.workspace).control_path
+    pause = RESTART_S
+    while not stop.is_set():
+        started = time.monotonic()
+        process = subprocess.Popen(command, env=environment, start_new_session=True)
+        while process.poll() is None and not stop.wait(0.1):
+            pass
+        if process.poll() is None:
+            _end(process, settings.shutdown_s)
+            return
+        pause = RESTART_S if time.monotonic() - started > MAX_RESTART_S else pause
+        log.error("job worker died, another takes its place", code=process.returncode, pause_s=pause)
+        stop.wait(pause)
+        # Where the workspace was removed, a new worker would make an empty one, and nobody could put it back.
+        while process.returncode == GONE and not there.exists() and not stop.wait(RESTART_S):
+            pass
+        pause = min(pause * 2, MAX_RESTART_S)
+
+
+def _end(process: subprocess.Popen[bytes], timeout_s: float) -> None:
+    process.terminate()
+    try:
+        process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

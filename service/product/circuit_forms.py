@@ -1,0 +1,45 @@
+"""The circuits of models, to be looked at and taken elsewhere."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from learners.model import Model
+
+
+class Form(StrEnum):
+    """How a circuit is written."""
+
+    TEXT = "text"
+    JSON = "json"
+    DOT = "dot"
+    SVG = "svg"
+
+
+MEDIA_TYPES = {
+    Form.TEXT: "text/plain",
+    Form.JSON: "application/json",
+    Form.DOT: "text/vnd.graphviz",
+    Form.SVG: "image/svg+xml",
+}
+
+
+def circuit_of(model: "Model", form: Form) -> str:
+    """The circuit of a model, of a network the one that it is compiled to.
+
+    Raises
+    ------
+    NoJoint
+        If it has no joint distribution.
+    NetworkTooLarge
+        If its network needs too large a circuit.
+    PictureTooLarge
+        If a picture is asked for, and the circuit has too many regions for one.
+    """
+    # Here, for the command line names the forms long before it needs a circuit.
+    from learners.circuits import picture, text
+    from service.product.queries import queryable
+
+    writers = {Form.TEXT: text.to_text, Form.JSON: text.to_json, Form.DOT: picture.to_dot, Form.SVG: picture.to_svg}
+    known = queryable(model)
+    return writers[form](known.circuit, known.schema)

@@ -1,0 +1,239 @@
+"""Forgetting rows: mark them, subtract them from the statistics and the models, and prove it."""
+
+import json
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from learners import recipes
+from learners.kinds import load_model
+from learners.passes.learner import Part, drive
+from learners.passes.source import Source
+from learners.schema import Kept
+from service.jobs.steps import Run, Step, run_now
+from service.problems import InvalidRequest
+from service.product.data_roots import check_roots, files_of, open_source, plain_parameters
+from service.product.datasets import get_dataset
+from service.product.kept_counts import Ledger, ledger_of
+from service.product.registry import aliases_of, find_version, list_models, list_versions
+from service.product.reports import reporting
+from service.product.training import train_steps
+from service.product.training_rows import ForgottenMeanwhile, discard_forgotten, matching_rows, training_rows
+from service.requests import ForgetRequest, TrainRequest
+from service.settings import available_threads
+from service.workspace import Workspace
+from storage.compiled import map_compiled
+from storage.errors import CorruptFile
+from storage.forgotten import Forgotten, rule_sha256
+from storage.model_file import read_provenance
+from storage.models import ModelVersion
+from storage.paging import pages
+from storage.predicates import RowPredicate
+
+ATTEMPTS = 3  # as often a model is trained again when other rows are forgotten in between
+OWN_FACTS = {"chosen"}  # what a training writes into a circuit for the next one
+
+
+def forget_steps(workspace: Workspace) -> tuple[Step, ...]:
+    """The steps of a job that forgets rows."""
+    return (
+        Step("mark", partial(mark, workspace)),
+        Step("retrain", partial(retrain, workspace)),
+        Step("prove", partial(prove, workspace)),
+    )
+
+
+def mark(workspace: Workspace, run: Run) -> dict[str, Any]:
+    """Find the rows, and make the rule that no training from now on learns them."""
+    request = ForgetRequest(**run.request)
+    affected = affected_models(workspace, request)
+    source, ledger = _place(workspace, request, affected, run)
+    predicate = RowPredicate(request.where)
+    forgotten = ledger.forgotten
+    for column in predicate.columns:
+        if column not in source.arrow_schema.names:
+            raise InvalidRequest(f"The condition names the column {column!r}, which is not in the data.", field="where")
+    # Searched before the rule stands: a condition that fails on the data must not stop every training after it.
+    matching_rows(source, predicate, range(min(1, len(source.files))), report=run.report)
+    forgotten.add(predicate.text)
+    counts = matching_rows(source, predicate, range(len(source.files)), forgotten, run.report)
+    found = {source.files[index].path: n for index, n in counts.items() if n}
+    if found and sum(found.values()) == source.n_rows:
+        raise InvalidRequest(
+            "The condition is true of every row, and no model could be trained any more. Narrow it; or delete the models and "
+            "their data.",
+            field="where",
+        )
+    forgotten.save()
+    return {
+        "n_rows": sum(found.values()),
+        "files": found,
+        "models": [version.name for version in affected] if request.retrain else [],
+    }
+
+
+def retrain(workspace: Workspace, run: Run) -> dict[str, Any]:
+    """Train each model as its newest version was, from the statistics less the forgotten rows."""
+    versions = []
+    for name in run.receipts["mark"]["models"]:
+        # Not what an earlier start of this job has made: its aliases may not all be moved yet.
+        others = (version for version in _versions(workspace, name) if version.job_id != run.job_id)
+        newest = next(others, None) or find_version(workspace, f"{name}@latest")
+        published = _trained_again(workspace, newest, run)
+        versions.append({name: published[name] for name in ("model", "version", "passes")})
+    return {"versions": versions}
+
+
+def _trained_again(workspace: Workspace, newest: ModelVersion, run: Run) -> dict[str, Any]:
+    asked = _request_of(newest)
+    # A stream cannot forget: it is learned anew, and not on top of what has learned the rows or may have.
+    asked["update"] = asked["learner"] != "spn"
+    for attempt in range(1, ATTEMPTS + 1):
+        # What was served by an alias shall not go on knowing the rows.
+        aliases = [alias for alias, number in aliases_of(workspace, newest.name).items() if number == newest.version]
+        try:
+            return run_now(
+                train_steps(workspace), run.job_id, asked | {"aliases": aliases}, run.report, run.memory_limit
+            )
+        except ForgottenMeanwhile:
+            if attempt == ATTEMPTS:
+                raise
+    raise AssertionError
+
+
+def prove(workspace: Workspace, run: Run) -> dict[str, Any]:
+    """Learn each new version once more from the remaining rows alone, and remove the statistics with the others."""
+    request = ForgetRequest(**run.request)
+    marked, trained = run.receipts["mark"], run.receipts["retrain"]["versions"]
+    proofs = []
+    for entry in trained if request.prove else ():
+        version = find_version(workspace, f"{entry['model']}@{entry['version']}")
+        proofs.append({"model": version.name, "version": version.version} | _proof(workspace, version, run))
+    affected = affected_models(workspace, request)
+    _, ledger = _place(workspace, request, affected, run)
+    return {
+        "n_rows": marked["n_rows"],
+        "files": marked["files"],
+        "versions": trained,
+        "proofs": proofs,
+        "statistics_removed": discard_forgotten(ledger),
+        "still_holding": list(_holding(workspace, request, ledger.forgotten)),
+    }
+
+
+def affected_models(workspace: Workspace, request: ForgetRequest) -> list[ModelVersion]:
+    """The newest versions that were trained on the data.
+
+    Raises
+    ------
+    NotFound
+    """
+    if request.model is not None:
+        return [find_version(workspace, f"{_name(request.model)}@latest")]
+    get_dataset(workspace, str(request.dataset))
+    newest = [
+        find_version(workspace, f"{model.name}@latest")
+        for model in pages(partial(list_models, workspace))
+        if model.n_versions
+    ]
+    return [version for version in newest if version.dataset == request.dataset]
+
+
+def _request_of(version: ModelVersion) -> dict[str, Any]:
+    asked = read_provenance(version.duckdb_path).get("request")
+    try:
+        return TrainRequest(**json.loads(asked or "")).model_dump()
+    except (ValueError, TypeError, ValidationError) as error:
+        raise InvalidRequest(
+            f"{version.name}@{version.version} does not say how it was trained, or not as this release understands it: "
+            "train it once again.",
+            field="model",
+        ) from error
+
+
+def _place(
+    workspace: Workspace, request: ForgetRequest, affected: Sequence[ModelVersion], run: Run
+) -> tuple[Source, Ledger]:
+    """All files of the data, and its ledger."""
+    if request.dataset is not None:
+        asked = TrainRequest(dataset=request.dataset, learner="nb", model="any")
+    else:
+        asked = TrainRequest(**_request_of(affected[0]) | {"update": True})
+        if asked.uris is None:
+            raise InvalidRequest(
+                f"{asked.model} was trained on the data set {asked.dataset!r}: forget rows of that.", field="model"
+            )
+    source = open_source(
+        workspace, asked.uris, dataset=asked.dataset, is_remote=not run.is_local, columns=asked.columns
+    )
+    return source, ledger_of(workspace, asked, run)
+
+
+def _proof(workspace: Workspace, version: ModelVersion, run: Run) -> dict[str, Any]:
+    """Whether the version equals a model of the remaining rows that no stored statistic had a part in."""
+    request = TrainRequest(**_request_of(version))
+    if not run.is_local:
+        check_roots(files_of(request.parameters), workspace.settings)
+    trained = load_model(*map_compiled(version.arrow_path))
+    source = open_source(
+        workspace,
+        request.uris,
+        dataset=request.dataset,
+        is_remote=not run.is_local,
+        columns=request.columns,
+        schema=trained.schema,
+    )
+    rows = training_rows(workspace, source, request, run)
+    target = trained.schema.target
+    parameters = plain_parameters(request.parameters)
+    learner = recipes.learner(request.learner, parameters, target, Kept(trained.schema))
+    threads = available_threads(workspace.settings)
+    again = drive(learner, [Part(rows.learned.source)], threads=threads, on_progress=reporting(run.report))
+    (header, arrays), (fresh_header, fresh) = _learned(trained), _learned(again)
+    is_equal = header == fresh_header and arrays.keys() == fresh.keys()
+    is_equal = is_equal and all(np.array_equal(arrays[name], fresh[name], equal_nan=True) for name in arrays)
+    return {"is_equal": is_equal, "n_rows": fresh_header["facts"]["n_rows"]}
+
+
+def _learned(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Header and arrays of a model, without what does not come from the rows."""
+    header, arrays = model.to_arrays()
+    facts = {name: fact for name, fact in header["facts"].items() if name not in OWN_FACTS}
+    return {**header, "facts": facts}, arrays
+
+
+def _holding(workspace: Workspace, request: ForgetRequest, forgotten: Forgotten) -> Iterator[str]:
+    """Versions that were learned with the rows and still exist; deleting them is for their owner to decide.
+
+    Also those that were trained on the same files under another name. A file that was never searched, because it was gone
+    by then, may have held such rows: it counts for the models of the data itself.
+    """
+    where = RowPredicate(request.where).text
+    searched = forgotten.footers(where)
+    for model in pages(partial(list_models, workspace)):
+        for version in sorted(_versions(workspace, model.name), key=lambda version: version.version):
+            is_ours = model.name == _name(request.model) if request.model else version.dataset == request.dataset
+            unknown = 1 if is_ours else 0
+            holds = any(searched.get(str(file.get("footer_sha256")), unknown) for file in version.files)
+            if holds and rule_sha256(where) not in _rules_of(version):
+                yield f"{version.name}@{version.version}"
+
+
+def _rules_of(version: ModelVersion) -> list[str]:
+    """The SHA-256 of the rules that stood when a version was learned; none can be told of one whose file is damaged."""
+    try:
+        return list(json.loads(read_provenance(version.duckdb_path).get("forgotten", "[]")))
+    except CorruptFile:
+        return []
+
+
+def _name(reference: str) -> str:
+    return reference.partition("@")[0]
+
+
+def _versions(workspace: Workspace, name: str) -> Iterator[ModelVersion]:
+    """All versions of a model, newest first."""
+    return iter(pages(partial(list_versions, workspace, name)))

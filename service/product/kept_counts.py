@@ -1,0 +1,101 @@
+"""What a workspace keeps of data between trainings: statistics, the schema of the last one, rules of forgotten rows."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from learners.schema import Kept, Schema
+from service.jobs.checkpoints import ForgivingStore, JobCheckpoints
+from service.jobs.steps import Run
+from service.requests import TrainRequest
+from service.workspace import Workspace
+from storage.errors import CorruptFile
+from storage.files import publish
+from storage.forgotten import Forgotten
+from storage.statistics import StatisticStore
+
+DATA = "data"  # beside the versions of a model
+RULES, STATISTICS, SCHEMAS = "forgotten.json", "statistics", "schemas"
+
+
+class Ledger:
+    """The statistics of one data set and what belongs to them.
+
+    Parameters
+    ----------
+    directory : Path
+        Where rules and schemas are, whether or not statistics are kept.
+    store : ForgivingStore or None
+    checkpoints : JobCheckpoints or None
+        Of the job that trains.
+    """
+
+    def __init__(
+        self, directory: Path, store: ForgivingStore | None, checkpoints: JobCheckpoints | None = None
+    ) -> None:
+        self.directory, self.store, self.checkpoints = directory, store, checkpoints
+
+    @property
+    def forgotten(self) -> Forgotten:
+        """The rules of rows that must not be learned from."""
+        return Forgotten(self.directory / RULES)
+
+    def schema(self, target: str | None, overrides: Mapping[str, Any], cuts_by: Mapping[str, object]) -> Kept | None:
+        """That of the last training for this target and these columns, by a learner that cuts numbers alike.
+
+        Raises
+        ------
+        CorruptFile
+        """
+        path = self._schema_path(target, overrides, cuts_by)
+        if not path.exists():
+            return None
+        try:
+            return Kept(Schema.from_json(path.read_text()))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            reason = f"the schema of the last training cannot be read ({error}). Train once without update."
+            raise CorruptFile(path, reason) from error
+
+    def keep_schema(
+        self, target: str | None, overrides: Mapping[str, Any], cuts_by: Mapping[str, object], schema: Schema
+    ) -> None:
+        """Remember the schema for the next update."""
+        path = self._schema_path(target, overrides, cuts_by)
+        if self.store is not None and (not path.exists() or path.read_text() != schema.to_json()):
+            with publish(path, replace=True) as draft:
+                draft.write_text(schema.to_json())
+
+    def _schema_path(self, target: str | None, overrides: Mapping[str, Any], cuts_by: Mapping[str, object]) -> Path:
+        asked = json.dumps([target, overrides, *([cuts_by] if cuts_by else [])], sort_keys=True, default=str)
+        name = hashlib.sha256(asked.encode()).hexdigest()[:16]
+        return self.directory / SCHEMAS / f"{name}.json"
+
+
+def remove_counted(directory: Path) -> None:
+    """Remove what a deleted data set or model has of its own: statistics and schemas are of its files, and not of its name.
+
+    The rules of forgotten rows stay: most data sets are deleted to be registered again, and those rows shall not come back.
+    """
+    for name in (STATISTICS, SCHEMAS):
+        shutil.rmtree(directory / name, ignore_errors=True)
+
+
+def ledger_of(workspace: Workspace, request: TrainRequest, run: Run) -> Ledger:
+    """Beside a registered data set, so that models share passes; beside the model if it is trained on files to be
+    updated; else in the scratch folder of a job, or nowhere.
+    """
+    settings = workspace.settings
+    scratch = workspace.layout.scratch_directory(run.job_id)
+    checkpoints = None if run.is_local else JobCheckpoints(scratch / "passes", settings.checkpoint_s)
+    if request.dataset is not None:
+        directory = workspace.layout.dataset_directory(request.dataset)
+    else:
+        directory = workspace.layout.model_directory(request.model) / DATA
+    place: Path | None = directory
+    if request.dataset is None and not request.update:
+        place = None if run.is_local else scratch
+    store = None if place is None else ForgivingStore(StatisticStore(place / STATISTICS), settings.statistics_bytes)
+    return Ledger(directory, store, checkpoints)

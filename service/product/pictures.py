@@ -1,0 +1,127 @@
+"""Pictures of models as SVG or PNG: the learned structure, and how far probabilities can be trusted."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+N_BINS = 10
+
+
+def draw_structure(structure: Mapping[str, Any], path: Path | BinaryIO, title: str) -> None:
+    """Draw the attributes on a circle around the class, with an arrow from each parent.
+
+    The arrows from the class to the attributes are left out: they are always there. Those to the class are drawn: of trees
+    they come from the attributes that are used.
+
+    Parameters
+    ----------
+    structure : mapping
+        `nodes` and `edges`, as a model's structure() gives them.
+    path : Path or binary file
+        A path's suffix chooses SVG or PNG; a file gets SVG.
+    title : str
+        Written above.
+    """
+    figure, axes = _canvas(8, 8)
+    names = [str(node["name"]) for node in structure["nodes"]]
+    target = next((str(node["name"]) for node in structure["nodes"] if node["role"] == "class"), None)
+    around = [name for name in names if name != target]
+    angles = np.linspace(np.pi / 2, np.pi / 2 - 2 * np.pi, len(around), endpoint=False)
+    places = {name: (float(np.cos(a)), float(np.sin(a))) for name, a in zip(around, angles, strict=True)}
+    ends = places | ({target: (0.0, 0.0)} if target is not None else {})
+    for source, sink in ((str(edge["from"]), str(edge["to"])) for edge in structure["edges"]):
+        if source == target:
+            continue
+        style = {"arrowstyle": "-|>", "color": "#4c72b0", "alpha": 0.6, "connectionstyle": "arc3,rad=0.15"}
+        axes.annotate("", xy=ends[sink], xytext=ends[source], arrowprops=style | {"shrinkA": 8, "shrinkB": 8})
+    for (name, (x, y)), angle in zip(places.items(), np.degrees(angles), strict=True):
+        axes.plot(x, y, "o", color="#4c72b0", markersize=6)
+        is_left = x < -1e-9
+        axes.text(
+            1.06 * x,
+            1.06 * y,
+            name,
+            rotation=(angle + 180) if is_left else angle,
+            ha="right" if is_left else "left",
+            va="center",
+            rotation_mode="anchor",
+            fontsize=7,
+        )
+    if target is not None:
+        axes.text(0, 0, target, ha="center", va="center", bbox={"boxstyle": "round", "fc": "#f4d35e", "ec": "none"})
+    axes.set(xlim=(-1.7, 1.7), ylim=(-1.7, 1.7), aspect="equal")
+    axes.set_title(title, pad=24)
+    axes.axis("off")
+    kind = None if isinstance(path, Path) else "svg"
+    figure.savefig(path, format=kind, bbox_inches="tight", dpi=150)
+
+
+def draw_reliability(curves: Sequence[tuple[str, Floats, Floats]], path: Path, title: str) -> None:
+    """Draw how often the predicted class was right against how probable the model called it.
+
+    Parameters
+    ----------
+    curves : sequence of (name, (n_rows,) confidence, (n_rows,) whether it was right)
+        One line each.
+    path : Path
+        Its suffix chooses SVG or PNG.
+    title : str
+        Written above.
+    """
+    figure, axes = _canvas(6, 6)
+    axes.plot([0, 1], [0, 1], ":", color="grey", label="calibrated")
+    for name, confidence, is_right in curves:
+        bins = np.minimum((confidence * N_BINS).astype(int), N_BINS - 1)
+        n_rows = np.bincount(bins, minlength=N_BINS)
+        seen = n_rows > 0
+        means = np.bincount(bins, confidence, N_BINS)[seen] / n_rows[seen]
+        rates = np.bincount(bins, is_right, N_BINS)[seen] / n_rows[seen]
+        axes.plot(means, rates, "o-", markersize=4, label=name)
+    axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", title=title)
+    axes.set(xlabel="probability of the predicted class", ylabel="share that was right")
+    axes.legend(frameon=False)
+    figure.savefig(path, bbox_inches="tight", dpi=150)
+
+
+def draw_trace(trace: Floats, path: Path | BinaryIO, title: str) -> None:
+    """Draw how the chains of a sampler went: the log joint of every sweep, and which share of proposals was accepted.
+
+    Parameters
+    ----------
+    trace : (n_chains, n_sweeps, 7) float64
+        As a Bayesian circuit has it.
+    path : Path or binary file
+        A path's suffix chooses SVG or PNG; a file gets SVG.
+    title : str
+        Written above.
+    """
+    figure, axes = _canvas(8, 5)
+    sweeps = np.arange(1, trace.shape[1] + 1)
+    for chain, own in enumerate(trace, start=1):
+        axes.plot(sweeps, own[:, 0], linewidth=0.8, label=f"chain {chain}")
+    second = trace.shape[1] // 2
+    settled = trace[:, second:, 0]
+    if settled.size and np.ptp(settled) > 0:  # what burns in would flatten the rest
+        axes.set_ylim(settled.min() - 3 * np.ptp(settled), settled.max() + np.ptp(settled))
+    axes.axvspan(second + 0.5, trace.shape[1] + 0.5, color="#f4d35e", alpha=0.2, linewidth=0, label="drawn from")
+    axes.set(xlabel="sweep", ylabel="log joint")
+    accepted = axes.twinx()
+    for name, first, style in (("trees", 1, ":"), ("subtrees", 4, "--")):
+        changing = trace[:, :, first + 1 : first + 3].sum(axis=(0, 2))
+        share = trace[:, :, first + 2].sum(axis=0) / np.maximum(changing, 1)
+        accepted.plot(sweeps, share, style, color="grey", linewidth=0.8, label=f"accepted {name}")
+    accepted.set(ylim=(0, 1), ylabel="share of proposals accepted")
+    lines = [*axes.get_legend_handles_labels()[0], *accepted.get_legend_handles_labels()[0]]
+    axes.legend(handles=lines, frameon=False, fontsize=7, loc="lower right")
+    axes.set_title(title)
+    figure.savefig(path, format=None if isinstance(path, Path) else "svg", bbox_inches="tight", dpi=150)
+
+
+def _canvas(width: float, height: float) -> tuple[Any, Any]:
+    from matplotlib.figure import Figure  # no pyplot: no global state, no display
+
+    figure = Figure(figsize=(width, height))
+    return figure, figure.subplots()

@@ -1,0 +1,221 @@
+"""Champion and challenger: a refresh trains a version, measures both on the same new rows, and decides by a rule."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import structlog
+
+from learners.errors import LearnerError
+from learners.model import Model
+from learners.passes.source import Source
+from service.jobs.steps import Run, Step
+from service.predictor import map_version
+from service.problems import InvalidRequest
+from service.product import scoring
+from service.product.data_roots import open_source
+from service.product.datasets import get_dataset
+from service.product.pruning import prune
+from service.product.training import target_of, train_steps
+from service.product.training_rows import training_rows
+from service.requests import PromotionRule, RefreshRequest, TrainRequest
+from service.workspace import Workspace
+from storage import models, promotions
+from storage.errors import Conflict, CorruptFile, NotFound
+from storage.promotions import Promotion
+
+JOINT_METRIC = "log_loss"  # of classes; or of whole rows, where there are none
+DECISIONS = 3  # as often it is decided anew when the champion changes in between
+
+
+class Measured(NamedTuple):
+    """A version on the rows of the decision: its metrics, or why there are none."""
+
+    version: int
+    metrics: dict[str, Any] | None
+    problem: str = ""
+
+
+class Verdict(NamedTuple):
+    """What the rule says, and why."""
+
+    is_promoted: bool
+    reason: str
+
+
+def refresh_steps(workspace: Workspace) -> tuple[Step, ...]:
+    """The steps of a job that refreshes: those of a training, then the decision."""
+    train = (_of_train(step) for step in train_steps(workspace))
+    return (*train, Step("decide", partial(decide, workspace)))
+
+
+def _of_train(step: Step) -> Step:
+    return Step(step.name, lambda run: step.run(replace(run, request=run.request["train"])))
+
+
+def checked_train(workspace: Workspace, request: RefreshRequest) -> TrainRequest:
+    """The training of a refresh, after looking at what its rule names.
+
+    Raises
+    ------
+    NotFound
+    InvalidRequest
+        If its metric is one of classes, and the model has none.
+    """
+    rule, train = request.promotion, request.train
+    if rule.dataset is not None:
+        get_dataset(workspace, rule.dataset)
+    if train.dataset is not None:
+        get_dataset(workspace, train.dataset)
+    if rule.metric != JOINT_METRIC and target_of(workspace, train) is None:
+        raise InvalidRequest(
+            f"A model without a target has no {rule.metric}: promote by {JOINT_METRIC}, which is then the mean negative "
+            "log likelihood of the rows.",
+            field="promotion.metric",
+        )
+    return train
+
+
+def decide(workspace: Workspace, run: Run) -> dict[str, Any]:
+    """Measure challenger and champion, keep the decision, move the alias, and prune the model's old versions."""
+    request = RefreshRequest(**run.request)
+    published = run.receipts["publish"]
+    name, number = published["model"], published["version"]
+    rows, measured_on = _rows(workspace, request, run)
+    challenger = _measured(workspace, name, number, rows, run)
+    for attempt in range(DECISIONS):
+        champion = _champion(workspace, name, request.promotion.alias)
+        against = None if champion is None else _measured(workspace, name, champion, rows, run)
+        is_promoted, reason = verdict(request.promotion, challenger, against)
+        decision = Promotion(
+            name=name,
+            alias=request.promotion.alias,
+            challenger=number,
+            champion=champion,
+            is_promoted=is_promoted,
+            reason=reason,
+            rule=request.promotion.model_dump(),
+            challenger_metrics=challenger.metrics,
+            champion_metrics=None if against is None else against.metrics,
+            measured_on=measured_on,
+            job_id=run.job_id,
+        )
+        try:
+            decision = promotions.record_promotion(workspace.control, decision)
+        except Conflict:  # somebody moved the alias meanwhile
+            if attempt == DECISIONS - 1:
+                raise
+        else:
+            break
+    structlog.get_logger("jobs").info(
+        "promotion decided", model=name, promoted=decision.is_promoted, reason=decision.reason
+    )
+    told = vars(decision) | {"decided_at": str(decision.decided_at)}
+    return {**published, "promotion": told, "pruned": prune(workspace, name, job_id=run.job_id)}
+
+
+def verdict(rule: PromotionRule, challenger: Measured, champion: Measured | None) -> Verdict:
+    """Apply a rule to two versions that were measured on the same rows.
+
+    Parameters
+    ----------
+    rule : PromotionRule
+    challenger, champion : Measured
+        The champion is None if there is none.
+    """
+    if champion is None:
+        return Verdict(True, f"version {challenger.version} is the first {rule.alias}")
+    if champion.version == challenger.version:
+        return Verdict(True, f"version {challenger.version} is the {rule.alias} already")
+    keeps = f"version {champion.version} stays {rule.alias}"
+    for measured in (challenger, champion):
+        if measured.metrics is None:
+            return Verdict(False, f"{keeps}: version {measured.version} could not be measured ({measured.problem})")
+    assert challenger.metrics is not None
+    assert champion.metrics is not None
+    n_rows = challenger.metrics["n_test_rows"]
+    if n_rows < rule.min_rows:
+        return Verdict(False, f"{keeps}: {n_rows} rows are fewer than the {rule.min_rows} that decide")
+    new, old = _loss(challenger.metrics, rule.metric), _loss(champion.metrics, rule.metric)
+    if new is None or old is None or ("ece" in challenger.metrics) != ("ece" in champion.metrics):
+        return Verdict(False, f"{keeps}: the two cannot be compared by {rule.metric}, as only one predicts a class")
+    margin = f" less {rule.margin:g}" if rule.margin > 0 else f" plus {-rule.margin:g}" if rule.margin < 0 else ""
+    compared = f"{rule.metric} {new:.6g} against {old:.6g}{margin}, on {n_rows} rows"
+    # Written so that a NaN never wins.
+    if not (math.isfinite(new) and new <= old - rule.margin):
+        return Verdict(False, f"{keeps}: version {challenger.version} has {compared}")
+    # What predicts no class has no calibration error to guard.
+    increase = challenger.metrics.get("ece", 0.0) - champion.metrics.get("ece", 0.0)
+    if rule.max_ece_increase is not None and not increase <= rule.max_ece_increase:
+        return Verdict(
+            False,
+            f"{keeps}: version {challenger.version} has {compared}, but its calibration error is {increase:.4g} greater "
+            f"and at most {rule.max_ece_increase:g} is allowed",
+        )
+    return Verdict(True, f"version {challenger.version} replaces {champion.version} as {rule.alias}: {compared}")
+
+
+def _loss(metrics: Mapping[str, Any], metric: str) -> float | None:
+    """A metric of which less is better; of a model without classes, the mean negative log likelihood.
+
+    Rows that it calls impossible make that infinite, though `log_likelihood` is the mean of the others.
+    """
+    if metric == JOINT_METRIC and "log_likelihood" in metrics:
+        return math.inf if metrics["n_impossible"] else -metrics["log_likelihood"]
+    return metrics.get(metric)
+
+
+def _champion(workspace: Workspace, name: str, alias: str) -> int | None:
+    return models.aliases(workspace.control, name).get(alias)
+
+
+def _measured(workspace: Workspace, name: str, number: int, rows: Source, run: Run) -> Measured:
+    try:
+        model = _mapped(workspace, name, number)
+        return Measured(number, scoring.measure(model, rows, run.report))
+    except (LearnerError, NotFound, CorruptFile) as error:  # a new class, a lost column, no rows, a damaged file
+        return Measured(number, None, str(error))
+
+
+def _mapped(workspace: Workspace, name: str, number: int) -> Model:
+    version = models.get_version(workspace.control, name, number)
+    try:
+        return map_version(version).model
+    except CorruptFile:
+        # A champion that was replaced and removed since its row was read is gone, and not damaged.
+        models.get_version(workspace.control, name, number)
+        raise
+
+
+def _rows(workspace: Workspace, request: RefreshRequest, run: Run) -> tuple[Source, Mapping[str, Any]]:
+    """The rows that decide, and how to say which they are."""
+    rule, train = request.promotion, request.train
+    most = workspace.settings.evaluation_rows
+    dataset = rule.dataset or train.test_dataset
+    if rule.dataset is not None or not train.keeps_back:
+        source = open_source(
+            workspace, None if dataset else train.test_uris, dataset=dataset, is_remote=not run.is_local
+        )
+        return source.thinned(most), {"dataset": dataset, "files": [file.path for file in source.files]}
+    whole = open_source(workspace, train.uris, dataset=train.dataset, is_remote=not run.is_local, columns=train.columns)
+    kept_back = training_rows(workspace, whole, train, run).kept_back
+    assert kept_back is not None
+    newest = newest_files(kept_back, rule.newest_files, rule.min_rows / train.holdout)
+    rows = kept_back.only(set(newest)).thinned(most)
+    files = [kept_back.files[index].path for index in newest]
+    return rows, {"dataset": train.dataset, "files": files, "holdout": train.holdout, "seed": train.seed}
+
+
+def newest_files(source: Source, n_files: int, n_rows: float) -> list[int]:
+    """Positions of the files that changed last: so many files, and more until they hold so many rows."""
+    chosen: list[int] = []
+    rows = 0
+    of_files = {fragment.file for fragment in source.fragments}
+    for index in sorted(of_files, key=lambda i: (source.files[i].mtime_ns or 0, source.files[i].path), reverse=True):
+        if len(chosen) >= n_files and rows >= n_rows:
+            break
+        chosen.append(index)
+        rows += source.files[index].n_rows
+    return chosen

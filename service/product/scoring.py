@@ -1,0 +1,231 @@
+"""Batches through a model: metrics, hold-outs, and scored Parquet files."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from learners.circuits.model import CircuitModel
+from learners.errors import EmptyData, LearnerError, UnknownColumn
+from learners.evaluation.metrics import NO_ROWS, evaluate
+from learners.explanation import Additive, explain
+from learners.model import Model
+from learners.passes.source import Source
+from learners.schema import Chunk
+from learners.schema.encode import encode
+from service.predictor import Probabilities, intervals_of, scored_batch
+from service.problems import InvalidRequest
+from service.product.outputs import check_free
+from storage.files import publish
+
+SUFFIXES = {"", ".parquet", ".pq"}
+Report = Callable[[dict[str, Any]], None]
+Labels = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+def unheard(warning: str) -> None:
+    """For whoever does not want to be warned."""
+
+
+def probabilities_of(model: Model, source: Source, report: Report | None = None) -> tuple[Probabilities, Labels]:
+    """Probabilities (n_rows, n_classes) and true classes (n_rows,) of every row.
+
+    Raises
+    ------
+    UnknownColumn
+        If the target is not in the data.
+    EmptyData
+        If there are no rows.
+    """
+    if model.schema.target not in source.arrow_schema.names:
+        raise UnknownColumn(str(model.schema.target), source.arrow_schema.names)
+    probabilities, labels, n_rows = [], [], 0
+    for batch in source.batches():
+        chunk = encode(batch, model.schema)
+        assert chunk.y is not None
+        probabilities.append(model.predict_proba(chunk))
+        labels.append(chunk.y)
+        n_rows += batch.num_rows
+        if report is not None:
+            report({"rows_done": n_rows, "rows_total": source.n_rows})
+    if not n_rows:
+        raise EmptyData(NO_ROWS)
+    return np.concatenate(probabilities), np.concatenate(labels)
+
+
+def log_likelihood_of(model: Model, source: Source, report: Report | None = None) -> dict[str, Any]:
+    """Mean log likelihood of the rows in nats, by a model without classes.
+
+    Raises
+    ------
+    EmptyData
+    """
+    assert isinstance(model, CircuitModel)
+    total, n_rows, n_impossible = 0.0, 0, 0
+    for batch in source.batches():
+        logs = model.log_likelihood(encode(batch, model.schema))
+        possible = np.isfinite(logs)
+        total += float(logs[possible].sum())
+        n_rows += batch.num_rows
+        n_impossible += int(np.count_nonzero(~possible))
+        if report is not None:
+            report({"rows_done": n_rows, "rows_total": source.n_rows})
+    if not n_rows:
+        raise EmptyData(NO_ROWS)
+    mean = total / max(1, n_rows - n_impossible)
+    return {"log_likelihood": mean, "n_impossible": n_impossible, "n_test_rows": n_rows}
+
+
+def measure(model: Model, source: Source, report: Report | None = None) -> dict[str, Any]:
+    """The metrics of a model on rows whose class is known, and how many there were."""
+    if model.schema.target is None:
+        return log_likelihood_of(model, source, report)
+    probabilities, labels = probabilities_of(model, source, report)
+    return asdict(evaluate(probabilities, labels)) | {"n_test_rows": len(labels)}
+
+
+def absences(model: Model, source: Source) -> list[str]:
+    """What is worth knowing of columns of the model that the data lacks, in words.
+
+    Raises
+    ------
+    InvalidRequest
+        If there is none of them.
+    """
+    names, attributes = source.arrow_schema.names, [attribute.name for attribute in model.schema.attributes]
+    absent = [name for name in attributes if name not in names]
+    if attributes and len(absent) == len(attributes):
+        raise InvalidRequest(f"The data has none of the model's columns ({', '.join(attributes[:8])}).")
+    others = [name for name in names if name not in attributes]
+    told = []
+    for name in absent:
+        near = get_close_matches(name, others)
+        similar = f" (similar: {', '.join(near)})" if near else ""
+        told.append(f"Column {name!r} is not in the data{similar}; rows are answered without it.")
+    return told
+
+
+def score(
+    model: Model, source: Source, keep: Sequence[str], interval: float | None = None, is_explained: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """The kept columns, `prediction`, `probability_<class>` and what else is asked for, batch by batch.
+
+    With an interval `low_<class>` and `high_<class>`; explained, the columns of `explained_batch`.
+
+    Raises
+    ------
+    UnknownColumn
+        If a column to keep is not in the data.
+    """
+    for name in keep:
+        if name not in source.arrow_schema.names:
+            raise UnknownColumn(name, source.arrow_schema.names)
+    classes = model.schema.class_values()
+    for batch in source.batches():
+        chunk = encode(batch, model.schema, with_class=False)
+        bounds = None if interval is None else intervals_of(model, chunk, interval)
+        scored = scored_batch(classes, model.predict_proba(chunk), bounds)
+        if is_explained:
+            scored = beside(scored, explained_batch(model, chunk))
+        yield beside(batch.select(list(keep)), scored) if keep else scored
+
+
+def beside(left: pa.RecordBatch, right: pa.RecordBatch) -> pa.RecordBatch:
+    """The columns of both."""
+    names = [*left.schema.names, *right.schema.names]
+    return pa.RecordBatch.from_arrays([*left.columns, *right.columns], names=names)
+
+
+class NotExplainable(LearnerError, ValueError):
+    """A model whose answers cannot be taken apart by attribute."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(
+            f"The answers of a model of kind {kind!r} are no sums over attributes, so that no attribute has a part of its "
+            "own to tell. Those of the learners nb, tan, kdb, skdb and xgboost can be explained."
+        )
+
+
+def check_explainable(model: Model) -> None:
+    """Refuse a model whose answers are no sums over attributes.
+
+    Raises
+    ------
+    NotExplainable
+    """
+    if not isinstance(model, Additive):
+        raise NotExplainable(model.kind)
+
+
+def explained_batch(model: Model, chunk: Chunk) -> pa.RecordBatch:
+    """Why each row got its class: `against`, `log_odds`, `prior`, and `contribution_<attribute>` for each attribute.
+
+    Raises
+    ------
+    InvalidParameter
+        If the model's answer is no sum over attributes.
+    """
+    found = explain(model, chunk)
+    against = pa.DictionaryArray.from_arrays(
+        pa.array(found.against.astype(np.int32)), pa.array(model.schema.class_values())
+    )
+    columns: dict[str, Any] = {"against": against, "log_odds": found.log_odds, "prior": found.prior}
+    for i, attribute in enumerate(model.schema.attributes):
+        columns[f"contribution_{attribute.name}"] = np.ascontiguousarray(found.contributions[:, i])
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def score_files(
+    model: Model,
+    source: Source,
+    output: Path,
+    *,
+    keep: Sequence[str] = (),
+    interval: float | None = None,
+    is_explained: bool = False,
+    replace: bool = False,
+    report: Report | None = None,
+    warn: Callable[[str], None] = unheard,
+) -> int:
+    """Write the scored rows to a Parquet file that appears when it is complete; returns the number of rows.
+
+    `warn` is told of columns of the model that the data lacks.
+
+    Raises
+    ------
+    InvalidRequest
+        If the output exists and is not to be replaced, or has the suffix of something else.
+    NotExplainable
+    """
+    if output.suffix.lower() not in SUFFIXES:
+        raise InvalidRequest(
+            f"{output} would be a Parquet file: name it {output.with_suffix('.parquet')}. To get {output.suffix}, convert "
+            "it afterwards, such as with pandas.read_parquet.",
+            path=str(output),
+        )
+    if is_explained:
+        check_explainable(model)
+    check_free(output, replace=replace)
+    for absence in absences(model, source):
+        warn(absence)
+    n_rows = 0
+    with publish(output, replace=replace) as draft:
+        writer = None
+        try:
+            for batch in score(model, source, keep, interval, is_explained):
+                writer = writer or pq.ParquetWriter(draft, batch.schema, compression="zstd")
+                writer.write_batch(batch)
+                n_rows += batch.num_rows
+                if report is not None:
+                    report({"step": "predict", "rows_done": n_rows, "rows_total": source.n_rows})
+        finally:
+            if writer is not None:
+                writer.close()
+        if writer is None:
+            raise EmptyData("There are no rows to score.")
+    return n_rows

@@ -1,0 +1,243 @@
+"""A training, step by step: learn, evaluate, reserve a number, publish. Workers and commands run the same steps."""
+
+import time
+from contextlib import nullcontext
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from learners import recipes
+from learners.circuits.model import CircuitModel
+from learners.kinds import load_model
+from learners.memory import limit_memory
+from learners.passes.cluster import connected
+from learners.passes.learner import Account, Checkpoints, Part, drive
+from learners.schema import Kept
+from learners.schema.losses import losses
+from service.jobs.limits import counts_bytes
+from service.jobs.steps import Run, Step
+from service.problems import InvalidRequest
+from service.product import provenance, scoring
+from service.product.continuing import ORDER, Continuation, chosen, continuation
+from service.product.data_roots import check_roots, files_of, open_source, plain_parameters
+from service.product.datasets import file_facts, get_dataset
+from service.product.kept_counts import Ledger, ledger_of
+from service.product.reports import reporting
+from service.product.training_rows import TrainingRows, check_forgotten, discard_forgotten, training_rows
+from service.requests import TrainRequest
+from service.settings import available_threads
+from service.workspace import Workspace
+from storage import datasets, models
+from storage.compiled import map_compiled, write_compiled
+from storage.model_file import remove_model, write_model
+from storage.models import ModelVersion
+
+COMPILED = "model.arrow"
+
+
+def train_steps(workspace: Workspace) -> tuple[Step, ...]:
+    """The steps of a job that trains."""
+    return (
+        Step("learn", partial(learn, workspace)),
+        Step("evaluate", partial(evaluate_learned, workspace)),
+        Step("reserve", partial(reserve, workspace)),
+        Step("publish", partial(publish, workspace)),
+    )
+
+
+def learn(workspace: Workspace, run: Run) -> dict[str, Any]:
+    """Make the passes and leave the compiled model in the job's scratch folder."""
+    request = TrainRequest(**run.request)
+    ledger = ledger_of(workspace, request, run)
+    kept = _kept_schema(workspace, request, ledger)
+    source = open_source(
+        workspace,
+        request.uris,
+        dataset=request.dataset,
+        is_remote=not run.is_local,
+        columns=request.columns,
+        schema=None if kept is None else kept.schema,
+    )
+    if request.dataset is not None:
+        datasets.keep_files(workspace.control, request.dataset, list(map(file_facts, source.files)))
+    n_rules = len(ledger.forgotten.rules())
+    rows = training_rows(workspace, source, request, run)
+    started = time.perf_counter()
+    model, accounts = fit(workspace, request, rows, ledger, run)
+    seconds = time.perf_counter() - started
+    if len(rows.rules) > n_rules:  # of other data with the same files: no job that forgets does it here
+        discard_forgotten(ledger)
+    path = workspace.layout.scratch_directory(run.job_id) / COMPILED
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_compiled(path, *model.to_arrays(), replace=True)
+    n_rows = int(model.facts["n_rows"])
+    files = [source.files[index] for index in sorted(rows.learned.wanted)]
+    return {
+        "path": str(path),
+        "n_rows": n_rows,
+        "files": [file_facts(file) for file in files],
+        "passes": [asdict(account) for account in accounts],
+        "forgotten": list(rows.rules),
+        "warnings": losses(model.schema),
+        "train_s": seconds,
+        "rows_per_s": n_rows / max(seconds, 1e-9),
+    }
+
+
+def fit(
+    workspace: Workspace, request: TrainRequest, rows: TrainingRows, ledger: Ledger, run: Run
+) -> tuple[Any, list[Account]]:
+    """The model of the rows, with what is stored as far as it serves, and what that saved."""
+    limit_memory(counts_bytes(workspace.settings, run.memory_limit), workspace.temporary)
+    overrides, target = _overrides(workspace, request), target_of(workspace, request)
+    how = chosen(rows, target, overrides)
+    known = continuation(workspace, request, rows, how)
+    if isinstance(known, Continuation):
+        return _continued(workspace, known, run, ledger.checkpoints), [known.account]
+    if not run.is_local:
+        check_roots(files_of(request.parameters), workspace.settings)
+    parameters = plain_parameters(request.parameters)
+    kept = _kept_schema(workspace, request, ledger)
+    learner = recipes.learner(request.learner, parameters, target, kept, overrides)
+    accounts = [] if known is None else [known]
+    address = workspace.settings.cluster
+    with nullcontext() if address is None else connected(address) as cluster:
+        model = drive(
+            learner,
+            [Part(rows.learned.source, ledger.store, rows.learned)],
+            threads=available_threads(workspace.settings),
+            on_progress=reporting(run.report),
+            checkpoints=ledger.checkpoints,
+            accounts=accounts,
+            cluster=cluster,
+        )
+    if isinstance(model, CircuitModel):
+        model.facts["chosen"] = how
+    if recipes.keeps_schema(request.learner):
+        ledger.keep_schema(target, overrides, recipes.cuts_by(request.learner, parameters), model.schema)
+    return model, accounts
+
+
+def _continued(workspace: Workspace, known: Continuation, run: Run, checkpoints: Checkpoints | None) -> Any:
+    if not known.parts:
+        return known.model
+    threads = available_threads(workspace.settings)
+    model = drive(
+        known.learner(), known.parts, threads=threads, on_progress=reporting(run.report), checkpoints=checkpoints
+    )
+    if known.order and isinstance(model, CircuitModel):
+        model.facts[ORDER] = list(known.order)
+    return model
+
+
+def evaluate_learned(workspace: Workspace, run: Run) -> dict[str, Any]:
+    """Measure the learned model on the test data or on rows that were kept back."""
+    request = TrainRequest(**run.request)
+    learned = run.receipts["learn"]
+    timing = {"train_s": learned["train_s"], "rows_per_s": learned["rows_per_s"]}
+    model = load_model(*map_compiled(learned["path"]))
+    if request.keeps_back:
+        source = open_source(
+            workspace,
+            request.uris,
+            dataset=request.dataset,
+            is_remote=not run.is_local,
+            columns=request.columns,
+            schema=model.schema,
+        )
+        kept_back = training_rows(workspace, source, request, run).kept_back
+        assert kept_back is not None
+        rows, where = kept_back.thinned(workspace.settings.evaluation_rows), "hold-out"
+    elif request.test_dataset is not None or request.test_uris is not None:
+        rows, where = (
+            open_source(
+                workspace,
+                request.test_uris,
+                dataset=request.test_dataset,
+                is_remote=not run.is_local,
+                schema=model.schema,
+            ),
+            "test data",
+        )
+    else:
+        return {"metrics": timing}
+    return {"metrics": scoring.measure(model, rows, run.report) | {"evaluated_on": where} | timing}
+
+
+def reserve(workspace: Workspace, run: Run) -> dict[str, Any]:
+    """Take the version's number; a restart before this receipt leaves a gap in the numbers, never a clash."""
+    return {"version": models.reserve_version(workspace.control, run.request["model"])}
+
+
+def publish(workspace: Workspace, run: Run) -> dict[str, Any]:
+    """Files first, row second, aliases last; a repetition finds the row and changes nothing."""
+    request = TrainRequest(**run.request)
+    learned, metrics = run.receipts["learn"], run.receipts["evaluate"]["metrics"]
+    header, arrays = map_compiled(learned["path"])
+    tables = load_model(header, arrays).tables() | provenance.tables(request, learned, metrics, run.job_id)
+    number = run.receipts["reserve"]["version"]
+    files = write_model(workspace.layout.models, request.model, number, header, arrays, tables)
+    try:
+        check_forgotten(workspace, request, learned, run)  # as late as can be: a job that forgets must see the version
+        version = models.add_version(
+            workspace.control,
+            ModelVersion(
+                name=request.model,
+                version=number,
+                learner=request.learner,
+                parameters=request.parameters,
+                dataset=request.dataset,
+                metrics=metrics,
+                job_id=run.job_id,
+                files=tuple(learned["files"]),
+                n_rows=learned["n_rows"],
+                sha256=files.sha256,
+                duckdb_path=files.duckdb_path,
+                arrow_path=files.arrow_path,
+                tags=request.tags,
+            ),
+        )
+    except BaseException:
+        remove_model(files.duckdb_path)
+        raise
+    if version.duckdb_path != files.duckdb_path:  # an earlier start of this job got as far as the row
+        remove_model(files.duckdb_path)
+    for alias in request.aliases:
+        models.set_alias(workspace.control, version.name, alias, version.version, f"job {run.job_id}")
+    return {
+        "model": version.name,
+        "version": version.version,
+        "sha256": version.sha256,
+        "metrics": metrics,
+        "passes": learned["passes"],
+        "warnings": learned.get("warnings", []),  # a job of an earlier release has none
+    }
+
+
+def target_of(workspace: Workspace, request: TrainRequest) -> str | None:
+    """The column to predict: as asked for, or that of the data set; None for a model of the joint distribution.
+
+    Raises
+    ------
+    InvalidRequest
+        If the learner needs one.
+    """
+    target = request.target
+    if target is None and request.dataset is not None:
+        target = get_dataset(workspace, request.dataset).target
+    if target is None and recipes.recipe(request.learner).needs_target:
+        raise InvalidRequest("There is no target: name the column to predict.", field="target")
+    return target
+
+
+def _kept_schema(workspace: Workspace, request: TrainRequest, ledger: Ledger) -> Kept | None:
+    """What an update keeps of the last training, if there was one."""
+    if not request.update:
+        return None
+    cuts_by = recipes.cuts_by(request.learner, plain_parameters(request.parameters))
+    return ledger.schema(target_of(workspace, request), _overrides(workspace, request), cuts_by)
+
+
+def _overrides(workspace: Workspace, request: TrainRequest) -> dict[str, Any]:
+    registered = {} if request.dataset is None else dict(get_dataset(workspace, request.dataset).columns)
+    return registered | request.columns

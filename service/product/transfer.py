@@ -1,0 +1,155 @@
+"""One version as one file, to carry elsewhere: export and import."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field, ValidationError
+
+from learners.circuits.model import CircuitModel
+from learners.classifiers.lookup import LookupModel
+from learners.errors import LearnerError
+from learners.kinds import load_model
+from learners.model import Model
+from learners.query import Marginal
+from learners.schema.records import encode_records, record_classifier
+from service.problems import InvalidRequest
+from service.product.outputs import check_free
+from service.product.registry import find_version
+from service.requests import NAME
+from service.workspace import Workspace
+from storage import bundle, model_file, models
+from storage.errors import CorruptFile
+from storage.files import drafting, publish, verify_file
+from storage.models import ModelVersion
+
+
+class Manifest(BaseModel):
+    """What the registry keeps of an imported version."""
+
+    name: str = Field(pattern=NAME)
+    version: int = Field(ge=1, lt=2**31)
+    learner: str = Field(max_length=64)
+    parameters: dict[str, Any]
+    dataset: str | None = Field(max_length=64)
+    metrics: dict[str, Any]
+    files: list[dict[str, Any]]
+    n_rows: int = Field(ge=0, lt=2**63)
+    tags: dict[str, str]
+
+
+def export_version(workspace: Workspace, reference: str) -> tuple[ModelVersion, int, Iterator[bytes]]:
+    """A version as one file: what it is, the number of bytes, and the bytes piece by piece."""
+    version = find_version(workspace, reference)
+    verify_file(version.duckdb_path, version.sha256)  # before the first byte is sent, so that it can still be said
+    return version, bundle.bundle_size(version), bundle.bundle_chunks(version)
+
+
+def write_export(
+    workspace: Workspace, reference: str, output: Path, *, replace: bool = False
+) -> tuple[ModelVersion, int]:
+    """Write a version to one file, which appears when it is whole.
+
+    Raises
+    ------
+    InvalidRequest
+        If the file exists and is not to be replaced.
+    """
+    check_free(output, replace=replace)
+    version, n_bytes, chunks = export_version(workspace, reference)
+    with publish(output, replace=replace) as draft, draft.open("wb") as file:
+        file.writelines(chunks)
+    return version, n_bytes
+
+
+def import_version(workspace: Workspace, path: Path, name: str | None = None) -> ModelVersion:
+    """Add an exported version to the registry, as the next version of its name, after checking all of it.
+
+    Parameters
+    ----------
+    path : Path
+        Of the exported file.
+    name : str, optional
+        Of the model here; by default the name that it was exported under.
+
+    Raises
+    ------
+    InvalidRequest
+        If a byte differs from what was exported, or it is not a model that this release can answer with.
+    """
+    layout, control = workspace.layout, workspace.control
+    with drafting(layout.models, bundle.MODEL) as draft:
+        try:
+            manifest = _checked(path, bundle.unpack_bundle(path, draft))
+            header, arrays = model_file.read_model(draft)
+            _check_answers(path, header, arrays)
+            _check_lineage(path, draft)
+        except CorruptFile as error:
+            raise InvalidRequest(f"Nothing was imported: {error.reason}") from error
+        name = name or manifest.name
+        number = models.reserve_version(control, name)
+        files = model_file.adopt_model(layout.models, name, number, draft, header, arrays)
+    version = ModelVersion(
+        name=name,
+        version=number,
+        learner=manifest.learner,
+        parameters=manifest.parameters,
+        dataset=manifest.dataset,
+        metrics=manifest.metrics,
+        job_id=None,
+        files=tuple(manifest.files),
+        n_rows=manifest.n_rows,
+        sha256=files.sha256,
+        duckdb_path=files.duckdb_path,
+        arrow_path=files.arrow_path,
+        tags=manifest.tags | {"imported_from": f"{manifest.name}@{manifest.version}"},
+    )
+    try:
+        return models.add_version(control, version)
+    except BaseException:
+        model_file.remove_model(files.duckdb_path)
+        raise
+
+
+def _checked(path: Path, manifest: Mapping[str, Any]) -> Manifest:
+    try:
+        checked = Manifest(**manifest)
+        json.dumps([checked.parameters, checked.files], allow_nan=False)
+        return checked
+    except ValidationError as error:
+        raise CorruptFile(path, f"its manifest is not one that `export` writes: {error.errors()[0]['msg']}.") from error
+    except ValueError as error:  # infinite numbers
+        raise CorruptFile(path, f"its manifest cannot be stored: {error}.") from error
+
+
+def _check_answers(path: Path, header: Any, arrays: Any) -> None:
+    """Look at all of a model, and let it answer when nothing is known, before anyone relies on it."""
+    try:
+        model = load_model(header, arrays, is_trusted=False)
+        json.dumps(model.structure(), ensure_ascii=False).encode()
+        probabilities = _answer(model)
+    except (LearnerError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise CorruptFile(path, f"its model cannot be used ({type(error).__name__}: {error}).") from error
+    if len(probabilities) != model.schema.n_classes or not math.isclose(sum(probabilities), 1, abs_tol=1e-6):
+        raise CorruptFile(path, "its model gives no probabilities that sum to one.")
+
+
+def _check_lineage(path: Path, model: Path) -> None:
+    """Read what the file says of its making, as lists and lineages will."""
+    model_file.read_libraries(model)
+    try:
+        for text in model_file.read_provenance(model).values():
+            json.dumps(json.loads(text), ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise CorruptFile(path, f"its provenance cannot be read ({error}).") from error
+
+
+def _answer(model: Model) -> list[float]:
+    """The probability of each class, or without classes of everything, when nothing is known."""
+    if isinstance(model, CircuitModel) and model.schema.target is None:
+        return [answer["probability"] for answer in model.answer([Marginal({})])]
+    if isinstance(model, LookupModel) and model.variances:
+        model.credible_intervals(encode_records([{}], model.schema))
+    return record_classifier(model)({}).tolist()

@@ -1,0 +1,25 @@
+"""Draws of small circuits over mixed columns."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from learners.circuits.draws.draws import CircuitDraws
+from learners.circuits.gibbs.layout import layout_of
+from learners.circuits.gibbs.parameters import drawn_parameters
+from learners.circuits.gibbs.priors import Column
+from learners.circuits.gibbs.sampler import InMemory, lazy
+from tests.circuits.gibbs.problems import EXPONENTIAL, GAUSSIAN, MIXED, POISSON, WORDS, prior_of, rows_of
+
+MANY = Column(("categorical",), 7)
+COLUMNS = (GAUSSIAN, WORDS, POISSON, *MIXED, EXPONENTIAL, MANY)
+
+
+def draws_of(n_draws=12, n_rows=30, n_children=2, columns=COLUMNS):
+    """Draws given a few rows, and these rows (n_variables, n_rows)."""
+    prior, rows = prior_of(columns, n_children), InMemory(rows_of(columns, n_rows))
+    state = lazy(prior, rows).init(np.random.default_rng(0))
+    layout, random = layout_of(prior), np.random.default_rng(1)
+    vectors = np.stack([layout.vector(drawn_parameters(random, prior, state.tallies)) for _ in range(n_draws)], axis=1)
+    n = layout.edge.size
+    return CircuitDraws(layout.circuit_of(vectors[:, 0]), vectors[:n], vectors[n:]), rows.x.T.astype(float)

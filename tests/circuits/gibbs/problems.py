@@ -1,0 +1,41 @@
+"""Tiny Bayesian circuits, whose posterior can be enumerated."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from learners.circuits.gibbs.priors import Column, Strengths, given_prior
+from learners.circuits.gibbs.shape import complete_shape
+
+GAUSSIAN, EXPONENTIAL, POISSON = Column(("gaussian",)), Column(("exponential",)), Column(("poisson",))
+WORDS = Column(("categorical",), 3)
+STRENGTHS = Strengths(alpha=0.7, gaussian=1.5, rho=0.5, exponential=2.0, poisson=2.5, categorical=0.8)
+
+
+def prior_of(columns, n_children=2, seed=0, strengths=STRENGTHS):
+    """Leaves with means and variances drawn at random."""
+    shape, rng = complete_shape(len(columns), n_children, seed), np.random.default_rng(seed)
+    n = shape.n_leaf_sums * n_children
+    return given_prior(shape, columns, strengths, rng.uniform(0.5, 2.0, n), rng.uniform(0.3, 1.5, n), seed)
+
+
+def column_of_numbers(column, n, rng):
+    """Some numbers that a column may have."""
+    if column.n_values:
+        return rng.integers(0, column.n_values, n).astype(float)
+    x = rng.gamma(2.0, 0.7, n) if "exponential" in column.families else rng.normal(1.0, 1.0, n)
+    return np.rint(abs(2 * x)) if "poisson" in column.families else x
+
+
+def rows_of(columns, n, seed=0, missing=0.2):
+    """(n, n_columns) float64, of numbers that a float32 holds."""
+    rng = np.random.default_rng(seed)
+    x = np.stack([column_of_numbers(column, n, rng) for column in columns], axis=1)
+    x[rng.random(x.shape) < missing] = np.nan
+    return x.astype(np.float32).astype(float)
+
+
+MIXED = (Column(("gaussian", "exponential")), WORDS)
+COUNTS = (Column(("gaussian", "poisson")), EXPONENTIAL)
+THREE = (GAUSSIAN, WORDS, POISSON)
+PROBLEMS = {"mixed": (MIXED, 3), "counts": (COUNTS, 3), "three columns": (THREE, 2)}

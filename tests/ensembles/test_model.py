@@ -1,0 +1,188 @@
+"""Ensembles from rows to answers."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from learners import recipes
+from learners.ensembles import describe
+from learners.errors import InvalidParameter
+from learners.explanation import explain
+from learners.kinds import load_model
+from learners.passes.learner import Part, drive
+from learners.passes.ledger import MemoryStore
+from learners.passes.source import Source
+from learners.schema import Kept
+from learners.schema.encode import encode
+
+
+def table_of(n, seed=0, classes=("no", "yes")):
+    """A class that depends on two numbers together and on a word; some numbers are missing."""
+    rng = np.random.default_rng(seed)
+    a, b, noise = rng.normal(size=(3, n))
+    word = rng.choice(["red", "green", "blue"], n)
+    label = ((a > 0) ^ (b > 0.3)).astype(int) + (word == "red") * (rng.random(n) < 0.4)
+    number = pa.array(np.where(rng.random(n) < 0.1, np.nan, noise), from_pandas=True)
+    y = np.array(classes)[np.minimum(label, len(classes) - 1)]
+    return pa.table({"a": a, "b": b, "noise": number, "word": word, "class": y})
+
+
+CLASSES = {2: ("no", "yes"), 3: ("no", "perhaps", "yes")}
+
+
+@cache
+def trained(learner="auto", n_classes=2, threads=1, **parameters):
+    settings = {"members": 3, **parameters}
+    made = recipes.learner(learner, settings, "class")
+    return drive(made, Source.of_table(table_of(400, classes=CLASSES[n_classes])), threads=threads)
+
+
+def chunk_for(model, n=200, seed=1, drop=()):
+    rows = table_of(n, seed, CLASSES[model.schema.n_classes]).drop_columns(["class", *drop])
+    return encode(rows, model.schema)
+
+
+def same_arrays(one, other):
+    (h1, a1), (h2, a2) = one.to_arrays(), other.to_arrays()
+    assert json.dumps(h1, sort_keys=True) == json.dumps(h2, sort_keys=True)
+    assert a1.keys() == a2.keys()
+    for name in a1:
+        assert np.array_equal(a1[name], a2[name], equal_nan=a1[name].dtype.kind == "f"), name
+
+
+@pytest.mark.parametrize("learner", ["eskdb", "auto"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_answers_are_probabilities_and_better_than_chance(learner, n_classes):
+    model = trained(learner, n_classes)
+    test = table_of(300, 7, CLASSES[n_classes])
+    p = model.predict_proba(encode(test.drop_columns(["class"]), model.schema))
+    assert p.sum(axis=1) == pytest.approx(np.ones(300))
+    names = np.array(model.schema.classes)
+    assert np.mean(names[p.argmax(axis=1)] == test["class"].to_numpy(zero_copy_only=False)) > 0.75
+
+
+def test_threads_do_not_matter():
+    same_arrays(trained(), trained(threads=3))
+    chunk = chunk_for(trained(), 30_000)
+    assert np.array_equal(trained().predict_proba(chunk, threads=1), trained().predict_proba(chunk, threads=2))
+
+
+@pytest.mark.parametrize("learner", ["eskdb", "auto"])
+def test_two_halves_merged_are_the_whole(learner):
+    """By the schema of the whole; each half alone first, as a refresh would have it."""
+    table = table_of(400)
+    whole = trained(learner)
+    parts = [Part(Source.of_table(part, identity=name), MemoryStore()) for name, part in
+             (("first", table.slice(0, 150)), ("second", table.slice(150)))]  # fmt: skip
+    merged = drive(recipes.learner(learner, {"members": 3}, "class", whole.schema), parts)
+    same_arrays(whole, merged)
+
+
+def test_a_kept_schema_keeps_the_cuts_of_all_members():
+    whole = trained("eskdb")
+    again = drive(recipes.learner("eskdb", {"members": 3}, "class", Kept(whole.schema)), Source.of_table(table_of(400)))
+    same_arrays(whole, again)
+    more = drive(
+        recipes.learner("eskdb", {"members": 3}, "class", Kept(whole.schema)), Source.of_table(table_of(500, 3))
+    )
+    for before, after in zip(whole.schema.attributes, more.schema.attributes, strict=True):
+        assert (before.cuts, before.groupings) == (after.cuts, after.groupings)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_what_is_stored_answers_as_before(n_classes):
+    model = trained(n_classes=n_classes)
+    header, arrays = model.to_arrays()
+    read = load_model(json.loads(json.dumps(header)), arrays, is_trusted=False)
+    chunk = chunk_for(model)
+    assert np.array_equal(read.predict_proba(chunk), model.predict_proba(chunk))
+    same_arrays(model, read)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_explanations_add_up(n_classes):
+    model = trained(n_classes=n_classes)
+    chunk = chunk_for(model, drop=("word",))
+    told = explain(model, chunk)
+    p = told.probabilities
+    rows = np.arange(len(p))
+    expected = np.log(p[rows, told.predicted]) - np.log(p[rows, told.against])
+    assert told.prior + told.contributions.sum(axis=1) == pytest.approx(expected, abs=2e-4)
+    word = [attribute.name for attribute in model.schema.attributes].index("word")
+    without_trees = trained("eskdb", n_classes)
+    assert np.all(explain(without_trees, chunk_for(without_trees, drop=("word",))).contributions[:, word] == 0)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_flat_trees_are_those_of_xgboost(n_classes):
+    import xgboost
+
+    from learners.baselines.boosted import CodeTable, loaded_booster
+    from learners.ensembles.forest_kernels import add_scores
+
+    model = trained(n_classes=n_classes)
+    correction = model.correction
+    assert correction is not None, "two numbers that matter together need one"
+    chunk = chunk_for(model, drop=("b",))
+    scores = np.zeros((chunk.n_rows, n_classes))
+    add_scores(correction.forest, chunk.x, 0, chunk.n_rows, scores)
+    codes = CodeTable(model.schema)
+    rows = xgboost.DMatrix(codes.features(chunk.x), feature_types=codes.feature_types, enable_categorical=True)
+    expected = np.zeros_like(scores)
+    for serialised, weight in zip(correction.boosters, correction.weights, strict=True):
+        margin = loaded_booster(serialised).predict(rows, output_margin=True)
+        if n_classes == 2:
+            expected[:, 1] += weight * margin
+        else:
+            expected += weight * (margin - 0.5)
+    assert scores == pytest.approx(expected, abs=1e-4)
+
+
+def test_absent_columns_and_unseen_values_are_allowed():
+    model = trained()
+    empty = model.predict_proba(encode(pa.table({"word": ["violet", None]}), model.schema))
+    assert np.isfinite(empty).all() and empty.sum(axis=1) == pytest.approx(np.ones(2))
+
+
+def test_intervals_hold_the_probability_and_grow_with_the_level():
+    model = trained("eskdb")
+    chunk = chunk_for(model)
+    p = model.predict_proba(chunk)
+    low, high = model.credible_intervals(chunk, 0.9)
+    wide = model.credible_intervals(chunk, 0.99)
+    assert np.all((low <= p) & (p <= high)) and np.all(wide[0] <= low) and np.all(high <= wide[1])
+    with pytest.raises(InvalidParameter, match="above 0 and below 1"):
+        model.credible_intervals(chunk, 1.0)
+
+
+def test_members_are_told_as_tables_and_graphs():
+    model = trained("eskdb")
+    told = model.structure()
+    assert {node["name"] for node in told["nodes"]} == {"class", "a", "b", "noise", "word"}
+    assert [member["member"] for member in told["members"]] == [0, 1, 2]
+    table = model.tables()["members"]
+    assert table.num_rows == sum(len(member["families"]) for member in told["members"])
+    one = model.member_structure(1)
+    assert one["nodes"][0] == {"name": "class", "role": "class", "n_values": 2}
+    with pytest.raises(InvalidParameter, match="members 0 to 2"):
+        describe.member_structure(model, 3)
+
+
+def test_a_budget_is_kept_and_told():
+    two = drive(recipes.learner("auto", {"members": 2, "passes": 2}, "class"), Source.of_table(table_of(300)))
+    assert all(not family["parents"] for member in describe.members(two) for family in member["families"])
+    assert any("two passes" in line for line in two.facts["choice"])
+    small = drive(
+        recipes.learner("auto", {"members": 3, "model_bytes": 10_000, "correction": "none"}, "class"),
+        Source.of_table(table_of(300)),
+    )
+    assert len(describe.members(small)) < 3 and any("members are kept" in line for line in small.facts["choice"])
+    quick = drive(recipes.learner("auto", {"members": 3, "seconds": 0.2}, "class"), Source.of_table(table_of(300)))
+    assert quick.correction is None and any("No correction" in line for line in quick.facts["choice"])
+    with pytest.raises(InvalidParameter, match="at least 2"):
+        recipes.learner("auto", {"passes": 1}, "class")

@@ -1,0 +1,201 @@
+"""Every form in which a table may be given, made by the library whose form it is."""
+
+from __future__ import annotations
+
+import decimal
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as pads
+import pytest
+import scipy.sparse
+
+from learners import KDB, NB
+from learners.errors import InvalidParameter, SchemaError, SourceError
+from learners.passes.streams import source_of_stream
+
+
+@pytest.fixture
+def table() -> pa.Table:
+    rng = np.random.default_rng(11)
+    y = rng.integers(0, 2, 500)
+    word = np.array(["u", "v", "w"])[(rng.integers(0, 2, 500) + y) % 3]
+    return pa.table(
+        {
+            "word": pa.array(word, mask=rng.random(500) < 0.1),
+            "size": pa.array(rng.normal(y, 1.0), mask=rng.random(500) < 0.1),
+            "count": rng.integers(0, 5, 500) + y,
+            "is_new": rng.random(500) < 0.3 + 0.4 * y,
+            "class": np.array(["no", "yes"])[y],
+        }
+    )
+
+
+def as_capsule(table):
+    """An object that offers Arrow's stream and nothing else."""
+
+    class Stream:
+        def __arrow_c_stream__(self, requested_schema=None):
+            return table.__arrow_c_stream__(requested_schema)
+
+    return Stream()
+
+
+FORMS = {
+    "table": lambda table: table,
+    "batch": lambda table: table.combine_chunks().to_batches()[0],
+    "reader": lambda table: table.to_reader(max_chunksize=77),
+    "scanner": lambda table: pads.dataset(table).scanner(),
+    "dataset": pads.dataset,
+    "capsule": as_capsule,
+    "pandas": lambda table: table.to_pandas(),
+    "pandas with Arrow's types": lambda table: table.to_pandas(types_mapper=pd.ArrowDtype),
+    "pandas with nullable types": lambda table: table.to_pandas().convert_dtypes(),
+    "pandas of objects": lambda table: table.to_pandas().astype({"word": object, "is_new": object}),
+    "polars": pl.from_arrow,
+    "polars lazy": lambda table: pl.from_arrow(table).lazy(),
+    "duckdb": lambda table: duckdb.from_arrow(table),
+    "duckdb with a query": lambda rows: duckdb.sql('SELECT word, size, "count", is_new, class FROM rows'),
+    "records": lambda table: table.to_pylist(),
+    "columns": lambda table: table.to_pydict(),
+    "columns of arrays": lambda table: {name: table[name] for name in table.column_names},
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_gives_the_same_model_and_the_same_answers(form, table):
+    expected = KDB(k=1, m=1.0).fit(table, "class")
+    model = KDB(k=1, m=1.0).fit(FORMS[form](table), "class")
+    assert model.feature_names_in_.tolist() == ["word", "size", "count", "is_new"]
+    rows = table.drop_columns("class")
+    assert np.array_equal(model.predict_proba(table), expected.predict_proba(rows))
+    form_of_rows = FORMS[form](table) if form.startswith("duckdb") else FORMS[form](rows)
+    assert np.array_equal(expected.predict_proba(form_of_rows), expected.predict_proba(rows))
+
+
+def test_polars_categories_and_duckdb_enums_and_decimals_are_read(table):
+    frame = pl.from_arrow(table).with_columns(pl.col("word").cast(pl.Categorical))
+    relation = duckdb.sql(
+        "SELECT word::ENUM('u', 'v', 'w') AS word, size::DECIMAL(9, 3) AS size, \"count\"::HUGEINT AS \"count\", is_new, class FROM \"table\""
+    )
+    expected = NB(m=1.0).fit(table, "class").predict_proba(table)
+    assert np.array_equal(NB(m=1.0).fit(frame, "class").predict_proba(table), expected)
+    assert np.allclose(NB(m=1.0).fit(relation, "class").predict_proba(relation), expected, atol=0.02)
+
+
+def test_classes_beside_the_table_in_any_form(table):
+    rows, y = table.drop_columns("class"), table["class"]
+    expected = NB(m=1.0).fit(table, "class").predict_proba(rows)
+    for classes in (y, y.combine_chunks(), y.to_pylist(), y.to_pandas(), pl.from_arrow(y), y.to_numpy()):
+        assert np.array_equal(NB(m=1.0).fit(rows, classes).predict_proba(rows), expected)
+        assert np.array_equal(NB(m=1.0).fit(rows.to_reader(), classes).predict_proba(rows), expected)
+    with pytest.raises(InvalidParameter, match="one class for each row"):
+        NB().fit(rows.to_reader(), y.to_pylist()[:-1])
+    with pytest.raises(InvalidParameter, match="one class for each row"):
+        NB().fit(rows.to_reader(), [*y.to_pylist(), "no"])
+
+
+@pytest.mark.parametrize("kind", ["csr_array", "csc_matrix", "coo_array", "lil_array", "dok_array"])
+def test_sparse_matrices_are_made_dense_slice_by_slice(kind, monkeypatch):
+    monkeypatch.setattr("learners.estimators.forms.SLICE_CELLS", 64)
+    rng = np.random.default_rng(2)
+    y = rng.integers(0, 2, 200)
+    dense = np.where(rng.random((200, 6)) < 0.3 + 0.4 * y[:, None], rng.integers(1, 4, (200, 6)), 0).astype(float)
+    sparse = getattr(scipy.sparse, kind)(dense)
+    expected = NB(m=1.0).fit(dense, y)
+    assert np.array_equal(NB(m=1.0).fit(sparse, y).predict_proba(dense), expected.predict_proba(dense))
+    assert np.array_equal(expected.predict_proba(sparse), expected.predict_proba(dense))
+
+
+def test_frames_with_sparse_columns(table):
+    frame = table.to_pandas()
+    sparse = frame.assign(count=frame["count"].astype(pd.SparseDtype("int64", 0)))
+    expected = NB(m=1.0).fit(frame, "class").predict_proba(frame)
+    assert np.array_equal(NB(m=1.0).fit(sparse, "class").predict_proba(sparse), expected)
+
+
+def test_arrays_of_objects_and_lists_keep_the_type_of_each_column(table):
+    rows = table.drop_columns("class").to_pandas().astype(object).to_numpy()
+    expected = NB(m=1.0).fit(table, "class").predict_proba(table)
+    for X in (rows, rows.tolist()):
+        model = NB(m=1.0).fit(X, table["class"])
+        assert [a.kind for a in model.model_.schema.attributes] == ["nominal", "numeric", "numeric", "nominal"]
+        assert np.array_equal(model.predict_proba(X), expected)
+        assert not hasattr(model, "feature_names_in_")
+
+
+@pytest.mark.parametrize(
+    ("X", "error", "message"),
+    [
+        ({"a": [1, "b"], "c": [1, 2]}, SchemaError, "values of column 'a' have no common type"),
+        (pd.DataFrame({"a": [1, "b"]}), SchemaError, "values of column 'a' have no common type"),
+        (np.array([[1, 2], ["b", 3]], object), SchemaError, "values of column 'x0' have no common type"),
+        (pd.DataFrame([[1, 2], [1, 2]], columns=["a", "a"]), SourceError, "two columns named 'a'"),
+        (pa.table([[1, 1], [2, 2]], names=["a", "a"]), SourceError, "two columns named 'a'"),
+        (pl.Series([1, 2]), InvalidParameter, "give paths, a pyarrow Table"),
+        (3, InvalidParameter, "give paths, a pyarrow Table"),
+        (np.arange(3), ValueError, "Reshape your data"),
+        (np.zeros((2, 2), complex), ValueError, "Complex data not supported"),
+    ],
+)
+def test_what_is_no_table_is_refused_by_name(X, error, message):
+    with pytest.raises(error, match=message):
+        NB().fit(X, [0, 1])
+
+
+def test_a_stream_that_fails_is_told():
+    schema = pa.schema([("a", pa.int64()), ("class", pa.string())])
+
+    def batches():
+        yield pa.record_batch([[1, 2], ["x", "y"]], schema=schema)
+        raise pa.ArrowInvalid("the connection was lost")
+
+    with pytest.raises(SourceError, match=r"The stream: cannot be read \(the connection was lost\)"):
+        NB().fit(pa.RecordBatchReader.from_batches(schema, batches()), "class")
+
+
+def test_a_long_stream_is_kept_in_a_file_that_goes_with_it(table, tmp_path, monkeypatch):
+    monkeypatch.setattr("learners.memory._limit", None)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    source = source_of_stream(table.schema, table.to_batches(50), "x", held_bytes=1000)
+    (folder,) = tmp_path.iterdir()
+    assert (folder / "stream.parquet").is_file()
+    read = pa.Table.from_batches(list(source.batches())).cast(table.schema)
+    assert read.equals(table)
+    part = source.only({0})
+    del source
+    assert folder.exists(), "a part of the source still needs it"
+    del part
+    assert not folder.exists()
+
+
+def test_a_stream_whose_file_cannot_be_written_leaves_nothing(table, tmp_path, monkeypatch):
+    monkeypatch.setattr("learners.memory._limit", None)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def batches():
+        yield from table.to_batches(50)
+        raise OSError("no space left on device")
+
+    with pytest.raises(SourceError, match=r"cannot be kept there .*no space left"):
+        source_of_stream(table.schema, batches(), "x", held_bytes=1000)
+    assert not list(tmp_path.iterdir())
+
+
+def test_estimators_learn_from_a_long_stream_as_from_a_table(table, monkeypatch):
+    monkeypatch.setattr("learners.passes.streams.SHARE", 1 << 40)
+    expected = KDB(k=2, m=1.0).fit(table, "class").predict_proba(table)
+    model = KDB(k=2, m=1.0).fit(table.to_reader(max_chunksize=60), "class")
+    assert np.array_equal(model.predict_proba(table), expected)
+    assert model.parts_[0].source.keeps is not None and not model.parts_[0].source.is_identified
+    weighted = KDB(k=2, m=1.0).fit(table.to_reader(max_chunksize=60), "class", sample_weight=[2] * 500)
+    assert weighted.model_.facts["n_rows"] == 1000
+
+
+def test_decimals_of_python_are_numbers(table):
+    columns = table.to_pydict() | {"size": [decimal.Decimal(i % 7) for i in range(500)]}
+    assert NB().fit(columns, "class").model_.schema.attributes[1].kind == "numeric"

@@ -1,0 +1,82 @@
+"""Levels, left-out rows and weights of ensembles, from their definitions."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+ROOT = 2.0
+
+
+def tree_of(y, parents, x, counts):
+    """Rows of each context and value: context () is the root, (class,), (class, first parent), …"""
+    rows = {}
+    for label, own, value, n in zip(y, parents, x, counts, strict=True):
+        path = (int(label), *map(int, own))
+        for depth in range(len(path) + 1):
+            of_node = rows.setdefault(path[:depth], {})
+            of_node[int(value)] = of_node.get(int(value), 0) + int(n)
+    return rows
+
+
+def customers_of(tree, solution):
+    """The expected tables (rows at the deepest level) of a solved tree, by context and value."""
+    paths = [()]
+    for node in range(1, tree.n_nodes):
+        paths.append((*paths[tree.parent[node]], int(tree.branch[node])))
+    found = {path: {} for path in paths}
+    for node, path in enumerate(paths):
+        for cell in range(tree.cell_starts[node], tree.cell_starts[node + 1]):
+            found[path][int(tree.cell_value[cell])] = float(solution.customers[cell])
+    return found
+
+
+def log_probability(rows, customers, concentrations, n_values, value, path, k, leave_out):
+    """Log P(value | class, first k parents): path holds the class and the codes of all parents."""
+    depth = max(d for d in range(len(path) + 1) if path[:d] in rows)
+    alpha = [ROOT, *concentrations]
+    n = [rows[path[:d]].get(value, 0) for d in range(depth + 1)]
+    t = [customers[path[:d]].get(value, 0.0) for d in range(depth + 1)]
+    n_all = [sum(rows[path[:d]].values()) for d in range(depth + 1)]
+    t_all = [sum(customers[path[:d]].values()) for d in range(depth + 1)]
+    share = [0.0] * (depth + 1)
+    if leave_out:
+        q = 1.0 / n_values
+        full = []
+        for d in range(depth + 1):
+            q = (t[d] + alpha[d] * q) / (t_all[d] + alpha[d])
+            full.append(q)
+        share[depth] = 1.0
+        for d in range(depth, 0, -1):
+            new = alpha[d] * full[d - 1]
+            share[d - 1] = share[d] * new / (new + max(t[d] - 1, 0))
+    q = 1.0 / n_values
+    one = 1 if leave_out else 0
+    for d in range(depth + 1):
+        if d == k + 1:
+            return math.log((n[d] - one + alpha[d] * q) / (n_all[d] - one + alpha[d]))
+        q = (max(t[d] - share[d], 0.0) + alpha[d] * q) / (max(t_all[d] - share[d], 0.0) + alpha[d])
+    return math.log(q)
+
+
+def mean_log_loss(terms, log_prior, y, weights):
+    """Of softmax(log_prior + Σ_f weight_f · term_f)."""
+    losses = []
+    for row, label in enumerate(y):
+        scores = log_prior[row] + np.asarray(terms[row], float).T @ weights
+        losses.append(np.log(np.exp(scores - scores.max()).sum()) + scores.max() - scores[label])
+    return float(np.mean(losses))
+
+
+def prefix_losses(log_p, depths, log_prior, y):
+    """Mean squared loss for every largest number of parents and every prefix."""
+    n, m, n_levels, _ = log_p.shape
+    losses = np.zeros((n_levels, m + 1))
+    for k in range(n_levels):
+        for prefix in range(m + 1):
+            for row in range(n):
+                joint = log_prior[row] + sum(log_p[row, i, min(k, depths[i])].astype(float) for i in range(prefix))
+                p = np.exp(joint - joint.max())
+                losses[k, prefix] += (1 - p[y[row]] / p.sum()) ** 2 / n
+    return losses

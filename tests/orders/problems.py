@@ -1,0 +1,89 @@
+"""Small structure problems with every score by definition."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+
+from learners.orders.bdeu import BDeu
+from learners.orders.bge import BGe, BGePrior
+from learners.orders.candidates import all_candidates
+from learners.orders.priors import StructurePrior, with_prior
+from tests.naive import orders as naive
+
+
+class Rows:
+    """Distinct rows in memory."""
+
+    is_in_memory = True
+
+    def __init__(self, codes):
+        rows, counts = np.unique(codes, axis=1, return_counts=True)
+        self.x, self.counts, self.n_distinct = np.ascontiguousarray(rows.astype(np.uint8)), counts, counts.size
+
+    def blocks(self):
+        yield self.x, self.counts
+
+
+def gaussian_table(d, n, seed, strength=0.7):
+    """(n, d) rows of a random linear Gaussian network."""
+    rng = np.random.default_rng(seed)
+    b = np.triu(rng.normal(size=(d, d)) * (rng.random((d, d)) < 0.5), 1) * strength
+    x = rng.normal(size=(n, d)) @ np.linalg.inv(np.eye(d) - b)
+    return x[:, rng.permutation(d)]
+
+
+def bge_of(x, prior=BGePrior()):
+    """The score of a table (n, d)."""
+    deviations = x - x.mean(axis=0)
+    return BGe(len(x), x.mean(axis=0), deviations.T @ deviations, prior)
+
+
+def naive_bge(x, alpha_mu=1.0, alpha_w=None, t=None):
+    """log p(node | parents) by definition."""
+    d = x.shape[1]
+    alpha_w = d + 2.0 if alpha_w is None else alpha_w
+    t = alpha_mu * (alpha_w - d - 1) / (alpha_mu + 1) if t is None else t
+
+    def log_family(node, parents):
+        both, alone = [*parents, node], list(parents)
+        return naive.bge_of_set(x, both, alpha_mu, alpha_w, t) - naive.bge_of_set(x, alone, alpha_mu, alpha_w, t)
+
+    return log_family
+
+
+def naive_bdeu(codes, sizes, ess):
+    """log p(node | parents) of codes (d, n) by definition; Heckerman, Geiger, Chickering (1995), equation (35)."""
+
+    def log_family(node, parents):
+        q = math.prod(int(sizes[parent]) for parent in parents)
+        r = int(sizes[node])
+        of_parents = Counter(zip(*(codes[parent].tolist() for parent in parents), strict=True) if parents else [])
+        if not parents:
+            of_parents = Counter({(): codes.shape[1]})
+        of_both = Counter(zip(*(codes[column].tolist() for column in (*parents, node)), strict=True))
+        total = sum(math.lgamma(ess / q) - math.lgamma(ess / q + n) for n in of_parents.values())
+        return total + sum(math.lgamma(ess / (q * r) + n) - math.lgamma(ess / (q * r)) for n in of_both.values())
+
+    return log_family
+
+
+def log_fair(d, k):
+    """Log prior of a set of k parents."""
+    return -math.log(math.comb(d - 1, k))
+
+
+def family_scores(score, prior=StructurePrior(sizes="uniform"), most=None, candidates=None):
+    """Scores within all candidates."""
+    d = int(score.sizes.size) if isinstance(score, BDeu) else score.d
+    candidates = all_candidates(d, prior) if candidates is None else candidates
+    return with_prior(score.tables(candidates, d - 1 if most is None else most), candidates, prior)
+
+
+def subsets(candidates):
+    """Every set of candidates in the order of the index."""
+    return [
+        tuple(int(c) for bit, c in enumerate(candidates) if (index >> bit) & 1) for index in range(1 << len(candidates))
+    ]

@@ -1,0 +1,96 @@
+"""The Bayesian Interchange Format, read and written."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learners.orders.bif import BIFError, Network, parse_bif, read_bif, write_bif
+from tests.orders.conftest import NETWORKS, needs_networks
+
+ASIA = """
+network "asia" { property author "somebody"; }
+// two causes
+variable smoke { type discrete [ 2 ] { yes, no }; }
+variable "lung cancer" { type discrete [ 3 ] { none, "some (or more)", much }; property x = 1; }
+variable tub { type discrete[2] { yes, no }; }
+probability ( smoke ) { table 0.5, 0.5; }
+/* given
+   both */
+probability ( "lung cancer" | smoke, tub ) {
+  default 0.2 0.3 0.5;
+  (yes, yes) 0.1, 0.2, 0.7;
+  (no, yes) 1, 0, 0e-3;
+}
+"""
+
+
+def test_a_network_is_read():
+    network = parse_bif(ASIA)
+    assert network.values == {
+        "smoke": ("yes", "no"),
+        "lung cancer": ("none", "some (or more)", "much"),
+        "tub": ("yes", "no"),
+    }
+    assert network.parents == {"smoke": (), "lung cancer": ("smoke", "tub"), "tub": ()}
+    assert network.edges == ("smoke->lung cancer", "tub->lung cancer")
+    assert network.tables["smoke"] == {(): (0.5, 0.5)}
+    assert network.tables["lung cancer"][("no", "yes")] == (1.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "line 1: it has no variables"),
+        (
+            "network x {\n}\nvariables y { }",
+            "line 3: 'network', 'variable' or 'probability' is expected, not 'variables'",
+        ),
+        ("variable a {\n type discrete [2] { u, v };\n", "line 2: the file ends in the middle of a block"),
+        ("variable a { }\nvariable a { }", "line 2: variable 'a' is there twice"),
+        ("variable a { }\nprobability ( a | b ) { }", "line 2: 'b' is no variable"),
+        ("variable a { }\nprobability ( a ) { table x; }", "line 2: a probability is expected among 'x'"),
+        ("variable a { }\nprobability ( a ) { tables 1; }", "line 2: 'table' or values of the parents are expected"),
+        ("variable a { }\nprobability a { }", r"line 2: '\(' is expected, not 'a'"),
+    ],
+)
+def test_what_is_no_network_is_named_with_its_line(text, message):
+    with pytest.raises(BIFError, match=f"the text, {message}"):
+        parse_bif(text)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(BIFError, match=re.escape(f"{tmp_path / 'no.bif'}, line 1: it cannot be read")):
+        read_bif(tmp_path / "no.bif")
+
+
+WORDS = st.text(st.characters(codec="ascii", exclude_characters='"\n\r', categories=("L", "N", "P", "Zs")), min_size=1)
+
+
+@given(
+    names=st.lists(WORDS, min_size=2, max_size=4, unique=True),
+    values=st.lists(WORDS, min_size=2, max_size=3, unique=True),
+)
+def test_what_is_written_is_read_again(names, values):
+    first, *others = names
+    network = Network(
+        {name: tuple(values) for name in names},
+        {first: tuple(others)} | dict.fromkeys(others, ()),
+        {first: {tuple(values[:1] * len(others)): (0.25,) * len(values)}} | {n: {(): (0.5, 0.5)} for n in others},
+    )
+    text = write_bif("any name", network.values, network.parents, network.tables, {first: {"note": "of mine"}})
+    assert parse_bif(text) == network
+
+
+@needs_networks
+@pytest.mark.parametrize(
+    ("name", "n_nodes", "n_edges"), [("asia", 8, 8), ("sachs", 11, 17), ("alarm", 37, 46), ("hailfinder", 56, 66)]
+)
+def test_the_repositorys_networks_are_read(name, n_nodes, n_edges):
+    network = read_bif(NETWORKS / f"{name}.bif")
+    assert (len(network.values), len(network.edges)) == (n_nodes, n_edges)
+    for child, table in network.tables.items():
+        for row in table.values():
+            assert len(row) % len(network.values[child]) == 0
+            assert sum(row) == pytest.approx(1.0, abs=1e-2)

@@ -1,0 +1,374 @@
+"""The learner `orders` from table to model, and what it refuses."""
+
+import math
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from learners import StructurePosterior, recipes
+from learners.errors import EmptyData, InvalidArray, InvalidParameter, NoClass, SchemaError, UnknownColumn
+from learners.kinds import load_model
+from learners.memory import limit_memory, memory_limit
+from learners.orders.bif import parse_bif
+from learners.orders.checks import TooFewRows
+from learners.orders.evidence import ImpossibleEdges
+from learners.orders.queries import NotGaussian
+from learners.passes.learner import Part, drive
+from learners.passes.ledger import MemoryStore
+from learners.passes.source import Source
+from learners.query import Edges, Effects, Graph, Graphs, Paths, Score
+from learners.schema import Kept
+from learners.schema.encode import encode
+from tests.naive import orders as naive
+from tests.orders.problems import gaussian_table, log_fair, naive_bdeu, naive_bge
+
+NAMES = ["a", "b", "c", "d"]
+
+
+def learned(table, **parameters):
+    source = Source.of_table(table) if isinstance(table, pa.Table) else Source.open(table)
+    return drive(recipes.learner("orders", parameters, None), source)
+
+
+def sensors(n=60, seed=4, d=4):
+    """Numbers of very different sizes."""
+    x = gaussian_table(d, n, seed) * 10.0 ** np.arange(-d // 2, d - d // 2) + 7.0
+    return pa.table({name: x[:, i] for i, name in enumerate(NAMES[:d])})
+
+
+def words(n=80, seed=5):
+    rng = np.random.default_rng(seed)
+    codes = np.stack([rng.integers(0, 3, n) for _ in range(4)])
+    codes[3] = np.where(rng.random(n) < 0.7, codes[0], codes[3])
+    table = pa.table(
+        {name: pa.array([f"{name}{v}" for v in column]) for name, column in zip(NAMES, codes, strict=True)}
+    )
+    return table, codes
+
+
+def pairs_of(answer, what="probability"):
+    found = np.zeros((4, 4))
+    for pair in next(answer[name] for name in ("edges", "paths", "effects") if name in answer):
+        found[NAMES.index(pair["from"]), NAMES.index(pair["to"])] = pair[what]
+    return found
+
+
+def standardised(table):
+    x = np.stack([column.to_numpy() for column in table.columns], axis=1)
+    return (x - x.mean(axis=0)) / x.std(axis=0), x
+
+
+def enumerated(log_family, **given):
+    graphs, weights, _ = naive.graph_posterior(lru_cache(log_family), 4, **given)
+    return graphs, weights, naive.edge_probabilities(graphs, weights, 4)
+
+
+@pytest.mark.parametrize("is_standardised", [True, False])
+def test_numbers_become_the_posterior_of_all_graphs(is_standardised):
+    table = sensors()
+    unit, x = standardised(table)
+    plain = naive_bge(unit if is_standardised else x)
+    expected = enumerated(lambda i, p: plain(i, p) + log_fair(4, len(p)))
+    model = learned(table, standardise=is_standardised)
+    np.testing.assert_allclose(model.probabilities, expected[2], atol=1e-6)
+    assert model.facts["score"] == "bge"
+    assert model.facts["method"] == "exact"
+    answers = model.answer([Edges(), Paths(), Edges(present=("a->c",), absent=("c -> b",))])
+    np.testing.assert_allclose(pairs_of(answers[0]), expected[2], atol=1e-6)
+    paths = sum(w * naive.ancestor_matrix(graph) for graph, w in zip(*expected[:2], strict=True))
+    np.testing.assert_allclose(pairs_of(answers[1]), paths, atol=1e-6)
+    given = enumerated(lambda i, p: plain(i, p) + log_fair(4, len(p)), present=[(0, 2)], absent=[(2, 1)])
+    np.testing.assert_allclose(pairs_of(answers[2]), given[2], atol=1e-6)
+    of_evidence = sum(w for graph, w in zip(*expected[:2], strict=True) if 0 in graph[2] and 2 not in graph[1])
+    assert answers[2]["log_evidence"] == pytest.approx(math.log(of_evidence), abs=1e-6)
+
+
+def test_effects_are_in_the_units_of_the_columns():
+    table = sensors()
+    unit, x = standardised(table)
+    plain = naive_bge(unit)
+    graphs, weights, _ = enumerated(lambda i, p: plain(i, p) + log_fair(4, len(p)))
+    model = learned(table)
+    scale = model.posterior.bge.scale
+    units = x.std(axis=0)[np.newaxis] / x.std(axis=0)[:, np.newaxis]
+    expected = units * sum(w * naive.effect_matrix(graph, scale) for graph, w in zip(graphs, weights, strict=True))
+    answer = model.answer([Effects(n=4000)])[0]
+    assert answer["is_exact"]
+    np.testing.assert_allclose(pairs_of(answer, "mean"), expected - np.diag(np.diag(expected)), rtol=1e-6)
+    low, high = pairs_of(answer, "low"), pairs_of(answer, "high")
+    assert np.all(low <= high)
+    corrected = model.answer([Effects(n=4000, prior="graph")])[0]
+    graphs, weights, _ = enumerated(lambda i, p: plain(i, p) + log_fair(4, len(p)), order_prior=False)
+    expected = units * sum(w * naive.effect_matrix(graph, scale) for graph, w in zip(graphs, weights, strict=True))
+    error = pairs_of(corrected, "standard_error")
+    difference = pairs_of(corrected, "mean") - expected + np.diag(np.diag(expected))
+    assert np.all(np.abs(difference) <= 5 * error + 1e-12)
+    assert 400 < corrected["effective_sample_size"] < 4000
+    assert not corrected["is_exact"]
+
+
+def test_words_become_the_posterior_of_all_graphs():
+    table, codes = words()
+    plain = naive_bdeu(codes, [3] * 4, 2.0)
+    expected = enumerated(plain)
+    model = learned(table, ess=2.0, prior="uniform")
+    np.testing.assert_allclose(model.probabilities, expected[2], atol=1e-9)
+    assert model.facts["score"] == "bdeu"
+    with pytest.raises(NotGaussian, match="Effects are of linear Gaussian models"):
+        model.answer([Effects()])
+    with pytest.raises(NoClass, match="send queries instead"):
+        model.predict_proba(encode(table, model.schema))
+
+
+def test_priors_and_limits_are_heeded():
+    table, codes = words()
+    plain = naive_bdeu(codes, [3] * 4, 1.0)
+    model = learned(
+        table,
+        max_parents=2,
+        required=["b->c"],
+        tiers=[["a", "b"], ["d"]],
+        edge_log_odds={"a->d": -1.0},
+    )
+
+    def log_family(node, parents):
+        if len(parents) > 2 or (node == 2 and 1 not in parents) or (node in (0, 1) and 3 in parents):
+            return -math.inf
+        return plain(node, parents) + log_fair(4, len(parents)) - (node == 3 and 0 in parents)
+
+    np.testing.assert_allclose(model.probabilities, enumerated(log_family)[2], atol=1e-9)
+
+
+def test_mixed_tables_are_cut_and_say_so():
+    table, _ = words()
+    mixed = table.append_column("e", pa.array(np.random.default_rng(1).normal(size=80)))
+    model = learned(mixed, n_bins=3)
+    assert model.facts["score"] == "bdeu"
+    assert model.facts["cut_columns"] == ["e"]
+    assert model.schema.attributes[4].n_values == 3
+
+
+def test_a_model_is_stored_and_read_again():
+    for model in (learned(sensors()), learned(words()[0], max_parents=1)):
+        header, arrays = model.to_arrays()
+        mapped = {}
+        for name, array in arrays.items():
+            mapped[name] = np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape)
+        again = load_model(header, mapped, is_trusted=False)
+        queries = [Edges(), Graph(), Graphs(n=20), Paths(), Score(edges=("a->b",)), Edges(absent=("a->d",))]
+        assert again.answer(queries) == model.answer(queries)
+        assert again.to_bif() == model.to_bif()
+        assert again.structure() == model.structure()
+        assert {name: table.num_rows for name, table in again.tables().items()}["edges"] == 12
+
+
+def test_tables_tell_edges_and_graphs():
+    model = learned(sensors())
+    tables = model.tables()
+    edges = tables["edges"].to_pylist()
+    assert [edge["probability"] for edge in edges if edge["parent"] == "a"] == model.probabilities[0, 1:].tolist()
+    best = {(edge["parent"], edge["child"]) for edge in edges if edge["is_in_best"]}
+    assert best == {(parent, child) for parent, child, _ in model.best_edges()}
+    first = [row for row in tables["graphs"].to_pylist() if row["rank"] == 1]
+    assert {(row["parent"], row["child"]) for row in first} == best
+    assert first[0]["log_score"] == pytest.approx(model.best.log_score)
+
+
+def test_a_graph_is_scored_against_the_best():
+    model = learned(sensors())
+    best = model.answer([Graph()])[0]
+    same = model.answer([Score(edges=tuple(f"{e['from']}->{e['to']}" for e in best["edges"]))])[0]
+    assert same["log_odds"] == pytest.approx(0.0, abs=1e-9)
+    assert same["log_posterior"] == pytest.approx(best["log_posterior"])
+    empty = model.answer([Score()])[0]
+    assert empty["log_odds"] == pytest.approx(empty["log_score"] - best["log_score"])
+    assert empty["log_odds"] < 0
+    drawn = model.answer([Graphs(n=4000)])[0]["graphs"]
+    found = next(graph for graph in drawn if graph["edges"] == best["edges"])
+    share = math.exp(best["log_posterior"])
+    assert abs(found["count"] / 4000 - share) < 5 * math.sqrt(share / 4000)
+
+
+def test_the_best_graph_is_exported():
+    table, codes = words()
+    model = learned(table, ess=2.0)
+    network = parse_bif(model.to_bif())
+    assert set(network.edges) == {f"{parent}->{child}" for parent, child, _ in model.best_edges()}
+    parents = {node: [NAMES.index(p) for p in network.parents[name]] for node, name in enumerate(NAMES)}
+    for node, name in enumerate(NAMES):
+        for given, row in network.tables[name].items():
+            values = [int(value[1:]) for value in given]
+            match = np.all([codes[p] == v for p, v in zip(parents[node], values, strict=True)], axis=0)
+            counts = np.bincount(codes[node][match] if values else codes[node], minlength=3)
+            pseudo = 2.0 / 3 ** (len(values) + 1)
+            assert row == pytest.approx((counts + pseudo) / (counts.sum() + 3 * pseudo))
+    gaussian = learned(sensors()).to_bif()
+    assert "type continuous;" in gaussian
+    assert parse_bif(gaussian).edges == tuple(
+        f"{a}->{b}" for a, b, _ in sorted(learned(sensors()).best_edges(), key=lambda e: e[1])
+    )
+
+
+def test_refreshing_reads_new_files_and_forgetting_subtracts(tmp_path):
+    """What is stored of old files is added to, and subtracted from, bit for bit."""
+    for make in (sensors, lambda n, seed: words(n, seed)[0]):
+        for i in range(3):
+            pq.write_table(make(50, seed=i), tmp_path / f"{i}.parquet")
+        paths = [str(tmp_path / f"{i}.parquet") for i in range(3)]
+        store, schema = MemoryStore(), None
+        models, accounts = [], []
+        for chosen in (paths[:2], paths, paths[1:]):
+            kept = None if schema is None else Kept(schema)
+            told = []
+            model = drive(recipes.learner("orders", {}, None, kept), [Part(Source.open(chosen), store)], accounts=told)
+            schema = model.schema
+            models.append(model)
+            accounts.append(told)
+        assert [account.n_files_read for account in accounts[1]] == [1, 1]
+        assert [account.n_files_read for account in accounts[2]] == [0, 0] or accounts[2][1].n_files_reused > 0
+        fresh = drive(recipes.learner("orders", {}, None, models[2].schema), Source.open(paths[1:]))
+        np.testing.assert_array_equal(fresh.probabilities, models[2].probabilities)
+
+
+def with_column(table, name, values):
+    return table.append_column(name, pa.array(values))
+
+
+@pytest.mark.parametrize(
+    ("table", "parameters", "error", "message"),
+    [
+        (
+            lambda: with_column(sensors(), "e", sensors()["a"].to_numpy() * 3 - sensors()["c"].to_numpy()),
+            {},
+            SchemaError,
+            "Column 'e' is a linear combination of 'a', 'c': .*Drop one of them",
+        ),
+        (lambda: with_column(sensors(), "e", [1.0] * 60), {}, SchemaError, "Column 'e' is constant.*Drop it"),
+        (lambda: with_column(words()[0], "e", ["x"] * 80), {}, SchemaError, "Column 'e' is constant.*Drop it"),
+        (lambda: sensors(4), {}, TooFewRows, "There are 4 complete rows for 4 columns. BGe needs more rows"),
+        (
+            lambda: with_column(sensors(), "e", [None] * 57 + [1.0, 2.0, 3.0]),
+            {},
+            TooFewRows,
+            r"There are 3 complete rows \(57 have missing numbers\) for 5 columns",
+        ),
+        (
+            lambda: with_column(sensors(), "e", [None] * 50 + [1.0] * 9 + [2.0]).set_column(
+                0, "a", pa.array([*range(59), None], pa.float64())
+            ),
+            {},
+            SchemaError,
+            "Column 'e' is constant in the 9 complete rows",
+        ),
+        (lambda: words()[0], {"score": "bge"}, SchemaError, r"Column 'a' is nominal \(string\), and BGe needs numbers"),
+        (sensors, {"required": ["a->b", "b->c", "c->a"]}, InvalidParameter, "a->b->c->a is a cycle"),
+        (sensors, {"required": ["a->b"], "forbidden": ["a->b"]}, InvalidParameter, "required='a->b'.*forbidden"),
+        (sensors, {"required": ["d->a"], "tiers": [["a"], ["d"]]}, InvalidParameter, "required='d->a'.*tiers"),
+        (sensors, {"required": ["a->x"]}, UnknownColumn, "Column 'x' is not in the table"),
+        (sensors, {"forbidden": ["ab"]}, InvalidParameter, "forbidden='ab'.*write an edge as 'parent->child'"),
+        (sensors, {"required": ["a->a"]}, InvalidParameter, "no column is its own parent"),
+        (sensors, {"tiers": [["a"], ["a"]]}, InvalidParameter, "tiers='a'.*each column is in one group"),
+        (sensors, {"tiers": [["a"], ["y"]]}, UnknownColumn, "Column 'y' is not in the table"),
+        (sensors, {"edge_log_odds": {"a->b": math.inf}}, InvalidParameter, "use finite log odds"),
+        (sensors, {"max_parents": 1, "required": ["a->b", "c->b"]}, InvalidParameter, "'b' has 2 required parents"),
+        (sensors, {"ess": 0.0}, InvalidParameter, "ess=0.0 is not allowed: use a number above zero"),
+        (sensors, {"candidates": 0}, InvalidParameter, "candidates=0 is not allowed: use a whole number from 1 to 24"),
+        (sensors, {"alpha_w": 3.0}, InvalidParameter, "alpha_w=3.0 is not allowed: use more than 5"),
+        (lambda: sensors(0), {}, EmptyData, "no rows to learn from"),
+        (
+            lambda: pa.table({f"x{i}": np.random.default_rng(i).normal(size=80) for i in range(65)}),
+            {},
+            SchemaError,
+            "The table has 65 columns; posteriors over structures have at most 64",
+        ),
+    ],
+)
+def test_bad_input_is_refused_in_words(table, parameters, error, message):
+    with pytest.raises(error, match=message):
+        learned(table(), **parameters)
+
+
+def test_a_target_and_a_schema_with_a_class_are_refused():
+    with pytest.raises(InvalidParameter, match="learner 'orders' has no class, every column is a node"):
+        drive(recipes.learner("orders", {}, "a"), Source.of_table(sensors()))
+    schema = replace(learned(sensors()).schema, target="z", classes=("u", "v"))
+    with pytest.raises(SchemaError, match="has the class 'z', but learner 'orders' has none"):
+        drive(recipes.learner("orders", {}, None, schema), Source.of_table(sensors()))
+
+
+def test_exact_needs_memory():
+    x = pa.table({f"x{i}": np.random.default_rng(i).normal(size=80) for i in range(25)})
+    with pytest.raises(InvalidParameter, match=r"method='exact'.*all orders of 25 columns take hours"):
+        learned(x, method="exact")
+    before = memory_limit()
+    limit_memory(1 << 20, before.directory)
+    try:
+        with pytest.raises(InvalidParameter, match=r"all orders of 18 columns take \d+ MiB of the 1 MiB allowed"):
+            learned(x.select(x.column_names[:18]), method="exact")
+    finally:
+        limit_memory(before.n_bytes, before.directory)
+
+
+def test_what_cannot_be_known_of_a_graph_is_refused():
+    model = learned(sensors())
+    for query, error, message in (
+        (Edges(present=("a->b", "b->a")), ImpossibleEdges, "a->b->a is a cycle"),
+        (Edges(present=("a->b",), absent=("a->b",)), ImpossibleEdges, "a->b is both present and absent"),
+        (Graph(present=("a->z",)), UnknownColumn, "Column 'z' is not in the table"),
+        (Paths(absent=("a",)), InvalidParameter, "absent='a' is not allowed: write an edge as 'parent->child'"),
+        (Score(edges=("a->b", "b->c", "c->a")), ImpossibleEdges, "a->b->c->a is a cycle"),
+    ):
+        with pytest.raises(error, match=message):
+            model.answer([query])
+    for make, message in (
+        (lambda: Edges(n=0), "n=0 is not allowed: use 1 to 100,000 draws"),
+        (lambda: Effects(level=1.0), "level=1.0 is not allowed"),
+        (lambda: Graphs(seed=-1), "seed=-1 is not allowed"),
+    ):
+        with pytest.raises(InvalidParameter, match=message):
+            make()
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "reason"),
+    [
+        ("n_candidates", lambda a: a - 1, "candidates"),
+        ("candidates", lambda a: a[::-1].copy(), "holds what is no other column"),
+        ("logs", lambda a: a[:-1], "does not fit the candidates"),
+        ("logs", lambda a: a * np.nan, "holds what is no log score"),
+        ("probabilities", lambda a: a[:-1], "is not 16 finite numbers"),
+        ("sets", lambda a: np.array([0, 3, 1, 15], np.uint64), "is no ascending sequence"),
+        ("best", lambda a: a + np.uint64(16), "is no set of columns for each column"),
+        ("scatter", lambda a: a[:3], "is not 16 finite numbers"),
+    ],
+)
+def test_arrays_that_training_never_wrote_are_refused(name, change, reason):
+    header, arrays = learned(sensors()).to_arrays()
+    with pytest.raises(InvalidArray, match=reason):
+        load_model(header, arrays | {name: change(arrays[name])}, is_trusted=False)
+
+
+def test_the_estimator_tells_the_same(tmp_path):
+    table = sensors()
+    posterior = StructurePosterior(score="bge", method="auto").fit(table)
+    model = learned(table)
+    np.testing.assert_array_equal(posterior.edge_probabilities_, model.probabilities)
+    assert posterior.coverage_ == {"is_exact": True, "orders": 1.0, "graphs": 1.0}
+    assert posterior.feature_names_in_ == NAMES
+    assert posterior.query(Graph(absent=("a->b",))) == model.answer([Graph(absent=("a->b",))])[0]
+    graph = posterior.to_networkx()
+    assert sorted(graph.nodes) == NAMES
+    assert {(a, b, p["probability"]) for a, b, p in graph.edges(data=True)} == set(model.best_edges())
+    text = posterior.to_bif(tmp_path / "best.bif")
+    assert (tmp_path / "best.bif").read_text() == text == model.to_bif()
+    pq.write_table(table, tmp_path / "x.parquet")
+    from_file = StructurePosterior(edge_log_odds={"a->b": 1.0}).fit(str(tmp_path / "x.parquet"))
+    np.testing.assert_array_equal(
+        from_file.edge_probabilities_, learned(table, edge_log_odds={"a->b": 1.0}).probabilities
+    )
+    from_array = StructurePosterior().fit(np.stack([column.to_numpy() for column in table.columns], axis=1))
+    np.testing.assert_allclose(from_array.edge_probabilities_, model.probabilities)

@@ -1,0 +1,172 @@
+"""Files that are not on this disk: in memory, and on a server of the web."""
+
+from __future__ import annotations
+
+import gzip
+import http.server
+import sys
+import threading
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from learners import NB
+from learners.errors import SourceError
+from learners.passes.source import Source, file_identity
+
+
+@pytest.fixture(scope="module")
+def table() -> pa.Table:
+    rng = np.random.default_rng(6)
+    y = rng.integers(0, 2, 3000)
+    return pa.table(
+        {"size": rng.normal(y, 1.0), "count": rng.integers(0, 5, 3000) + y, "class": np.array(["no", "yes"])[y]}
+    )
+
+
+class Server(http.server.BaseHTTPRequestHandler):
+    """Files with their length and ranges, redirections, and a file without ranges."""
+
+    files: dict[str, bytes]
+
+    def do_HEAD(self):
+        self.do_GET()
+
+    def do_GET(self):
+        if self.path == "/moved.parquet":
+            self.send_response(302)
+            self.send_header("Location", "/a.parquet")
+            self.end_headers()
+            return
+        content = self.files.get(self.path.partition("?")[0])
+        if content is None:
+            self.send_error(404)
+            return
+        asked = self.headers.get("Range")
+        status = 200
+        headers = {"Accept-Ranges": "bytes"}
+        if asked is not None and "plain" not in self.path:
+            first, _, last = asked.removeprefix("bytes=").partition("-")
+            end = min(int(last) if last else len(content) - 1, len(content) - 1)
+            headers["Content-Range"] = f"bytes {first}-{end}/{len(content)}"
+            content, status = content[int(first) : end + 1], 206
+        if "plain" in self.path:
+            headers = {"Accept-Ranges": "none"}
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(content)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def web(table):
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, row_group_size=1000)
+    parquet = sink.getvalue().to_pybytes()
+    text = table.to_pandas().to_csv(index=False).encode()
+    Server.files = {
+        "/a.parquet": parquet,
+        "/day=2026-01-01/b.parquet": parquet,
+        "/plain.parquet": parquet,
+        "/a.csv": text,
+        "/plain.csv.gz": gzip.compress(text),
+    }
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def memory(table):
+    place = fsspec.filesystem("memory")
+    with place.open("/set/a.parquet", "wb") as file:
+        pq.write_table(table, file, row_group_size=1000)
+    with place.open("/set/deep/day=2026-01-01/b.parquet", "wb") as file:
+        pq.write_table(table, file)
+    with place.open("/text/a.csv", "wb") as file:
+        file.write(table.to_pandas().to_csv(index=False).encode())
+    yield place
+    for name in ("/set", "/text"):
+        place.rm(name, recursive=True)
+
+
+def rows_of(source):
+    return pa.Table.from_batches(list(source.batches())).select(["size", "count", "class"])
+
+
+@pytest.mark.parametrize(
+    "uri", ["memory://set/a.parquet", "memory:///set/a.parquet", "memory://text/a.csv", "memory://set/*.parquet"]
+)
+def test_files_in_memory(uri, memory, table):
+    source = Source.open(uri)
+    assert source.n_rows == 3000
+    assert rows_of(source)["count"].to_pylist() == table["count"].to_pylist()
+    assert file_identity(source.files[0]) == file_identity(Source.open(uri).files[0])
+
+
+def test_a_folder_in_memory_with_a_partition(memory):
+    source = Source.open("memory://set/deep")
+    assert source.n_rows == 3000 and "day" in source.arrow_schema.names
+
+
+@pytest.mark.parametrize("path", ["/a.parquet", "/a.parquet?version=3", "/a.csv", "/plain.csv.gz"])
+def test_files_of_a_web_server(path, web, table):
+    uri = web + path
+    source = Source.open(uri)
+    assert rows_of(source)["count"].to_pylist() == table["count"].to_pylist()
+    expected = NB(m=1.0).fit(table, "class").predict_proba(table)
+    assert np.array_equal(NB(m=1.0).fit(uri, "class").predict_proba(uri), expected)
+
+
+def test_folders_of_a_web_server_are_columns_too(web):
+    assert Source.open(f"{web}/day=2026-01-01/b.parquet").arrow_schema.names[-1] == "day"
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("/none.parquet", "no such file"),
+        ("/plain.parquet", "cannot be read as Parquet"),
+        ("/moved.parquet", "or has moved. Name the address it has moved to"),
+        ("/*.parquet", "matches no file|cannot be listed|no such file"),
+    ],
+)
+def test_what_a_web_server_does_not_give_is_told(path, message, web):
+    with pytest.raises(SourceError, match=message) as raised:
+        Source.open(web + path)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_server_that_does_not_answer_is_told():
+    with pytest.raises(SourceError, match=r"127.0.0.1:9/a.parquet"):
+        Source.open("http://127.0.0.1:9/a.parquet")
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["local:///etc/passwd", "fsspec+file:///etc/passwd", "ftp://host/a.parquet", "://a", "simplecache::memory://a"],
+)
+def test_other_schemes_are_refused(uri):
+    with pytest.raises(
+        SourceError, match=r"is not a usable URI\. Give a path, or one of file://, s3://.*memory://, http://"
+    ):
+        Source.open(uri)
+
+
+def test_a_missing_library_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    with pytest.raises(SourceError, match=r"needs more libraries .*pip install 'fewpass\[remote\]'"):
+        Source.open("memory://a.parquet")

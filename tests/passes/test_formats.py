@@ -1,0 +1,288 @@
+"""Files of every format, written by other libraries: the same rows, the same models, and no silence."""
+
+from __future__ import annotations
+
+import bz2
+import datetime
+import gzip
+import os
+import pickle
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+
+from learners import KDB
+from learners.errors import SourceError, UnknownColumn
+from learners.passes.source import Source, file_identity
+from learners.passes.tabular import BLOCK_BYTES
+
+
+@pytest.fixture(scope="module")
+def table() -> pa.Table:
+    rng = np.random.default_rng(6)
+    y = rng.integers(0, 2, 700)
+    day = [datetime.date(2026, 1, 1) + datetime.timedelta(days=int(d)) for d in rng.integers(0, 30, 700) + y]
+    return pa.table(
+        {
+            "word": pa.array(
+                np.array(["u", "v,w", 'say "x"'])[(rng.integers(0, 2, 700) + y) % 3], mask=rng.random(700) < 0.1
+            ),
+            "count": pa.array(rng.integers(0, 9, 700) + y, mask=rng.random(700) < 0.1),
+            "size": pa.array(np.round(rng.normal(y, 1.0), 3), mask=rng.random(700) < 0.1),
+            "flag": rng.random(700) < 0.3 + 0.4 * y,
+            "day": pa.array(day, pa.date32()),
+            "class": np.array(["no", "yes"])[y],
+        }
+    )
+
+
+def by_duckdb(table, path, options):
+    duckdb.sql(f"COPY \"table\" TO '{path}' ({options})")
+
+
+def packed(module):
+    def write(table, path):
+        table.to_pandas().to_csv(str(path) + ".plain", index=False)
+        with module.open(path, "wb") as file:
+            file.write(Path(f"{path}.plain").read_bytes())
+
+    return write
+
+
+WRITERS = {
+    "a.csv": lambda table, path: pl.from_arrow(table).write_csv(path),
+    "b.csv": lambda table, path: table.to_pandas().to_csv(path, index=False),
+    "c.csv": lambda table, path: by_duckdb(table, path, "FORMAT csv, HEADER"),
+    "semicolon.csv": lambda table, path: table.to_pandas().to_csv(path, index=False, sep=";"),
+    "e.tsv": lambda table, path: pl.from_arrow(table).write_csv(path, separator="\t"),
+    "f.csv.gz": lambda table, path: table.to_pandas().to_csv(path, index=False, compression="gzip"),
+    "g.csv.bz2": packed(bz2),
+    "h.csv.zst": lambda table, path: by_duckdb(table, path, "FORMAT csv, HEADER, COMPRESSION zstd"),
+    "i.jsonl": lambda table, path: by_duckdb(table, path, "FORMAT json"),
+    "j.ndjson": lambda table, path: pl.from_arrow(table).write_ndjson(path),
+    "k.json.gz": lambda table, path: by_duckdb(table, path, "FORMAT json, COMPRESSION gzip"),
+    "l.json": lambda table, path: (
+        table.to_pandas().assign(day=lambda frame: frame["day"].astype(str)).to_json(path, orient="records", lines=True)
+    ),
+    "m.feather": lambda table, path: table.to_pandas().to_feather(path),
+    "n.arrow": lambda table, path: pl.from_arrow(table).write_ipc(path, compression="zstd"),
+    "o.orc": lambda table, path: table.to_pandas().to_orc(path),
+    "p.parquet": lambda table, path: by_duckdb(table, path, "FORMAT parquet, ROW_GROUP_SIZE 200"),
+}
+
+
+def plain(table: pa.Table) -> list:
+    return [
+        {
+            name: float(value) if name in ("count", "size") and value is not None else value
+            for name, value in row.items()
+        }
+        for row in table.to_pylist()
+    ]
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_file_that_another_library_has_written(name, table, tmp_path):
+    path = tmp_path / name
+    WRITERS[name](table, path)
+    source = Source.open(path)
+    assert source.n_rows == 700 and source.arrow_schema.names == table.column_names
+    read = pa.Table.from_batches(list(source.batches()))
+    days = [value.date() if isinstance(value, datetime.datetime) else value for value in read["day"].to_pylist()]
+    assert plain(read.set_column(4, "day", pa.array(days, pa.date32()))) == plain(table)
+    expected = KDB(k=1, m=1.0).fit(table, "class")
+    model = KDB(k=1, m=1.0).fit(path, "class")
+    assert np.array_equal(model.predict_proba(path), expected.predict_proba(table))
+    assert np.array_equal(expected.predict_proba(path), expected.predict_proba(table))
+
+
+@pytest.mark.parametrize("name", [name for name in WRITERS if name != "p.parquet"])
+def test_columns_are_read_singly_and_sources_can_be_sent_away(name, table, tmp_path):
+    WRITERS[name](table, tmp_path / name)
+    source = pickle.loads(pickle.dumps(Source.open(tmp_path / name).carved([0])))
+    read = pa.Table.from_batches(list(source.batches(["class", "count"])))
+    assert read.column_names == ["class", "count"]
+    assert read["class"].to_pylist() == table["class"].to_pylist()
+    with pytest.raises(UnknownColumn, match="'kount' is not in the table"):
+        next(source.batches(["kount"]))
+
+
+def test_types_are_found_in_all_rows_and_not_in_the_first_block(tmp_path):
+    n = BLOCK_BYTES // 8
+    (tmp_path / "a.csv").write_text("late,text,class\n" + "1,2,x\n" * n + "1.5,two,y\n")
+    source = Source.open(tmp_path / "a.csv")
+    assert source.arrow_schema.types == [pa.float64(), pa.string(), pa.string()]
+    read = pa.Table.from_batches(list(source.batches()))
+    assert read.num_rows == n + 1 and read["late"][n].as_py() == 1.5
+    lines = '{"late": 1, "when": "2026-01-01"}\n' * (BLOCK_BYTES // 30) + '{"late": 1.5, "when": "soon", "new": true}\n'
+    (tmp_path / "a.jsonl").write_text(lines)
+    source = Source.open(tmp_path / "a.jsonl")
+    assert source.arrow_schema == pa.schema([("late", pa.float64()), ("when", pa.string()), ("new", pa.bool_())])
+    last = list(source.batches())[-1]
+    assert last.to_pylist()[-1] == {"late": 1.5, "when": "soon", "new": True}
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (["1", "", "007", "-3"], pa.int64()),
+        (["1", "2.5", "1e3", "nan"], pa.float64()),
+        (["9223372036854775808", "1"], pa.float64()),
+        (["true", "FALSE"], pa.bool_()),
+        (["true", "yes"], pa.string()),
+        (["2026-01-01", "2026-02-28"], pa.date32()),
+        (["2026-01-01", "2026-02-28 10:00:00"], pa.timestamp("us")),
+        (["2026-01-01T10:00:00.123456789"], pa.timestamp("ns")),
+        (["2026-01-01T10:00:00Z", "2026-01-01T10:00:00+02:00"], pa.timestamp("us", "UTC")),
+        (["2026-01-01T10:00:00Z", "2026-01-01"], pa.string()),
+        (["10:00:00", "11:30:00"], pa.time32("s")),
+        (["1", "x"], pa.string()),
+        (["2026-01-01", "1"], pa.string()),
+        (["", "NA"], pa.null()),
+    ],
+)
+def test_a_column_of_csv_has_the_narrowest_type_that_reads_all_of_it(values, kind, tmp_path):
+    (tmp_path / "a.csv").write_text("\n".join(["column,other", *(f"{value},1" for value in values)]))
+    source = Source.open(tmp_path / "a.csv")
+    assert source.arrow_schema.field("column").type == kind
+    read = pa.Table.from_batches(list(source.batches()))["column"]
+    assert read.null_count == sum(value in ("", "NA", "nan") for value in values)
+
+
+def test_types_that_are_told_are_not_looked_for(tmp_path):
+    (tmp_path / "a.csv").write_text("zip,class\n01234,x\n99999,y\n")
+    source = Source.open(tmp_path / "a.csv", types={"zip": pa.string()})
+    assert next(source.batches(["zip"])).column(0).to_pylist() == ["01234", "99999"]
+    with pytest.raises(SourceError, match=r"a\.csv: it cannot be read .*int64.*'x'"):
+        list(Source.open(tmp_path / "a.csv", types={"class": pa.int64()}).batches())
+
+
+def test_a_model_tells_the_types_of_a_text_file(tmp_path):
+    """Zip codes that were text in training are text in a CSV file, and not numbers."""
+    zips = [f"0{i % 7}" for i in range(210)]
+    table = pa.table({"zip": zips, "class": ["x" if value in ("01", "02") else "y" for value in zips]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    pacsv.write_csv(table, tmp_path / "a.csv", pacsv.WriteOptions(quoting_style="none"))
+    model = KDB(m=1.0).fit(tmp_path / "a.parquet", "class")
+    assert np.array_equal(model.predict_proba(tmp_path / "a.csv"), model.predict_proba(table))
+
+
+def test_text_files_whose_columns_differ_are_text_in_all_of_them(tmp_path):
+    (tmp_path / "a.csv").write_text("code,n,class\n1,1,x\n")
+    (tmp_path / "b.csv").write_text("code,n,class\nA1,2.5,x\n")
+    source = Source.open(tmp_path)
+    assert source.arrow_schema.types == [pa.string(), pa.int64(), pa.string()]
+    assert [batch.to_pylist()[0]["code"] for batch in source.batches()] == ["1", "A1"]
+    alone = Source.open(tmp_path / "a.csv")
+    assert file_identity(alone.files[0]) != file_identity(source.files[0]), "other values need another identity"
+
+
+def test_the_identity_is_of_every_byte(table, tmp_path):
+    """A change that keeps size and time of change is noticed, as Parquet's footer would tell."""
+    for name in ("a.csv", "i.jsonl", "m.feather", "o.orc"):
+        path = tmp_path / name
+        WRITERS[name](table, path)
+        before, stat = Source.open(path), path.stat()
+        assert file_identity(Source.open(path).files[0]) == file_identity(before.files[0])
+        content = bytearray(path.read_bytes())
+        place = content.index(b"yes") if b"yes" in content else len(content) // 2
+        content[place : place + 1] = b"Y"
+        path.write_bytes(content)
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        try:
+            after = Source.open(path)
+        except SourceError:
+            continue
+        assert (after.files[0].size, after.files[0].mtime_ns) == (before.files[0].size, before.files[0].mtime_ns)
+        assert file_identity(after.files[0]) != file_identity(before.files[0]), name
+
+
+BROKEN = {
+    "empty.csv": (b"", "is empty"),
+    "blank.csv": (b"\n\n", "is empty: it must begin with a line of names"),
+    "twice.csv": (b"a,a\n1,2\n", "has two columns named 'a'"),
+    "ragged.csv": (b"a,b\n1,2\n1\n", "cannot be read as CSV .*Expected 2 columns, got 1"),
+    "latin.csv": ("a,b\n1,é\n".encode("latin-1"), "cannot be read as CSV .*invalid UTF8"),
+    "cut.csv.gz": (gzip.compress(b"a,b\n" + b"1,2\n" * 5000)[:-20], "cannot be read as CSV"),
+    "plain.csv.gz": (b"a,b\n1,2\n", "cannot be read as CSV"),
+    "list.json": (b'[{"a": 1}, {"a": 2}]', "is one JSON list. Write an object a line: jq"),
+    "pretty.json": (b'{\n "a": 1,\n', "cannot be read as JSON lines"),
+    "empty.jsonl": (b"\n", "holds no JSON object"),
+    "mixed.jsonl": (b'{"a": 1}\n{"a": "x"}\n', "cannot be read as JSON lines .*changed from number to string"),
+    "other.feather": (b"no feather at all", "cannot be read as Feather"),
+    "other.orc": (b"no ORC at all" * 9, "cannot be read as ORC"),
+    "no ending": (b"a,b\n1,2\n" * 9, r"is not a Parquet file.* the name must end so: \.parquet, \.pq, \.csv"),
+    "table.parquet.gz": (gzip.compress(b"PAR1"), "is not a Parquet file"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_file_that_is_not_what_its_name_says_is_refused_by_name(name, tmp_path):
+    content, message = BROKEN[name]
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(SourceError, match=message) as raised:
+        Source.open(tmp_path / name)
+    assert name in str(raised.value) and "\n" not in str(raised.value)
+
+
+def test_lines_far_apart_that_do_not_agree_are_refused_by_column(tmp_path, monkeypatch):
+    monkeypatch.setattr("learners.passes.tabular.BLOCK_BYTES", 16)
+    (tmp_path / "a.jsonl").write_text('{"b": null, "a": 1}\n' * 3 + '{"b": 2.5, "a": "x"}\n')
+    with pytest.raises(SourceError, match=r"a\.jsonl: column 'a' is int64 in some lines and string in others"):
+        Source.open(tmp_path / "a.jsonl")
+
+
+def test_a_folder_holds_one_format(table, tmp_path):
+    WRITERS["a.csv"](table, tmp_path / "a.csv")
+    WRITERS["b.csv"](table, tmp_path / "b.csv")
+    (tmp_path / "readme.txt").write_text("no rows")
+    assert Source.open(tmp_path).n_rows == 1400
+    WRITERS["m.feather"](table, tmp_path / "m.feather")
+    with pytest.raises(SourceError, match=r"is a folder with CSV and Feather files. Name those you mean"):
+        Source.open(tmp_path)
+    assert Source.open(tmp_path / "*.csv").n_rows == 1400
+    WRITERS["p.parquet"](table, tmp_path / "p.parquet")
+    assert Source.open(tmp_path).n_rows == 700, "Parquet goes first"
+
+
+def test_files_of_several_formats_are_one_table(table, tmp_path):
+    names = ["a.csv", "m.feather", "p.parquet"]
+    for name in names:
+        WRITERS[name](table, tmp_path / name)
+    model = KDB(k=1, m=1.0).fit([tmp_path / name for name in names], "class")
+    thrice = KDB(k=1, m=1.0).fit(pa.concat_tables([table] * 3), "class")
+    assert np.array_equal(model.predict_proba(table), thrice.predict_proba(table))
+
+
+def test_a_text_file_that_changes_between_two_passes_is_told(table, tmp_path):
+    WRITERS["a.csv"](table, tmp_path / "a.csv")
+    source = Source.open(tmp_path / "a.csv")
+    with (tmp_path / "a.csv").open("a") as file:
+        file.write("u,1,1.0,true,2026-01-01,no\n")
+    with pytest.raises(SourceError, match="has changed since it was opened"):
+        list(source.batches())
+
+
+def test_lines_within_quotes_and_members_of_gzip(tmp_path):
+    (tmp_path / "a.csv").write_text('a,b\n"one\ntwo",1\n\n"three",2\n')
+    assert [row["a"] for row in next(Source.open(tmp_path / "a.csv").batches()).to_pylist()] == ["one\ntwo", "three"]
+    with gzip.open(tmp_path / "b.csv.gz", "wb") as file:
+        file.write(b"a,b\n1,x\n")
+    with gzip.open(tmp_path / "b.csv.gz", "ab") as file:
+        file.write(b"2,y\n")
+    assert Source.open(tmp_path / "b.csv.gz").n_rows == 2
+    (tmp_path / "c.csv").write_bytes("\ufeffa,b\n1,x\n".encode())
+    assert Source.open(tmp_path / "c.csv").arrow_schema.names == ["a", "b"]
+
+
+def test_a_column_without_a_name_is_a_column_like_others(tmp_path):
+    """pandas writes its index so."""
+    pd.DataFrame({"a": [1, 2]}).to_csv(tmp_path / "a.csv")
+    assert Source.open(tmp_path / "a.csv").arrow_schema.names == ["", "a"]

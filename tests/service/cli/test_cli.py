@@ -1,0 +1,182 @@
+"""The command line as subprocesses: what a user types, sees, and gets as exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from service.processes.local_server import local_server
+from service.settings import Settings
+from tests.processes import children_of, ended, wait_for
+from tests.service import commands
+from tests.service.asking import client_of
+
+
+def fewpass(*arguments: object, workspace: Path, code: int = 0) -> subprocess.CompletedProcess:
+    done = commands.run([*map(str, arguments)], os.environ | {"FEWPASS_WORKSPACE": str(workspace)})
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory, weather_files: tuple[Path, Path]) -> Path:
+    workspace = tmp_path_factory.mktemp("cli") / "workspace"
+    command = ["train", weather_files[0], "--target", "class", "--learner", "nb", "--name", "weather", "--json"]
+    version = json.loads(fewpass(*command, workspace=workspace).stdout)
+    assert version["name"] == "weather" and version["version"] == 1
+    assert version["metrics"]["zero_one_loss"] < 0.3
+    return workspace
+
+
+def test_predict_writes_a_parquet_file_and_keeps_an_existing_one(
+    workspace: Path, weather_files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    scored = tmp_path / "scored.parquet"
+    command = ["predict", "weather", weather_files[1], "--out", scored, "--keep", "outlook"]
+    summary = json.loads(fewpass(*command, "--json", workspace=workspace).stdout)
+    assert summary["n_rows"] == 500
+    table = pq.read_table(scored)
+    assert table.column_names == ["outlook", "prediction", "probability_no", "probability_yes"]
+    failed = fewpass(*command, workspace=workspace, code=1)
+    assert "--force" in failed.stderr and len(failed.stderr.strip().splitlines()) == 1
+    fewpass(*command, "--force", workspace=workspace)
+    assert [path.name for path in tmp_path.iterdir()] == ["scored.parquet"]
+
+
+def test_predict_looks_at_the_model_s_columns_only(
+    workspace: Path, weather_files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Columns that are absent are told with those that resemble them; a class that is null or new does not matter."""
+    table = pq.read_table(weather_files[1]).slice(0, 20)
+    classes = pa.array([None, "never"] * 10)
+    names = ["outlok" if name == "outlook" else name for name in table.column_names]
+    changed = table.set_column(names.index("class"), "class", classes).rename_columns(names)
+    pq.write_table(changed, tmp_path / "changed.parquet")
+    told = fewpass(
+        "predict", "weather", tmp_path / "changed.parquet", "--out", tmp_path / "a.parquet", workspace=workspace
+    )
+    assert "Column 'outlook' is not in the data (similar: outlok)" in " ".join(told.stderr.split())
+    assert pq.read_table(tmp_path / "a.parquet").num_rows == 20
+    pq.write_table(table.select(["station"]), tmp_path / "others.parquet")
+    told = fewpass(
+        "predict", "weather", tmp_path / "others.parquet", "--out", tmp_path / "b.parquet", workspace=workspace, code=1
+    )
+    assert "none of the model's columns" in told.stderr
+
+
+@pytest.mark.parametrize("name", ["scored.csv", "scored.json"])
+def test_predict_does_not_write_parquet_under_the_name_of_something_else(
+    workspace: Path, weather_files: tuple[Path, Path], tmp_path: Path, name: str
+) -> None:
+    scored = tmp_path / name
+    failed = fewpass("predict", "weather", weather_files[1], "--out", scored, workspace=workspace, code=1)
+    assert "Parquet" in failed.stderr and "scored.parquet" in failed.stderr and not scored.exists()
+
+
+def test_evaluate_models_and_schema_print_json_and_tables(workspace: Path, weather_files: tuple[Path, Path]) -> None:
+    metrics = json.loads(fewpass("evaluate", "weather@1", weather_files[1], "--json", workspace=workspace).stdout)
+    assert metrics["n_test_rows"] == 500 and 0 < metrics["log_loss"] < 1
+    assert "zero_one_loss" in fewpass("evaluate", "weather", weather_files[1], workspace=workspace).stdout
+    pq.write_table(pq.read_table(weather_files[1]).drop_columns(["outlook"]), workspace / "fewer.parquet")
+    told = fewpass("evaluate", "weather", workspace / "fewer.parquet", workspace=workspace)
+    assert "Column 'outlook' is not in the data" in " ".join(told.stderr.split()) and "zero_one_loss" in told.stdout
+    assert json.loads(fewpass("models", "--json", workspace=workspace).stdout)[0]["name"] == "weather"
+    assert "weather" in fewpass("models", workspace=workspace).stdout
+    assert json.loads(fewpass("models", "alias", "weather@1", "best", "--json", workspace=workspace).stdout) == {
+        "best": 1
+    }
+    assert json.loads(fewpass("models", "show", "weather@best", "--json", workspace=workspace).stdout)["version"] == 1
+    assert json.loads(fewpass("models", "structure", "weather", "--json", workspace=workspace).stdout)["edges"]
+    schema = json.loads(fewpass("schema", weather_files[0], "--target", "class", "--json", workspace=workspace).stdout)
+    assert schema["classes"] == ["no", "yes"]
+    assert "station" in fewpass("schema", weather_files[0], "-t", "class", workspace=workspace).stdout
+    assert json.loads(fewpass("jobs", "--json", workspace=workspace).stdout) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["train", "/no/such.parquet", "-t", "class", "-n", "m"], "/no/such.parquet"),
+        (["train", "{train}", "-t", "clas", "-n", "m"], "'clas'"),
+        (["train", "{train}", "-t", "class", "-n", "m", "-l", "magic"], "magic"),
+        (["train", "{train}", "-t", "class", "-n", "m", "-l", "nb", "--set", "depth=3"], "depth"),
+        (["predict", "nothing", "{train}", "--out", "x.parquet"], "nothing"),
+        (["evaluate", "weather@9", "{train}"], "weather@9"),
+        (["models", "show", "nothing"], "nothing"),
+        (["models", "delete", "weather@best"], "best"),
+        (["jobs", "show", "job-1"], "job-1"),
+    ],
+)
+def test_failures_are_one_clear_line_and_exit_code_1(
+    workspace: Path, weather_files: tuple[Path, Path], arguments: list[str], words: str
+) -> None:
+    filled = [argument.replace("{train}", str(weather_files[0])) for argument in arguments]
+    failed = fewpass(*filled, workspace=workspace, code=1)
+    assert words in failed.stderr and len(failed.stderr.strip().splitlines()) == 1, failed.stderr
+    failed = fewpass(*filled, "--json", workspace=workspace, code=1)
+    assert words in json.loads(failed.stderr)["detail"] and failed.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["models"],
+        ["models", "show", "weather"],
+        ["jobs"],
+        ["schedules"],
+        ["keys", "list"],
+        ["query", "weather", "marginal"],
+        ["predict", "weather", "x.parquet", "--out", "y.parquet"],
+        ["evaluate", "weather", "x.parquet"],
+        ["forget", "weather", "--where", "a = 1"],
+        ["backup", "b.tar"],
+    ],
+)
+def test_a_mistyped_workspace_is_not_made(tmp_path: Path, arguments: list[str]) -> None:
+    nowhere = tmp_path / "wrokspace"
+    failed = fewpass(*arguments, workspace=nowhere, code=1)
+    assert f"no workspace at {nowhere}" in " ".join(failed.stderr.split()) and not nowhere.exists()
+
+
+def test_a_wrong_command_line_is_exit_code_2(workspace: Path) -> None:
+    fewpass("train", "x.parquet", workspace=workspace, code=2)
+    fewpass("dance", workspace=workspace, code=2)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_serve_ends_its_workers_even_when_it_is_killed(tmp_path: Path, number: signal.Signals) -> None:
+    with local_server(Settings(workspace=tmp_path / "workspace", warm_up=False)) as server:
+        (worker,) = wait_for(lambda: children_of(server.pid, "worker"))
+        os.kill(server.pid, number)
+        wait_for(lambda: ended([worker.pid]))
+
+
+def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
+    with local_server(Settings(workspace=tmp_path / "workspace", warm_up=False)) as server:
+        wait_for(lambda: "worker started" in server.log.read_text())
+        (worker,) = children_of(server.pid, "worker")
+        worker.kill()
+        wait_for(lambda: server.log.read_text().count("worker started") == 2)
+        with client_of(server) as client:
+            assert client.get("/readyz").status_code == 200
+
+
+def test_several_serving_processes_share_one_port_and_add_up_their_metrics(
+    workspace: Path, weather_files: tuple[Path, Path]
+) -> None:
+    with local_server(Settings(workspace=workspace, workers=2, predict_only=True, job_workers=0)) as server:
+        for _ in range(40):  # a connection each, so that both processes get some
+            with client_of(server) as client:
+                answer = client.post("/v1/models/weather/predict", json={"records": [{"windy": True}]})
+                assert answer.status_code == 200, answer.text
+        with client_of(server) as client:
+            assert 'fewpass_predicted_rows_total{model="weather"} 40.0' in client.get("/metrics").text
+            assert client.get("/v1/jobs").status_code == 404  # predict only

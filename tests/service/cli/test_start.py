@@ -1,0 +1,71 @@
+"""What commands load: a second of imports is a second that everybody waits."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+LEARNING = ("sklearn", "xgboost", "matplotlib", "dbos", "fastapi", "pyarrow.dataset")
+LISTING = (*LEARNING, "numba", "numpy", "pyarrow", "duckdb", "scipy", "structlog", "alembic")
+
+
+def loaded(workspace: Path, *arguments: str) -> set[str]:
+    """Runs a command, and tells which modules it has loaded."""
+    code = (
+        "import atexit, sys, service.cli\n"
+        "atexit.register(lambda: print('loaded', *sys.modules))\n"
+        f"sys.argv = ['fewpass', *{list(arguments)!r}]\n"
+        "service.cli.app()"
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("FEWPASS_")}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment | {"FEWPASS_WORKSPACE": str(workspace)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.splitlines()[-1].split())
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("start")
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 300)
+    table = pa.table({"size": rng.normal(y, 1.0), "class": np.array(["no", "yes"])[y]})
+    pq.write_table(table, folder / "table.parquet")
+    known = loaded(folder / "workspace", "train", str(folder / "table.parquet"), "-n", "m", "-t", "class", "-l", "kdb")
+    assert not known & set(LEARNING)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "command", [["models", "list"], ["models"], ["models", "versions", "m"], ["models", "show", "m"]]
+)
+def test_lists_load_neither_arrays_nor_kernels(command: list[str], workspace: Path) -> None:
+    assert not loaded(workspace / "workspace", *command) & set(LISTING)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["predict", "m", "table.parquet", "-o", "scored.parquet", "--force"],
+        ["evaluate", "m", "table.parquet"],
+        ["schema", "table.parquet"],
+    ],
+)
+def test_no_command_loads_what_it_does_not_use(
+    command: list[str], workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(workspace)
+    unused = set(LEARNING) - ({"dbos"} if command[0] == "evaluate" else set())
+    assert not loaded(workspace / "workspace", *command) & unused

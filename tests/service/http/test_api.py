@@ -1,0 +1,250 @@
+"""The control plane over a real server: data sets, jobs, models, health, OpenAPI."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+
+from tests.processes import wait_for, whole_lines
+from tests.service.asking import job_at_end
+from tests.service.conftest import Site
+from tests.service.http.test_predict import PATH, RECORD, problem
+
+
+@pytest.fixture(scope="module")
+def dataset(site: Site) -> str:
+    body = {"name": "weather", "uris": [str(site.train)], "target": "class"}
+    response = site.client.post("/v1/datasets", json=body)
+    assert response.status_code == 201, response.text
+    assert response.headers["location"] == "/v1/datasets/weather"
+    return "weather"
+
+
+def names_of_datasets(site: Site) -> set[str]:
+    """Among them those of other tests on the same server."""
+    return {item["name"] for item in site.client.get("/v1/datasets?limit=1000").json()["items"]}
+
+
+def test_a_data_set_is_registered_shown_and_listed(site: Site, dataset: str) -> None:
+    shown = site.client.get(f"/v1/datasets/{dataset}").json()
+    assert shown["target"] == "class" and shown["files"][0]["n_rows"] == 3000
+    schema = site.client.get(f"/v1/datasets/{dataset}/schema").json()
+    assert [attribute["name"] for attribute in schema["attributes"]] == ["outlook", "humidity", "windy"]
+    assert schema["left_out"][0]["name"] == "station" and schema["classes"] == ["no", "yes"]
+    assert "weather" in names_of_datasets(site)
+    again = site.client.post("/v1/datasets", json={"name": "weather", "uris": [str(site.train)], "target": "class"})
+    assert again.status_code == 201
+    other = {"name": "weather", "uris": [str(site.test)], "target": "class"}
+    assert "registered already" in problem(site.client.post("/v1/datasets", json=other), 409)["detail"]
+
+
+def test_jobs_whose_files_are_not_there_are_refused_at_once(site: Site, tmp_path) -> None:
+    (tmp_path / "data").mkdir()
+    moved = tmp_path / "data" / "train.parquet"
+    moved.write_bytes(site.train.read_bytes())
+    made = site.client.post("/v1/datasets", json={"name": "moving", "uris": [f"{tmp_path}/data/*"], "target": "class"})
+    assert made.status_code == 201
+    moved.unlink()
+    train = {"kind": "train", "learner": "nb", "model": "m", "target": "class"}
+    jobs = [
+        (train | {"uris": ["/no/such.parquet"]}, "/no/such.parquet: no such file"),
+        (train | {"uris": [str(site.train)], "test_uris": [f"{tmp_path}/*.pq"]}, "*.pq: matches no file"),
+        (train | {"dataset": "moving"}, "matches no file"),
+        ({"kind": "evaluate", "model": "weather", "uris": ["file:///no/such"]}, "no such file"),
+    ]
+    for body, words in jobs:
+        assert words in problem(site.client.post("/v1/jobs", json=body), 422)["detail"]
+    assert site.client.delete("/v1/datasets/moving").status_code == 204
+
+
+def test_bad_data_sets_are_refused_and_leave_nothing(site: Site, tmp_path) -> None:
+    (tmp_path / "text.parquet").write_text("this is no Parquet")
+    before = names_of_datasets(site)
+    bad = [
+        ({"name": "gone", "uris": ["/no/such/file.parquet"], "target": "class"}, "/no/such/file.parquet"),
+        ({"name": "text", "uris": [str(tmp_path / "text.parquet")], "target": "class"}, "text.parquet"),
+        ({"name": "target", "uris": [str(site.train)], "target": "clas"}, "'clas'"),
+        ({"name": "Bad Name", "uris": [str(site.train)]}, "name"),
+        ({"name": "none", "uris": []}, "uris"),
+        ({"name": "extra", "uris": [str(site.train)], "format": "csv"}, "format"),
+    ]
+    for body, words in bad:
+        assert words in problem(site.client.post("/v1/datasets", json=body), 422)["detail"]
+    assert names_of_datasets(site) == before
+    assert site.client.get("/v1/datasets/gone").status_code == 404
+    problem(site.client.post("/v1/datasets", content=b"{", headers={"content-type": "application/json"}), 400)
+    problem(site.client.post("/v1/datasets", content=b"x" * 300_000), 413)
+
+
+def test_the_whole_path_from_data_set_to_job_to_model_to_prediction(site: Site, dataset: str) -> None:
+    body = {"kind": "train", "dataset": dataset, "learner": "nb", "model": "fresh", "aliases": ["champion"]}
+    response = site.client.post("/v1/jobs", json=body, headers={"idempotency-key": "once"})
+    assert response.status_code == 202, response.text
+    job_id = response.json()["id"]
+    assert response.headers["location"] == f"/v1/jobs/{job_id}"
+    assert site.client.post("/v1/jobs", json=body, headers={"idempotency-key": "once"}).json()["id"] == job_id
+    problem(site.client.post("/v1/jobs", json=body | {"seed": 1}, headers={"idempotency-key": "once"}), 409)
+    job = job_at_end(site.client, job_id)
+    assert job["state"] == "succeeded", job
+    assert job["result"]["version"] == 1 and job["progress"]["step"] == "publish"
+    answer = site.client.post("/v1/models/fresh@champion/predict", json={"records": [RECORD]})
+    assert answer.json()["predictions"] == ["yes"], answer.text
+    version = site.client.get("/v1/models/fresh").json()
+    assert version["job_id"] == job_id and version["dataset"] == dataset
+    assert 0 < version["metrics"]["zero_one_loss"] < 0.3 and version["metrics"]["evaluated_on"] == "hold-out"
+    assert site.client.get("/v1/models/fresh/metrics").json() == version["metrics"]
+    structure = site.client.get("/v1/models/fresh/structure").json()
+    assert structure["nodes"] and structure["edges"]
+    assert len(site.client.get("/v1/models/fresh/download").content) > 1000
+    body = {"kind": "evaluate", "model": "fresh@1", "uris": [str(site.test)]}
+    result = job_at_end(site.client, site.client.post("/v1/jobs", json=body).json()["id"])["result"]
+    assert result["n_test_rows"] == 500 and result["zero_one_loss"] < 0.3
+
+
+def test_jobs_that_cannot_succeed_are_refused_at_once(site: Site, dataset: str) -> None:
+    train = {"kind": "train", "dataset": dataset, "learner": "nb", "model": "m"}
+    problem(site.client.post("/v1/jobs", json=train | {"dataset": "nothing"}), 404)
+    assert "learner" in problem(site.client.post("/v1/jobs", json=train | {"learner": "magic"}), 422)["detail"]
+    assert "kk" in problem(site.client.post("/v1/jobs", json=train | {"parameters": {"kk": 2}}), 422)["detail"]
+    problem(site.client.post("/v1/jobs", json=train | {"kind": "dance"}), 422)
+    problem(site.client.post("/v1/jobs", json=train | {"uris": [str(site.train)]}), 422)
+    problem(site.client.post("/v1/jobs", json=train | {"holdout": 1}), 422)
+    problem(site.client.post("/v1/jobs", json={"kind": "evaluate", "model": "no", "dataset": dataset}), 404)
+    problem(site.client.get("/v1/jobs/job-0"), 404)
+    problem(site.client.post("/v1/jobs/job-0/cancel"), 404)
+    problem(site.client.get("/v1/jobs/job-0/events"), 404)
+    problem(site.client.get("/v1/jobs?cursor=nonsense"), 422)
+
+
+def test_a_failing_job_keeps_its_problem_and_is_retried(site: Site, tmp_path) -> None:
+    copy = tmp_path / "copy.parquet"
+    copy.write_bytes(site.train.read_bytes())
+    site.client.post("/v1/datasets", json={"name": "vanishing", "uris": [str(copy)], "target": "class"})
+    copy.write_text("this is no Parquet any more")  # a file that is gone is refused at once
+    body = {"kind": "train", "dataset": "vanishing", "learner": "nb", "model": "vanishing"}
+    job = job_at_end(site.client, site.client.post("/v1/jobs", json=body).json()["id"])
+    assert job["state"] == "failed" and job["error"]["status"] == 422 and str(copy) in job["error"]["detail"]
+    problem(site.client.get("/v1/models/vanishing"), 404)
+    copy.write_bytes(site.train.read_bytes())
+    again = site.client.post(f"/v1/jobs/{job['id']}/retry")
+    assert again.status_code == 202 and again.json()["retry_of"] == job["id"]
+    assert job_at_end(site.client, again.json()["id"])["state"] == "succeeded"
+    problem(site.client.post(f"/v1/jobs/{again.json()['id']}/cancel"), 409)
+
+
+def test_events_follow_a_job_to_its_end(site: Site, dataset: str) -> None:
+    body = {"kind": "train", "dataset": dataset, "learner": "nb", "model": "followed"}
+    job_id = site.client.post("/v1/jobs", json=body).json()["id"]
+    events, data = [], None
+    with site.client.stream("GET", f"/v1/jobs/{job_id}/events") as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        for line in stream.iter_lines():
+            if line.startswith("event: "):
+                events.append(line[7:])
+            if line.startswith("data: "):
+                data = json.loads(line[6:])
+    assert events[-1] == "end" and set(events[:-1]) <= {"job"}
+    assert data["state"] == "succeeded" and data["id"] == job_id
+
+
+def test_moving_an_alias_fails_and_mixes_no_request(site: Site, dataset: str) -> None:
+    body = {"kind": "train", "dataset": dataset, "learner": "nb", "model": "moving"}
+    for _ in range(2):
+        assert job_at_end(site.client, site.client.post("/v1/jobs", json=body).json()["id"])["state"] == "succeeded"
+    assert site.client.put("/v1/models/moving/aliases/champion", json={"version": 1}).json() == {
+        "aliases": {"champion": 1}
+    }
+    answers, stop = [], threading.Event()
+
+    def ask() -> None:
+        while not stop.is_set():
+            answer = site.client.post("/v1/models/moving@champion/predict", json={"records": [RECORD]})
+            answers.append((answer.status_code, answer.json().get("version")))
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for version in (2, 1, 2, 1, 2):
+        n_answers = len(answers)
+        wait_for(lambda n_answers=n_answers: len(answers) > n_answers + 2 * len(threads))
+        site.client.put("/v1/models/moving/aliases/champion", json={"version": version})
+        answer = site.client.post("/v1/models/moving@champion/predict", json={"records": [RECORD]})
+        assert answer.json()["version"] == version  # who moved it sees it at once
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert {status for status, _ in answers} == {200} and {version for _, version in answers} == {1, 2}
+    problem(site.client.put("/v1/models/moving/aliases/champion", json={"version": 9}), 404)
+    problem(site.client.put("/v1/models/moving/aliases/7", json={"version": 1}), 422)
+    problem(site.client.delete("/v1/models/moving/versions/2"), 409)
+    assert site.client.delete("/v1/models/moving/aliases/champion").status_code == 204
+    assert site.client.delete("/v1/models/moving/versions/2").status_code == 204
+    assert [item["version"] for item in site.client.get("/v1/models/moving/versions").json()["items"]] == [1]
+    problem(site.client.post("/v1/models/moving@2/predict", json={"records": [RECORD]}), 404)
+
+
+def test_lists_come_in_pages(site: Site, dataset: str) -> None:
+    for _ in range(2):
+        assert site.client.post("/v1/jobs", json={"kind": "schema", "dataset": dataset}).status_code == 202
+    page = site.client.get("/v1/jobs?limit=1").json()
+    assert len(page["items"]) == 1 and page["next_cursor"]
+    assert "weather" in {item["name"] for item in site.client.get("/v1/models").json()["items"]}
+    problem(site.client.get("/v1/models?cursor=nonsense"), 422)
+    problem(site.client.get("/v1/models?limit=0"), 422)
+
+
+def test_health_metrics_and_unknown_paths(site: Site) -> None:
+    for path in ("/healthz", "/readyz", "/"):
+        assert site.client.get(path).status_code == 200
+    metrics = site.client.get("/metrics")
+    assert metrics.headers["content-type"].startswith("text/plain") and "fewpass_jobs{" in metrics.text
+    told = dict(line.rsplit(" ", 1) for line in metrics.text.splitlines() if not line.startswith("#"))
+    assert 0 <= float(told['fewpass_model_age_seconds{model="weather"}']) < 3600 and told["fewpass_control_up"] == "1.0"
+    assert {"fewpass_running_passes", "fewpass_pass_rows_per_second"} <= told.keys()
+    assert problem(site.client.get("/v2/nothing"), 404)["instance"] == "/v2/nothing"
+    problem(site.client.delete("/v1/jobs"), 405)
+
+
+def test_the_openapi_document_has_every_route_with_problems_and_examples(site: Site) -> None:
+    document = site.client.get("/openapi.json").json()
+    predict = document["paths"]["/v1/models/{name}/predict"]["post"]
+    assert set(predict["requestBody"]["content"]) == {"application/json", "application/vnd.apache.arrow.stream"}
+    assert predict["requestBody"]["content"]["application/json"]["examples"]["records"]
+    references = set()
+
+    def walk(node) -> None:
+        if isinstance(node, dict):
+            if "$ref" in node:
+                references.add(node["$ref"].rpartition("/")[2])
+            for value in node.values():
+                walk(value)
+        elif isinstance(node, list):
+            for value in node:
+                walk(value)
+
+    walk(document)
+    assert references <= set(document["components"]["schemas"])
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            assert {"403", "500", "503"} <= set(operation["responses"]), (method, path)
+            for status, response in operation["responses"].items():
+                assert status != "default", (method, path)
+                if int(status) >= 400:
+                    assert list(response["content"]) == ["application/problem+json"], (method, path)
+    assert site.client.get("/docs").status_code == 200
+
+
+def test_the_path_of_a_prediction_is_answered_without_a_log_line(site: Site) -> None:
+    for _ in range(5):
+        site.client.post(PATH, json={"records": [RECORD]}, headers={"x-request-id": "one-that-is-answered"})
+    problem(site.client.post(PATH, json={}, headers={"x-request-id": "one-that-is-refused"}), 422)
+
+    def said_of(request_id: str) -> list[dict]:
+        lines = [json.loads(line) for line in whole_lines(site.server.log)]
+        return [line for line in lines if line.get("request_id") == request_id]
+
+    (line,) = wait_for(lambda: said_of("one-that-is-refused"))  # it is written after the answer
+    assert PATH in line.values() and not said_of("one-that-is-answered")
+    assert {json.loads(line)["level"] for line in whole_lines(site.server.log)} <= {"info", "warning", "debug"}

@@ -1,0 +1,146 @@
+"""Clients that leave a connection waiting: for the rest of what they send, or with what they asked for."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from service.processes.local_server import LocalServer, local_server
+from service.settings import Settings
+from tests.processes import runs, wait_for
+from tests.service.asking import PATIENCE_S
+from tests.service.http.test_hostile import is_answered
+
+GET = b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n"
+POST = b"POST /v1/models/m/predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+LIMIT = 2_000
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
+    settings = Settings(
+        workspace=tmp_path_factory.mktemp("connections") / "workspace",
+        request_timeout_s=2.0,
+        max_body_bytes=LIMIT,
+        job_workers=0,
+        warm_up=False,
+    )
+    with local_server(settings) as server:
+        yield server
+
+
+def connected(server: LocalServer) -> socket.socket:
+    url = httpx.URL(server.url)
+    return socket.create_connection((url.host, url.port), timeout=PATIENCE_S)
+
+
+def is_held(server: LocalServer, client: socket.socket) -> bool:
+    """Whether the server still has its end of a connection."""
+    ours = client.getsockname()[1]
+    held = psutil.Process(server.pid).net_connections("tcp")
+    return any(connection.raddr and connection.raddr.port == ours for connection in held)
+
+
+def answer_of(client: socket.socket) -> bytes:
+    answer = b""
+    while not answer.endswith(b"}") and (piece := client.recv(65_536)):
+        answer += piece
+    return answer
+
+
+def test_an_answer_that_nobody_takes_is_dropped(server: LocalServer) -> None:
+    """Of so many no kernel holds all; who takes what it asked for gets them all."""
+    with connected(server) as deaf:
+        deaf.sendall(GET * 500)
+        wait_for(lambda: is_held(server, deaf))
+        wait_for(lambda: not is_held(server, deaf))
+    with connected(server) as other:
+        for _ in range(3):
+            other.sendall(GET * 20)
+            n_answers, tail = 0, b""
+            while n_answers < 20:
+                piece = tail + other.recv(65_536)
+                n_answers += piece.count(b"HTTP/1.1 200 OK")
+                tail = piece[-14:]  # shorter than what is counted
+
+
+def test_a_body_without_length_is_refused_at_the_limit_and_not_read_for_ever(server: LocalServer) -> None:
+    with connected(server) as endless:
+        endless.sendall(POST + b"transfer-encoding: chunked\r\n\r\n")
+        for _ in range(3):
+            endless.sendall(b"3e8\r\n%s\r\n" % (b" " * 1000))
+        assert answer_of(endless).startswith(b"HTTP/1.1 413 ")
+
+        def is_refused() -> bool:
+            try:
+                endless.sendall(b"3e8\r\n%s\r\n" % (b" " * 1000))
+            except OSError:
+                return True
+            return False
+
+        wait_for(is_refused)
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+@pytest.mark.parametrize("path", [b"/v1/models/m/predict", b"/v1/models/m/explain", b"/v2/models/m/infer", b"/v1/jobs"])
+def test_a_body_without_length_that_comes_at_once_is_refused_too(
+    server: LocalServer, path: bytes, is_whole: bool
+) -> None:
+    with connected(server) as client:
+        head = POST.replace(b"/v1/models/m/predict", path) + b"transfer-encoding: chunked\r\n\r\n"
+        client.sendall(head + b"bb8\r\n%s\r\n" % (b" " * 3000) + b"0\r\n\r\n" * is_whole)
+        assert answer_of(client).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_body_that_was_answered_early_may_be_finished(server: LocalServer) -> None:
+    with connected(server) as client:
+        client.sendall(POST + b"content-length: %d\r\n\r\n" % (2 * LIMIT))
+        assert answer_of(client).startswith(b"HTTP/1.1 413 ")
+        client.sendall(b" " * 2 * LIMIT)
+        assert is_answered(client, b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+
+
+def test_nobody_leaves_http_for_another_protocol(server: LocalServer) -> None:
+    upgrade = b"connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: eHh4\r\n"
+    with connected(server) as client:
+        assert is_answered(client, b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n" + upgrade + b"\r\n")
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_server_that_stops_resets_nobody_who_was_at_its_door(tmp_path: Path, workers: int) -> None:
+    """Each request comes on a connection of its own: it is answered, or refused before there is a connection."""
+    answered, failures = [], []
+
+    def keep_asking(server: LocalServer) -> None:
+        while True:
+            try:
+                client = connected(server)
+            except ConnectionRefusedError:
+                return
+            with client:
+                try:
+                    client.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+                    answered.append(answer_of(client)[:15])
+                except OSError as error:
+                    failures.append(error)
+
+    settings = Settings(workspace=tmp_path / "workspace", workers=workers, job_workers=0, warm_up=False)
+    with local_server(settings) as server:
+        clients = [threading.Thread(target=keep_asking, args=(server,)) for _ in range(8)]
+        for client in clients:
+            client.start()
+        wait_for(lambda: len(answered) > 200)
+        os.kill(server.pid, signal.SIGTERM)
+        wait_for(lambda: not runs(server.pid))
+        for client in clients:
+            client.join()
+    assert set(answered) == {b"HTTP/1.1 200 OK"} and failures == []

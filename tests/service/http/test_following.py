@@ -1,0 +1,110 @@
+"""How a serving process takes over what has changed: keys and models apart, and what is damaged costs itself only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from service import product
+from service.http import security
+from service.http.app import Application, create_app
+from service.predictor import Predictor
+from service.requests import TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from storage.errors import ControlUnavailable
+from storage.keys import revoke_key
+from storage.model_file import rebuild_compiled
+from tests.processes import wait_for
+
+
+def trained(root: Path, table: Path, names: list[str]) -> Settings:
+    settings = Settings(workspace=root / "workspace", require_keys=True, warm_up=False, generation_poll_s=0.01)
+    with Workspace(settings) as workspace:
+        for name in names:
+            request = TrainRequest(
+                uris=[str(table)], target="class", learner="nb", parameters={"m": 1.0}, model=name, holdout=0
+            )
+            product.train(workspace, request)
+    return settings
+
+
+def truncate(path: Path) -> bytes:
+    whole = path.read_bytes()
+    path.chmod(0o644)
+    path.write_bytes(whole[: len(whole) // 2])
+    return whole
+
+
+def test_a_key_that_could_not_be_read_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the models were taken over meanwhile."""
+    settings = Settings(workspace=tmp_path, require_keys=True, warm_up=False, generation_poll_s=0.01)
+    with Workspace(settings) as workspace:
+        token = product.create_key(workspace, "guest", "read")[1]
+    app = create_app(settings)
+    assert isinstance(app, Application)
+    headers, failures, read = {"authorization": f"Bearer {token}"}, [], security.hashed_keys
+    with TestClient(app) as client:
+        assert client.get("/v1/models", headers=headers).status_code == 200
+
+        def fail(control: object) -> None:
+            failures.append(app.state.predictor.generation)
+            raise ControlUnavailable("it hangs")
+
+        monkeypatch.setattr(security, "hashed_keys", fail)
+        revoke_key(app.state.workspace.control, "guest")
+        app.state.predictor.refresh()  # as a route does that moves an alias
+        wait_for(lambda: failures)
+        wait_for(lambda: client.get("/readyz").json()["status"] == "degraded")
+        monkeypatch.setattr(security, "hashed_keys", read)
+        wait_for(lambda: client.get("/v1/models", headers=headers).status_code == 401)
+
+
+def test_a_damaged_version_costs_itself_and_no_other(tmp_path: Path, weather_files: tuple[Path, Path]) -> None:
+    settings = trained(tmp_path, weather_files[0], ["a", "b", "a", "b"])
+    with Workspace(settings) as workspace:
+        for name in ("a", "b"):
+            product.set_alias(workspace, name, "champion", 1)
+        predictor = Predictor(workspace.control)
+        references = ["a", "a@champion", "a@1", "b"]
+        assert [predictor.resolve(reference).version for reference in references] == [1] * 4
+        path = product.find_version(workspace, "a@2").arrow_path
+        truncate(path)
+        for name in ("a", "b"):
+            product.set_alias(workspace, name, "champion", 2)
+        assert predictor.refresh() and not predictor.refresh()
+        served = {reference: predictor.served(reference) for reference in references}
+        assert {name: found and found.version for name, found in served.items()} == {
+            "a": 1,
+            "a@champion": 1,
+            "a@1": 1,
+            "b": 2,
+        }
+        assert predictor.damaged.keys() == {"a", "a@champion"} and str(path) in predictor.damaged["a"]
+        rebuild_compiled(path.with_suffix(".duckdb"))
+        assert predictor.refresh() and not predictor.damaged  # without a change of the registry
+        found = predictor.served("a")
+        assert found is not None and found.version == 2
+
+
+def test_a_damaged_version_is_told_and_keys_are_followed(tmp_path: Path, weather_files: tuple[Path, Path]) -> None:
+    settings = trained(tmp_path, weather_files[0], ["a", "a"])
+    with Workspace(settings) as workspace:
+        token = product.create_key(workspace, "guest", "train")[1]
+        product.set_alias(workspace, "a", "champion", 1)
+        truncate(product.find_version(workspace, "a@2").arrow_path)
+    app = create_app(settings)
+    headers = {"authorization": f"Bearer {token}"}
+    with TestClient(app) as client:
+
+        def version() -> int:
+            return int(client.post("/v1/models/a/predict", json={"records": [{}]}, headers=headers).json()["version"])
+
+        assert version() == 1
+        assert client.put("/v1/models/a/aliases/champion", json={"version": 2}, headers=headers).status_code == 200
+        wait_for(lambda: client.get("/readyz").json()["status"] == "degraded")
+        assert version() == 1 and "a@2" not in client.get("/readyz").text
+        revoke_key(app.state.workspace.control, "guest")
+        wait_for(lambda: client.get("/v1/models", headers=headers).status_code == 401)

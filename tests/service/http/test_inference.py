@@ -1,0 +1,230 @@
+"""The Open Inference Protocol, asked by Triton's own client, and MLflow's scoring."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pyarrow.csv as pacsv
+import pytest
+import tritonclient.http as triton
+from tritonclient.utils import InferenceServerException
+
+from service.processes.local_server import local_server
+from service.settings import Settings
+from tests.service.asking import client_of
+from tests.service.conftest import Site
+from tests.service.http.test_predict import PATH, problem
+
+INFER = "/v2/models/weather/infer"
+ROWS = 20
+
+
+@pytest.fixture(scope="module")
+def client(site: Site) -> Iterator[triton.InferenceServerClient]:
+    with triton.InferenceServerClient(site.server.url.removeprefix("http://")) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def expected(site: Site) -> dict:
+    """The answer of our own route for the rows that the protocol's tests send."""
+    columns = site.table.slice(0, ROWS).drop_columns(["class", "station"]).to_pydict()
+    return site.client.post(PATH, json={"columns": columns}).json() | {"columns": columns}
+
+
+def inputs_of(columns: dict, binary: bool) -> list[triton.InferInput]:
+    """Triton's tensors know no missing values but NaN, so a missing text is one that training never saw."""
+    arrays = {
+        "outlook": ("BYTES", np.array([value or "unknown" for value in columns["outlook"]], dtype=object)),
+        "humidity": ("FP64", np.array([np.nan if v is None else v for v in columns["humidity"]], np.float64)),
+        "windy": ("BOOL", np.array(columns["windy"])),
+    }
+    inputs = []
+    for name, (datatype, array) in arrays.items():
+        tensor = triton.InferInput(name, [len(array)], datatype)
+        is_binary = binary or name == "humidity"  # JSON has no NaN
+        tensor.set_data_from_numpy(array, binary_data=is_binary)
+        inputs.append(tensor)
+    return inputs
+
+
+def test_triton_s_client_finds_the_server_and_the_model(client: triton.InferenceServerClient) -> None:
+    assert client.is_server_live() and client.is_server_ready()
+    assert client.is_model_ready("weather") and client.is_model_ready("weather", "1")
+    assert client.get_server_metadata()["extensions"] == ["binary_tensor_data"]
+    metadata = client.get_model_metadata("weather")
+    assert {tensor["name"]: tensor["datatype"] for tensor in metadata["inputs"]} == {
+        "outlook": "BYTES",
+        "humidity": "FP64",
+        "windy": "BOOL",
+    }
+    assert metadata["versions"] == ["1"] and metadata["outputs"][1]["shape"] == [-1, 2]
+    assert client.get_model_metadata("weather", "latest")["versions"] == ["1"]
+    assert not client.is_model_ready("nothing")
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_triton_s_client_gets_the_answers_of_our_own_route(client, site: Site, expected: dict, binary: bool) -> None:
+    inputs = inputs_of(expected["columns"], binary)
+    answered = client.infer("weather", inputs, model_version="1", request_id="r1")  # binary outputs by default
+    complete = [row for row in range(ROWS) if expected["columns"]["outlook"][row] is not None]
+    probabilities = np.array(expected["probabilities"])[complete]
+    np.testing.assert_allclose(answered.as_numpy("probabilities")[complete], probabilities, rtol=1e-12)
+    texts = [text.decode() for text in answered.as_numpy("prediction")[complete]]
+    assert texts == [expected["predictions"][row] for row in complete]
+    head = answered.get_response()
+    assert (head["model_name"], head["model_version"], head["id"]) == ("weather", "1", "r1")
+    wanted = [triton.InferRequestedOutput(name, binary_data=binary) for name in ("classes", "probabilities")]
+    some = client.infer("weather", inputs, outputs=wanted)
+    assert some.as_numpy("prediction") is None
+    assert [
+        str(np.asarray(name).item(), "utf-8") if isinstance(name, bytes) else str(name)
+        for name in some.as_numpy("classes")
+    ] == ["no", "yes"]
+
+
+def test_triton_s_client_hears_what_is_wrong(client: triton.InferenceServerClient) -> None:
+    typo = triton.InferInput("outlok", [1], "BYTES")
+    typo.set_data_from_numpy(np.array(["sunny"], dtype=object))
+    with pytest.raises(InferenceServerException, match="similar: outlook"):
+        client.infer("weather", [typo])
+    with pytest.raises(InferenceServerException, match='request parameter "ignore_unknown": true'):
+        client.infer("weather", [typo])
+    with pytest.raises(InferenceServerException, match="no model 'nothing'"):
+        client.infer("nothing", [])
+    answered = client.infer("weather", [typo], parameters={"ignore_unknown": True})
+    assert answered.as_numpy("probabilities").shape == (1, 2)
+
+
+def test_json_tensors_may_be_nested_null_and_few(site: Site) -> None:
+    tensor = {"name": "humidity", "shape": [2, 1], "datatype": "FP32", "data": [[52.5], [None]]}
+    answer = site.client.post(INFER, json={"inputs": [tensor]}).json()
+    ours = site.client.post(PATH, json={"columns": {"humidity": [52.5, None]}}).json()
+    outputs = {output["name"]: output for output in answer["outputs"]}
+    np.testing.assert_allclose(outputs["probabilities"]["data"], np.ravel(ours["probabilities"]), rtol=1e-12)
+    assert outputs["prediction"] == {
+        "name": "prediction",
+        "shape": [2],
+        "datatype": "BYTES",
+        "data": ours["predictions"],
+    }
+    assert set(outputs) == {"prediction", "probabilities"} and "id" not in answer
+
+
+GOOD = {"name": "windy", "shape": [1], "datatype": "BOOL", "data": [True]}
+BAD = [
+    ({"inputs": [GOOD | {"shape": [2]}]}, 422, "has 1 values"),
+    ({"inputs": [GOOD | {"shape": [1, 3]}]}, 422, "one input for each attribute"),
+    ({"inputs": [GOOD | {"shape": []}]}, 422, "one input for each attribute"),
+    ({"inputs": [GOOD | {"shape": [-1]}]}, 422, "one input for each attribute"),
+    ({"inputs": [GOOD | {"shape": [1, 1, 1]}]}, 422, "one input for each attribute"),
+    # Their product would take minutes.
+    ({"inputs": [GOOD | {"shape": [9] * 60_000}]}, 422, "a shape of 60000 dimensions"),
+    ({"inputs": [GOOD | {"datatype": "BF16"}]}, 422, "none of BYTES"),
+    ({"inputs": [GOOD | {"shape": [2001], "data": [True] * 2001}]}, 413, "at most 2000"),
+    ({"inputs": [GOOD, GOOD]}, 422, "comes twice"),
+    (
+        {"inputs": [GOOD, {"name": "humidity", "shape": [2], "datatype": "FP64", "data": [1, 2]}]},
+        422,
+        "different numbers",
+    ),
+    ({"inputs": [GOOD | {"data": ["yes", {}][1:]}]}, 422, "'windy'"),
+    ({"inputs": [GOOD], "outputs": [{"name": "magic"}]}, 422, "no output 'magic'"),
+    ({"inputs": [GOOD | {"data": None, "parameters": {"binary_data_size": 9}}]}, 400, "goes beyond the body"),
+    ({"inputs": {}}, 422, "Expected `array`"),
+    ({}, 422, "inputs"),
+    ("not an object", 422, "Expected `object`"),
+]
+
+
+@pytest.mark.parametrize(("body", "status", "words"), BAD)
+def test_bad_tensors_are_clear_problems(site: Site, body: object, status: int, words: str) -> None:
+    found = problem(site.client.post(INFER, json=body), status)
+    assert words in found["detail"] and found["error"] == found["detail"]
+
+
+@pytest.mark.parametrize(
+    ("tensor", "content", "words"),
+    [
+        ({"name": "outlook", "shape": [1], "datatype": "BYTES"}, b"\x09\x00\x00\x00abc", "cut off"),
+        ({"name": "outlook", "shape": [1], "datatype": "BYTES"}, b"\x01\x00", "no texts"),
+        ({"name": "outlook", "shape": [1], "datatype": "BYTES"}, b"\x01\x00\x00\x00\xff", "no texts"),
+        ({"name": "humidity", "shape": [1], "datatype": "FP64"}, b"\x01\x00\x00", "no whole number"),
+    ],
+)
+def test_broken_binary_tensors_are_clear_problems(site: Site, tensor: dict, content: bytes, words: str) -> None:
+    tensor = tensor | {"parameters": {"binary_data_size": len(content)}}
+    head = json.dumps({"inputs": [tensor]}).encode()
+    headers = {"inference-header-content-length": str(len(head))}
+    assert words in problem(site.client.post(INFER, content=head + content, headers=headers), 400)["detail"]
+    problem(site.client.post(INFER, content=head, headers={"inference-header-content-length": "99999"}), 400)
+    problem(site.client.post(INFER, content=head, headers={"inference-header-content-length": "x"}), 400)
+
+
+# MLflow
+
+
+@pytest.fixture(scope="module")
+def mlflow(site: Site) -> Iterator[httpx.Client]:
+    """A second server on the same workspace, with a default model and without the control plane."""
+    settings = Settings(
+        workspace=site.workspace, default_model="weather", predict_only=True, job_workers=0, max_rows=50
+    )
+    with local_server(settings) as server, client_of(server) as client:
+        yield client
+
+
+def test_all_forms_of_invocations_say_what_predict_says(mlflow: httpx.Client, site: Site, expected: dict) -> None:
+    table = site.table.slice(0, ROWS).drop_columns(["class"])
+    columns, records = table.to_pydict(), table.to_pylist()
+    split = {"columns": table.column_names, "index": list(range(ROWS)), "data": [list(row.values()) for row in records]}
+    for body in (
+        {"dataframe_split": split},
+        {"dataframe_records": records},
+        {"inputs": columns},
+        {"instances": records, "params": {"anything": 1}},
+    ):
+        answer = mlflow.post("/invocations", json=body).json()
+        assert answer["predictions"] == expected["predictions"] and answer["classes"] == ["no", "yes"]
+        np.testing.assert_allclose(answer["probabilities"], expected["probabilities"], rtol=1e-12)
+    sink = io.BytesIO()
+    pacsv.write_csv(table, sink)
+    as_csv = mlflow.post("/invocations", content=sink.getvalue(), headers={"content-type": "text/csv; charset=utf-8"})
+    np.testing.assert_allclose(as_csv.json()["probabilities"], expected["probabilities"], rtol=1e-6)
+    assert mlflow.post("/invocations", json={"inputs": {"windy": True}}).json()["predictions"] == ["no"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        (b"{", 400, "not JSON"),
+        (b"{}", 422, "exactly one"),
+        (b'{"inputs": [[1, 2]]}', 422, "Name the columns"),
+        (b'{"inputs": [{}], "instances": [{}]}', 422, "exactly one"),
+        (b'{"dataframe_split": {"columns": ["windy"], "data": [[true, 1]]}}', 422, "Row 0 has 2 values"),
+        (b'{"dataframe_records": [{"outlok": "x"}]}', 422, "similar: outlook"),
+        (b'{"inputs": {"windy": [true, false], "humidity": [1]}}', 422, "values"),
+        (b'{"inputs": {"windy": [' + b"true," * 50 + b"true]}}", 413, "at most 50"),
+    ],
+)
+def test_bad_invocations_are_clear_problems(mlflow: httpx.Client, body: bytes, status: int, words: str) -> None:
+    headers = {"content-type": "application/json"}
+    assert words in problem(mlflow.post("/invocations", content=body, headers=headers), status)["detail"]
+
+
+def test_bad_csv_and_other_types_are_refused(mlflow: httpx.Client) -> None:
+    csv = {"content-type": "text/csv"}
+    problem(mlflow.post("/invocations", content=b"", headers=csv), 400)
+    problem(mlflow.post("/invocations", content=b"windy,humidity\n1\n", headers=csv), 400)
+    problem(mlflow.post("/invocations", content=b"x", headers={"content-type": "text/plain"}), 415)
+
+
+def test_ping_and_version(mlflow: httpx.Client, site: Site) -> None:
+    assert mlflow.get("/ping").text == "\n" and mlflow.get("/version").text
+    assert "FEWPASS_DEFAULT_MODEL" in problem(site.client.post("/invocations", json={}), 503)["detail"]
+    assert Path(site.workspace).is_dir()

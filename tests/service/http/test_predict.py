@@ -1,0 +1,191 @@
+"""POST predict over a real server: what it answers, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+
+import httpx
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from service import product
+from service.http.api.predict import ARROW
+from service.requests import TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from tests.service.conftest import Site
+
+PATH = "/v1/models/weather/predict"
+RECORD = {"outlook": "sunny", "humidity": 52.0, "windy": False}
+
+
+def problem(response: httpx.Response, status: int) -> dict:
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    body = response.json()
+    assert {"type", "title", "status", "detail"} <= body.keys() and body["status"] == status
+    assert "Traceback" not in response.text
+    return body
+
+
+def stream_of(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def records_of(site: Site, n_rows: int) -> list[dict]:
+    return site.table.slice(0, n_rows).to_pylist()
+
+
+def test_one_record_gets_its_class_and_probabilities(site: Site) -> None:
+    answer = site.client.post(PATH, json={"records": [RECORD]}).json()
+    assert (answer["model"], answer["version"], answer["classes"]) == ("weather", 1, ["no", "yes"])
+    assert answer["predictions"] == ["yes"]
+    assert sum(answer["probabilities"][0]) == pytest.approx(1)
+    for reference in ("weather@1", "weather@latest"):
+        assert site.client.post(f"/v1/models/{reference}/predict", json={"records": [RECORD]}).json() == answer
+
+
+def test_records_columns_and_arrow_say_the_same_as_the_library(site: Site) -> None:
+    table = site.table.drop_columns(["class"])
+    rows = table.to_pylist()
+    with Workspace(Settings(workspace=site.workspace)) as workspace:
+        served = product.served(workspace, "weather")
+        expected = np.array([served.classify(row) for row in rows])
+    one_by_one = [site.client.post(PATH, json={"records": [row]}).json()["probabilities"][0] for row in rows[:20]]
+    records = site.client.post(PATH, json={"records": rows}).json()
+    columns = site.client.post(PATH, json={"columns": table.to_pydict()}).json()
+    headers = {"content-type": ARROW}
+    arrow = pa.ipc.open_stream(site.client.post(PATH, content=stream_of(table), headers=headers).content).read_all()
+    as_json = site.client.post(PATH, content=stream_of(table), headers=headers | {"accept": "application/json"}).json()
+    out = site.client.post(PATH, json={"records": rows}, headers={"accept": ARROW})
+    assert out.headers["content-type"] == ARROW
+    np.testing.assert_allclose(one_by_one, expected[:20], rtol=1e-12)
+    for answer in (records, columns, as_json):
+        np.testing.assert_allclose(answer["probabilities"], expected, rtol=1e-12)
+    for answer in (arrow, pa.ipc.open_stream(out.content).read_all()):
+        np.testing.assert_allclose(np.column_stack([answer["probability_no"], answer["probability_yes"]]), expected)
+        assert answer["prediction"].to_pylist() == records["predictions"]
+    assert arrow.column_names == ["prediction", "probability_no", "probability_yes"]
+
+
+def test_missing_columns_nulls_and_unseen_values_get_answers(site: Site) -> None:
+    rows = [{}, {"outlook": None}, {"outlook": "hail"}, {"humidity": 1e300}, RECORD]
+    answer = site.client.post(PATH, json={"records": rows}).json()
+    probabilities = np.array(answer["probabilities"])
+    assert np.isfinite(probabilities).all() and (probabilities > 0).all()
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+    assert site.client.post(PATH, json={"records": []}).json()["probabilities"] == []
+    assert site.client.post(PATH, json={"columns": {"outlook": ["rain", None]}}).json()["predictions"][0] == "no"
+
+
+def test_known_columns_that_are_no_attributes_are_overlooked_and_unknown_ones_refused(site: Site) -> None:
+    plain = site.client.post(PATH, json={"records": [RECORD]}).json()
+    more = site.client.post(PATH, json={"records": [RECORD | {"class": "no", "station": "south"}]}).json()
+    assert more == plain
+    body = problem(site.client.post(PATH, json={"records": [RECORD | {"outlok": "rain"}]}), 422)
+    assert body["column"] == "outlok" and "similar: outlook" in body["detail"] and body["instance"] == PATH
+    problem(site.client.post(PATH, json={"columns": {"outlok": ["rain"]}}), 422)
+    table = site.table.rename_columns(["outlok", *site.table.column_names[1:]])
+    problem(site.client.post(PATH, content=stream_of(table), headers={"content-type": ARROW}), 422)
+    tolerant = site.client.post(f"{PATH}?ignore_unknown=true", json={"records": [RECORD | {"outlok": "rain"}]}).json()
+    assert tolerant == plain
+
+
+BAD_BODIES = [
+    (b"", 400, "empty"),
+    (b"{", 400, "not JSON"),
+    (b'{"records": [{"humidity": NaN}]}', 400, "Write null for NaN"),
+    (b'{"records": [{"humidity": Infinity}]}', 400, "Write null for NaN"),
+    (b'{"records": [{"outlook": "\xff"}]}', 400, "not JSON"),
+    (b"[]", 422, "Expected `object`"),
+    (b"{}", 422, "either 'records' or 'columns'"),
+    (b'{"records": [], "columns": {}}', 422, "not both"),
+    (b'{"rows": []}', 422, "unknown field `rows`"),
+    (b'{"records": [{"outlook": ["sunny"]}]}', 422, r"$.records[0]"),
+    (b'{"records": {"outlook": "sunny"}}', 422, "Expected `array"),
+    (b'{"columns": {"outlook": ["rain"], "windy": [true, false]}}', 422, "different lengths"),
+]
+
+
+@pytest.mark.parametrize(("body", "status", "words"), BAD_BODIES)
+def test_bad_bodies_are_clear_problems(site: Site, body: bytes, status: int, words: str) -> None:
+    response = site.client.post(PATH, content=body, headers={"content-type": "application/json"})
+    assert words in problem(response, status)["detail"]
+
+
+def test_limits_and_types_are_enforced(site: Site) -> None:
+    huge = json.dumps({"records": [RECORD] * 10_000}).encode()
+    assert problem(site.client.post(PATH, content=huge), 413)["max_bytes"] == 200_000
+
+    def in_pieces():
+        for start in range(0, len(huge), 10_000):
+            yield huge[start : start + 10_000]
+
+    problem(site.client.post(PATH, content=in_pieces()), 413)  # without a Content-Length
+    many = {"columns": {"windy": [True] * 2_001}}
+    assert problem(site.client.post(PATH, json=many), 413)["max_rows"] == 2_000
+    problem(site.client.post(PATH, content=b"outlook\nsunny", headers={"content-type": "text/csv"}), 415)
+    problem(site.client.post(PATH, content=b"not arrow", headers={"content-type": ARROW}), 400)
+    problem(site.client.post(PATH, content=stream_of(site.table)[:-200], headers={"content-type": ARROW}), 400)
+    for table in (site.table.slice(0, 20), site.table):  # at once, and on a thread
+        spoiled = stream_of(table).replace(b"sunny", b"s\xffnny")
+        problem(site.client.post(PATH, content=spoiled, headers={"content-type": ARROW}), 400)
+    problem(site.client.post(f"{PATH}?explian=true", json={"records": [RECORD]}), 422)
+    problem(site.client.get(PATH), 405)
+
+
+@pytest.mark.parametrize(
+    "reference",
+    ["nothing", "weather@7", "weather@champ", "weather@", "WEATHER", "..%2fweather", f"weather@{10**24}", "weather@²"],
+)
+def test_unknown_models_versions_and_aliases_are_not_found(site: Site, reference: str) -> None:
+    response = site.client.post(f"/v1/models/{reference}/predict", json={"records": [RECORD]})
+    if reference == "weather@":
+        assert response.status_code == 200  # nothing after the sign is the bare name
+    else:
+        problem(response, 404)
+
+
+def test_arrow_columns_of_unexpected_types_are_answered_or_refused_clearly(site: Site) -> None:
+    nested = pa.table({"outlook": [["sunny"], ["rain"]]})
+    response = site.client.post(PATH, content=stream_of(nested), headers={"content-type": ARROW})
+    assert response.status_code in {200, 422}, response.text
+    if response.status_code == 422:
+        assert "outlook" in problem(response, 422)["detail"]
+
+
+def test_request_ids_come_back_and_predictions_are_counted(site: Site) -> None:
+    given = site.client.post(PATH, json={"records": [RECORD]}, headers={"x-request-id": "tracing-42"})
+    assert given.headers["x-request-id"] == "tracing-42"
+    made = [site.client.post(PATH, json={"records": [RECORD]}).headers["x-request-id"] for _ in range(2)]
+    assert made[0] != made[1]
+    metrics = site.client.get("/metrics").text
+    assert 'fewpass_predicted_rows_total{model="weather"}' in metrics
+    assert 'route="/v1/models/{name}/predict",status="200"' in metrics
+
+
+def test_intervals_surround_the_probabilities_of_a_posterior_and_only_of_one(site: Site) -> None:
+    with Workspace(Settings(workspace=site.workspace)) as workspace:
+        request = TrainRequest(
+            uris=[str(site.train)], target="class", learner="kdb", parameters={"estimator": "hdp-map"}, model="sure"
+        )
+        product.train(workspace, request)
+    path = "/v1/models/sure/predict?interval=0.9"
+    answer = site.client.post(path, json={"records": [RECORD, {}]}).json()
+    intervals, probabilities = np.array(answer["intervals"]), np.array(answer["probabilities"])
+    assert intervals.shape == (2, 2, 2)
+    assert np.all((intervals[..., 0] < probabilities) & (probabilities < intervals[..., 1]))
+    table = site.table.drop_columns(["class"]).slice(0, 5)
+    response = site.client.post(path, content=stream_of(table), headers={"content-type": ARROW})
+    arrow = pa.ipc.open_stream(response.content).read_all()
+    assert arrow.column_names[-4:] == ["low_no", "low_yes", "high_no", "high_yes"]
+    assert "m-estimates" in problem(site.client.post(f"{PATH}?interval=0.9", json={"records": [RECORD]}), 422)["detail"]
+    for wrong in ("1.5", "0", "high", "nan"):
+        assert (
+            "interval"
+            in problem(site.client.post(f"{PATH}?interval={wrong}", json={"records": [RECORD]}), 422)["detail"]
+        )

@@ -1,0 +1,119 @@
+"""What each role may do, told for every route: whatever the things in its path are called, and wherever it is mounted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+from urllib.parse import quote
+
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.testclient import TestClient
+
+from service import product
+from service.http.app import Application, create_app
+from service.http.security import OPEN, needed_role
+from service.settings import Settings
+from service.workspace import Workspace
+from storage.keys import Role
+from tests.service.http.test_hostile import problem
+
+# As docs/how-to/security.md says; what is not here needs `read` to be looked at and `train` to be changed.
+PREDICT = {
+    "POST /v1/models/{name}/predict",
+    "POST /v1/models/{name}/explain",
+    "POST /v1/models/{name}/query",
+    "POST /v2/models/{name}/infer",
+    "POST /v2/models/{name}/versions/{version}/infer",
+    "POST /invocations",
+}
+ADMIN = {
+    "GET /v1/keys",
+    "POST /v1/keys",
+    "DELETE /v1/keys/{name}",
+    "DELETE /v1/datasets/{name}",
+    "DELETE /v1/models/{name}",
+    "DELETE /v1/models/{name}/versions/{version}",
+    "POST /v1/models/{name}/prune",
+    "PUT /v1/models/{name}/retention",
+    "POST /v1/models/{name}/import",
+}
+# What ends or is a route elsewhere, and what the routing takes although it is no such text.
+NAMES = ["predict", "explain", "query", "infer", "invocations", "import", "prune", "retention", "events", "export"]
+NAMES += ["keys", "versions", "healthz", "docs", "x\n", "predict\n", "a@b", "v1"]
+
+
+class House(NamedTuple):
+    """An application that needs keys, and one key for each role."""
+
+    app: Application
+    client: TestClient
+    tokens: dict[Role, str]
+
+    def operations(self) -> list[tuple[str, str]]:
+        paths = self.app.openapi()["paths"]
+        return [(method.upper(), path) for path, operations in paths.items() for method in operations]
+
+    def ask(self, role: Role | None, method: str, path: str) -> int:
+        headers = {"authorization": f"Bearer {self.tokens[role]}"} if role else {}
+        answer = self.client.request(method, quote(path), headers=headers, follow_redirects=False)
+        assert answer.status_code < 400 or problem(answer, answer.status_code)
+        return answer.status_code
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    settings = Settings(workspace=tmp_path_factory.mktemp("house") / "workspace", require_keys=True, warm_up=False)
+    with Workspace(settings) as workspace:
+        tokens = {role: product.create_key(workspace, role.value, role)[1] for role in Role}
+    app = create_app(settings)
+    assert isinstance(app, Application)
+    with TestClient(app, raise_server_exceptions=False) as client:
+        yield House(app, client, tokens)
+
+
+def documented_role(method: str, path: str) -> Role | None:
+    if path in OPEN:
+        return None
+    if f"{method} {path}" in PREDICT | ADMIN:
+        return Role.PREDICT if f"{method} {path}" in PREDICT else Role.ADMIN
+    return Role.READ if method == "GET" else Role.TRAIN
+
+
+def test_each_role_may_do_on_every_route_what_is_documented_and_nothing_more(house: House) -> None:
+    operations = house.operations()
+    assert {f"{method} {path}" for method, path in operations} >= PREDICT | ADMIN
+    for method, path in operations:
+        needed = documented_role(method, path)
+        asked = path.replace("{", "").replace("}", "")  # there is nothing of such a name, so that nothing is done
+        assert (house.ask(None, method, asked) == 401) == (needed is not None), (method, path)
+        for role in Role:
+            is_refused = house.ask(role, method, asked) == 403
+            assert is_refused == (needed is not None and not role.covers(needed)), (role, method, path)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_things_are_called_gives_no_rights(house: House, name: str) -> None:
+    for method, path in house.operations():
+        parts = path.split("/")
+        for place, part in enumerate(parts):
+            if part.startswith("{"):
+                named = "/".join(name if k == place else "x" if p[:1] == "{" else p for k, p in enumerate(parts))
+                assert needed_role(method, named) == documented_role(method, path), (method, named)
+
+
+def test_a_line_break_that_the_routing_overlooks_opens_nothing(house: House) -> None:
+    for method, path in house.operations():
+        needed = documented_role(method, path) or Role.READ
+        asked = path.replace("{", "").replace("}", "") + "\n"
+        for role in Role:
+            is_refused = house.ask(role, method, asked) == 403
+            assert is_refused or role.covers(needed), (role, method, path)
+
+
+def test_below_a_mount_roles_are_the_same(house: House) -> None:
+    with TestClient(Starlette(routes=[Mount("/below", house.app)])) as client:
+        for role, status in ((Role.TRAIN, 403), (Role.ADMIN, 200)):
+            headers = {"authorization": f"Bearer {house.tokens[role]}"}
+            assert client.get("/below/v1/keys", headers=headers).status_code == status

@@ -1,0 +1,91 @@
+"""Requests that nobody thought of, made from the live OpenAPI document: no server error, no undocumented answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from service import product
+from service.http.app import create_app
+from service.processes.local_server import local_server
+from service.requests import TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from tests.service.asking import PATIENCE_S, client_of
+
+# What is known on the server, so that half of the requests get past "not found".
+KNOWN = {"name": "income", "reference": "income@1", "version": "1", "alias": "other", "tag": "team"}
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory, weather_files: tuple[Path, Path]) -> Iterator[str]:
+    """A server with a model and a data set named `income`; nothing takes its jobs."""
+    train = str(weather_files[0])
+    options = Settings(workspace=tmp_path_factory.mktemp("fuzzed") / "workspace", default_model="income", job_workers=0)
+    request = TrainRequest(
+        uris=[train], target="class", learner="nb", parameters={"m": 1.0}, model="income", aliases=["champion", "other"]
+    )
+    with Workspace(options) as workspace:
+        product.train(workspace, request)
+    with local_server(options) as server, client_of(server) as client:
+        made = client.post("/v1/datasets", json={"name": "income", "uris": [train], "target": "class"})
+        assert made.status_code == 201
+        job = {"kind": "train", "dataset": "income", "learner": "nb", "model": "income"}
+        schedule = {"name": "income", "cron": "@yearly", "job": {"kind": "refresh", "train": job}}
+        assert client.post("/v1/schedules", json=schedule).status_code == 201
+        job = {"kind": "schema", "dataset": "income"}
+        KNOWN["job_id"] = client.post("/v1/jobs", json=job).json()["id"]
+        client.post(f"/v1/jobs/{KNOWN['job_id']}/cancel")  # or its events would never end
+        yield server.url
+
+
+@schemathesis.serializer("application/vnd.apache.arrow.stream", "application/x-tar")
+def as_bytes(context: object, value: object) -> bytes:
+    """Whatever was made up, as a body."""
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
+schema = schemathesis.openapi.from_dict(create_app(Settings(workspace=Path("unused"))).openapi())
+
+
+@schema.hook
+def map_path_parameters(context: object, path_parameters: dict) -> dict:
+    """Half of the names in paths replaced by such as exist."""
+    if path_parameters and len(repr(path_parameters)) % 2:
+        return {name: KNOWN.get(name, value) for name, value in path_parameters.items()}
+    return path_parameters
+
+
+def test_the_server_s_document_is_the_one_that_requests_are_made_from(url: str) -> None:
+    assert httpx.get(f"{url}/openapi.json", timeout=PATIENCE_S).json() == schema.raw_schema
+
+
+@schema.parametrize()
+@settings(
+    max_examples=12,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+    derandomize=True,
+)
+def test_no_request_gets_a_server_error_or_an_undocumented_answer(case: schemathesis.Case, url: str) -> None:
+    case.call_and_validate(base_url=url, checks=CHECKS, timeout=PATIENCE_S)

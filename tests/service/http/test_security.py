@@ -1,0 +1,363 @@
+"""API keys, roles, data roots and limits, against a real server that requires keys."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from service import product
+from service.http.app import create_app
+from service.http.security import needed_role, rank
+from service.problems import OutsideRoots
+from service.processes.local_server import local_server
+from service.product import data_roots
+from service.requests import TrainRequest
+from service.settings import Settings, is_loopback
+from service.workspace import Workspace
+from storage import keys
+from storage.keys import Role
+from tests.processes import wait_for
+from tests.service.asking import PATIENCE_S, client_of
+from tests.service.cli.test_cli import fewpass
+from tests.service.conftest import Site, weather
+from tests.service.http.test_predict import PATH, RECORD, problem
+
+ADMIN_KEY = "an-administrator-of-tests"
+
+
+@dataclass(frozen=True)
+class Fortress:
+    """A server that requires keys, a client without any, and one key per role."""
+
+    client: httpx.Client
+    workspace: Path
+    tables: Path
+    tokens: dict[str, str]
+    log: Path
+
+    def ask(self, role: str, method: str, path: str, **body: object) -> httpx.Response:
+        return self.client.request(method, path, headers={"authorization": f"Bearer {self.tokens[role]}"}, **body)
+
+
+@pytest.fixture(scope="module")
+def fortress(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fortress]:
+    root = tmp_path_factory.mktemp("fortress")
+    tables = root / "tables"
+    tables.mkdir()
+    pq.write_table(weather(500, 3), tables / "train.parquet")
+    settings = Settings(
+        workspace=root / "workspace",
+        require_keys=True,
+        admin_key=ADMIN_KEY,
+        data_roots=(str(tables),),
+        job_workers=0,
+        generation_poll_s=0.05,
+        max_body_bytes=100_000,
+        max_rows=100,
+    )
+    with Workspace(settings) as workspace:
+        request = TrainRequest(uris=[str(tables)], target="class", learner="nb", parameters={"m": 1.0}, model="weather")
+        product.train(workspace, request)
+        tokens = {str(role): product.create_key(workspace, f"{role}-key", role)[1] for role in Role}
+        expired = datetime.now(UTC) - timedelta(seconds=1)
+        tokens["expired"] = keys.create_key(workspace.control, "expired", Role.ADMIN, expired)[1]
+    with local_server(settings) as server, client_of(server) as client:
+        yield Fortress(client, settings.workspace, tables, tokens, server.log)
+
+
+def test_without_a_key_only_probes_are_answered(fortress: Fortress) -> None:
+    for path in ("/", "/healthz", "/readyz", "/openapi.json", "/docs"):
+        assert fortress.client.get(path).status_code == 200, path
+    for method, path in (("GET", "/v1/models"), ("POST", PATH), ("GET", "/metrics"), ("DELETE", "/v1/keys/x")):
+        response = fortress.client.request(method, path, json={} if method == "POST" else None)
+        assert "Authorization: Bearer" in problem(response, 401)["detail"]
+        assert response.headers["www-authenticate"] == "Bearer" and response.headers["x-request-id"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"authorization": "Bearer fp_wrong"},
+        {"authorization": "Bearer"},
+        {"authorization": "Basic YTpi"},
+        {"x-api-key": "fp_wrong"},
+        {"x-api-key": "\xff"},
+    ],
+)
+def test_a_wrong_key_is_refused(fortress: Fortress, headers: dict[str, str]) -> None:
+    raw = {name: value.encode("latin-1") for name, value in headers.items()}
+    body = problem(fortress.client.get("/v1/models", headers=raw), 401)
+    assert "wrong" not in json.dumps(body)  # a token is never repeated
+
+
+def test_a_key_may_stand_beside_the_password_of_a_proxy(fortress: Fortress) -> None:
+    headers = {"authorization": "Basic YTpi", "x-api-key": fortress.tokens["read"]}
+    assert fortress.client.get("/v1/models", headers=headers).status_code == 200
+    predicting = headers | {"x-api-key": fortress.tokens["predict"]}
+    for _ in range(2):
+        assert fortress.client.post(PATH, json={"records": [RECORD]}, headers=predicting).status_code == 200
+    del predicting["x-api-key"]  # the password alone opens nothing, also after it came with a key
+    problem(fortress.client.post(PATH, json={"records": [RECORD]}, headers=predicting), 401)
+
+
+def test_an_expired_key_is_refused(fortress: Fortress) -> None:
+    problem(fortress.ask("expired", "GET", "/v1/models"), 401)
+
+
+ROLES = ("read", "predict", "train", "admin")
+NEEDED = [
+    ("GET", "/v1/models", "read", None),
+    ("GET", "/metrics", "read", None),
+    ("POST", PATH, "predict", {"records": [RECORD]}),
+    ("PUT", "/v1/models/weather/aliases/champion", "train", {"version": 1}),
+    ("POST", "/v1/datasets", "train", {"name": "none", "uris": []}),
+    ("GET", "/v1/keys", "admin", None),
+    ("DELETE", "/v1/models/weather/versions/7", "admin", None),
+    ("DELETE", "/v1/datasets/none", "admin", None),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "needed", "body"), NEEDED)
+def test_each_role_may_do_what_those_before_it_may_and_nothing_more(
+    fortress: Fortress, method: str, path: str, needed: str, body: dict | None
+) -> None:
+    for role in ROLES:
+        response = fortress.ask(role, method, path, json=body)
+        if ROLES.index(role) < ROLES.index(needed):
+            found = problem(response, 403)
+            assert (found["role"], found["needed"]) == (role, needed) and f"{role}-key" in found["detail"]
+        else:
+            assert response.status_code not in {401, 403}, response.text
+
+
+def test_every_route_needs_a_role_unless_it_is_a_probe(fortress: Fortress) -> None:
+    document = fortress.client.get("/openapi.json").json()
+    assert set(document["components"]["securitySchemes"]) == {"bearer", "apiKey"}
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            role = needed_role(method.upper(), path.replace("{", "").replace("}", ""))
+            assert operation.get("x-fewpass-role") == (str(role) if role else None), path
+            assert ("401" in operation["responses"]) == (role is not None), path
+            if method != "get" and role is not None:
+                assert rank(role) >= rank(Role.PREDICT), path
+
+
+def test_keys_are_made_listed_and_revoked_over_rest(fortress: Fortress) -> None:
+    made = fortress.ask("admin", "POST", "/v1/keys", json={"name": "guest", "role": "predict", "days": 1})
+    assert made.status_code == 201
+    token = made.json()["token"]
+    as_guest = {"authorization": f"Bearer {token}"}
+    for _ in range(3):
+        assert fortress.client.post(PATH, json={"records": [RECORD]}, headers=as_guest).status_code == 200  # at once
+    problem(fortress.ask("admin", "POST", "/v1/keys", json={"name": "guest", "role": "read"}), 409)
+    problem(fortress.ask("admin", "POST", "/v1/keys", json={"name": "other", "role": "king"}), 422)
+    listed = fortress.ask("admin", "GET", "/v1/keys")
+    assert "guest" in {item["name"] for item in listed.json()["items"]} and token not in listed.text
+    assert fortress.ask("admin", "DELETE", "/v1/keys/guest").json()["revoked_at"] is not None
+    problem(fortress.client.post(PATH, json={"records": [RECORD]}, headers=as_guest), 401)
+    problem(fortress.ask("admin", "DELETE", "/v1/keys/nobody"), 404)
+    as_environment = fortress.client.get("/v1/keys", headers={"authorization": f"Bearer {ADMIN_KEY}"})
+    assert as_environment.status_code == 200
+
+
+def test_keys_made_and_revoked_on_the_command_line_are_followed_within_the_poll_interval(fortress: Fortress) -> None:
+    made = fewpass("keys", "create", "cli-key", "--role", "read", workspace=fortress.workspace).stdout.strip()
+    headers = {"authorization": f"bearer {made}"}
+    wait_for(lambda: fortress.client.get("/v1/models", headers=headers).status_code == 200)
+    listed = fewpass("keys", "list", "--json", workspace=fortress.workspace).stdout
+    assert "cli-key" in {item["name"] for item in json.loads(listed)} and made not in listed
+    fewpass("keys", "revoke", "cli-key", workspace=fortress.workspace)
+    wait_for(lambda: fortress.client.get("/v1/models", headers=headers).status_code == 401)
+
+
+def test_tokens_are_neither_kept_nor_logged(fortress: Fortress) -> None:
+    tokens = [*fortress.tokens.values(), ADMIN_KEY]
+    fortress.ask("read", "GET", "/v1/models")
+    with sqlite3.connect(fortress.workspace / "control.sqlite") as connection:
+        rows = repr(connection.execute("SELECT * FROM api_keys").fetchall())
+    wait_for(lambda: '"key": "read-key"' in fortress.log.read_text())  # the line is written after the answer
+    log = fortress.log.read_text()
+    assert not any(token in rows or token in log for token in tokens)
+
+
+# Limits
+
+
+def test_bodies_and_rows_beyond_the_limits_are_413(fortress: Fortress) -> None:
+    many = {"columns": {"windy": [True] * 101}}
+    assert problem(fortress.ask("predict", "POST", PATH, json=many), 413)["max_rows"] == 100
+    assert problem(fortress.ask("predict", "POST", PATH, content=b"x" * 100_001), 413)["max_bytes"] == 100_000
+    assert problem(fortress.ask("train", "POST", "/v1/jobs", content=b"x" * 100_001), 413)["max_bytes"] == 100_000
+
+
+def test_a_body_that_never_comes_is_given_up(fortress: Fortress) -> None:
+    options = {"require_keys": True, "admin_key": ADMIN_KEY, "job_workers": 0, "warm_up": False}
+    settings = Settings(workspace=fortress.workspace, request_timeout_s=0.5, **options)
+    with local_server(settings) as server:
+        for path in (PATH, "/v1/jobs"):
+            answer = answer_to_half_a_body(httpx.URL(server.url), path)
+            assert answer.startswith("HTTP/1.1 503") and "took longer than 0.5 s" in answer
+
+
+def answer_to_half_a_body(url: httpx.URL, path: str) -> str:
+    head = f"POST {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {ADMIN_KEY}\r\ncontent-length: 9\r\n\r\n"
+    with socket.create_connection((url.host, url.port), timeout=PATIENCE_S) as connection:
+        connection.sendall(head.encode() + b'{"r')
+        answer = b""
+        while not answer.endswith(b"}") and (piece := connection.recv(65_536)):
+            answer += piece
+    return answer.decode()
+
+
+# Data roots
+
+
+@pytest.fixture(scope="module")
+def outside(fortress: Fortress, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Parquet file outside the roots, with links to it and to its folder inside."""
+    secret = tmp_path_factory.mktemp("outside") / "secret.parquet"
+    pq.write_table(pa.table({"class": ["a", "b"] * 5, "x": [1, 2] * 5}), secret)
+    (fortress.tables / "link.parquet").symlink_to(secret)
+    (fortress.tables / "folder").symlink_to(secret.parent)
+    (fortress.tables / "passwd.parquet").symlink_to("/etc/passwd")
+    return secret
+
+
+ESCAPES = [
+    "{secret}",
+    "file://{secret}",
+    "file://localhost{secret}",
+    "FILE://{secret}",
+    "{tables}/../../{parent}/secret.parquet",
+    "{tables}/link.parquet",
+    "{tables}/li*.parquet",
+    "{tables}/folder/*.parquet",
+    "{tables}/*/secret.parquet",
+    "{tables}/folder",
+    "{tables}/folder/**",
+    "{tables}x/secret.parquet",
+    "file://{tables}/%2e%2e/secret.parquet",
+    "file://{tables}/link.parquet?x=1",
+    "file://elsewhere{secret}",
+    "/etc/passwd",
+    "/proc/self/environ",
+    "/dev/stdin",
+    "{tables}/passwd.parquet",
+    "/etc/*",
+    "http://169.254.169.254/latest",
+    "s3://bucket/x?endpoint_override=127.0.0.1:1",
+    "hdfs://namenode/x",
+    "~/secret.parquet",
+    "../secret.parquet",
+]
+
+
+@pytest.mark.parametrize("uri", ESCAPES)
+def test_nothing_outside_the_roots_is_read(fortress: Fortress, outside: Path, uri: str) -> None:
+    written = uri.format(secret=outside, tables=fortress.tables, parent=outside.parent.name)
+    body = {"name": "escape", "uris": [written], "target": "class"}
+    found = problem(fortress.ask("train", "POST", "/v1/datasets", json=body), 403)
+    assert found["title"] == "Outside the data roots"
+    for job in (
+        {"kind": "train", "uris": [written], "target": "class", "learner": "nb", "model": "m"},
+        {"kind": "evaluate", "uris": [written], "model": "weather"},
+    ):
+        response = fortress.ask("train", "POST", "/v1/jobs", json=job)
+        # What only reading a folder can tell is told by the job; there is no worker here.
+        assert response.status_code == 403 or ("*" in written and response.status_code == 202), response.text
+    assert fortress.ask("read", "GET", "/v1/datasets/escape").status_code == 404
+
+
+@pytest.mark.parametrize("uri", [uri for uri in ESCAPES if "*" not in uri])
+def test_no_circuit_outside_the_roots_is_read(fortress: Fortress, outside: Path, uri: str) -> None:
+    parameters = {"structure": "file", "circuit": uri.format(secret=outside, tables=fortress.tables, parent="x")}
+    body = {"kind": "train", "uris": [f"{fortress.tables}/train.parquet"], "learner": "spn", "model": "m"}
+    refused = fortress.ask("train", "POST", "/v1/jobs", json=body | {"parameters": parameters})
+    assert problem(refused, 403)["title"] == "Outside the data roots"
+
+
+def test_a_job_looks_again_where_its_files_lead(fortress: Fortress, outside: Path) -> None:
+    with Workspace(Settings(workspace=fortress.workspace, data_roots=(str(fortress.tables),))) as workspace:
+        for uri in (f"{fortress.tables}/li*.parquet", f"{fortress.tables}/link.parquet"):
+            with pytest.raises(OutsideRoots, match="outside the folders"):
+                data_roots.open_source(workspace, [uri])
+
+
+def test_what_lies_in_the_roots_is_read(fortress: Fortress) -> None:
+    for number, uri in enumerate(
+        ("{}/train.parquet", "file://{}/train.parquet", "{}/tr*.parquet", "{}/./train.parquet")
+    ):
+        body = {"name": f"inside-{number}", "uris": [uri.format(fortress.tables)], "target": "class"}
+        assert fortress.ask("train", "POST", "/v1/datasets", json=body).status_code == 201
+
+
+def test_a_root_in_an_object_store_holds_its_query_and_its_prefix() -> None:
+    settings = Settings(data_roots=("s3://bucket/tables", "s3://local/x?endpoint_override=minio:9000"))
+    data_roots.check_roots(["s3://bucket/tables/a/*.parquet", "s3://local/x/y?endpoint_override=minio:9000"], settings)
+    for uri in (
+        "s3://bucket/tablesx",
+        "s3://bucket/tables/../secret",
+        "s3://bucket/tables/%2e%2e/secret",
+        "s3://bucket/tables/a?endpoint_override=10.0.0.1",
+        "s3://local/x/y",
+        "s3://key:secret@bucket/tables/a",
+        "gs://bucket/tables/a",
+        "/bucket/tables/a",
+    ):
+        with pytest.raises(OutsideRoots):
+            data_roots.check_roots([uri], settings)
+
+
+def test_the_system_is_never_data_even_without_roots(site: Site) -> None:
+    for uri in ("/etc/passwd", "/proc/self/mem", "/dev/zero", "file:///etc/passwd"):
+        body = {"name": "system", "uris": [uri]}
+        assert "belongs to the system" in problem(site.client.post("/v1/datasets", json=body), 403)["detail"]
+
+
+def test_an_open_server_without_roots_reads_nothing() -> None:
+    with pytest.raises(OutsideRoots, match="FEWPASS_DATA_ROOTS"):
+        data_roots.check_roots(["/data/x.parquet"], Settings(host="0.0.0.0"))
+
+
+# Where to listen
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        *((host, True) for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost")),
+        *((host, False) for host in ("0.0.0.0", "::", "", "10.0.0.1", "localhost.evil.org")),
+    ],
+)
+def test_loopback_is_told_from_everything_else(host: str, expected: bool) -> None:
+    assert is_loopback(host) is expected
+    assert Settings(host=host).needs_keys is not expected
+
+
+def test_a_server_that_others_can_reach_does_not_start_without_a_key(tmp_path: Path) -> None:
+    serve = [sys.executable, "-m", "service.cli", "serve", "--port", "0", "--host", "0.0.0.0"]
+    ended = subprocess.run([*serve, "--workspace", str(tmp_path / "w")], capture_output=True, text=True, timeout=240)
+    assert ended.returncode == 1
+    assert "fewpass keys create admin --role admin" in ended.stderr and "127.0.0.1" in ended.stderr
+
+
+def test_on_loopback_keys_are_optional_but_a_wrong_one_is_refused(site: Site) -> None:
+    assert site.client.get("/v1/models").status_code == 200
+    problem(site.client.get("/v1/models", headers={"authorization": "Bearer fp_wrong"}), 401)
+
+
+def test_the_application_starts_with_keys_of_its_settings(tmp_path: Path) -> None:
+    app = create_app(Settings(workspace=tmp_path, require_keys=True))
+    assert app.guard.needs_keys and "token" not in repr(Settings(admin_key="a-token-of-sixteen"))

@@ -1,0 +1,77 @@
+"""Which Arrow streams are answered at once: those that hold what their bytes say."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.http.api.streams import MAX_SCHEMAS, QuickStreams, read_stream
+from service.problems import BodyTooLarge, MalformedBody
+
+BATCH = pa.RecordBatch.from_pydict({"a": ["x", None, "y"], "b": [1.5, 2.0, None]})
+
+
+def stream_of(*batches: pa.RecordBatch, **options: object) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batches[0].schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def test_one_plain_batch_is_read_again_and_again() -> None:
+    streams = QuickStreams()
+    for body in (stream_of(BATCH), stream_of(BATCH)[:-8], stream_of(BATCH.slice(1))):  # without its end, too
+        found = streams.read(body)
+        assert found is not None
+        assert found[0].equals(read_stream(body, 10).to_batches()[0])
+        assert found[1] == ("a", "b")
+    assert len(streams.schemas) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"not arrow",
+        stream_of(BATCH, compression="zstd"),
+        stream_of(BATCH, compression="lz4"),
+        stream_of(BATCH, BATCH),
+        stream_of(pa.RecordBatch.from_pydict({"a": pa.array(["x"]).dictionary_encode()})),
+        stream_of(BATCH, use_legacy_format=True),
+        stream_of(BATCH)[:-16],
+        stream_of(BATCH) + b"more",
+    ],
+    ids=["empty", "garbage", "zstd", "lz4", "two", "dictionary", "legacy", "cut off", "longer"],
+)
+def test_others_are_left_over(body: bytes) -> None:
+    assert QuickStreams().read(body) is None
+
+
+@given(st.integers(0, 2**32), st.integers(0, 255))
+def test_a_spoiled_stream_is_read_as_arrow_reads_it_or_left_over(place: int, value: int) -> None:
+    body = bytearray(stream_of(BATCH))
+    body[place % len(body)] = value
+    found = QuickStreams().read(bytes(body))
+    if found is not None:
+        assert found[0].nbytes <= len(body)
+        table = read_stream(bytes(body), 10)
+        assert found[0].schema.equals(table.schema)
+        assert found[0].num_rows == table.num_rows
+
+
+def test_schemas_are_forgotten_before_they_are_too_many() -> None:
+    streams = QuickStreams()
+    for number in range(2 * MAX_SCHEMAS + 3):
+        assert streams.read(stream_of(pa.RecordBatch.from_pydict({f"a{number}": [1]}))) is not None
+        assert len(streams.schemas) <= MAX_SCHEMAS
+
+
+def test_whole_streams_within_limits() -> None:
+    assert read_stream(stream_of(BATCH, BATCH, compression="zstd"), 6).num_rows == 6
+    with pytest.raises(BodyTooLarge):
+        read_stream(stream_of(BATCH, BATCH), 5)
+    with pytest.raises(MalformedBody):
+        read_stream(b"not arrow", 5)

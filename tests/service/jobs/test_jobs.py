@@ -1,0 +1,260 @@
+"""The queue and its worker process: progress, cancel, failure, crash recovery, retry, idempotency."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from service.jobs import worker
+from service.jobs.limits import Limits
+from service.jobs.queue import Job, JobQueue
+from service.jobs.slots import take_slot
+from service.jobs.watch import CANCEL_S, Allowance, Watch
+from service.jobs.worker import OfDbos
+from service.problems import Conflict, InvalidRequest
+from service.processes import supervisor
+from storage.errors import NotFound
+from tests import processes
+from tests.service.conftest import Workers
+
+
+def wait_for(queue: JobQueue, job_id: str, reached: Callable[[Job], bool]) -> Job:
+    return processes.wait_for(lambda: job if reached(job := queue.get(job_id)) else None)
+
+
+def finished(job: Job) -> bool:
+    return job.is_finished
+
+
+def counting(job: Job) -> bool:
+    return job.state == "running" and bool(job.progress) and job.progress.get("rows_done", 0) >= 2
+
+
+def counts(folder: Path, n: int) -> dict:
+    """A request to count to n that stops at the third chunk until `folder / "gate"` is there."""
+    return {"n": n, "log": str(folder / "log"), "gate": str(folder / "gate")}
+
+
+def test_a_job_runs_step_by_step_with_progress_and_a_result(queue: JobQueue, workers: Workers, tmp_path: Path) -> None:
+    job, is_new = queue.submit("count", counts(tmp_path, 12))
+    assert is_new and job.state == "queued" and job.progress is None and job.started_at is None
+    workers.start()
+    job = wait_for(queue, job.id, counting)
+    assert job.progress["step"] == "count" and job.progress["rows_total"] == 12
+    (tmp_path / "gate").touch()
+    job = wait_for(queue, job.id, finished)
+    assert (job.state, job.result, job.error, job.attempts) == ("succeeded", {"total": 12}, None, 1)
+    assert job.finished_at is not None and (tmp_path / f"{job.id}.cleaned").exists()
+
+
+def test_failures_are_kept_as_problems_and_can_be_retried(queue: JobQueue, workers: Workers) -> None:
+    expected, _ = queue.submit("fail", {"expected": True})
+    unexpected, _ = queue.submit("fail", {"expected": False})
+    workers.start()
+    job = wait_for(queue, expected.id, finished)
+    assert job.state == "failed" and job.result is None
+    assert job.error["title"] == "Unknown column" and job.error["column"] == "agee" and job.error["status"] == 422
+    job = wait_for(queue, unexpected.id, finished)
+    assert "ZeroDivisionError: one over nothing" in job.error["detail"]
+    again = queue.retry(expected.id)
+    assert again.retry_of == expected.id and again.id != expected.id and again.request == {"expected": True}
+    assert wait_for(queue, again.id, finished).state == "failed"
+    with pytest.raises(Conflict, match="has already failed"):
+        queue.cancel(expected.id)
+
+
+def test_cancel_stops_a_job_that_would_run_for_ever_and_a_queued_one_at_once(
+    queue: JobQueue, workers: Workers, tmp_path: Path
+) -> None:
+    running, _ = queue.submit("count", counts(tmp_path, 3))
+    queued, _ = queue.submit("count", {"n": 1, "log": str(tmp_path / "log2")})
+    workers.start()
+    wait_for(queue, running.id, counting)
+    assert queue.cancel(queued.id).state == "cancelled"
+    after, _ = queue.submit("count", {"n": 1, "log": str(tmp_path / "log3")})
+    assert queue.cancel(running.id).state == "cancelled"
+    assert queue.cancel(running.id).state == "cancelled"  # twice is not an error
+    assert wait_for(queue, after.id, finished).state == "succeeded"  # the slot was free again
+    assert queue.get(running.id).state == "cancelled" and not (tmp_path / "log2").exists()
+    processes.wait_for(lambda: (tmp_path / f"{running.id}.cleaned").exists())  # at once, or by the next worker
+    with pytest.raises(Conflict, match="only a failed or cancelled job"):
+        queue.retry(after.id)
+
+
+def test_a_deaf_job_is_ended_with_its_worker_and_what_it_left_is_removed(
+    queue: JobQueue, workers: Workers, tmp_path: Path
+) -> None:
+    deaf, _ = queue.submit("sleep", {"s": 600, "log": str(tmp_path / "log")})
+    after, _ = queue.submit("count", {"n": 1, "log": str(tmp_path / "log2")})
+    process = workers.start()
+    wait_for(queue, deaf.id, lambda _: (tmp_path / "log").exists())
+    assert queue.cancel(deaf.id).state == "cancelled"
+    processes.wait_for(lambda: "ended with its worker" in (tmp_path / "worker.log").read_text())
+    assert wait_for(queue, after.id, finished).state == "succeeded"
+    assert process.poll() is None and queue.get(deaf.id).attempts == 1
+    processes.wait_for(lambda: (tmp_path / f"{deaf.id}.cleaned").exists())
+    processes.wait_for(lambda: not list((tmp_path / "workers" / "jobs").iterdir()))
+
+
+def test_a_cancelled_job_beside_others_is_waited_for() -> None:
+    ended: list[Allowance] = []
+    watch = Watch(ended.append)
+    cancelled, other = (watch.allowance(name, Limits(None, None)) for name in ("cancelled", "other"))
+    for allowance in (cancelled, other):
+        allowance.begin(lambda: None)
+    cancelled.is_cancelled = True
+    for now in (100.0, 100.0 + 2 * CANCEL_S):
+        watch.look(now)
+    assert not ended
+    other.end()
+    watch.look(100.0 + 2 * CANCEL_S)
+    assert ended == [cancelled]
+
+
+def test_a_killed_worker_s_job_resumes_after_its_last_receipt(
+    queue: JobQueue, workers: Workers, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    job, _ = queue.submit("count", {"n": 3, "log": str(log), "die": 1})
+    assert workers.start().wait(timeout=240) == 9
+    assert queue.get(job.id).state == "running"
+    workers.start()
+    job = wait_for(queue, job.id, finished)
+    assert job.state == "succeeded" and job.attempts == 2
+    assert log.read_text().split() == ["count", "finish", "finish"]  # the first step was not run again
+
+
+def test_a_worker_killed_in_mid_step_starts_that_step_again(queue: JobQueue, workers: Workers, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    job, _ = queue.submit("count", counts(tmp_path, 20))
+    process = workers.start()
+    wait_for(queue, job.id, counting)
+    process.kill()
+    process.wait()
+    (tmp_path / "gate").touch()
+    workers.start()
+    assert wait_for(queue, job.id, finished).result == {"total": 20}
+    assert log.read_text().split() == ["count", "count", "finish"]
+
+
+def test_a_worker_whose_workspace_is_removed_ends(queue: JobQueue, workers: Workers, tmp_path: Path) -> None:
+    """Its database can still be written, but nobody will ever read that."""
+    job, _ = queue.submit("count", counts(tmp_path, 20))
+    process = workers.start()
+    wait_for(queue, job.id, counting)
+    for path in tmp_path.glob("control.sqlite*"):
+        path.unlink()
+    assert process.wait(timeout=240) == worker.GONE == supervisor.GONE
+    assert "the workspace is gone, so its worker stops" in (tmp_path / "worker.log").read_text()
+
+
+def test_a_stopped_worker_leaves_its_job_to_the_next(queue: JobQueue, workers: Workers, tmp_path: Path) -> None:
+    job, _ = queue.submit("count", counts(tmp_path, 4))
+    process = workers.start()
+    wait_for(queue, job.id, counting)
+    process.terminate()
+    assert process.wait(timeout=240) == 0
+    assert queue.get(job.id).state == "running"
+    (tmp_path / "gate").touch()
+    workers.start()
+    assert wait_for(queue, job.id, finished).state == "succeeded"
+
+
+def test_a_job_that_keeps_killing_its_worker_is_given_up(queue: JobQueue, workers: Workers, tmp_path: Path) -> None:
+    job, _ = queue.submit("count", {"n": 1, "log": str(tmp_path / "log"), "die": 99})
+    for _ in range(3):
+        process = workers.start()
+        assert process.wait(timeout=240) == 9
+    workers.start()
+    job = wait_for(queue, job.id, finished)
+    assert job.state == "failed" and job.error["title"] == "Worker lost"
+
+
+def test_an_idempotency_key_starts_one_job(queue: JobQueue) -> None:
+    job, is_new = queue.submit("fail", {"expected": True}, idempotency_key="k1")
+    again, is_new_again = queue.submit("fail", {"expected": True}, idempotency_key="k1")
+    assert is_new and not is_new_again and again == job
+    with pytest.raises(Conflict, match="used with another request"):
+        queue.submit("fail", {"expected": False}, idempotency_key="k1")
+    assert len(queue.list().items) == 1
+
+
+def test_lists_are_newest_first_filtered_and_keep_their_place(queue: JobQueue) -> None:
+    ids = [queue.submit("fail", {"expected": True, "number": number})[0].id for number in range(5)]
+    first = queue.list(limit=2)
+    queue.submit("fail", {"expected": True, "number": 5})
+    seen = [job.id for job in first.items]
+    cursor = first.next_cursor
+    while cursor:
+        page = queue.list(limit=2, cursor=cursor)
+        seen += [job.id for job in page.items]
+        cursor = page.next_cursor
+    assert set(ids) <= set(seen)
+    assert queue.count("queued") == 6 and queue.list(state="running").items == ()
+    with pytest.raises(InvalidRequest, match="cursor"):
+        queue.list(cursor="no cursor")
+    with pytest.raises(NotFound, match="no job 'job-x'"):
+        queue.get("job-x")
+
+
+def test_jobs_of_higher_priority_start_first(queue: JobQueue, workers: Workers, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    ids = [
+        queue.submit("count", {"n": 1, "log": str(log), "says": name}, priority=name)[0].id
+        for name in ("low", "normal", "high")
+    ]
+    workers.start()
+    assert [wait_for(queue, job_id, finished).priority for job_id in ids] == ["low", "normal", "high"]
+    assert log.read_text().split() == ["high", "finish", "normal", "finish", "low", "finish"]
+
+
+def test_a_job_that_takes_too_long_fails_and_frees_its_slot(
+    queue: JobQueue, workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEWPASS_JOB_TIMEOUT_S", "0.5")
+    long, _ = queue.submit("count", counts(tmp_path, 3))
+    after, _ = queue.submit("count", {"n": 1, "log": str(tmp_path / "log2")})
+    workers.start()
+    job = wait_for(queue, long.id, finished)
+    assert job.state == "failed" and "ran longer than 0.5 s" in job.error["detail"]
+    assert (tmp_path / f"{long.id}.cleaned").exists()
+    wait_for(queue, after.id, finished)  # it may have taken too long, too
+    assert (tmp_path / "log2").read_text().startswith("count")
+
+
+def test_a_job_waits_for_the_control_database_and_can_be_cancelled_meanwhile(
+    queue: JobQueue, workers: Workers, tmp_path: Path
+) -> None:
+    short, _ = queue.submit("insist", {"n": 2, "log": str(tmp_path / "log")})
+    long, _ = queue.submit("insist", {"n": 10_000, "log": str(tmp_path / "log2")})
+    workers.start()
+    assert wait_for(queue, short.id, finished).state == "succeeded"
+    assert (tmp_path / "log").read_text().split() == ["insist"] * 3
+    wait_for(queue, long.id, lambda job: "control database" in (job.progress or {}).get("stage", ""))
+    queue.cancel(long.id)
+    wait_for(queue, long.id, lambda _: (tmp_path / f"{long.id}.cleaned").exists())
+
+
+def test_what_dbos_logs_is_said_once_a_minute_in_a_line() -> None:
+    quiet = OfDbos()
+    texts = ["Exception x: a\nb", "Exception x: a", "Exception y: Traceback\n  File z\nE: why\n", "fine"]
+    records = [logging.LogRecord("dbos", logging.WARNING, "", 0, text, (), None) for text in texts]
+    assert [record.getMessage() for record in records if quiet.filter(record)] == [
+        "Exception x: a",
+        "Exception y: E: why",
+        "fine",
+    ]
+
+
+def test_worker_slots_are_stable_and_exclusive(tmp_path: Path) -> None:
+    zero, lock = take_slot(tmp_path)
+    one, other = take_slot(tmp_path)
+    assert (zero, one) == (0, 1)
+    lock.close()
+    again, lock = take_slot(tmp_path)
+    assert again == 0
+    lock.close()
+    other.close()

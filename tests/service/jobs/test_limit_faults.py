@@ -1,0 +1,375 @@
+"""Jobs that take too much memory or time: they fail and say so, others go on, and the worker is there for the next."""
+
+from __future__ import annotations
+
+import errno
+import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from service import product
+from service.jobs import notes as notes_of_jobs
+from service.jobs.budget import Budget
+from service.jobs.limits import Limits, bytes_text, counts_bytes, limits_of
+from service.jobs.notes import Notes
+from service.jobs.queue import JobQueue
+from service.jobs.slots import is_taken, take_slot
+from service.jobs.watch import Watch
+from service.problems import InvalidRequest, JobFailed, OutOfMemory
+from service.processes.local_server import local_server
+from service.requests import EvaluateRequest, RefreshRequest, TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from storage.errors import Unwritable
+from tests import processes
+from tests.service.asking import client_of
+from tests.service.cli.test_cli import fewpass
+from tests.service.conftest import Workers
+from tests.service.jobs.test_jobs import counts, finished, wait_for
+
+pytestmark = pytest.mark.faults
+
+MIB, GIB = 1 << 20, 1 << 30
+
+
+def test_a_job_that_holds_too_much_fails_and_says_what_to_do(
+    queue: JobQueue,
+    workers: Workers,
+    tmp_path: Path,
+) -> None:
+    log = str(tmp_path / "log")
+    # In small pieces: it hears that it is over its limit long before it is over it by far.
+    large, _ = queue.submit("grow", {"n": 1000, "log": log, "memory_limit": 256 * MIB, "mib": 4})
+    small, _ = queue.submit("grow", {"n": 3, "log": log, "memory_limit": 256 * MIB})
+    process = workers.start()
+    job = wait_for(queue, large.id, finished)
+    assert job.state == "failed" and job.error["title"] == "Out of memory" and job.attempts == 1
+    assert "used more than 256 MiB of memory and was given up. Raise memory_limit" in job.error["detail"]
+    assert job.error["memory_limit"] == 256 * MIB < job.error["memory_used"]
+    job = wait_for(queue, small.id, finished)
+    assert job.result == {"held": 3, "limit": 256 * MIB}
+    assert process.poll() is None and (tmp_path / f"{large.id}.cleaned").exists()
+
+
+def test_a_job_that_does_not_hear_is_ended_with_its_worker_and_never_tried_again(
+    queue: JobQueue,
+    workers: Workers,
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "log"
+    deaf, _ = queue.submit("grow", {"n": 1000, "log": str(log), "memory_limit": 256 * MIB, "tells": False})
+    after, _ = queue.submit("count", {"n": 1, "log": str(tmp_path / "log2")})
+    process = workers.start()
+    job = wait_for(queue, deaf.id, finished)
+    assert job.state == "failed" and "used more than 256 MiB" in job.error["detail"]
+    assert log.read_text().split() == ["grow"]  # one start, whatever DBOS makes of it
+    assert wait_for(queue, after.id, finished).state == "succeeded"
+    assert process.poll() is None  # the same process id: nobody had to start another
+    assert not list((tmp_path / "workers" / "jobs").iterdir())
+
+
+def test_a_silent_job_is_ended_when_its_time_is_over_or_it_was_cancelled(
+    queue: JobQueue,
+    workers: Workers,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("QUEUE_WORKER_PATIENCE_S", "0.5")
+    log = str(tmp_path / "log")
+    late, _ = queue.submit("sleep", {"s": 600, "log": log, "time_limit_s": 0.5})
+    unwanted, _ = queue.submit("sleep", {"s": 600, "log": log})
+    after, _ = queue.submit("count", {"n": 1, "log": log})
+    workers.start()
+    job = wait_for(queue, late.id, finished)
+    assert job.state == "failed" and "ran longer than 0.5 s" in job.error["detail"]
+    wait_for(queue, unwanted.id, lambda job: job.state == "running")
+    assert queue.cancel(unwanted.id).state == "cancelled"
+    assert wait_for(queue, after.id, finished).state == "succeeded"
+    assert queue.get(unwanted.id).state == "cancelled"
+
+
+def test_what_the_system_refuses_is_told_like_what_we_refuse(
+    queue: JobQueue,
+    workers: Workers,
+) -> None:
+    job, _ = queue.submit("refuse", {})
+    workers.start()
+    job = wait_for(queue, job.id, finished)
+    assert job.error["title"] == "Out of memory" and "Unable to allocate 8 EiB" in job.error["detail"]
+
+
+def test_a_job_that_the_kernel_kills_is_tried_once_more_and_then_told(
+    queue: JobQueue,
+    workers: Workers,
+    tmp_path: Path,
+) -> None:
+    """As the out-of-memory killer does it; its count is written into the note, since nobody can make it kill here."""
+    log = tmp_path / "log"
+    job, _ = queue.submit("count", {"n": 2000, "log": str(log)})
+    note = tmp_path / "workers" / "jobs" / f"{job.id}.json"
+    for start in (1, 2):
+        process = workers.start()
+        wait_for(queue, job.id, lambda _, start=start: log.exists() and log.read_text().count("count") == start)
+        process.kill()
+        process.wait()
+        note.write_text(json.dumps(json.loads(note.read_text()) | {"killed_before": -1, "used": 7 * GIB}))
+    workers.start()
+    job = wait_for(queue, job.id, finished)
+    assert job.state == "failed" and job.error["title"] == "Out of memory" and job.attempts == 3
+    assert "The kernel killed the worker of this job for want of memory, 2 times; it held 7 GiB" in job.error["detail"]
+    assert log.read_text().split() == ["count", "count"]
+
+
+def test_a_job_is_not_blamed_for_a_kill_of_another_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    notes, kills = Notes(tmp_path), iter([3, 3, 3, 5, 5, 6, 6])
+    monkeypatch.setattr(notes_of_jobs, "killed_by_kernel", lambda: next(kills))
+    assert notes.begin("job-1") is None  # 3
+    notes.saw("job-1", 5 * MIB)
+    assert notes.begin("job-1") is None  # 3 still: the power failed, say
+    assert notes.begin("job-1") is None  # 5
+    with pytest.raises(OutOfMemory, match="2 times"):
+        notes.begin("job-1")
+    notes.end("job-1")
+    assert list(tmp_path.iterdir()) == []
+
+
+# Limits
+
+
+def test_a_job_says_its_limits_or_the_settings_do() -> None:
+    settings = Settings(job_memory="2GiB", job_timeout_s=100)
+    assert limits_of(settings, {}) == Limits(2 * GIB, 100)
+    assert limits_of(settings, {"memory_limit": 5 * GIB, "time_limit_s": 10}) == Limits(5 * GIB, 10)
+    assert limits_of(settings, {"time_limit_s": 1000}) == Limits(2 * GIB, 100)  # what the operator says bounds it
+    assert limits_of(Settings(job_memory_budget="8GiB", job_workers=2, job_concurrency=2), {}).memory == 2 * GIB
+    assert limits_of(Settings(), {}) == Limits(None, None)
+    train = {"uris": ["x"], "learner": "nb", "model": "m", "memory_limit": "1.5 GiB"}
+    assert limits_of(settings, RefreshRequest(train=train).model_dump()).memory == 3 * GIB // 2
+    assert limits_of(settings, RefreshRequest(train=train, memory_limit="1GiB").model_dump()).memory == GIB
+    assert (
+        counts_bytes(Settings(memory="4GiB"), GIB) == GIB // 8
+        and counts_bytes(Settings(memory="4GiB"), None) == 4 * GIB
+    )
+    assert "memory_limit" not in TrainRequest(uris=["x"], learner="nb", model="m").model_dump()  # as stored until now
+
+
+@pytest.mark.parametrize("limit", ["much", "10 MiB", 5, True, "1 XB", 2.5])
+def test_a_limit_that_cannot_be_meant_is_refused_with_what_can(limit: object) -> None:
+    with pytest.raises(
+        ValueError, match=r"memory_limit=.* is not allowed: a number of bytes, or such as 512MiB or 2GiB"
+    ):
+        EvaluateRequest(model="m", dataset="d", memory_limit=limit)
+    with pytest.raises(ValueError, match="such as 512MiB or 4GiB"):
+        Settings(job_memory="much")
+
+
+def test_a_job_that_can_never_fit_is_refused(tmp_path: Path, weather_files: tuple[Path, Path]) -> None:
+    with Workspace(Settings(workspace=tmp_path / "workspace", job_memory_budget="1GiB")) as workspace:
+        request = TrainRequest(
+            uris=[str(weather_files[0])], target="class", learner="nb", model="m", memory_limit="2GiB"
+        )
+        with pytest.raises(InvalidRequest, match="asks for 2 GiB of memory, and all jobs together have 1 GiB"):
+            product.submit(workspace, request, is_remote=False)
+
+
+@pytest.mark.parametrize(("n_bytes", "text"), [(3 << 29, "1.5 GiB"), (300 << 20, "300 MiB"), (5, "5 bytes")])
+def test_bytes_are_said_as_people_do(n_bytes: int, text: str) -> None:
+    assert bytes_text(n_bytes) == text
+
+
+# Several at once
+
+
+class Refused(Exception):
+    """Somebody stops waiting."""
+
+
+def refuse() -> None:
+    raise Refused
+
+
+def test_a_budget_is_shared_in_order_and_what_the_dead_held_is_free(tmp_path: Path) -> None:
+    (zero, lock), (one, other) = take_slot(tmp_path), take_slot(tmp_path)
+    mine, yours = Budget(tmp_path, zero, 10), Budget(tmp_path, one, 10)
+    mine.take("a", 6, refuse)
+    with pytest.raises(Refused):
+        yours.take("b", 6, refuse)
+    yours.take("c", 4, refuse)
+    with pytest.raises(Refused):
+        yours.take("d", 1, refuse)
+    order: list[str] = []
+
+    def tries(job: str, n_bytes: int) -> None:
+        with pytest.raises(Refused):
+            mine.take(job, n_bytes, refuse)
+        order.append(job)
+
+    mine.give_back("a")
+    waiting = {"slot": one, "job": "large", "bytes": 7, "is_held": False}  # came first, and does not fit yet
+    mine.path.write_text(json.dumps([*json.loads(mine.path.read_text()), waiting]))
+    tries("small", 1)
+    yours.give_back("c")
+    yours.take("large", 7, refuse)
+    other.close()  # the worker dies
+    mine.take("whole", 10, refuse)
+    mine.path.write_text("torn")
+    mine.take("again", 10, refuse)
+    assert order == ["small"]
+    Budget(tmp_path, zero, 10).take("after a restart", 10, refuse)
+    Budget(tmp_path, zero, None).take("without end", 10**12, refuse)
+    lock.close()
+
+
+def test_a_full_disk_neither_loses_claims_nor_keeps_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (zero, lock), (one, other) = take_slot(tmp_path), take_slot(tmp_path)
+    mine, yours = Budget(tmp_path, zero, 10), Budget(tmp_path, one, 10)
+    mine.take("a", 6, refuse)
+    yours.take("b", 4, refuse)
+
+    def full(draft: Path, _text: str) -> None:
+        draft.write_bytes(b"[")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", full)
+        with pytest.raises(Unwritable):
+            yours.take("c", 4, refuse)
+        mine.give_back("a")
+    with pytest.raises(Refused):
+        mine.take("d", 7, refuse)  # b still holds its four
+    mine.take("e", 6, refuse)  # and a has ended
+    lock.close()
+    other.close()
+
+
+def test_to_look_whether_a_worker_lives_takes_no_slot_from_one_that_starts(tmp_path: Path) -> None:
+    take_slot(tmp_path)[1].close()
+    is_over = threading.Event()
+
+    def look() -> None:
+        while not is_over.is_set():
+            is_taken(tmp_path, 0)
+
+    with ThreadPoolExecutor(2) as pool:
+        looking = [pool.submit(look) for _ in range(2)]
+        slots = set()
+        for _ in range(200):
+            slot, lock = take_slot(tmp_path)
+            slots.add(slot)
+            lock.close()
+        is_over.set()
+        for each in looking:
+            each.result()
+    assert slots == {0}
+
+
+def test_jobs_that_do_not_fit_wait_for_each_other(
+    queue: JobQueue,
+    workers: Workers,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("FEWPASS_JOB_MEMORY_BUDGET", "1GiB")
+    asked = counts(tmp_path, 3) | {"memory_limit": 600 * MIB}
+    jobs = [queue.submit("count", asked)[0] for _ in range(2)]
+    for _ in range(2):
+        workers.start()
+
+    def told() -> list[dict]:
+        return [queue.get(job.id).progress or {} for job in jobs]
+
+    processes.wait_for(lambda: "waiting for memory" in [progress.get("stage") for progress in told()])
+    processes.wait_for(lambda: any(progress.get("rows_done") == 2 for progress in told()))
+    assert (tmp_path / "log").read_text().split() == ["count"]  # the other has not begun
+    (tmp_path / "gate").touch()
+    done = [wait_for(queue, job.id, finished) for job in jobs]
+    assert [job.state for job in done] == ["succeeded"] * 2
+    assert (tmp_path / "log").read_text().split() == ["count", "finish"] * 2  # one after the other
+
+
+def test_of_jobs_in_one_worker_the_last_to_come_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = iter([100 * MIB, 900 * MIB, 900 * MIB])
+    monkeypatch.setattr("service.jobs.watch.used_bytes", lambda: next(used))
+    watch = Watch(end=lambda _: None)
+    first, last = (watch.allowance(name, Limits(300 * MIB, None)) for name in ("first", "last"))
+    for allowance in (first, last):
+        allowance.begin(lambda: None)
+        allowance.begin(lambda: None)  # each step begins, the first one counts
+    assert first.memory == 300 * MIB
+    watch.look(time.monotonic())
+    first.check()
+    with pytest.raises(OutOfMemory, match="600 MiB"):
+        last.check()
+    last.end()
+    assert first.peak == 800 * MIB
+    late = watch.allowance("late", Limits(None, -1.0))
+    with pytest.raises(JobFailed, match="ran longer"):
+        late.check()
+
+
+# A training
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table whose families have more cells than may stay in memory."""
+    rng, path = np.random.default_rng(0), tmp_path_factory.mktemp("wide") / "wide.parquet"
+    columns = {f"a{number}": pa.array(rng.integers(0, 120, 60_000).astype(str)) for number in range(6)}
+    table = pa.table(columns | {"class": rng.integers(0, 2, 60_000)})
+    pq.write_table(table, path, row_group_size=25_000)
+    return path
+
+
+@pytest.fixture(scope="module")
+def wider(wide: Path) -> Path:
+    """One of which the trees of five parents need several times 256 MiB."""
+    rng, path = np.random.default_rng(1), wide.with_name("wider.parquet")
+    columns = {f"a{number}": pa.array(rng.integers(0, 120, 300_000).astype(str)) for number in range(6)}
+    pq.write_table(pa.table(columns | {"class": rng.integers(0, 2, 300_000)}), path, row_group_size=25_000)
+    return path
+
+
+def test_a_job_under_its_limit_spills_and_succeeds_and_one_over_it_leaves_the_server_as_it_was(
+    tmp_path: Path, wide: Path, wider: Path
+) -> None:
+    settings = Settings(workspace=tmp_path / "workspace", job_poll_s=0.05, progress_s=0.1, threads=1)
+    train = {"kind": "train", "target": "class", "learner": "kdb", "holdout": 0}
+    spilled: set[Path] = set()
+    with local_server(settings) as server, client_of(server) as client:
+        ids = [
+            client.post(
+                "/v1/jobs",
+                json=train | {"uris": [str(table)], "model": f"k-{k}", "parameters": {"k": k}, "memory_limit": limit},
+            ).json()["id"]
+            for k, limit, table in ((2, "360 MiB", wide), (5, 256 * MIB, wider), (1, "512MiB", wide))
+        ]
+        jobs = []
+        for job_id in ids:
+            while (job := client.get(f"/v1/jobs/{job_id}").json())["state"] not in {"succeeded", "failed"}:
+                spilled |= set((settings.workspace / "scratch").glob(".*.partial/temporary/fewpass-cells-*"))
+                assert client.get("/readyz").status_code == 200
+                time.sleep(0.02)
+            jobs.append(job)
+        assert [job["state"] for job in jobs] == ["succeeded", "failed", "succeeded"], [job["error"] for job in jobs]
+        assert jobs[1]["error"]["title"] == "Out of memory" and "more than 256 MiB" in jobs[1]["error"]["detail"]
+        assert spilled and jobs[0]["request"]["memory_limit"] == 360 * MIB
+        log = client.get(f"/v1/jobs/{ids[0]}/log").text
+        assert '"memory_peak"' in log
+    left = [path.name for path in (settings.workspace / "scratch").iterdir()]
+    assert not [name for name in left if name in ids]
+
+
+def test_a_training_on_the_command_line_keeps_to_its_limit_too(tmp_path: Path, wide: Path) -> None:
+    """There is no worker to replace, so it is interrupted."""
+    train = ["train", wide, "-t", "class", "-n", "wide", "--k", "5", "--holdout", "0", "--memory-limit", "256MiB"]
+    over = fewpass(*train, workspace=tmp_path / "workspace", code=1)
+    assert "used more than 256 MiB of memory" in " ".join(over.stderr.split())
+    bad = fewpass(*train[:-1], "lots", workspace=tmp_path / "workspace", code=1)
+    assert "memory_limit='lots' is not allowed" in " ".join(bad.stderr.split())

@@ -1,0 +1,110 @@
+"""Says which kernels requests still have to compile in a process where `compile_everything` has run; a process of its own.
+
+python -m tests.service.operations.endpoints_after_precompiling FOLDER
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numba.core.registry import CPUDispatcher
+from starlette.testclient import TestClient
+
+from service import product
+from service.http.api.predict import ARROW
+from service.http.app import create_app
+from service.http.warm_up import TABLE
+from service.operations.precompile import compile_everything
+from service.requests import TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from tests.service.http.test_predict import stream_of
+
+MODELS: dict[str, tuple[str, dict[str, Any], str | None]] = {
+    "nb": ("nb", {"m": 0.0}, "class"),
+    "kdb": ("kdb", {"k": 1, "estimator": "hdp", "iterations": 20}, "class"),
+    "wide": ("kdb", {"k": 2, "estimator": "hdp-map"}, "class"),
+    "spn": ("spn", {}, "class"),
+    "learnspn": ("spn", {"structure": "learnspn", "learning": "adf"}, "class"),
+    "gauss": ("spn", {"leaves": "gaussian", "learning": "em"}, "class"),
+    "joint": ("spn", {"structure": "random", "learning": "bmm"}, None),
+}
+ROW = {"word": "a", "number": 1.0}
+QUERIES: list[dict[str, Any]] = [
+    {"kind": "marginal", "evidence": ROW},
+    {"kind": "conditional", "variables": ["class"], "evidence": {"word": "a"}},
+    {"kind": "conditional", "variables": ["number"], "evidence": {"word": "a"}},
+    {"kind": "conditional", "variables": ["class", "word"], "joint": True},
+    {"kind": "moments", "variables": ["number"], "evidence": {"word": "a"}},
+    {"kind": "sample", "n": 3, "evidence": {"number": 1.5}},
+    {"kind": "map"},
+    {"kind": "map", "variables": ["number"]},
+]
+QUERIES += [
+    {"kind": "map", "variables": ["word", "class"], "solver": solver}
+    for solver in ("bt", "ng", "amap", "beam", "kbt", "exact")
+]
+
+
+def signatures() -> set[str]:
+    """Each kernel with what it has been compiled or loaded for."""
+    kernels = {
+        id(found): found
+        for name, module in list(sys.modules.items())
+        if name.startswith("learners.")
+        for found in vars(module).values()
+        if isinstance(found, CPUDispatcher)
+    }
+    return {f"{kernel.__name__}{signature}" for kernel in kernels.values() for signature in kernel.signatures}
+
+
+def ask_everything(client: TestClient, name: str) -> None:
+    columns = {"word": ["a", "b", None, "x"] * 12, "number": [0.5, None, 2, 3.5] * 12}
+    tables = [
+        pa.table(columns),
+        pa.table({"word": pa.array(["a", None], pa.string_view()), "number": pa.array([1, 2], pa.int16())}),
+        pa.table({"word": pa.array(["a", "b"]).dictionary_encode(), "number": pa.array([1.0, 2.0], pa.float32())}),
+    ]
+    path = f"/v1/models/{name}"
+    for body in ({"records": [ROW]}, {"records": [ROW, {}]}, {"columns": columns}, {"columns": {"number": [1, True]}}):
+        client.post(f"{path}/predict", json=body)
+        client.post(f"{path}/predict?interval=0.9", json=body)
+        client.post(f"{path}/explain", json=body)
+    for table in tables:
+        client.post(f"{path}/predict", content=stream_of(table), headers={"content-type": ARROW})
+    tensor = {"name": "number", "shape": [2], "datatype": "FP64", "data": [1, 2]}
+    client.post(f"/v2/models/{name}/infer", json={"inputs": [tensor]})
+    for query in QUERIES:
+        client.post(f"{path}/query", json={"queries": [query]})
+    client.post(f"{path}/query", json={"queries": QUERIES[:1] * 50})
+
+
+def main(folder: Path) -> None:
+    wide = {name: TABLE[name].to_pylist()[:24] * 50 for name in TABLE.column_names}
+    pq.write_table(TABLE, folder / "narrow.parquet")
+    pq.write_table(pa.table({"many": [str(i % 300) for i in range(1200)], **wide}), folder / "wide.parquet")
+    compile_everything()
+    settings = Settings(workspace=folder / "workspace", job_workers=0, log_level="error", default_model="nb")
+    with Workspace(settings) as workspace:
+        for name, (learner, parameters, target) in MODELS.items():
+            uri = str(folder / ("wide.parquet" if name == "wide" else "narrow.parquet"))
+            product.train(
+                workspace,
+                TrainRequest(uris=[uri], target=target, learner=learner, parameters=parameters, model=name, holdout=0),
+            )
+    before = signatures()
+    with TestClient(create_app(settings), raise_server_exceptions=False) as client:
+        for name in MODELS:
+            ask_everything(client, name)
+        client.post("/invocations", json={"instances": [ROW]})
+        client.post("/invocations", content=b"word,number\na,1.5\n", headers={"content-type": "text/csv"})
+    print(json.dumps(sorted(signatures() - before)))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

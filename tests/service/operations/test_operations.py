@@ -1,0 +1,271 @@
+"""Backup, restore and doctor, on the command line, beside a running server."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import random
+import shutil
+import sqlite3
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from service import product
+from service.operations import backup, doctor
+from service.problems import Conflict, InvalidRequest
+from service.processes.local_server import local_server
+from service.requests import TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from storage.errors import CorruptFile
+from storage.files import sha256_of_file
+from tests.processes import wait_for
+from tests.service import commands
+from tests.service.asking import job_at_end
+from tests.service.conftest import Site
+from tests.service.http.test_predict import RECORD
+
+
+def run(*command: str, workspace: Path, code: int = 0) -> dict | list:
+    """The JSON that a command prints."""
+    ended = commands.run([*command, "--workspace", str(workspace), "--json"], dict(os.environ))
+    assert ended.returncode == code, ended.stdout + ended.stderr
+    return json.loads(ended.stdout or ended.stderr)
+
+
+@pytest.fixture
+def small(tmp_path: Path, weather_files: tuple[Path, Path]) -> Settings:
+    """A workspace with two versions of one model."""
+    settings = Settings(workspace=tmp_path / "workspace")
+    request = TrainRequest(
+        uris=[str(weather_files[0])], target="class", learner="nb", parameters={"m": 1.0}, model="m", holdout=0
+    )
+    with Workspace(settings) as workspace:
+        product.train(workspace, request)
+        product.train(workspace, request.model_copy(update={"learner": "tan", "aliases": ["champion"]}))
+    return settings
+
+
+def contents(root: Path) -> dict[str, str]:
+    return {str(path.relative_to(root)): sha256_of_file(path) for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize("name", ["copy", "copy.tar"])
+def test_a_backup_beside_a_busy_server_restores_to_a_workspace_that_answers_the_same(
+    site: Site, tmp_path: Path, name: str
+) -> None:
+    stop = threading.Event()
+    codes: list[int] = []
+
+    def train() -> None:  # versions come and go while the copy is made
+        body = {"kind": "train", "uris": [str(site.train)], "target": "class", "learner": "nb", "model": "busy"}
+        while not stop.is_set():
+            job = job_at_end(site.client, site.client.post("/v1/jobs", json=body).json()["id"])
+            version = job["result"]["version"]
+            codes.append(site.client.delete(f"/v1/models/busy/versions/{version}").status_code)
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    try:
+        wait_for(lambda: codes)
+        done = run("backup", str(tmp_path / name), workspace=site.workspace)
+    finally:
+        stop.set()
+        thread.join()
+    assert set(codes) == {204}
+    assert done["n_versions"] >= 1 and done["has_control"] and (tmp_path / name).exists()
+    restored = tmp_path / "restored"
+    assert run("restore", str(tmp_path / name), workspace=restored)["n_versions"] == done["n_versions"]
+    asked = {"records": [RECORD, {}]}
+    expected = site.client.post("/v1/models/weather/predict", json=asked).json()
+    with Workspace(Settings(workspace=restored)) as workspace:
+        served = product.served(workspace, "weather")
+        answers = [served.classify(record).tolist() for record in asked["records"]]
+        assert answers == expected["probabilities"]
+        n_sound = sum(1 for _ in backup.all_versions(workspace.control))
+    assert n_sound == done["n_versions"]
+    assert not any(path.name.startswith((".backup", ".restore")) for path in tmp_path.iterdir())
+    assert all(finding["state"] != "failed" for finding in run("doctor", workspace=restored))
+
+
+def test_sha256sum_can_check_a_backup(small: Settings, tmp_path: Path) -> None:
+    with Workspace(small) as workspace:
+        backup.back_up(workspace, tmp_path / "copy")
+    checked = subprocess.run(["sha256sum", "--check", "--quiet", backup.MANIFEST], cwd=tmp_path / "copy")
+    assert checked.returncode == 0
+
+
+def test_a_backup_that_is_not_whole_is_refused_and_leaves_nothing(small: Settings, tmp_path: Path) -> None:
+    copy, target = tmp_path / "copy", tmp_path / "restored"
+    with Workspace(small) as workspace:
+        backup.back_up(workspace, copy)
+    for path in [copy / "control.sqlite", next(copy.rglob("*.arrow")), copy / backup.ABOUT]:
+        whole = path.read_bytes()
+        path.chmod(0o644)
+        path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        with pytest.raises(CorruptFile, match="is damaged"):
+            backup.restore(copy, target)
+        path.unlink()
+        with pytest.raises(CorruptFile, match="cannot be read"):
+            backup.restore(copy, target)
+        path.write_bytes(whole)
+        assert not target.exists()
+    (tmp_path / "short.tar").write_bytes(b"no archive")
+    with pytest.raises(CorruptFile):
+        backup.restore(tmp_path / "short.tar", target)
+    with pytest.raises(InvalidRequest, match="no backup"):
+        backup.restore(tmp_path / "nothing", target)
+    assert backup.restore(copy, target).n_versions == 2
+    before = contents(target)
+    with pytest.raises(Conflict, match="not empty"):
+        backup.restore(copy, target)
+    assert contents(target) == before
+
+
+def test_a_backup_overwrites_nothing_and_does_not_hide_damage(small: Settings, tmp_path: Path) -> None:
+    with Workspace(small) as workspace:
+        (tmp_path / "taken").mkdir()
+        with pytest.raises(Conflict, match="exists already"):
+            backup.back_up(workspace, tmp_path / "taken")
+        with pytest.raises(InvalidRequest, match="outside"):
+            backup.back_up(workspace, small.workspace / "copy")
+        damage(next(small.workspace.rglob("*.duckdb")))
+        with pytest.raises(CorruptFile, match="SHA-256"):
+            backup.back_up(workspace, tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+
+
+def damage(path: Path) -> None:
+    """Flip a bit in the middle of a file."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.chmod(0o644)
+    path.write_bytes(content)
+
+
+# Doctor
+
+
+def examined(settings: Settings, *, repair: bool = False) -> list[dict]:
+    return [vars(item) for item in doctor.examine(settings, is_repairing=repair)]
+
+
+def finding(found: list, check: str, state: str) -> dict:
+    of_check = [item for item in found if item["check"] == check and item["state"] == state]
+    assert of_check, found
+    return of_check[0]
+
+
+def test_a_sound_workspace_is_found_sound(small: Settings) -> None:
+    found = run("doctor", workspace=small.workspace)
+    assert {item["state"] for item in found} <= {"ok", "warning"}
+    assert "2 versions are whole" in finding(found, "models", "ok")["detail"]
+    for check in ("workspace", "control database", "migrations", "clock", "workers", "API keys"):
+        finding(found, check, "ok")
+
+
+def test_a_damaged_compiled_form_is_found_and_made_anew(small: Settings) -> None:
+    damage(next((small.workspace / "models" / "m").glob("2-*.arrow")))
+    found = run("doctor", workspace=small.workspace, code=1)
+    assert "--repair" in finding(found, "models", "failed")["remedy"]
+    examined(small, repair=True)
+    assert "2 versions are whole" in finding(run("doctor", workspace=small.workspace), "models", "ok")["detail"]
+
+
+def test_a_damaged_model_is_found_and_not_made_up(small: Settings) -> None:
+    damage(next((small.workspace / "models" / "m").glob("2-*.duckdb")))
+    found = examined(small, repair=True)
+    assert "m@2" in finding(found, "models", "failed")["detail"]
+
+
+def test_a_damaged_control_database_is_found(small: Settings) -> None:
+    path = small.workspace / "control.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    content = bytearray(path.read_bytes())
+    content[4096 : 3 * 4096] = random.Random(0).randbytes(2 * 4096)
+    path.write_bytes(content)
+    found = examined(small)
+    assert "fewpass restore" in finding(found, "control database", "failed")["remedy"]
+
+
+def test_a_newer_control_database_is_found(small: Settings) -> None:
+    with sqlite3.connect(small.workspace / "control.sqlite") as connection:
+        connection.execute("UPDATE schema_version SET version_num = '9999'")
+    assert "later" in finding(examined(small), "migrations", "failed")["remedy"]
+
+
+def test_what_a_crash_has_left_is_found(small: Settings) -> None:
+    orphan = small.workspace / "models" / "m" / "9-00000000.duckdb"
+    orphan.write_bytes(b"left")
+    os.utime(orphan, (time.time() - 7200,) * 2)
+    assert str(orphan) in finding(examined(small), "orphans", "warning")["detail"]
+
+
+def test_what_is_kept_of_data_is_no_orphan(small: Settings) -> None:
+    """Whoever removed it by hand would make what was forgotten be learned again."""
+    rules = small.workspace / "models" / "m" / "data" / "forgotten.json"
+    rules.parent.mkdir()
+    rules.write_text('{"rules": []}')
+    os.utime(rules, (time.time() - 7200,) * 2)
+    assert "orphans" not in {found["check"] for found in examined(small)}
+
+
+def test_a_clock_that_went_back_is_found(small: Settings) -> None:
+    with sqlite3.connect(small.workspace / "control.sqlite") as connection:
+        connection.execute("UPDATE model_versions SET created_at = '2999-01-01 00:00:00.000000'")
+    assert "future" in finding(examined(small), "clock", "warning")["detail"]
+
+
+def test_jobs_without_a_worker_are_found(small: Settings, weather_files: tuple[Path, Path]) -> None:
+    request = TrainRequest(uris=[str(weather_files[0])], target="class", learner="nb", model="waiting")
+    with Workspace(small) as workspace:
+        product.submit(workspace, request, is_remote=False)
+    found = finding(examined(small), "workers", "warning")
+    assert "1 jobs wait" in found["detail"] and "fewpass worker" in found["remedy"]
+    (small.workspace / "workers").mkdir(exist_ok=True)
+    with (small.workspace / "workers" / "worker-0.lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert "1 run here" in finding(examined(small), "workers", "ok")["detail"]
+
+
+def test_a_workspace_that_is_none_or_full_is_found(tmp_path: Path, small: Settings, monkeypatch) -> None:
+    assert "no folder" in finding(examined(Settings(workspace=tmp_path / "none")), "workspace", "failed")["detail"]
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: usage._replace(free=5_000_000))
+    found = {item.check: item for item in doctor.examine(small)}
+    assert found["disk space"].state == "failed" and "fewpass models delete" in found["disk space"].remedy
+
+
+def test_an_open_door_is_found(small: Settings) -> None:
+    found = {item.check: item for item in doctor.examine(small.model_copy(update={"host": "0.0.0.0"}))}
+    assert found["API keys"].state == "failed"
+
+
+def test_doctor_works_beside_a_server(small: Settings) -> None:
+    with local_server(small) as server:
+        wait_for(lambda: "worker started" in server.log.read_text())
+        assert "1 run here" in finding(examined(small), "workers", "ok")["detail"]
+
+
+def test_with_the_control_database_elsewhere_a_backup_holds_the_files_it_names(tmp_path: Path, weather_files) -> None:
+    elsewhere = f"sqlite:///{tmp_path / 'elsewhere.sqlite'}"  # as PostgreSQL would be
+    settings = Settings(workspace=tmp_path / "workspace", control_url=elsewhere)
+    request = TrainRequest(
+        uris=[str(weather_files[0])], target="class", learner="nb", parameters={"m": 1.0}, model="m", holdout=0
+    )
+    with Workspace(settings) as workspace:
+        product.train(workspace, request)
+        done = backup.back_up(workspace, tmp_path / "copy")
+    assert (done.n_versions, done.has_control) == (1, False)
+    restored = settings.model_copy(update={"workspace": tmp_path / "restored"})
+    assert backup.restore(tmp_path / "copy", restored.workspace).n_versions == 1
+    assert not (restored.workspace / "control.sqlite").exists()
+    with Workspace(restored) as workspace:
+        assert product.served(workspace, "m").version == 1
+    assert all(item["state"] != "failed" for item in examined(restored))

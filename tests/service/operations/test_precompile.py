@@ -1,0 +1,53 @@
+"""What an image compiles beforehand, and what a server runs before somebody asks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from learners.circuits.model import CircuitModel
+from learners.classifiers.lookup import LookupModel
+from service import product
+from service.predictor import REHEARSED, Predictor
+from service.requests import TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+
+
+@pytest.mark.timeout(1500)  # two minutes of compiling, where nothing has been compiled yet, on a core of its own
+def test_requests_compile_nothing_that_an_image_could_have_compiled(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.service.operations.endpoints_after_precompiling", str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout.splitlines()[-1]) == []
+
+
+def test_a_model_has_answered_on_a_thread_before_it_does_on_the_event_loop(
+    tmp_path: Path, weather_files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered: list[int] = []
+    for kind in (LookupModel, CircuitModel):
+        original = kind.predict_proba
+
+        def recorded(model, chunk, original=original):  # type: ignore[no-untyped-def]
+            answered.append(chunk.n_rows)
+            return original(model, chunk)
+
+        monkeypatch.setattr(kind, "predict_proba", recorded)
+    with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
+        for learner, target in (("nb", "class"), ("spn", "class"), ("spn", None)):
+            product.train(
+                workspace,
+                TrainRequest(uris=[str(weather_files[0])], target=target, learner=learner, model="m", holdout=0),
+            )
+        predictor = Predictor(workspace.control)
+        for version, n_rows in ((1, REHEARSED), (2, REHEARSED), (3, ())):
+            answered.clear()
+            assert predictor.resolve(f"m@{version}").version == version
+            assert [n for n in answered if n > 1] == list(n_rows)
+            predictor.resolve(f"m@{version}")
+            assert len(answered) <= len(n_rows) + 1, "once"

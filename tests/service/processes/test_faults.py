@@ -1,0 +1,337 @@
+"""Faults: kill -9, full and read-only disks, damaged files, crowds. Nothing acknowledged is lost, and it says what to do.
+
+docs/how-to/operations.md lists them; those of a worker with jobs that need no learner are in test_jobs.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from service import product
+from service.operations import doctor
+from service.problems import NotReady
+from service.processes.local_server import LocalServer, local_server
+from service.requests import SchemaRequest, TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from tests.processes import children_of, ended, wait_for
+from tests.service.asking import client_of, job_at_end, job_in
+from tests.service.http.test_predict import RECORD, problem
+
+ASKED = {"records": [RECORD, {}]}
+
+
+def can_mount() -> bool:
+    """Whether this user may mount a small disk: root in a container that allows it."""
+    if os.geteuid() != 0:
+        return False
+    probe = Path("/tmp") / f"fewpass-mount-{os.getpid()}"
+    probe.mkdir()
+    try:
+        is_mounted = subprocess.run(["mount", "-t", "tmpfs", "tmpfs", probe], capture_output=True).returncode == 0
+        if is_mounted:
+            subprocess.run(["umount", probe], check=True)
+        return is_mounted
+    except FileNotFoundError:
+        return False
+    finally:
+        probe.rmdir()
+
+
+needs_mount = pytest.mark.skipif(not can_mount(), reason="a small disk can only be mounted by root")
+
+
+def settings_of(root: Path, **given: object) -> Settings:
+    fast = {"job_poll_s": 0.05, "progress_s": 0.1, "generation_poll_s": 0.05}
+    return Settings(workspace=root / "workspace", **(fast | given))
+
+
+@pytest.fixture
+def trained(tmp_path: Path, weather_files: tuple[Path, Path]) -> Settings:
+    """The settings of a workspace with two versions of a model, and the older as its champion."""
+    settings = settings_of(tmp_path)
+    train_two(settings, weather_files[0])
+    return settings
+
+
+def train_two(settings: Settings, data: Path) -> None:
+    request = TrainRequest(
+        uris=[str(data)], target="class", learner="nb", parameters={"m": 1.0}, model="weather", holdout=0
+    )
+    with Workspace(settings) as workspace:
+        product.train(workspace, request.model_copy(update={"aliases": ["champion"]}))
+        product.train(workspace, request.model_copy(update={"learner": "tan"}))
+
+
+def long_job(data: Path) -> dict:
+    """A training that takes some seconds, most of them in one step."""
+    parameters = {"k": 2, "estimator": "hdp", "iterations": 5_000}
+    return {"kind": "train", "uris": [str(data)], "target": "class", "learner": "kdb", "model": "long"} | {
+        "parameters": parameters
+    }
+
+
+def workers_of(server: LocalServer) -> list[psutil.Process]:
+    return children_of(server.pid, "worker")
+
+
+def kill(process: psutil.Process) -> None:
+    process.send_signal(signal.SIGKILL)
+    wait_for(lambda: ended([process.pid]))
+
+
+def assert_sound(settings: Settings) -> None:
+    failed = [finding for finding in doctor.examine(settings) if finding.state == "failed"]
+    assert not failed
+
+
+def test_a_killed_worker_is_replaced_and_its_training_succeeds(trained: Settings, weather_files) -> None:
+    with local_server(trained) as server, client_of(server) as client:
+        job_id = client.post("/v1/jobs", json=long_job(weather_files[0])).json()["id"]
+        wait_for(lambda: (client.get(f"/v1/jobs/{job_id}").json()["progress"] or {}).get("stage"))
+        kill(workers_of(server)[0])
+        assert client.post("/v1/models/weather/predict", json=ASKED).status_code == 200
+        job = job_at_end(client, job_id)
+        assert job["state"] == "succeeded" and job["attempts"] == 2, job
+        assert client.post("/v1/models/long/predict", json=ASKED).status_code == 200
+    assert_sound(trained)
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["the server", "everything"])
+def test_what_was_acknowledged_before_a_kill_is_there_after_it(trained: Settings, weather_files, whole: bool) -> None:
+    acknowledged: list[tuple[str, str]] = []
+    stop = threading.Event()
+
+    def write(client: httpx.Client) -> None:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            body = {"name": f"set-{number}", "uris": [str(weather_files[1])], "target": "class"}
+            try:
+                if client.post("/v1/datasets", json=body).status_code == 201:
+                    acknowledged.append(("dataset", body["name"]))
+                alias = f"alias-{number}"
+                if client.put(f"/v1/models/weather/aliases/{alias}", json={"version": 2}).status_code == 200:
+                    acknowledged.append(("alias", alias))
+            except httpx.HTTPError:
+                return
+
+    with local_server(trained) as server, client_of(server) as client:
+        job_id = client.post("/v1/jobs", json=long_job(weather_files[0])).json()["id"]
+        short = {"model": "queued", "learner": "nb", "parameters": {}}
+        queued = client.post("/v1/jobs", json=long_job(weather_files[0]) | short).json()["id"]
+        job_in(client, job_id, "running")
+        writer = threading.Thread(target=write, args=(client,))
+        writer.start()
+        wait_for(lambda: len(acknowledged) > 20)
+        victims = [*workers_of(server), psutil.Process(server.pid)] if whole else [psutil.Process(server.pid)]
+        left = workers_of(server)
+        for victim in victims:
+            victim.send_signal(signal.SIGKILL)
+        stop.set()
+        writer.join()
+        wait_for(lambda: ended(process.pid for process in [*victims, *left]))  # no worker outlives its server
+    with local_server(trained) as server, client_of(server) as client:
+        aliases = client.get("/v1/models/weather/aliases").json()["aliases"]
+        for kind, name in acknowledged:
+            found = client.get(f"/v1/datasets/{name}").status_code == 200 if kind == "dataset" else name in aliases
+            assert found, (kind, name)
+        for known in (job_id, queued):
+            job = job_at_end(client, known)
+            assert job["state"] == "succeeded", job["error"]
+    assert_sound(trained)
+
+
+# Disks
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 48 MB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", disk], check=True)
+    yield disk
+    subprocess.run(["umount", "-l", disk], check=True)
+
+
+@needs_mount
+def test_a_full_disk_stops_writes_with_a_507_and_no_prediction(small_disk: Path, weather_files) -> None:
+    settings = settings_of(small_disk)
+    train_two(settings, weather_files[0])
+    with local_server(settings) as server, client_of(server) as client:
+        expected = client.post("/v1/models/weather/predict", json=ASKED).json()
+        ballast = fill(small_disk)
+        body = {"kind": "train", "uris": [str(weather_files[0])], "target": "class", "learner": "nb", "model": "m"}
+        refused = 0
+        for number in range(200):
+            job = client.post("/v1/jobs", json=body)
+            other = client.post("/v1/datasets", json={"name": f"d{number}", "uris": [str(weather_files[1])]})
+            for response in (job, other):
+                if response.status_code not in {201, 202}:
+                    assert problem(response, 507)["title"] == "Workspace cannot be written"
+                    refused += 1
+            if refused > 3:
+                break
+        assert refused > 3
+        assert client.post("/v1/models/weather/predict", json=ASKED).json() == expected
+        found = {item.check: item.state for item in doctor.examine(settings)}
+        assert "failed" in {found["workspace"], found["disk space"]}
+        ballast.unlink()  # the disk is free again, and so is everything
+        made = wait_for(lambda: (r := client.post("/v1/jobs", json=body)).status_code == 202 and r.json())
+        job = job_at_end(client, made["id"])
+        assert job["state"] == "succeeded", job["error"]
+    failed = [item for item in doctor.examine(settings) if item.state == "failed" and item.check != "disk space"]
+    assert not failed and not list(settings.workspace.glob("models/**/*.partial"))
+
+
+def fill(disk: Path) -> Path:
+    """Fill a disk to the last byte; returns the file that does."""
+    ballast = disk / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        for size in (2**16, 2**12, 1):
+            try:
+                while True:
+                    file.write(b"\0" * size)
+            except OSError:
+                continue
+    return ballast
+
+
+@needs_mount
+def test_a_read_only_disk_serves_predictions_and_refuses_to_start(small_disk: Path, weather_files) -> None:
+    settings = settings_of(small_disk, job_workers=0)
+    train_two(settings, weather_files[0])
+    with local_server(settings) as server, client_of(server) as client:
+        expected = client.post("/v1/models/weather/predict", json=ASKED).json()
+        subprocess.run(["mount", "-o", "remount,ro", small_disk], check=False)
+        alias = client.put("/v1/models/weather/aliases/other", json={"version": 1})
+        if alias.status_code == 200:  # open files kept the disk writable: nothing to see here
+            return
+        assert problem(alias, 507)["title"] == "Workspace cannot be written"
+        assert client.post("/v1/models/weather/predict", json=ASKED).json() == expected
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    with pytest.raises(NotReady, match="cannot be written"), local_server(settings):
+        pass
+    subprocess.run(["mount", "-o", "remount,rw", small_disk], check=True)
+    with local_server(settings) as server, client_of(server) as client:
+        assert client.put("/v1/models/weather/aliases/other", json={"version": 1}).status_code == 200
+
+
+# Damaged files
+
+
+def test_a_damaged_model_is_named_and_mended_while_others_answer(trained: Settings) -> None:
+    trained = trained.model_copy(update={"job_workers": 0})
+    damaged = next(trained.workspace.glob("models/weather/2-*.arrow"))
+    whole = damaged.read_bytes()
+    damaged.chmod(0o644)
+    damaged.write_bytes(whole[: len(whole) // 2])
+    with local_server(trained) as server, client_of(server) as client:
+        body = problem(client.post("/v1/models/weather@2/predict", json=ASKED), 500)
+        assert body["title"] == "Corrupt file" and damaged.name in body["detail"]
+        assert client.post("/v1/models/weather@1/predict", json=ASKED).status_code == 200
+        assert any(item.state == "failed" for item in doctor.examine(trained))
+        doctor.examine(trained, is_repairing=True)
+        assert client.post("/v1/models/weather@2/predict", json=ASKED).status_code == 200  # without a restart
+    assert_sound(trained)
+
+
+def test_a_damaged_catalogue_is_named_while_mapped_models_answer(trained: Settings) -> None:
+    trained = trained.model_copy(update={"job_workers": 0})
+    catalogue = trained.workspace / "control.sqlite"
+    with local_server(trained) as server, client_of(server) as client:
+        expected = client.post("/v1/models/weather/predict", json=ASKED).json()
+        for path in trained.workspace.glob("control.sqlite*"):
+            with path.open("r+b") as file:  # in place: what is shorter than a process has mapped would kill it
+                file.write((b"damaged " * path.stat().st_size)[: path.stat().st_size])
+        time.sleep(0.3)  # a few looks at the registry
+        assert client.post("/v1/models/weather/predict", json=ASKED).json() == expected
+        assert client.get("/healthz").status_code == 200
+        listed = client.get("/v1/models")
+        assert listed.status_code in {200, 500, 503} and "Traceback" not in listed.text
+    for path in trained.workspace.glob("control.sqlite-*"):
+        path.unlink()
+    with (
+        pytest.raises(NotReady, match=r"control.sqlite is damaged.*restore the file from a backup"),
+        local_server(trained),
+    ):
+        pass
+    assert any("fewpass restore" in item.remedy for item in doctor.examine(trained))
+    assert catalogue.exists()  # nobody has made a new one in its place
+
+
+# Crowds
+
+
+def test_two_servers_on_one_workspace_share_models_and_run_each_job_once(trained: Settings, weather_files) -> None:
+    body = {"kind": "train", "uris": [str(weather_files[0])], "target": "class", "learner": "nb"}
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(local_server(trained)) for _ in range(2)]
+        first, second = (stack.enter_context(client_of(server)) for server in servers)
+        for version in (2, 1, 2):
+            first.put("/v1/models/weather/aliases/champion", json={"version": version})
+            wait_for(partial(answers_with, second, version))
+        jobs = [
+            (first, second)[number % 2].post("/v1/jobs", json=body | {"model": f"shared-{number}"}).json()["id"]
+            for number in range(6)
+        ]
+        for number, job_id in enumerate(jobs):
+            job = job_at_end(first, job_id)
+            assert job["state"] == "succeeded" and job["attempts"] == 1, job
+            listed = second.get(f"/v1/models/shared-{number}/versions").json()["items"]
+            assert [item["version"] for item in listed] == [1]
+    slots = {path.name for path in (trained.workspace / "workers").glob("*.lock")}
+    assert {"worker-0.lock", "worker-1.lock"} <= slots
+    assert_sound(trained)
+
+
+def answers_with(client: httpx.Client, version: int) -> bool:
+    return client.post("/v1/models/weather/predict", json=ASKED).json()["version"] == version
+
+
+@pytest.mark.faults  # takes many seconds
+def test_a_thousand_queued_jobs_hold_nobody_up(trained: Settings, weather_files) -> None:
+    data = {"name": "weather", "uris": [str(weather_files[1])], "target": "class"}
+    with local_server(trained.model_copy(update={"job_workers": 0})) as server:
+        with client_of(server) as client:
+            assert client.post("/v1/datasets", json=data).status_code == 201
+        with Workspace(trained) as workspace:
+            for _ in range(1_000):
+                product.submit(workspace, SchemaRequest(dataset="weather"), is_remote=False)
+        with client_of(server) as client:
+            assert 'fewpass_jobs{state="queued"} 1000.0' in client.get("/metrics").text
+            served = psutil.Process(server.pid)
+            listing = work_of(served, lambda: client.get("/v1/jobs?limit=20"))
+            submitting = work_of(served, lambda: client.post("/v1/jobs", json={"kind": "schema", "dataset": "weather"}))
+            predicting = work_of(served, lambda: client.post("/v1/models/weather/predict", json=ASKED))
+    assert listing < 0.2 and submitting < 0.2 and predicting < 0.05
+    with local_server(trained) as server, client_of(server) as client:
+        wait_for(lambda: len(client.get("/v1/jobs?state=succeeded&limit=20").json()["items"]) >= 20)
+        assert client.get("/v1/jobs?state=failed").json()["items"] == []
+
+
+def work_of(process: psutil.Process, call: Callable[[], httpx.Response]) -> float:
+    """Seconds of a core that a request costs it, whatever else the machine has to do."""
+
+    def spent() -> float:
+        times = process.cpu_times()
+        return times.user + times.system
+
+    before = spent()
+    for _ in range(20):
+        response = call()
+        assert response.status_code < 300, response.text
+    return (spent() - before) / 20

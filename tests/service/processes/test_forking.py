@@ -1,0 +1,189 @@
+"""Several serving processes: forked from one that loaded everything, replaced when they die, ended with their parents."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+
+import httpx
+import psutil
+import pytest
+
+from service import product
+from service.processes.local_server import LocalServer, local_server
+from service.requests import TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from tests.processes import ended, wait_for
+from tests.service.asking import client_of
+from tests.service.conftest import Site
+from tests.service.http.test_predict import RECORD
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="serving processes are forked on Linux only")
+ASKED = {"records": [RECORD]}
+PATH = "/v1/models/weather@champion/predict"
+MIB = 2**20
+
+
+@pytest.fixture(scope="module")
+def settings(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    folder = tmp_path_factory.mktemp("forking") / "workspace"
+    shutil.copytree(site.workspace, folder)
+    found = Settings(workspace=folder, workers=3, predict_only=True, job_workers=0, generation_poll_s=0.05)
+    second = TrainRequest(uris=[str(site.train)], target="class", learner="nb", model="weather", holdout=0)
+    with Workspace(found) as workspace:
+        product.set_alias(workspace, "weather", "champion", 1)
+        product.train(workspace, second)
+    return found
+
+
+@pytest.fixture(scope="module")
+def server(settings: Settings) -> Iterator[LocalServer]:
+    """One for all tests: each leaves it with its three serving processes."""
+    with local_server(settings) as server:
+        yield server
+
+
+def loader_of(server: LocalServer) -> psutil.Process:
+    """The process that the serving ones are forked from."""
+    (loader,) = psutil.Process(server.pid).children()
+    return loader
+
+
+def servers_of(server: LocalServer) -> set[int]:
+    return {child.pid for child in loader_of(server).children()}
+
+
+def ask(server: LocalServer) -> httpx.Response:
+    """On a connection of its own, which any of the processes may take."""
+    with client_of(server) as client:
+        return client.post(PATH, json=ASKED)
+
+
+def answers_again(server: LocalServer) -> bool:
+    try:
+        return ask(server).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def test_each_holds_little_memory_of_its_own(server: LocalServer) -> None:
+    wait_for(lambda: len(servers_of(server)) == 3)
+    assert {ask(server).status_code for _ in range(60)} == {200}
+    loader = loader_of(server)
+    assert "threads run beside the fork" not in server.log.read_text()
+    for pid in servers_of(server):
+        memory = psutil.Process(pid).memory_full_info()
+        assert memory.uss < 80 * MIB < memory.rss, "shared, but not read from disk again"
+    assert loader.memory_full_info().uss < 80 * MIB
+
+
+@pytest.mark.parametrize("fault", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.faults)])
+def test_a_killed_or_hanging_serving_process_is_replaced(server: LocalServer, fault: signal.Signals) -> None:
+    before = wait_for(lambda: servers if len(servers := servers_of(server)) == 3 else set())
+    victim = min(before)
+    os.kill(victim, fault)
+    wait_for(lambda: victim not in servers_of(server) and len(servers_of(server)) == 3)
+    assert len(servers_of(server) & before) == 2
+    wait_for(lambda: answers_again(server))
+    assert {ask(server).status_code for _ in range(30)} == {200}
+
+
+@pytest.mark.faults
+def test_a_killed_loader_is_replaced_with_all_that_were_forked_from_it(server: LocalServer) -> None:
+    loader, before = loader_of(server), servers_of(server)
+    os.kill(loader.pid, signal.SIGKILL)
+    wait_for(lambda: ended(before))
+    wait_for(lambda: answers_again(server))
+    assert loader_of(server).pid != loader.pid
+    assert not servers_of(server) & before
+
+
+@pytest.mark.faults
+def test_nothing_outlives_a_killed_server(settings: Settings) -> None:
+    with local_server(settings) as server:
+        family = {server.pid, loader_of(server).pid, *servers_of(server)}
+        os.kill(server.pid, signal.SIGKILL)
+        wait_for(lambda: ended(family))
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_requests_under_way_are_answered_before_the_end(settings: Settings, number: signal.Signals) -> None:
+    with local_server(settings) as server:
+        family = {server.pid, loader_of(server).pid, *servers_of(server)}
+        failures: list[str] = []
+        answered: list[int] = []
+
+        def keep_asking() -> None:
+            with client_of(server) as client:
+                while True:
+                    try:
+                        answered.append(client.post(PATH, json=ASKED).status_code)
+                    except httpx.ConnectError:
+                        return
+                    except httpx.HTTPError as error:  # a connection that was closed between two answers
+                        if not isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
+                            failures.append(repr(error))
+                        return
+
+        threads = [threading.Thread(target=keep_asking) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        wait_for(lambda: len(answered) > 50)
+        os.kill(server.pid, number)
+        for thread in threads:
+            thread.join()
+        assert not failures and set(answered) == {200}
+        wait_for(lambda: ended(family))
+        assert "Traceback" not in server.log.read_text()
+
+
+def test_each_process_takes_over_a_promotion_and_no_answer_is_mixed(server: LocalServer, settings: Settings) -> None:
+    wait_for(lambda: len(servers_of(server)) == 3)
+    seen: list[int] = []
+    stop = threading.Event()
+
+    def keep_asking() -> None:
+        while not stop.is_set():
+            response = ask(server)
+            assert response.status_code == 200
+            seen.append(response.json()["version"])
+
+    threads = [threading.Thread(target=keep_asking) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    wait_for(lambda: len(seen) > 30)
+    with Workspace(settings) as workspace:
+        product.set_alias(workspace, "weather", "champion", 2)
+    wait_for(lambda: set(seen[-60:]) == {2})  # of every process, as each takes one connection in three
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert set(seen[:30]) == {1} and set(seen) == {1, 2}
+
+
+@pytest.mark.faults
+def test_hangup_takes_new_processes_and_drops_no_request(server: LocalServer) -> None:
+    wait_for(lambda: len(servers_of(server)) == 3)
+    before, loader = servers_of(server), loader_of(server).pid
+    os.kill(server.pid, signal.SIGHUP)
+    wait_for(lambda: ended(before) and len(servers_of(server)) == 3)
+    assert loader_of(server).pid == loader
+    wait_for(lambda: answers_again(server))
+
+
+def rows_counted(server: LocalServer) -> int:
+    with client_of(server) as client:
+        lines = client.get("/metrics").text.splitlines()
+    return sum(int(float(line.rsplit(" ", 1)[1])) for line in lines if line.startswith("fewpass_predicted_rows_total"))
+
+
+def test_metrics_of_all_processes_are_added_up(server: LocalServer) -> None:
+    before = rows_counted(server)
+    assert {ask(server).status_code for _ in range(40)} == {200}
+    assert rows_counted(server) == before + 40

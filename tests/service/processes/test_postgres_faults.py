@@ -1,0 +1,250 @@
+"""PostgreSQL as the control database goes away and comes back: predictions go on, the rest says so and recovers."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from service.problems import NotReady
+from service.processes.local_server import LocalServer, local_server
+from service.settings import Settings
+from tests.processes import wait_for
+from tests.service.asking import PATIENCE_S, client_of, job_at_end, job_in
+from tests.service.http.test_predict import problem
+from tests.service.processes.test_faults import ASKED, long_job, settings_of, train_two
+
+pytest.importorskip("psycopg", reason="PostgreSQL needs the extra 'postgres' (psycopg)")
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.skipif(
+        not all(map(shutil.which, ("initdb", "pg_ctl", "postgres"))),
+        reason="PostgreSQL (initdb, pg_ctl and postgres on the PATH) is not installed",
+    ),
+]
+
+
+class Cluster:
+    """A PostgreSQL server on a free loopback port that can be stopped without a warning and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.data = folder, folder / "data"
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        # PostgreSQL refuses to run as root.
+        self.user = {"user": "postgres"} if os.getuid() == 0 else {}
+        if self.user:
+            shutil.chown(folder, "postgres")
+        self.run("initdb", "-U", "fewpass", "-A", "trust", "--no-sync", "-E", "UTF8")
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://fewpass:secret@127.0.0.1:{self.port}/postgres"
+
+    def run(self, *command: str) -> None:
+        whole = [command[0], "-D", str(self.data), *command[1:]]
+        done = subprocess.run(whole, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **self.user)
+        assert done.returncode == 0, done.stderr
+
+    @property
+    def is_running(self) -> bool:
+        return (self.data / "postmaster.pid").exists()
+
+    def start(self) -> None:
+        options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={self.folder}"
+        self.run("pg_ctl", "start", "-w", "-l", str(self.folder / "log"), "-o", options)
+
+    def stop(self) -> None:
+        """As a crash: connections are cut in the middle of what they do, and nothing is written down first."""
+        self.run("pg_ctl", "stop", "-m", "immediate", "-w")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    folder = Path(tempfile.mkdtemp(prefix="fewpass-pg-"))  # the path of its socket must be short
+    made = Cluster(folder)
+    made.start()
+    yield made
+    if made.is_running:
+        made.stop()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def settings(cluster: Cluster, tmp_path: Path, weather_files: tuple[Path, Path]) -> Settings:
+    """A workspace with two versions of a model, its control database in an empty schema of the cluster."""
+    import psycopg
+
+    if not cluster.is_running:  # left so by a test that failed
+        cluster.start()
+    with psycopg.connect(cluster.url, autocommit=True) as connection:
+        for schema in ("public", "dbos"):
+            connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+        connection.execute("CREATE SCHEMA public")
+    settings = settings_of(tmp_path, control_url=cluster.url)
+    train_two(settings, weather_files[0])
+    return settings
+
+
+def assert_unavailable(response: httpx.Response) -> None:
+    body = problem(response, 503)
+    assert body["title"] == "Control database unavailable" and "secret" not in response.text
+    assert "does not answer" in body["detail"] and "Try again" in body["detail"]
+    assert int(response.headers["retry-after"]) >= 1
+
+
+def log_of(server: LocalServer) -> str:
+    return server.log.read_text(errors="replace")
+
+
+def test_without_postgresql_predictions_go_on_and_all_comes_back_by_itself(
+    cluster: Cluster, settings: Settings, weather_files: tuple[Path, Path]
+) -> None:
+    train = {"kind": "train", "uris": [str(weather_files[0])], "target": "class", "learner": "nb"}
+    with local_server(settings) as server, client_of(server) as client:
+        expected = client.post("/v1/models/weather/predict", json=ASKED).json()
+        running = client.post("/v1/jobs", json=long_job(weather_files[0])).json()["id"]
+        queued = [client.post("/v1/jobs", json=train | {"model": f"queued-{n}"}).json()["id"] for n in range(3)]
+        assert client.get("/readyz").json() == {"status": "ok", "version": client.get("/").json()["version"]}
+        job_in(client, running, "running")
+        cluster.stop()
+        time.sleep(1)
+        for _ in range(3):
+            assert client.post("/v1/models/weather/predict", json=ASKED).json() == expected
+            for method, path, body in [
+                ("GET", "/v1/models", None),
+                ("GET", "/v1/models/weather/aliases", None),
+                ("GET", "/v1/jobs", None),
+                ("GET", f"/v1/jobs/{running}", None),
+                ("GET", f"/v1/jobs/{running}/events", None),
+                ("GET", "/v1/schedules", None),
+                ("GET", "/v1/datasets", None),
+                ("POST", "/v1/jobs", train | {"model": "lost"}),
+                ("POST", f"/v1/jobs/{running}/cancel", None),
+                ("POST", "/v1/datasets", {"name": "lost", "uris": [str(weather_files[1])]}),
+                ("PUT", "/v1/models/weather/aliases/lost", {"version": 1}),
+                ("POST", "/v1/models/weather@1/predict", ASKED),  # not resolved before
+                ("POST", "/v2/models/unknown/infer", {"inputs": []}),
+            ]:
+                assert_unavailable(client.request(method, path, json=body))
+            ready = client.get("/readyz")
+            assert ready.status_code == 200 and ready.json()["status"] == "degraded"
+            assert "does not answer" in ready.json()["reason"] and "secret" not in ready.text
+            assert client.get("/v2/health/ready").status_code == 200 and client.get("/healthz").status_code == 200
+            metrics = client.get("/metrics")
+            assert metrics.status_code == 200 and "fewpass_control_up 0.0" in metrics.text
+            time.sleep(0.5)
+        cluster.start()
+        wait_for(lambda: client.get("/readyz").json()["status"] == "ok")
+        for job_id in (running, *queued):
+            job = job_at_end(client, job_id)
+            assert job["state"] == "succeeded", job["error"]
+        assert client.put("/v1/models/weather/aliases/champion", json={"version": 2}).status_code == 200
+        wait_for(lambda: client.post("/v1/models/weather/predict", json=ASKED).json()["version"] == 2)
+        assert client.get("/v1/datasets/lost").status_code == 404
+        assert "fewpass_control_up 1.0" in client.get("/metrics").text
+        said = log_of(server)
+    assert "Traceback" not in said and "secret" not in said
+    n_lines = sum('"level": "warning"' in line or '"level": "error"' in line for line in said.splitlines())
+    assert n_lines < 70, said  # 45 of them are refused requests to the job queue
+
+
+def test_postgresql_that_is_killed_again_and_again_loses_nothing_that_was_acknowledged(
+    cluster: Cluster, settings: Settings, weather_files: tuple[Path, Path]
+) -> None:
+    acknowledged: list[str] = []
+    codes: set[int] = set()
+    stop = threading.Event()
+
+    def submit(url: str) -> None:
+        train = {"kind": "train", "uris": [str(weather_files[0])], "target": "class", "learner": "nb"}
+        with httpx.Client(base_url=url, timeout=PATIENCE_S) as client:
+            for number in range(16):
+                response = client.post("/v1/jobs", json=train | {"model": f"m-{number}"})
+                codes.add(response.status_code)
+                if response.status_code == 202:
+                    acknowledged.append(response.json()["id"])
+                if stop.wait(0.15):
+                    return
+
+    with local_server(settings) as server, client_of(server) as client:
+        writer = threading.Thread(target=submit, args=(server.url,))
+        writer.start()
+        for pause in (0.6, 1.3, 0.3):  # in mid-job, wherever that is
+            time.sleep(pause)
+            cluster.stop()
+            time.sleep(0.4)
+            cluster.start()
+        writer.join()
+        assert acknowledged and codes <= {202, 503}
+        for job_id in acknowledged:
+            job = job_at_end(client, job_id)
+            assert job["state"] == "succeeded", job["error"]
+            name = job["result"]["model"]
+            assert [version["job_id"] for version in client.get(f"/v1/models/{name}/versions").json()["items"]] == [
+                job_id
+            ]
+        assert "Traceback" not in log_of(server)
+
+
+def test_a_schedule_that_was_due_during_the_outage_is_caught_up_once(
+    cluster: Cluster, settings: Settings, weather_files: tuple[Path, Path]
+) -> None:
+    job = {"kind": "train", "uris": [str(weather_files[0])], "target": "class", "learner": "nb", "model": "minutely"}
+    with local_server(settings) as server, client_of(server) as client:
+        wait_for(lambda: "worker started" in log_of(server))
+        time.sleep(max(0.0, 58 - time.time() % 60))
+        # Not before: a slow machine may take more than a minute until the worker has started.
+        assert client.post("/v1/schedules", json={"name": "s", "cron": "* * * * *", "job": job}).status_code == 201
+        cluster.stop()
+        time.sleep(4)
+        cluster.start()
+        runs = wait_for(lambda: (r := client.get("/v1/schedules/s/runs")).status_code == 200 and r.json()["items"])
+        assert len(runs) == 1 and runs[0]["outcome"] in {"on_time", "caught_up"}
+
+
+def test_postgresql_that_hangs_holds_up_no_prediction(cluster: Cluster, settings: Settings) -> None:
+    """Connections stand, and nothing comes over them: as when its disk does not answer."""
+    postmaster = psutil.Process(int((cluster.data / "postmaster.pid").read_text().split()[0]))
+    with local_server(settings.model_copy(update={"request_timeout_s": 3.0, "job_workers": 0})) as server:
+        with client_of(server) as client:
+            expected = client.post("/v1/models/weather/predict", json=ASKED).json()
+            frozen = [postmaster, *postmaster.children(recursive=True)]
+            for process in frozen:
+                process.suspend()
+            try:
+                assert problem(client.get("/v1/models"), 503)["title"] == "Too slow"
+                wait_for(lambda: client.get("/readyz").json()["status"] == "degraded")
+                # On a connection that stood, or on one that was to be made: whichever was looked at last.
+                assert re.search("(did|does) not answer", client.get("/readyz").json()["reason"])
+                assert client.post("/v1/models/weather/predict", json=ASKED).json() == expected
+            finally:
+                for process in frozen:
+                    process.resume()
+            wait_for(lambda: client.get("/readyz").json()["status"] == "ok")
+            assert client.get("/v1/models").status_code == 200
+        assert "Traceback" not in log_of(server)
+
+
+def test_a_server_that_finds_no_postgresql_says_so(cluster: Cluster, settings: Settings) -> None:
+    cluster.stop()
+    try:
+        with pytest.raises(NotReady, match="does not answer") as refused, local_server(settings):
+            pass
+        assert "Traceback" not in str(refused.value) and "secret" not in str(refused.value)
+    finally:
+        cluster.start()
+    with local_server(settings) as server, client_of(server) as client:
+        assert client.get("/readyz").json()["status"] == "ok"

@@ -1,0 +1,137 @@
+"""Circuits that are sampled, as a user has them: by command line and by REST."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from learners.kinds import load_model
+from service import product
+from service.requests import TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from storage.compiled import map_compiled
+from tests.service.asking import job_at_end
+from tests.service.cli.test_cli import fewpass
+from tests.service.conftest import weather
+
+SETTINGS = {"learning": "gibbs", "iterations": 40, "draws": 20}
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    with Workspace(Settings(workspace=tmp_path / "workspace")) as opened:
+        yield opened
+
+
+def request_of(folder, **more):
+    asked = {
+        "uris": [str(folder)],
+        "target": "class",
+        "learner": "spn",
+        "parameters": SETTINGS,
+        "model": "sky",
+        "holdout": 0.1,
+    }
+    return TrainRequest(**(asked | more))
+
+
+def model_of(version):
+    return load_model(*map_compiled(version.arrow_path))
+
+
+def test_a_sampled_circuit_on_the_command_line(tmp_path):
+    data, here = tmp_path / "data.parquet", {"workspace": tmp_path / "workspace"}
+    pq.write_table(weather(600, 1), data)
+    settings = [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
+    trained = fewpass(
+        "train", data, "--target", "class", "--learner", "spn", *settings, "--name", "sky", "--json", **here
+    )
+    assert json.loads(trained.stdout)["metrics"]["zero_one_loss"] < 0.3
+
+    told = fewpass("query", "sky", "conditional", "--given", "outlook=sunny", "--of", "class", **here).stdout
+    assert "90% interval" in told and " to " in told
+    answer = json.loads(fewpass("query", "sky", "moments", "--given", "class=yes", "--json", **here).stdout)
+    low, high = answer["moments"]["humidity"]["interval"]
+    assert low < answer["moments"]["humidity"]["mean"] < high
+    assert "standard_error" in fewpass("query", "sky", "marginal", "--given", "windy=true", **here).stdout
+    best = fewpass("query", "sky", "map", "--of", "outlook", "--of", "windy", "--given", "class=yes", **here).stdout
+    assert "of the posterior mean circuit" in best
+
+    structure = fewpass("models", "structure", "sky", **here).stdout
+    for fact in ("r_hat", "effective", "is_settled", "whole_acceptance"):
+        assert fact in structure
+    fewpass("models", "trace", "sky", "--out", tmp_path / "trace.svg", **here)
+    assert "<svg" in (tmp_path / "trace.svg").read_text()
+    assert fewpass("models", "circuit", "sky", "--format", "svg", **here).stdout.count("<svg") == 1
+
+    out = tmp_path / "scored.parquet"
+    fewpass("predict", "sky", data, "--out", out, "--interval", "0.9", **here)
+    scored = pq.read_table(out)
+    assert (np.array(scored["low_yes"]) <= np.array(scored["high_yes"])).all()
+
+
+def test_a_sampled_circuit_over_rest(site):
+    asked = {
+        "kind": "train",
+        "uris": [str(site.train)],
+        "target": "class",
+        "learner": "spn",
+        "parameters": SETTINGS,
+        "model": "sampled",
+    }
+    job = site.client.post("/v1/jobs", json=asked).json()
+    done = job_at_end(site.client, job["id"])
+    assert done["state"] == "succeeded", done
+    query = {"queries": [{"kind": "marginal", "evidence": {"outlook": "sunny"}}]}
+    (answer,) = site.client.post("/v1/models/sampled/query", json=query).json()["answers"]
+    assert answer["interval"][0] < answer["probability"] < answer["interval"][1]
+    facts = site.client.get("/v1/models/sampled/structure").json()["facts"]
+    assert facts["n_sweeps"] == 40 and facts["n_chains"] == 2
+    assert "<svg" in site.client.get("/v1/models/sampled/trace.svg").text
+    refused = site.client.get("/v1/models/weather/trace.svg")
+    assert refused.status_code == 422 and "has no chains to draw" in refused.json()["detail"]
+
+
+def test_an_update_goes_on_with_new_rows_behind_the_old_ones(workspace, tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    pq.write_table(weather(300, 1), folder / "b.parquet")
+    first = product.train(workspace, request_of(folder, update=True))
+    # The new file comes first by its name; its rows come last in the states all the same.
+    for name, seed in (("a", 2), ("aa", 3)):
+        known = model_of(first)
+        pq.write_table(weather(200, seed), folder / f"{name}.parquet")
+        first, passes = product.train_with_passes(workspace, request_of(folder, update=True))
+        grown = model_of(first)
+        assert [entry["stage"] for entry in passes] == ["sampling"]
+        n_known = len(known.sampled.choices[0])
+        assert len(grown.sampled.choices[0]) == grown.facts["n_rows"] > n_known
+        assert grown.sampled.told["turn"] == known.sampled.told["turn"] + 1
+        assert grown.schema == known.schema
+    same, passes = product.train_with_passes(workspace, request_of(folder, update=True))
+    assert sum(entry["n_rows_read"] for entry in passes) == 0
+    assert np.array_equal(model_of(same).draws.weight, grown.draws.weight)
+    (folder / "b.parquet").unlink()
+    _, passes = product.train_with_passes(workspace, request_of(folder, update=True))
+    assert passes[0]["stage"] == "starting anew, as a file that was learned from is gone or has changed"
+
+
+def test_progress_of_a_job_tells_the_log_joint(site):
+    asked = {
+        "kind": "train", "uris": [str(site.train)], "target": "class", "learner": "spn", "model": "slow",
+        "parameters": SETTINGS | {"iterations": 100_000},
+    }  # fmt: skip
+    job = site.client.post("/v1/jobs", json=asked).json()
+    notes, until = set(), time.monotonic() + 300
+    while not any("log joint" in note for note in notes) and time.monotonic() < until:
+        progress = site.client.get(f"/v1/jobs/{job['id']}").json()["progress"] or {}
+        notes.add(progress.get("note", ""))
+        time.sleep(0.05)
+    assert any("log joint" in note and "% of trees and" in note for note in notes), notes
+    site.client.post(f"/v1/jobs/{job['id']}/cancel")
+    assert job_at_end(site.client, job["id"])["state"] == "cancelled"

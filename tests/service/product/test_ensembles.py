@@ -1,0 +1,108 @@
+"""The default learner, as a user has it: trained, asked, explained, drawn, refreshed and made to forget."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from learners.ensembles.model import EnsembleModel
+from learners.errors import InvalidParameter
+from learners.kinds import load_model
+from learners.query import Conditional, Map
+from service import product
+from service.requests import ForgetRequest, TrainRequest
+from storage.compiled import map_compiled
+from tests.passes.test_engine import same
+from tests.passes.test_reuse import write
+from tests.service.product.test_refresh import COLUMNS, request_of, workspace
+
+__all__ = ["workspace"]
+FEW = {"members": 2}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    for day in range(3):
+        write(data, day, n=90)
+    return data
+
+
+def ensemble(folder, **more):
+    return request_of(folder, **({"learner": "auto", "parameters": FEW, "holdout": 0} | more))
+
+
+def arrays_of(version):
+    return load_model(*map_compiled(version.arrow_path))
+
+
+def test_it_is_what_a_request_without_a_learner_gets():
+    assert TrainRequest(uris=["x"], model="m").learner == "auto"
+
+
+def test_a_refresh_reads_new_files_and_gives_the_model_of_all_of_them(workspace, folder):
+    first = product.train(workspace, ensemble(folder))
+    write(folder, 5, n=90)
+    updated, passes = product.train_with_passes(workspace, ensemble(folder))
+    read = {each["stage"]: each["n_files_read"] for each in passes}
+    assert read["counting pairs"] == 1 and read["reading the domains"] == 1
+    assert arrays_of(updated).schema.attributes[-1].groupings == arrays_of(first).schema.attributes[-1].groupings
+    # From scratch by the same cut points: nothing to reuse.
+    from learners import recipes
+    from learners.passes.learner import drive
+    from learners.passes.source import Source
+    from learners.schema import Kept
+
+    made = recipes.learner("auto", FEW, "class", Kept(arrays_of(first).schema), COLUMNS)
+    assert same(drive(made, Source.open(str(folder))), arrays_of(updated)), "bit for bit"
+
+
+def test_rows_are_forgotten_and_that_is_proved(workspace, folder):
+    product.train(workspace, ensemble(folder))
+    done = product.forget(workspace, ForgetRequest(model="daily", where="user = 3"))
+    n_left = int(pc.sum(pc.not_equal(pq.read_table(folder)["user"], 3)).as_py())
+    assert done["proofs"][0]["is_equal"] is True
+    assert product.find_version(workspace, "daily@2").n_rows == n_left
+
+
+def test_queries_are_answered_by_the_joint_member_and_say_so(workspace, folder):
+    product.train(workspace, ensemble(folder))
+    conditional, best = product.query(
+        workspace, "daily", [Conditional(("x0",), {"class": "yes"}), Map(("class",), {"x0": "a"})]
+    )
+    assert conditional["member"] == best["member"] == "joint"
+    assert sum(conditional["distributions"]["x0"].values()) == pytest.approx(1.0)
+
+
+def test_members_are_drawn_one_by_one(workspace, folder):
+    version = product.train(workspace, ensemble(folder))
+    told = product.structure(workspace, "daily")
+    assert len(told["members"]) == 2 and told["facts"]["choice"]
+    assert product.structure(workspace, "daily", 1)["nodes"][0]["role"] == "class"
+    assert product.draw(workspace, "daily", 0).startswith(b"<?xml")
+    with pytest.raises(InvalidParameter, match="members 0 to 1"):
+        product.structure(workspace, "daily", 7)
+    model = arrays_of(version)
+    assert isinstance(model, EnsembleModel) and model.joint.network.order
+    product.train(workspace, request_of(folder, model="network", update=False))
+    with pytest.raises(InvalidParameter, match="has no members"):
+        product.structure(workspace, "network", 0)
+
+
+def test_learners_that_cut_otherwise_keep_other_schemas(workspace, folder):
+    """A network's update does not take the hundreds of cut points of an ensemble, nor the other way round."""
+    many = arrays_of(product.train(workspace, ensemble(folder)))
+    network = arrays_of(product.train(workspace, request_of(folder)))
+    again = arrays_of(product.train(workspace, ensemble(folder)))
+    n_cuts = [max(len(attribute.cuts) for attribute in model.schema.attributes) for model in (many, network, again)]
+    assert n_cuts[0] == n_cuts[2] > 2 * n_cuts[1]
+    assert np.array_equal(many.predict_proba(_one(many)), again.predict_proba(_one(again)))
+
+
+def _one(model):
+    from learners.schema.records import encode_records
+
+    return encode_records([{"x0": "a", "number": 0.3}, {}], model.schema)

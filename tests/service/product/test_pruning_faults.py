@@ -1,0 +1,99 @@
+"""Refreshes of one model at the same time, with a retention that keeps next to nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from service import product
+from service.jobs.steps import Run, run_now
+from service.product import promotion
+from service.requests import DatasetRequest, EvaluateRequest, RefreshRequest
+from service.settings import Settings
+from service.workspace import Workspace
+
+pytestmark = pytest.mark.faults
+
+REFRESH = RefreshRequest.model_validate(
+    {
+        "train": {"dataset": "weather", "learner": "nb", "parameters": {"m": 1.0}, "model": "weather"},
+        "promotion": {"margin": -1, "max_ece_increase": None},
+    }
+)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, weather_files: tuple[Path, Path]) -> Iterator[Workspace]:
+    with Workspace(Settings(workspace=tmp_path / "workspace")) as opened:
+        product.register_dataset(opened, DatasetRequest(name="weather", uris=[str(weather_files[0])], target="class"))
+        yield opened
+
+
+class Refresh:
+    """A submitted refresh whose steps are made here, as its worker would."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self.id = product.submit(workspace, REFRESH, is_remote=False)[0].id
+        self.published = run_now(product.job_kinds(workspace)["refresh"][:-1], self.id, self.request, lambda _: None)
+
+    @property
+    def request(self) -> dict:
+        return REFRESH.model_dump()
+
+    def decide(self) -> dict:
+        run = Run(self.id, self.request, {"publish": self.published}, lambda _: None)
+        return promotion.decide(self.workspace, run)
+
+    def end(self) -> None:
+        product.job_queue(self.workspace).cancel(self.id)
+
+
+def numbers(workspace: Workspace) -> list[int]:
+    return [version.version for version in product.list_versions(workspace, "weather").items]
+
+
+def test_a_refresh_removes_no_version_that_another_is_comparing(workspace: Workspace) -> None:
+    first = Refresh(workspace)
+    first.decide()
+    first.end()
+    product.set_retention(workspace, "weather", 1)
+    slow, quick, newest = (Refresh(workspace) for _ in range(3))
+    assert quick.decide()["promotion"]["is_promoted"]
+    # 1 was replaced; 2 waits for its own decision, 4 is the newest.
+    assert numbers(workspace) == [4, 3, 2]
+    assert slow.decide()["promotion"]["is_promoted"] and product.aliases_of(workspace, "weather") == {"champion": 2}
+    assert numbers(workspace) == [4, 3, 2]  # the job of 3 has decided, but not ended
+    for refresh in (slow, quick):
+        refresh.end()
+    assert newest.decide()["pruned"] == [3, 2]
+    assert numbers(workspace) == [4]
+
+
+def test_a_version_that_a_waiting_job_names_stays(workspace: Workspace) -> None:
+    for _ in range(3):
+        Refresh(workspace).end()
+    job, _ = product.submit(workspace, EvaluateRequest(model="weather@2", dataset="weather"), is_remote=False)
+    assert product.prune(workspace, "weather", 1) == [1]
+    product.job_queue(workspace).cancel(job.id)
+    assert product.prune(workspace, "weather", 1) == [2]
+
+
+def test_a_champion_that_is_replaced_and_removed_while_it_is_opened_is_decided_anew(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(3):
+        Refresh(workspace).end()
+    product.set_alias(workspace, "weather", "champion", 1)
+    refresh, opened = Refresh(workspace), promotion.map_version
+
+    def late(version):
+        if version.version == 1:
+            product.set_alias(workspace, "weather", "champion", 2)
+            product.delete_version(workspace, "weather", 1)
+        return opened(version)
+
+    monkeypatch.setattr(promotion, "map_version", late)
+    assert refresh.decide()["promotion"]["champion"] == 2

@@ -1,0 +1,193 @@
+"""Refreshing, windows and forgetting, as a user does it: by command line and by REST."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from learners.errors import InvalidParameter
+from learners.kinds import load_model
+from learners.passes.selection import window
+from learners.passes.source import Source
+from learners.schema import Kept
+from service import product
+from service.requests import DatasetRequest, ForgetRequest, TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from storage.compiled import map_compiled
+from storage.errors import CorruptFile, InvalidPredicate
+from tests.passes.test_engine import same
+from tests.passes.test_reuse import write
+from tests.service.asking import job_at_end
+from tests.service.cli.test_cli import fewpass
+
+COLUMNS = {"user": "drop", "time": "drop"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    data = tmp_path / "data"
+    data.mkdir()
+    for day in range(5):
+        write(data, day)
+    return data
+
+
+@pytest.fixture
+def workspace(tmp_path: Path):
+    with Workspace(Settings(workspace=tmp_path / "workspace")) as opened:
+        yield opened
+
+
+def request_of(folder: Path, **more) -> TrainRequest:
+    asked = {"uris": [str(folder)], "target": "class", "learner": "kdb", "parameters": {"k": 2}, "columns": COLUMNS}
+    return TrainRequest(**(asked | {"model": "daily", "update": True} | more))
+
+
+def arrays_of(version):
+    return load_model(*map_compiled(version.arrow_path))
+
+
+def test_an_update_reads_new_files_only(workspace, folder):
+    _, passes = product.train_with_passes(workspace, request_of(folder))
+    assert {each["n_files_reused"] for each in passes} == {0}
+    write(folder, 5)
+    updated, passes = product.train_with_passes(workspace, request_of(folder))
+    assert {each["stage"]: each["n_files_read"] for each in passes}["counting pairs"] == 1
+    assert updated.n_rows < 3600, "a share is kept back"
+    # The same rows learned by another workspace, which has nothing to reuse.
+    with Workspace(Settings(workspace=folder.parent / "other")) as other:
+        product.train(other, request_of(folder, model="daily"))
+        (schema,) = (other.layout.model_directory("daily") / "data" / "schemas").glob("*.json")
+        schema.chmod(0o644)
+        schema.write_text(Kept(arrays_of(updated).schema).schema.to_json())
+        fresh = product.train(other, request_of(folder, model="daily"))
+        assert same(arrays_of(fresh), arrays_of(updated))
+
+
+def test_models_of_a_data_set_share_what_is_counted(workspace, folder):
+    product.register_dataset(
+        workspace, DatasetRequest(name="rows", uris=[str(folder)], target="class", columns=COLUMNS)
+    )
+    asked = {"uris": None, "dataset": "rows", "target": None, "columns": {}}
+    product.train(workspace, request_of(folder, **asked))
+    _, passes = product.train_with_passes(
+        workspace, request_of(folder, **asked, model="other", learner="tan", parameters={})
+    )
+    assert {each["n_rows_read"] for each in passes if each["stage"] != "counting families"} == {0}
+
+
+def test_rows_are_forgotten_and_it_is_proved(workspace, folder):
+    first = product.train(workspace, request_of(folder, aliases=["champion"]))
+    done = product.forget(workspace, ForgetRequest(model="daily", where="user = 3"))
+    table = pq.read_table(folder)
+    assert done["n_rows"] == int(pc.sum(pc.equal(table["user"], 3)).as_py()) > 0
+    assert [proof["is_equal"] for proof in done["proofs"]] == [True]
+    assert done["still_holding"] == [f"daily@{first.version}"]
+    assert done["statistics_removed"] > 0
+    assert product.find_version(workspace, "daily@champion").version == done["versions"][0]["version"]
+    # What comes later is not learned either: not by an update, not by a training from scratch, not in a hold-out.
+    write(folder, 5)
+    for update in (True, False):
+        later = product.train(workspace, request_of(folder, update=update, holdout=0))
+        assert later.n_rows == int(pc.sum(pc.not_equal(pq.read_table(folder)["user"], 3)).as_py())
+    again = product.forget(workspace, ForgetRequest(model="daily", where="user = 3", retrain=False))
+    assert again["versions"] == []
+
+
+def test_a_condition_that_cannot_be_used_changes_nothing(workspace, folder):
+    product.train(workspace, request_of(folder))
+    conditions = {
+        "user = (SELECT 3)": "subquery",
+        "nobody = 3": "nobody",
+        "user = 'me'": "me",
+        "user = 3 OR 1 = 1": "every row",
+    }
+    for where, error in conditions.items():
+        with pytest.raises(Exception, match=error):
+            product.forget(workspace, ForgetRequest(model="daily", where=where))
+    assert not (workspace.layout.model_directory("daily") / "data" / "forgotten.json").exists()
+    with pytest.raises(InvalidPredicate):
+        product.forget(workspace, ForgetRequest(model="daily", where="1 = 1"))
+
+
+def test_rules_that_cannot_be_read_stop_the_training(workspace, folder):
+    """Learning on without them would learn what was to be forgotten."""
+    product.train(workspace, request_of(folder))
+    product.forget(workspace, ForgetRequest(model="daily", where="user = 3", prove=False))
+    path = workspace.layout.model_directory("daily") / "data" / "forgotten.json"
+    path.chmod(0o644)
+    path.write_text("{")
+    with pytest.raises(CorruptFile, match="the rules of forgotten rows cannot be read"):
+        product.train(workspace, request_of(folder))
+
+
+def test_a_window_learns_the_newest_rows(workspace, folder):
+    times = np.array(pq.read_table(folder)["time"].to_numpy())
+    version = product.train(workspace, request_of(folder, window="2d", timestamp="time", holdout=0))
+    assert version.n_rows == int((times > times.max() - np.timedelta64(2, "D")).sum())
+    assert len(version.files) == 3
+    last = product.train(workspace, request_of(folder, window="1f", holdout=0))
+    assert last.n_rows == 600
+
+
+def test_the_command_line_updates_and_forgets(folder, tmp_path):
+    columns, place = tmp_path / "columns.json", tmp_path / "workspace"
+    columns.write_text(json.dumps(COLUMNS))
+    train = ["train", folder, "-t", "class", "-n", "daily", "--k", "2", "--columns", columns, "--update"]
+    fewpass(*train, workspace=place)
+    write(folder, 5)
+    updated = fewpass(*train, workspace=place)
+    assert "counting pairs" in updated.stdout and "3,000" in updated.stdout
+    said = " ".join(fewpass("forget", "daily", "--where", "user = 3", workspace=place).stdout.split())
+    assert "equals, bit for bit," in said
+    assert "Versions that still know them: daily@1, daily@2" in said
+    wrong = fewpass("forget", "daily", "--where", "user = (SELECT 1)", workspace=place, code=1)
+    assert "subquery is not allowed" in " ".join(wrong.stderr.split())
+    bad = fewpass(*train, "--window", "3 days", workspace=place, code=1)
+    with pytest.raises(InvalidParameter) as refused:
+        window(Source.open([str(folder)]), "3 days", None)
+    assert str(refused.value) in " ".join(bad.stderr.split())
+
+
+def test_what_is_logged_does_not_stand_in_the_json(folder, tmp_path):
+    place = tmp_path / "workspace"
+    train = ["train", folder, "-t", "class", "-n", "daily", "--update", "--json"]
+    fewpass(*train, workspace=place)
+    for statistic in (place / "models" / "daily" / "data" / "statistics").glob("*.duckdb"):
+        statistic.chmod(0o644)
+        statistic.write_bytes(b"junk")
+    again = fewpass(*train, workspace=place)
+    assert json.loads(again.stdout)["version"] == 2
+    assert "a stored statistic is damaged and will be counted again" in again.stderr
+
+
+def test_jobs_update_and_forget(site, folder):
+    """Over REST, in the worker."""
+    client = site.client
+    register = {"name": "rows", "uris": [str(folder)], "target": "class", "columns": COLUMNS}
+    assert client.post("/v1/datasets", json=register).status_code in (200, 201)
+    asked = {"kind": "train", "dataset": "rows", "learner": "kdb", "model": "daily", "update": True}
+    finished(client, asked)
+    write(folder, 5)
+    passes = finished(client, asked)["passes"]
+    assert {each["stage"]: each["n_files_read"] for each in passes}["counting pairs"] == 1
+    done = finished(client, {"kind": "forget", "dataset": "rows", "where": "user = 3"})
+    assert done["proofs"][0]["is_equal"] is True
+    refused = client.post("/v1/jobs", json=asked | {"window": "3x"})
+    assert refused.status_code == 422 and "window='3x' is not allowed: a number and a unit" in refused.json()["detail"]
+    refused = client.post("/v1/jobs", json={"kind": "forget", "dataset": "rows", "where": "1 = 1"})
+    assert refused.status_code == 422 and refused.json()["title"] == "Invalid condition"
+
+
+def finished(client, asked):
+    response = client.post("/v1/jobs", json=asked)
+    assert response.status_code in (200, 201, 202), response.text
+    job = job_at_end(client, response.json()["id"])
+    assert job["state"] == "succeeded", job
+    return job["result"]

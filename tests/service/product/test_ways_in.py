@@ -1,0 +1,205 @@
+"""Files of other formats and folders with columns, by the product, the command line and REST."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import pytest
+
+from learners.kinds import load_model
+from service import product
+from service.problems import OutsideRoots
+from service.product.data_roots import check_roots, open_source
+from service.requests import ForgetRequest, TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from storage.compiled import map_compiled
+from tests.service.asking import job_at_end
+from tests.service.cli.test_cli import fewpass
+
+WRITERS = {
+    "csv": lambda table, path: table.to_pandas().to_csv(path, index=False),
+    "csv.gz": lambda table, path: table.to_pandas().to_csv(path, index=False),
+    "jsonl": lambda table, path: table.to_pandas().to_json(path, orient="records", lines=True),
+    "feather": lambda table, path: table.to_pandas().to_feather(path),
+    "orc": lambda table, path: table.to_pandas().to_orc(path),
+}
+
+
+def rows_of(day: int, n_rows: int = 400) -> pa.Table:
+    rng = np.random.default_rng(day)
+    y = rng.integers(0, 2, n_rows)
+    return pa.table(
+        {
+            "user": rng.integers(0, 9, n_rows),
+            "town": np.array(["bern", "kiel", "rome"])[(rng.integers(0, 2, n_rows) + y) % 3],
+            "size": np.round(rng.normal(y, 1.0), 2),
+            "class": np.array(["no", "yes"])[y],
+        }
+    )
+
+
+@pytest.fixture
+def workspace(tmp_path: Path):
+    with Workspace(Settings(workspace=tmp_path / "workspace")) as opened:
+        yield opened
+
+
+def request_of(folder: Path, **more) -> TrainRequest:
+    asked = {
+        "uris": [str(folder)],
+        "target": "class",
+        "learner": "kdb",
+        "parameters": {"k": 1},
+        "columns": {"user": "drop"},
+    }
+    return TrainRequest(**(asked | {"model": "daily", "update": True, "holdout": 0} | more))
+
+
+def model_of(version):
+    return load_model(*map_compiled(version.arrow_path))
+
+
+@pytest.mark.parametrize("ending", WRITERS)
+def test_an_update_of_other_formats_is_as_exact_as_of_parquet(ending, workspace, tmp_path):
+    """New files alone are counted; a file whose content changed, with its size and time kept, is counted again."""
+    data = tmp_path / "data"
+    data.mkdir()
+    for day in (0, 1):
+        WRITERS[ending](rows_of(day), data / f"{day}.{ending}")
+    product.train(workspace, request_of(data))
+    WRITERS[ending](rows_of(2), data / f"2.{ending}")
+    updated, passes = product.train_with_passes(workspace, request_of(data))
+    assert {each["n_files_read"] for each in passes if each["stage"] == "counting pairs"} == {1}
+    pq.write_table(pa.concat_tables(map(rows_of, range(3))), tmp_path / "all.parquet")
+    fresh = product.train(workspace, request_of(tmp_path / "all.parquet", model="fresh", update=False))
+    arrays, others = model_of(updated).to_arrays()[1], model_of(fresh).to_arrays()[1]
+    assert arrays["class_counts"].tolist() == others["class_counts"].tolist()
+    if ending in ("csv", "jsonl"):
+        path = data / f"0.{ending}"
+        before = path.stat()
+        path.write_text(path.read_text().replace("bern", "kiel", 7))
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        assert path.stat().st_size == before.st_size
+        _, passes = product.train_with_passes(workspace, request_of(data))
+        assert all(each["n_files_read"] for each in passes)
+
+
+def test_rows_of_a_partitioned_table_are_forgotten_by_their_folder(workspace, tmp_path):
+    table = pa.concat_tables(
+        [rows_of(day).append_column("day", pa.array([datetime.date(2026, 1, 1 + day)] * 400)) for day in range(3)]
+    )
+    schema = pa.schema([("day", pa.date32())])
+    pads.write_dataset(
+        table, tmp_path / "data", format="parquet", partitioning=pads.partitioning(schema, flavor="hive")
+    )
+    version = product.train(workspace, request_of(tmp_path / "data"))
+    assert "day" in [attribute.name for attribute in model_of(version).schema.attributes] + [
+        entry.name for entry in model_of(version).schema.left_out
+    ]
+    done = product.forget(workspace, ForgetRequest(model="daily", where="day = DATE '2026-01-02'"))
+    assert done["n_rows"] == 400 and [proof["is_equal"] for proof in done["proofs"]] == [True]
+    newest = product.train(workspace, request_of(tmp_path / "data", window="1d", timestamp="day"))
+    assert newest.n_rows == 400
+
+
+def test_training_is_the_same_from_every_format(workspace, tmp_path):
+    pq.write_table(rows_of(0), tmp_path / "table.parquet")
+    version = product.train(workspace, request_of(tmp_path / "table.parquet", update=False))
+    expected_header, expected = model_of(version).to_arrays()
+    for ending, write in WRITERS.items():
+        write(rows_of(0), tmp_path / f"table.{ending}")
+        asked = request_of(tmp_path / f"table.{ending}", update=False)
+        header, arrays = model_of(product.train(workspace, asked)).to_arrays()
+        assert header["parents"] == expected_header["parents"], ending
+        assert all(np.array_equal(arrays[name], expected[name], equal_nan=True) for name in expected), ending
+
+
+def test_the_command_line_reads_csv_and_tells_what_it_leaves_out(tmp_path):
+    frame = rows_of(0).to_pandas().assign(zip=lambda rows: "0" + (rows["user"] % 3).astype(str))
+    frame.assign(customer=[f"c{i}" for i in range(400)]).to_csv(tmp_path / "a.csv", index=False)
+    workspace = tmp_path / "workspace"
+    columns = json.dumps({"zip": {"order": ["00", "01", "02"]}})
+    command = ["train", tmp_path / "a.csv", "-t", "class", "-n", "m", "-l", "kdb", "--columns", columns]
+    done = fewpass(*command, workspace=workspace)
+    told = " ".join(done.stderr.split())
+    assert "Column 'customer' is left out: nearly unique (" in told
+    schema = json.loads(
+        fewpass("schema", tmp_path / "a.csv", "-t", "class", "--columns", columns, "--json", workspace=workspace).stdout
+    )
+    (zips,) = (entry for entry in schema["attributes"] if entry["name"] == "zip")
+    assert zips["values"] == ["00", "01", "02"]
+    frame.drop(columns="class").to_json(tmp_path / "new.jsonl", orient="records", lines=True)
+    frame.drop(columns="class").to_csv(tmp_path / "new.csv", index=False)
+    scored = []
+    for name in ("new.jsonl", "new.csv"):
+        fewpass("predict", "m", tmp_path / name, "-o", tmp_path / f"{name}.parquet", workspace=workspace)
+        scored.append(pq.read_table(tmp_path / f"{name}.parquet"))
+    assert scored[0].num_rows == 400 and scored[0].equals(scored[1])
+    metrics = json.loads(fewpass("evaluate", "m", tmp_path / "a.csv", "--json", workspace=workspace).stdout)
+    assert metrics["n_test_rows"] == 400
+    failed = fewpass("train", tmp_path / "a.xlsx", "-t", "class", "-n", "m", workspace=workspace, code=1)
+    assert "no such file" in failed.stderr
+
+
+def test_rest_reads_csv_and_its_jobs_tell_what_they_leave_out(site, tmp_path):
+    table = pq.read_table(site.train).to_pandas()
+    table.assign(note=[f"n{i}" for i in range(len(table))]).to_csv(tmp_path / "a.csv.gz", index=False)
+    asked = {
+        "kind": "train",
+        "uris": [str(tmp_path / "a.csv.gz")],
+        "target": "class",
+        "learner": "nb",
+        "model": "from-csv",
+    }
+    job = job_at_end(site.client, site.client.post("/v1/jobs", json=asked).json()["id"])
+    assert job["state"] == "succeeded", job
+    (warning,) = [told for told in job["result"]["warnings"] if "'note'" in told]
+    assert warning.startswith("Column 'note' is left out: nearly unique (")
+    answer = site.client.post("/v1/models/from-csv/predict", json={"records": [{"outlook": "sunny"}]})
+    assert answer.status_code == 200
+
+
+def test_rest_registers_a_partitioned_table(site, tmp_path):
+    for day in ("2026-01-01", "2026-01-02"):
+        (tmp_path / f"day={day}").mkdir()
+        pq.write_table(pq.read_table(site.train), tmp_path / f"day={day}" / "part.parquet")
+    body = {"name": "by-day", "uris": [str(tmp_path)], "target": "class"}
+    assert site.client.post("/v1/datasets", json=body).status_code == 201
+    schema = site.client.get("/v1/datasets/by-day/schema").json()
+    assert "day" in [entry["name"] for entry in [*schema["attributes"], *schema["left_out"]]]
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "https://other.example/a.parquet",
+        "http://tables.example/a.parquet",
+        "https://tables.example.evil/a.parquet",
+        "https://tables.example/../a.parquet",
+        "https://user@tables.example/set/a.parquet",
+        "memory://a.parquet",
+    ],
+)
+def test_addresses_outside_the_data_roots_are_refused(uri):
+    settings = Settings(data_roots=("https://tables.example/set", "/data"))
+    check_roots(["https://tables.example/set/a.parquet"], settings)
+    with pytest.raises(OutsideRoots):
+        check_roots([uri], settings)
+
+
+def test_a_link_of_a_csv_file_does_not_lead_out_of_the_roots(tmp_path):
+    (tmp_path / "roots").mkdir()
+    pd.DataFrame({"a": [1, 2]}).to_csv(tmp_path / "secret.csv", index=False)
+    (tmp_path / "roots" / "a.csv").symlink_to(tmp_path / "secret.csv")
+    settings = Settings(workspace=tmp_path / "workspace", data_roots=(str(tmp_path / "roots"),))
+    with Workspace(settings) as workspace, pytest.raises(OutsideRoots):
+        open_source(workspace, [str(tmp_path / "roots" / "*.csv")])

@@ -1,0 +1,43 @@
+"""The examples of CONTRIBUTING.md are a statistic and a learner as all others."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+
+from learners import recipes
+from learners.passes.learner import drive
+from learners.passes.source import Source
+from learners.schema.encode import encode
+from tests import laws, strategies
+
+TEXT = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text()
+STATISTIC, LEARNER, ENTRY = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+
+
+@given(drawn=strategies.chunk_lists())
+@settings(max_examples=20)
+def test_the_statistic_obeys_the_laws(drawn):
+    schema, parts = drawn
+    names = {}
+    exec(compile(STATISTIC, "CONTRIBUTING.md", "exec"), names)
+    empty = names["ClassCounts"](schema)
+    laws.merging_commutes_and_associates(empty, parts)
+    laws.the_empty_statistic_is_neutral(empty, parts)
+    laws.merging_leaves_the_other_as_it_was(empty, parts)
+    laws.what_was_added_can_be_subtracted(empty, parts)
+    laws.it_says_what_it_can(empty, parts)
+
+
+def test_the_learner_trains_by_its_name(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(recipes, "LEARNERS", dict(recipes.LEARNERS))
+    names = vars(recipes).copy()
+    exec(compile(LEARNER + ENTRY, "CONTRIBUTING.md", "exec"), names)
+    table = pa.table({"noise": ["a", "b"] * 40, "sign": ["x", "x", "y", "y"] * 20, "class": ["n", "n", "p", "p"] * 20})
+    model = drive(recipes.learner("best-attribute", {}, "class"), Source.of_table(table))
+    assert [model.schema.attributes[i].name for i in model.network.order] == ["sign"]
+    assert (model.predict_proba(encode(table, model.schema)).argmax(axis=1) == [0, 0, 1, 1] * 20).all()
