@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from learners import errors as learner_errors
 from service import requests
 from service.complaints import complaints
+from service.json_values import JSONObject
 from storage import errors as storage_errors
 
 MEDIA_TYPE = "application/problem+json"
@@ -125,11 +126,11 @@ class Problem:
     title: str
     detail: str
     slug: str
-    fields: dict[str, Any] = field(default_factory=dict)
+    fields: JSONObject = field(default_factory=dict)
 
-    def body(self, instance: str | None = None) -> dict[str, Any]:
+    def body(self, instance: str | None = None) -> JSONObject:
         """The members of the problem+json document."""
-        members: dict[str, Any] = {
+        members: JSONObject = {
             "type": f"urn:fewpass:problem:{self.slug}",
             "title": self.title,
             "status": self.status,

@@ -1,13 +1,14 @@
 """What can be asked of the product: the shapes that REST, the command line and jobs share."""
 
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from learners.errors import InvalidParameter
 from learners.memory import parse_bytes
 from learners.query import Query
+from service.json_values import JSONObject
 from storage.names import checked_alias, checked_name
 
 NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
@@ -23,7 +24,7 @@ Name = Annotated[
 ]
 Alias = Annotated[str, AfterValidator(checked_alias), WithJsonSchema({"type": "string", "pattern": NAME})]
 # What is known of a column, or in one word: "drop", "nominal", "numeric".
-Columns = dict[str, dict[str, Any] | Literal["drop", "nominal", "numeric"]]
+Columns = dict[str, JSONObject | Literal["drop", "nominal", "numeric"]]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 WINDOW = r"^[1-9]\d{0,8}[mhdwf]$"
 
@@ -123,7 +124,7 @@ class TrainRequest(LimitedRequest):
     learner: str = Field(
         default="auto", description="By default a corrected ensemble of networks.", examples=["auto", "kdb"]
     )
-    parameters: dict[str, Any] = Field(default_factory=dict, examples=[{"members": 8}])
+    parameters: JSONObject = Field(default_factory=dict, examples=[{"members": 8}])
     model: Name
     test_dataset: str | None = Field(default=None, description="A registered data set to evaluate on.")
     test_uris: list[str] | None = Field(default=None, description="Or files to evaluate on.")

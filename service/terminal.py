@@ -15,6 +15,7 @@ from rich.measure import Measurement
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from service.json_values import JSONObject
 from service.settings import Settings
 from storage.files import Layout
 
@@ -177,7 +178,7 @@ def words_of(value: Any) -> str:
 
 
 @contextmanager
-def progress_bar(is_shown: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
+def progress_bar(is_shown: bool) -> Iterator[Callable[[JSONObject], None]]:
     """A bar on standard error with pass k of n, rows/s and time left; yields the report to call.
 
     Parameters
@@ -205,7 +206,7 @@ def progress_bar(is_shown: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
     with noticing_compilation(tell), bar as progress:
         task = progress.add_task("starting", total=None, rate="")
 
-        def report(at: dict[str, Any]) -> None:
+        def report(at: JSONObject) -> None:
             progress.update(
                 task,
                 description=describe(at),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from service.json_values import JSONObject
 from service.terminal import JsonOption, err, escape, out, progress_bar, show_json, show_table
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def _two_learners(text: str, learners: list[str]) -> tuple[str, str]:
     return spelled[wanted[0]], spelled[wanted[1]]
 
 
-def _in_words(at: "TrialProgress") -> dict[str, Any]:
+def _in_words(at: "TrialProgress") -> JSONObject:
     latest = "" if at.latest is None else f"{at.latest.data}, {at.latest.learner}"
     step = f"{at.n_done:,} of {at.n_total:,} trials"
     return {"step": step, "stage": latest, "rows_done": at.n_done, "rows_total": at.n_total}

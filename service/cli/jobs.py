@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from service import product
+from service.json_values import JSONObject
 from service.terminal import (
     EXIT_FAILED,
     JsonOption,
@@ -161,7 +162,7 @@ def _words(job: Any) -> str:
     return describe(job.progress) if job.progress else ""
 
 
-def read_request(text: str) -> dict[str, Any]:
+def read_request(text: str) -> JSONObject:
     """A job as JSON, or the file that holds it."""
     try:
         return dict(json.loads(text if text.lstrip().startswith("{") else Path(text).read_text()))
@@ -171,7 +172,7 @@ def read_request(text: str) -> dict[str, Any]:
         ) from error
 
 
-def checked(shape: Any, given: dict[str, Any]) -> Any:
+def checked(shape: Any, given: JSONObject) -> Any:
     """A shape of what was given, or a usage error that names what does not fit."""
     from pydantic import ValidationError
 

@@ -4,11 +4,12 @@ import json
 import re
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from service import product
+from service.json_values import JSONObject
 from service.terminal import (
     JsonOption,
     WorkspaceOption,
@@ -121,7 +122,7 @@ def forget(
     from service.workspace import Workspace
 
     with Workspace(existing(workspace)) as here, progress_bar(not json_output) as report:
-        place: dict[str, Any] = {product.kind_of_name(here, name): name}
+        place: JSONObject = {product.kind_of_name(here, name): name}
         request = ForgetRequest(where=where, retrain=retrain, prove=prove, **place)
         done = product.forget(here, request, report)
     if json_output:
@@ -229,7 +230,7 @@ def _plain(arrow_type: str) -> str:
     return arrow_type if found is None else found[1]
 
 
-def show_passes(passes: list[dict[str, Any]]) -> None:
+def show_passes(passes: list[JSONObject]) -> None:
     """What was read and what was reused for each statistic."""
     show_table(
         None,
@@ -246,7 +247,7 @@ def _warn(told: str) -> None:
     err.print(f"[yellow]warning:[/] {escape(told)}")
 
 
-def show_metrics(metrics: dict[str, Any]) -> None:
+def show_metrics(metrics: JSONObject) -> None:
     """Print the metrics of one evaluation."""
     if not metrics:
         err.print("[dim]nothing was evaluated (--holdout 0 and no --test)[/]")
@@ -254,9 +255,9 @@ def show_metrics(metrics: dict[str, Any]) -> None:
     show_table(None, ["metric", "value"], [[name, text_of(jsonable(value))] for name, value in metrics.items()])
 
 
-def _parameters(pairs: list[str]) -> dict[str, Any]:
+def _parameters(pairs: list[str]) -> JSONObject:
     """name=value pairs; a value is read as JSON if it is JSON, else as text."""
-    parameters: dict[str, Any] = {}
+    parameters: JSONObject = {}
     for pair in pairs:
         name, separator, text = pair.partition("=")
         if not separator:
@@ -268,7 +269,7 @@ def _parameters(pairs: list[str]) -> dict[str, Any]:
     return parameters
 
 
-def _read_json(given: str) -> dict[str, Any]:
+def _read_json(given: str) -> JSONObject:
     try:
         found = json.loads(given if given.lstrip().startswith("{") else Path(given).read_text())
     except (OSError, ValueError) as error:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from service import product
+from service.json_values import JSONObject
 from service.terminal import JsonOption, WorkspaceOption, existing, out, show_json, show_records, show_table
 
 TOLD = (
@@ -44,7 +45,7 @@ def query(
     """Ask a model's joint distribution: what is neither given nor asked for is summed out."""
     from service.workspace import Workspace
 
-    asked: dict[str, Any] = {"kind": kind, "evidence": _pairs(given or [])}
+    asked: JSONObject = {"kind": kind, "evidence": _pairs(given or [])}
     if variables:
         asked["variables"] = variables
     asked |= _pairs(parameters or [])
@@ -56,9 +57,9 @@ def query(
     _show(answer)
 
 
-def _pairs(texts: list[str]) -> dict[str, Any]:
+def _pairs(texts: list[str]) -> JSONObject:
     """Names and values; a name that comes twice is a mistake."""
-    found: dict[str, Any] = {}
+    found: JSONObject = {}
     for name, value in map(_pair, texts):
         if name in found:
             raise typer.BadParameter(f"{name!r} is given twice.")
@@ -78,7 +79,7 @@ def _pair(text: str) -> tuple[str, Any]:
         raise typer.BadParameter(f"{name!r} has too many digits: write it with an exponent, as 1e300.") from error
 
 
-def _show(answer: dict[str, Any]) -> None:
+def _show(answer: JSONObject) -> None:
     for name in TOLD:
         if name in answer:
             value = answer[name]
@@ -127,7 +128,7 @@ def _ends(interval: Sequence[float]) -> str:
     return f"{low:.4g} to {high:.4g}"
 
 
-def _cell(values: dict[str, Any]) -> str:
+def _cell(values: JSONObject) -> str:
     return ", ".join(f"{name}={_word(value)}" for name, value in values.items())
 
 
@@ -137,7 +138,7 @@ def _word(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _read_query(asked: dict[str, Any]) -> Any:
+def _read_query(asked: JSONObject) -> Any:
     """The query that was asked, checked."""
     from pydantic import ConfigDict, Field, TypeAdapter
 

@@ -7,6 +7,7 @@ import typer
 
 from service import product
 from service.cli.jobs import checked, read_request
+from service.json_values import JSONObject
 from service.terminal import JsonOption, WorkspaceOption, escape, existing, out, settings_of, show_json, show_table
 
 app = typer.Typer(help="Create, list, change, pause and run schedules.", invoke_without_command=True)
@@ -86,7 +87,7 @@ def change(
     from service.requests import ScheduleChange
     from service.workspace import Workspace
 
-    given: dict[str, Any] = {"cron": cron, "timezone": timezone, "missed": missed}
+    given: JSONObject = {"cron": cron, "timezone": timezone, "missed": missed}
     given["job"] = None if job is None else read_request(job)
     with Workspace(existing(workspace)) as here:
         _show(product.change_schedule(here, name, checked(ScheduleChange, given)), json_output)

@@ -1,11 +1,12 @@
 """`fewpass models structure | circuit | trace`: what a version looks like."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from service import product
+from service.json_values import JSONObject
 from service.product.circuit_forms import Form
 from service.terminal import JsonOption, WorkspaceOption, escape, existing, out, show_json, show_table, text_of
 
@@ -70,7 +71,7 @@ def trace(
         out.print(f"{escape(reference)} -> {escape(str(output))}, {n_bytes:,} bytes")
 
 
-def show_selection(selection: dict[str, Any]) -> None:
+def show_selection(selection: JSONObject) -> None:
     """SkDB's mean losses, a column per number of parents, at a dozen prefixes of the attributes; the least is marked."""
     losses = selection["mean_loss"]
     n = len(losses[0]) - 1

@@ -30,6 +30,7 @@ from service.http.paths import EVENTS
 from service.http.security import Guard
 from service.http.threads import Openings
 from service.http.warm_up import warm_up
+from service.json_values import JSONObject
 from service.predictor import Predictor
 from service.problems import InvalidRequest, MalformedBody, Problem, UnsupportedMediaType
 from service.settings import Settings
@@ -71,7 +72,7 @@ class Application(FastAPI):
         self.guard = Guard(self.deadlines, settings)
         self.entrance = Telemetry(self.guard, settings.slow_request_s, protection_of)
 
-    def openapi(self) -> dict[str, Any]:
+    def openapi(self) -> JSONObject:
         """The OpenAPI document, predictions included."""
         return openapi.document(self)
 

@@ -1,7 +1,5 @@
 """The OpenAPI document: FastAPI's own, with the msgspec shapes of the predict route and problem+json everywhere."""
 
-from typing import Any
-
 import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
@@ -18,8 +16,9 @@ from service.http.api.shapes import Problem
 from service.http.api.tensors import InferRequest, InferResponse
 from service.http.paths import PREDICTING
 from service.http.security import needed_role
+from service.json_values import JSONObject
 
-PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
+PROBLEM_RESPONSES: dict[int | str, JSONObject] = {
     "default": {
         "model": Problem,
         "description": "Any failure, as problem+json (RFC 9457).",
@@ -62,7 +61,7 @@ ANSWER_EXAMPLE = {
 }
 
 
-def document(app: FastAPI) -> dict[str, Any]:
+def document(app: FastAPI) -> JSONObject:
     """The document of an application, made once."""
     if app.openapi_schema is None:
         schema = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
@@ -72,7 +71,7 @@ def document(app: FastAPI) -> dict[str, Any]:
     return app.openapi_schema
 
 
-def _say_problem_json(schema: dict[str, Any]) -> None:
+def _say_problem_json(schema: JSONObject) -> None:
     """Each failure by its status, as problem+json and never as FastAPI's own validation error."""
     for path, operations in schema["paths"].items():
         for method, operation in operations.items():
@@ -92,7 +91,7 @@ def _say_problem_json(schema: dict[str, Any]) -> None:
         schema["components"]["schemas"].pop(unused, None)
 
 
-def _failures(path: str, method: str, operation: dict[str, Any], *, is_open: bool) -> list[int]:
+def _failures(path: str, method: str, operation: JSONObject, *, is_open: bool) -> list[int]:
     """The statuses that an operation may fail with."""
     changes = method != "get" and not PREDICTING.has(method.upper(), path)
     places = {parameter["in"] for parameter in operation.get("parameters", ())}
@@ -127,7 +126,7 @@ INFER_EXAMPLE = {"inputs": [{"name": "humidity", "shape": [2], "datatype": "FP64
 SPLIT_EXAMPLE = {"dataframe_split": {"columns": ["outlook", "humidity"], "data": [["sunny", 71.5], ["rain", None]]}}
 
 
-def _add_plain(schema: dict[str, Any]) -> None:
+def _add_plain(schema: JSONObject) -> None:
     """The routes that are no FastAPI routes, with their msgspec shapes."""
     shapes: list[type] = [PredictRequest, PredictResponse, ExplainResponse, InferRequest, InferResponse]
     shapes += [InvocationRequest, InvocationResponse]
@@ -181,10 +180,10 @@ def _post(
     name: str,
     summary: str,
     description: str,
-    parameters: list[dict[str, Any]],
-    request: dict[str, Any],
-    response: dict[str, Any],
-) -> dict[str, Any]:
+    parameters: list[JSONObject],
+    request: JSONObject,
+    response: JSONObject,
+) -> JSONObject:
     return {
         "post": {
             "tags": ["predict"],

@@ -2,13 +2,14 @@
 
 import re
 from difflib import get_close_matches
-from typing import Any
+
+from service.json_values import JSONObject
 
 DOCS = "/docs shows every call."
 MOST_COMPARED = 300  # characters: to look for similar ones takes time that grows with their square
 
 
-def unknown_path(document: dict[str, Any], path: str) -> str:
+def unknown_path(document: JSONObject, path: str) -> str:
     """What to say of a path that there is none of.
 
     Parameters
@@ -24,7 +25,7 @@ def unknown_path(document: dict[str, Any], path: str) -> str:
     return f"There is no path {path}{similar}. {DOCS}"
 
 
-def allowed_methods(document: dict[str, Any], path: str) -> list[str]:
+def allowed_methods(document: JSONObject, path: str) -> list[str]:
     """The methods that a path knows; none if no path matches."""
     found: set[str] = set()
     for template, operations in document["paths"].items():

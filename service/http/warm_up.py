@@ -2,7 +2,6 @@
 
 import time
 from functools import cache
-from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -16,6 +15,7 @@ from learners.schema.encode import encode
 from learners.schema.json_columns import json_columns_of
 from learners.schema.records import encode_columns, encode_records, record_classifier
 from learners.schema.schema import Schema
+from service.json_values import JSONObject
 
 TABLE = pa.table(
     {
@@ -32,7 +32,7 @@ def compile_all() -> float:
     wide = pa.table(
         {"many": [str(i % 300) for i in range(1200)], **{n: TABLE[n].to_pylist()[:24] * 50 for n in TABLE.column_names}}
     )
-    runs: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in recipes.LEARNERS]
+    runs: list[tuple[str, JSONObject]] = [(name, {}) for name in recipes.LEARNERS]
     runs += [("kdb", {"estimator": "hdp", "iterations": 20}), ("kdb", {"estimator": "hdp-map"})]
     for name, parameters in runs:
         for table in (TABLE, wide):

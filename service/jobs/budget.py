@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import structlog
 
 from service.jobs.slots import is_taken
+from service.json_values import JSONObject
 from storage.errors import Unwritable
 from storage.files import locked
 
@@ -82,7 +82,7 @@ class Budget:
         return slot == self.slot or is_taken(self.directory, slot)
 
     @contextmanager
-    def _claims(self) -> Iterator[list[dict[str, Any]]]:
+    def _claims(self) -> Iterator[list[JSONObject]]:
         """The claims, to be changed in place; nobody else sees them meanwhile.
 
         The file is replaced whole, so a worker that dies in here takes back what it has changed and nothing else. One that

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import structlog
 
+from service.json_values import JSONObject
 from storage.checkpoints import CheckpointFile
 from storage.errors import CorruptFile, Unwritable
 from storage.statistics import Entry, StatisticStore
@@ -56,11 +57,11 @@ class PassCheckpoint:
     def __init__(self, file: CheckpointFile, every_s: float) -> None:
         self.file, self.every_s = file, every_s
 
-    def load(self) -> tuple[pa.Table, dict[str, Any]] | None:
+    def load(self) -> tuple[pa.Table, JSONObject] | None:
         """What was saved last."""
         return self.file.load()
 
-    def save(self, table: pa.Table, note: dict[str, Any]) -> None:
+    def save(self, table: pa.Table, note: JSONObject) -> None:
         """Replace what was saved."""
         try:
             self.file.save(table, note)

@@ -3,10 +3,10 @@
 import contextlib
 import json
 from pathlib import Path
-from typing import Any
 
 from learners.memory import machine_bytes
 from service.jobs.limits import bytes_text
+from service.json_values import JSONObject
 from service.problems import OutOfMemory
 
 NOTES = "jobs"  # the folder, beside the locks of the workers
@@ -28,7 +28,7 @@ class Notes:
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
 
-    def begin(self, job_id: str) -> dict[str, Any] | None:
+    def begin(self, job_id: str) -> JSONObject | None:
         """Note that a job starts.
 
         Returns
@@ -43,7 +43,7 @@ class Notes:
         """
         last = self._read(job_id)
         if last is not None and "problem" in last:
-            problem: dict[str, Any] = last["problem"]
+            problem: JSONObject = last["problem"]
             return problem
         kills = 0 if last is None else last["kills"] + _was_killed(last)
         if last is not None and kills >= MAX_KILLS:
@@ -62,7 +62,7 @@ class Notes:
         if last is not None:
             self._write(job_id, last | {"used": used})
 
-    def fail(self, job_id: str, problem: dict[str, Any]) -> None:
+    def fail(self, job_id: str, problem: JSONObject) -> None:
         """Note why a job ends, before its worker does."""
         self._write(job_id, {"problem": problem})
 
@@ -77,21 +77,21 @@ class Notes:
     def _path(self, job_id: str) -> Path:
         return self.directory / f"{job_id}.json"
 
-    def _read(self, job_id: str) -> dict[str, Any] | None:
+    def _read(self, job_id: str) -> JSONObject | None:
         try:
-            found: dict[str, Any] = json.loads(self._path(job_id).read_text())
+            found: JSONObject = json.loads(self._path(job_id).read_text())
         except (OSError, ValueError):
             return None
         return found
 
-    def _write(self, job_id: str, note: dict[str, Any]) -> None:
+    def _write(self, job_id: str, note: JSONObject) -> None:
         draft = self._path(job_id).with_suffix(".partial")
         with contextlib.suppress(OSError):  # a full disk loses the note and not the job
             draft.write_text(json.dumps(note))
             draft.replace(self._path(job_id))
 
 
-def _was_killed(last: dict[str, Any]) -> bool:
+def _was_killed(last: JSONObject) -> bool:
     """Whether it was for want of memory that the last worker did not come to an end of this job."""
     before, now = last["killed_before"], killed_by_kernel()
     return now > before or bool(last["used"] > NEARLY_ALL * machine_bytes())

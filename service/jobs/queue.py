@@ -19,6 +19,7 @@ from dbos import (
     WorkflowStatus,
 )
 
+from service.json_values import JSONObject
 from service.problems import Conflict, InvalidRequest
 from service.workspace import Workspace
 from storage.errors import NotFound
@@ -56,10 +57,10 @@ class Job:
     id: str
     kind: str
     state: State
-    request: dict[str, Any]
-    progress: dict[str, Any] | None
-    result: dict[str, Any] | None
-    error: dict[str, Any] | None
+    request: JSONObject
+    progress: JSONObject | None
+    result: JSONObject | None
+    error: JSONObject | None
     attempts: int
     created_at: datetime
     started_at: datetime | None
@@ -111,7 +112,7 @@ class JobQueue:
     def submit(
         self,
         kind: str,
-        request: dict[str, Any],
+        request: JSONObject,
         *,
         idempotency_key: str | None = None,
         retry_of: str | None = None,
@@ -297,13 +298,13 @@ def _job_id(idempotency_key: str | None) -> str:
     return f"job-{hashlib.sha256(idempotency_key.encode()).hexdigest()[:24]}"
 
 
-def _document(status: WorkflowStatus) -> dict[str, Any]:
+def _document(status: WorkflowStatus) -> JSONObject:
     assert status.input is not None
-    document: dict[str, Any] = status.input["args"][0]
+    document: JSONObject = status.input["args"][0]
     return document
 
 
-def _error(status: WorkflowStatus) -> dict[str, Any]:
+def _error(status: WorkflowStatus) -> JSONObject:
     """The problem document that the worker recorded, or what DBOS says when the worker could not record one."""
     if status.status == "MAX_RECOVERY_ATTEMPTS_EXCEEDED":
         return {

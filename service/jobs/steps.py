@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from service.json_values import JSONObject
 
 LOCAL = "local-"  # how the id of a job begins that a command runs in its own process
 
@@ -17,9 +18,9 @@ class Run:
     """
 
     job_id: str
-    request: dict[str, Any]
-    receipts: dict[str, dict[str, Any]]
-    report: Callable[[dict[str, Any]], None]
+    request: JSONObject
+    receipts: dict[str, JSONObject]
+    report: Callable[[JSONObject], None]
     memory_limit: int | None = None
 
     @property
@@ -33,7 +34,7 @@ class Step:
     """A named piece of a job; it may run again after a crash, so it replaces what it wrote and never adds."""
 
     name: str
-    run: Callable[[Run], dict[str, Any]]
+    run: Callable[[Run], JSONObject]
 
 
 Kinds = Mapping[str, Sequence[Step]]
@@ -43,15 +44,15 @@ Clean = Callable[[str], None]
 def run_now(
     steps: Sequence[Step],
     job_id: str,
-    request: dict[str, Any],
-    report: Callable[[dict[str, Any]], None],
+    request: JSONObject,
+    report: Callable[[JSONObject], None],
     memory_limit: int | None = None,
-) -> dict[str, Any]:
+) -> JSONObject:
     """Run the steps one after another in this process; the last receipt is the result."""
-    receipts: dict[str, dict[str, Any]] = {}
+    receipts: dict[str, JSONObject] = {}
     for step in steps:
 
-        def report_step(progress: dict[str, Any], name: str = step.name) -> None:
+        def report_step(progress: JSONObject, name: str = step.name) -> None:
             report({"step": name, **progress})
 
         receipts[step.name] = step.run(Run(job_id, request, receipts, report_step, memory_limit))

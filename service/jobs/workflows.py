@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import structlog
 from dbos import DBOS, PortableWorkflowError
@@ -19,6 +19,7 @@ from service.jobs.notes import Notes
 from service.jobs.queue import PROGRESS, WORKFLOW, JobQueue
 from service.jobs.steps import Clean, Kinds, Run, Step
 from service.jobs.watch import LESS, Allowance, Watch
+from service.json_values import JSONObject
 from service.problems import OutOfMemory, is_expected, problem_of
 from service.settings import Settings
 from storage.errors import ControlUnavailable, NotFound
@@ -59,7 +60,7 @@ def register(
 
     # DBOS counts recoveries, so one less than starts.
     @DBOS.workflow(name=WORKFLOW, max_recovery_attempts=settings.job_attempts - 1)
-    def run_job(document: dict[str, Any]) -> dict[str, Any]:
+    def run_job(document: JSONObject) -> JSONObject:
         with slots:
             job_id = str(DBOS.workflow_id)
             allowance = watch.allowance(job_id, limits_of(settings, document["request"]))
@@ -130,24 +131,24 @@ class Leftovers:
             return True
 
 
-def _run_steps(steps: Sequence[Step], request: dict[str, Any], pace: "Pace") -> dict[str, Any]:
-    receipts: dict[str, dict[str, Any]] = {}
+def _run_steps(steps: Sequence[Step], request: JSONObject, pace: "Pace") -> JSONObject:
+    receipts: dict[str, JSONObject] = {}
     for step in steps:
         receipts[step.name] = DBOS.run_step({"name": step.name}, _run_step, step, request, receipts, pace)
     return receipts[steps[-1].name]
 
 
-def _run_step(step: Step, request: dict[str, Any], receipts: dict[str, dict[str, Any]], pace: "Pace") -> dict[str, Any]:
+def _run_step(step: Step, request: JSONObject, receipts: dict[str, JSONObject], pace: "Pace") -> JSONObject:
     job_id = str(DBOS.workflow_id)
     with structlog.contextvars.bound_contextvars(job=job_id, step=step.name):
         return _run_logged(step, Run(job_id, request, receipts, _silent), pace)
 
 
-def _silent(_progress: dict[str, Any]) -> None:
+def _silent(_progress: JSONObject) -> None:
     """The report of a step before its reporter is there."""
 
 
-def _run_logged(step: Step, run: Run, pace: "Pace") -> dict[str, Any]:
+def _run_logged(step: Step, run: Run, pace: "Pace") -> JSONObject:
     log = structlog.get_logger("jobs")
     log.info("step started")
     started = time.perf_counter()
@@ -220,7 +221,7 @@ class _Reporter:
         self.step = step
         self.pace = pace
         self.stopped: BaseException | None = None
-        self._latest: dict[str, Any] = {}
+        self._latest: JSONObject = {}
         self._done = threading.Event()
         context = contextvars.copy_context()
         self._thread = threading.Thread(target=context.run, args=(self._record_often,), name="progress", daemon=True)
@@ -235,7 +236,7 @@ class _Reporter:
         if self.stopped is None:
             self._record()
 
-    def __call__(self, progress: dict[str, Any]) -> None:
+    def __call__(self, progress: JSONObject) -> None:
         if self.stopped is not None:
             raise Cancelled("The job was cancelled.") from self.stopped
         self.pace.allowance.check()

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from learners.passes.source import Source
 from service import product
 from service.http.warm_up import compile_all
+from service.json_values import JSONObject
 from service.operations.demo_data import DemoTable, write_real, write_synthetic
 from service.processes.local_server import local_server
 from service.product import pictures
@@ -24,7 +25,7 @@ from service.settings import Settings
 from service.terminal import COMPILING, err, out, progress_bar, show_json, show_table
 from service.workspace import Workspace
 
-LEARNERS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+LEARNERS: tuple[tuple[str, str, JSONObject], ...] = (
     ("NB", "nb", {}),
     ("TAN", "tan", {}),
     ("XGBoost", "xgboost", {}),
@@ -126,7 +127,7 @@ def _ask_over_http(
                     outcome.latency_ms = _median_latency_ms(client, outcome.model, records)
 
 
-def _median_latency_ms(client: httpx.Client, model: str, records: Sequence[dict[str, Any]]) -> float:
+def _median_latency_ms(client: httpx.Client, model: str, records: Sequence[JSONObject]) -> float:
     latencies = []
     for record in records:
         started = time.perf_counter()
@@ -157,7 +158,7 @@ def _draw(settings: Settings, table: DemoTable, outcomes: Sequence[Outcome], out
 
 def _results(
     tables: Sequence[DemoTable], outcomes: Sequence[Outcome], written: Sequence[Path], seconds: float
-) -> dict[str, Any]:
+) -> JSONObject:
     return {
         "tables": [
             {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, get_args
+from typing import get_args
 
 from learners import recipes
 from learners.circuits.model import CircuitModel
@@ -12,9 +12,10 @@ from learners.passes.source import Source
 from learners.query import Conditional, Map, Marginal, Moments, Query, Sample, Solver
 from learners.schema.encode import encode
 from service.http.warm_up import TABLE, compile_all
+from service.json_values import JSONObject
 from service.product.queries import queryable
 
-CIRCUITS: list[dict[str, Any]] = [
+CIRCUITS: list[JSONObject] = [
     {"structure": "hclt", "learning": "em"},
     {"structure": "learnspn", "learning": "adf"},
     {"structure": "random", "learning": "bmm"},

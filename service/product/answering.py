@@ -6,6 +6,7 @@ from typing import Any
 
 from learners.query import Query
 from service.jobs.steps import Run
+from service.json_values import JSONObject
 from service.predictor import map_version
 from service.product import queries, scoring
 from service.product.data_roots import open_source
@@ -15,7 +16,7 @@ from service.requests import EvaluateRequest, QueryJobRequest
 from service.workspace import Workspace
 
 
-def query(workspace: Workspace, reference: str, asked: Sequence[Query]) -> list[dict[str, Any]]:
+def query(workspace: Workspace, reference: str, asked: Sequence[Query]) -> list[JSONObject]:
     """Ask a model's joint distribution, in this process and for as long as it takes."""
     return queries.answers(served(workspace, reference).model, asked)
 
@@ -27,7 +28,7 @@ def predict_files(workspace: Workspace, reference: str, uris: Sequence[str], out
     return scoring.score_files(model, source, output, **how)
 
 
-def evaluate_version(workspace: Workspace, run: Run) -> dict[str, Any]:
+def evaluate_version(workspace: Workspace, run: Run) -> JSONObject:
     """Measure a registered version on a data set."""
     request = EvaluateRequest(**run.request)
     version = find_version(workspace, request.model)
@@ -40,7 +41,7 @@ def evaluate_version(workspace: Workspace, run: Run) -> dict[str, Any]:
     return {"model": version.name, "version": version.version, **metrics} | ({"warnings": warnings} if warnings else {})
 
 
-def answer_queries(workspace: Workspace, run: Run) -> dict[str, Any]:
+def answer_queries(workspace: Workspace, run: Run) -> JSONObject:
     """Ask a registered version, as long as its queries take."""
     request = QueryJobRequest(**run.request)
     version = find_version(workspace, request.model)

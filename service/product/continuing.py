@@ -13,6 +13,7 @@ from learners.kinds import load_model
 from learners.passes.learner import Account, Learner, Part
 from learners.passes.selection import Selection
 from learners.passes.source import Source, SourceFile
+from service.json_values import JSONObject
 from service.product.registry import find_version
 from service.product.training_rows import TrainingRows
 from service.requests import TrainRequest
@@ -141,7 +142,7 @@ def _digest(identity: tuple[Any, ...]) -> str:
     return hashlib.sha256(repr(identity).encode()).hexdigest()
 
 
-def _told(file: SourceFile) -> dict[str, Any]:
+def _told(file: SourceFile) -> JSONObject:
     return {"path": file.path, "size": file.size, "footer_sha256": file.footer_sha256}
 
 

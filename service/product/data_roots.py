@@ -10,6 +10,7 @@ from urllib.request import url2pathname
 from learners.passes.source import Source
 from learners.passes.text_types import told_types
 from learners.schema import Schema
+from service.json_values import JSONObject
 from service.problems import OutsideRoots
 from service.settings import Settings
 from service.workspace import Workspace
@@ -84,7 +85,7 @@ def files_of(parameters: Mapping[str, Any]) -> list[str]:
     return [str(parameters["circuit"])] if parameters.get("circuit") else []
 
 
-def plain_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def plain_parameters(parameters: Mapping[str, Any]) -> JSONObject:
     """The parameters of a learner, a file as its path."""
     files = files_of(parameters)
     return dict(parameters) | ({"circuit": plain(files[0])} if files else {})

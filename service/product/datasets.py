@@ -11,6 +11,7 @@ from learners.passes.text_types import told_types
 from learners.schema import Schema
 from learners.schema.summaries import ColumnSummaries
 from service.jobs.steps import LOCAL, Run
+from service.json_values import JSONObject
 from service.problems import InvalidRequest
 from service.product.data_roots import open_source
 from service.product.kept_counts import RULES, remove_counted
@@ -102,7 +103,7 @@ def infer_schema(workspace: Workspace, name: str, report: Report = silent) -> No
     summarise(workspace, Run(f"{LOCAL}schema", SchemaRequest(dataset=name).model_dump(), {}, report))
 
 
-def dataset_schema(workspace: Workspace, name: str) -> dict[str, Any]:
+def dataset_schema(workspace: Workspace, name: str) -> JSONObject:
     """The schema that was inferred for a data set, as it is written in JSON.
 
     Raises
@@ -119,7 +120,7 @@ def dataset_schema(workspace: Workspace, name: str) -> dict[str, Any]:
     return dict(json.loads(text))
 
 
-def summarise(workspace: Workspace, run: Run) -> dict[str, Any]:
+def summarise(workspace: Workspace, run: Run) -> JSONObject:
     """Infer the schema of a registered data set in one pass, and keep it with the list of its files."""
     name = SchemaRequest(**run.request).dataset
     dataset = get_dataset(workspace, name)
@@ -144,6 +145,6 @@ def _schema(
     return collect(summaries, source, threads=threads, on_progress=reporting(report), n_passes=1).build_schema()
 
 
-def file_facts(file: SourceFile) -> dict[str, Any]:
+def file_facts(file: SourceFile) -> JSONObject:
     """What is kept of a file that was read."""
     return {"path": file.path, "size": file.size, "n_rows": file.n_rows, "footer_sha256": file.footer_sha256}

@@ -14,6 +14,7 @@ from learners.passes.learner import Part, drive
 from learners.passes.source import Source
 from learners.schema import Kept
 from service.jobs.steps import Run, Step, run_now
+from service.json_values import JSONObject
 from service.problems import InvalidRequest
 from service.product.data_roots import check_roots, files_of, open_source, plain_parameters
 from service.product.datasets import get_dataset
@@ -46,7 +47,7 @@ def forget_steps(workspace: Workspace) -> tuple[Step, ...]:
     )
 
 
-def mark(workspace: Workspace, run: Run) -> dict[str, Any]:
+def mark(workspace: Workspace, run: Run) -> JSONObject:
     """Find the rows, and make the rule that no training from now on learns them."""
     request = ForgetRequest(**run.request)
     affected = affected_models(workspace, request)
@@ -75,7 +76,7 @@ def mark(workspace: Workspace, run: Run) -> dict[str, Any]:
     }
 
 
-def retrain(workspace: Workspace, run: Run) -> dict[str, Any]:
+def retrain(workspace: Workspace, run: Run) -> JSONObject:
     """Train each model as its newest version was, from the statistics less the forgotten rows."""
     versions = []
     for name in run.receipts["mark"]["models"]:
@@ -87,7 +88,7 @@ def retrain(workspace: Workspace, run: Run) -> dict[str, Any]:
     return {"versions": versions}
 
 
-def _trained_again(workspace: Workspace, newest: ModelVersion, run: Run) -> dict[str, Any]:
+def _trained_again(workspace: Workspace, newest: ModelVersion, run: Run) -> JSONObject:
     asked = _request_of(newest)
     # A stream cannot forget: it is learned anew, and not on top of what has learned the rows or may have.
     asked["update"] = asked["learner"] != "spn"
@@ -104,7 +105,7 @@ def _trained_again(workspace: Workspace, newest: ModelVersion, run: Run) -> dict
     raise AssertionError
 
 
-def prove(workspace: Workspace, run: Run) -> dict[str, Any]:
+def prove(workspace: Workspace, run: Run) -> JSONObject:
     """Learn each new version once more from the remaining rows alone, and remove the statistics with the others."""
     request = ForgetRequest(**run.request)
     marked, trained = run.receipts["mark"], run.receipts["retrain"]["versions"]
@@ -142,7 +143,7 @@ def affected_models(workspace: Workspace, request: ForgetRequest) -> list[ModelV
     return [version for version in newest if version.dataset == request.dataset]
 
 
-def _request_of(version: ModelVersion) -> dict[str, Any]:
+def _request_of(version: ModelVersion) -> JSONObject:
     asked = read_provenance(version.duckdb_path).get("request")
     try:
         return TrainRequest(**json.loads(asked or "")).model_dump()
@@ -172,7 +173,7 @@ def _place(
     return source, ledger_of(workspace, asked, run)
 
 
-def _proof(workspace: Workspace, version: ModelVersion, run: Run) -> dict[str, Any]:
+def _proof(workspace: Workspace, version: ModelVersion, run: Run) -> JSONObject:
     """Whether the version equals a model of the remaining rows that no stored statistic had a part in."""
     request = TrainRequest(**_request_of(version))
     if not run.is_local:
@@ -198,7 +199,7 @@ def _proof(workspace: Workspace, version: ModelVersion, run: Run) -> dict[str, A
     return {"is_equal": is_equal, "n_rows": fresh_header["facts"]["n_rows"]}
 
 
-def _learned(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def _learned(model: Any) -> tuple[JSONObject, JSONObject]:
     """Header and arrays of a model, without what does not come from the rows."""
     header, arrays = model.to_arrays()
     facts = {name: fact for name, fact in header["facts"].items() if name not in OWN_FACTS}

@@ -3,13 +3,13 @@
 import json
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 from learners.circuits.draws.model import BayesianCircuit
 from learners.circuits.model import CircuitModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import InvalidParameter, LearnerError
 from learners.model import Model
+from service.json_values import JSONObject
 from service.predictor import Served, map_version
 from service.product.circuit_forms import Form, circuit_of
 from service.product.outputs import check_free
@@ -33,7 +33,7 @@ def served(workspace: Workspace, reference: str) -> Served:
     return map_version(find_version(workspace, reference))
 
 
-def structure(workspace: Workspace, reference: str, member: int | None = None) -> dict[str, Any]:
+def structure(workspace: Workspace, reference: str, member: int | None = None) -> JSONObject:
     """Nodes and edges of a model's graph, or of one member of an ensemble.
 
     Raises
@@ -44,7 +44,7 @@ def structure(workspace: Workspace, reference: str, member: int | None = None) -
     return structure_of(served(workspace, reference).model, member)
 
 
-def structure_of(model: Model, member: int | None) -> dict[str, Any]:
+def structure_of(model: Model, member: int | None) -> JSONObject:
     """Nodes and edges of a model's graph, or of one member of an ensemble."""
     if member is None:
         return dict(model.structure())
@@ -53,7 +53,7 @@ def structure_of(model: Model, member: int | None) -> dict[str, Any]:
     return model.member_structure(member)
 
 
-def lineage(workspace: Workspace, reference: str) -> dict[str, Any]:
+def lineage(workspace: Workspace, reference: str) -> JSONObject:
     """Which files, job, schema, request and libraries a version was made of."""
     version = find_version(workspace, reference)
     told = model_file.read_provenance(version.duckdb_path)

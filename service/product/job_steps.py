@@ -4,11 +4,11 @@ import shutil
 import uuid
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from service.jobs.limits import limits_of
 from service.jobs.steps import LOCAL, Kinds, Step, run_now
 from service.jobs.watch import watched_here
+from service.json_values import JSONObject
 from service.product.answering import answer_queries, evaluate_version
 from service.product.datasets import summarise
 from service.product.forgetting import forget_steps
@@ -59,7 +59,7 @@ def train_with_passes(
     request: TrainRequest,
     report: Report = silent,
     warn: Callable[[str], None] = unheard,
-) -> tuple[ModelVersion, list[dict[str, Any]]]:
+) -> tuple[ModelVersion, list[JSONObject]]:
     """As `train`, with what was read and what was reused for each statistic.
 
     `warn` is told of columns that are left out and of values that are folded.
@@ -71,24 +71,24 @@ def train_with_passes(
     return version, published["passes"]
 
 
-def evaluate(workspace: Workspace, request: EvaluateRequest, report: Report = silent) -> dict[str, Any]:
+def evaluate(workspace: Workspace, request: EvaluateRequest, report: Report = silent) -> JSONObject:
     """Measure a model version on a data set, in this process."""
     steps = job_kinds(workspace)["evaluate"]
     return run_now(steps, f"{LOCAL}{uuid.uuid4().hex[:12]}", request.model_dump(), report)
 
 
-def forget(workspace: Workspace, request: ForgetRequest, report: Report = silent) -> dict[str, Any]:
+def forget(workspace: Workspace, request: ForgetRequest, report: Report = silent) -> JSONObject:
     """Take rows out of the data that models are trained on, and out of the models, in this process."""
     check_request(workspace, request, is_remote=False)
     return _run_here(workspace, "forget", request, report)
 
 
-def _run_here(workspace: Workspace, kind: str, request: TrainRequest | ForgetRequest, report: Report) -> dict[str, Any]:
+def _run_here(workspace: Workspace, kind: str, request: TrainRequest | ForgetRequest, report: Report) -> JSONObject:
     job_id, asked = f"{LOCAL}{uuid.uuid4().hex[:12]}", request.model_dump()
     try:
         with watched_here(job_id, limits_of(workspace.settings, asked)) as allowance:
 
-            def checked(progress: dict[str, Any]) -> None:
+            def checked(progress: JSONObject) -> None:
                 allowance.check()
                 report(progress)
 

@@ -12,6 +12,7 @@ from learners.errors import LearnerError
 from learners.model import Model
 from learners.passes.source import Source
 from service.jobs.steps import Run, Step
+from service.json_values import JSONObject
 from service.predictor import map_version
 from service.problems import InvalidRequest
 from service.product import scoring
@@ -34,7 +35,7 @@ class Measured(NamedTuple):
     """A version on the rows of the decision: its metrics, or why there are none."""
 
     version: int
-    metrics: dict[str, Any] | None
+    metrics: JSONObject | None
     problem: str = ""
 
 
@@ -78,7 +79,7 @@ def checked_train(workspace: Workspace, request: RefreshRequest) -> TrainRequest
     return train
 
 
-def decide(workspace: Workspace, run: Run) -> dict[str, Any]:
+def decide(workspace: Workspace, run: Run) -> JSONObject:
     """Measure challenger and champion, keep the decision, move the alias, and prune the model's old versions."""
     request = RefreshRequest(**run.request)
     published = run.receipts["publish"]

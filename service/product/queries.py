@@ -15,6 +15,7 @@ from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError
 from learners.model import Model
 from learners.query import Map, Query, Sample
+from service.json_values import JSONObject
 from service.problems import BodyTooLarge
 
 # Samples are rows, and a row has at most some values; so the most that answers may hold follows from the most rows.
@@ -96,7 +97,7 @@ def check_size(model: Model, queries: Sequence[Query], max_rows: int) -> None:
         )
 
 
-def answers(model: Model, queries: Sequence[Query]) -> list[dict[str, Any]]:
+def answers(model: Model, queries: Sequence[Query]) -> list[JSONObject]:
     """Answers in plain values that JSON has: the logarithm of zero is None. Those of an ensemble name the member that answers.
 
     Raises

@@ -1,14 +1,14 @@
 """How a running job tells of itself: every call may also raise, which is how the job is stopped."""
 
 from collections.abc import Callable
-from typing import Any
 
 from learners.passes.engine import Progress
+from service.json_values import JSONObject
 
-Report = Callable[[dict[str, Any]], None]
+Report = Callable[[JSONObject], None]
 
 
-def silent(_progress: dict[str, Any]) -> None:
+def silent(_progress: JSONObject) -> None:
     """The report of a caller that wants none."""
 
 

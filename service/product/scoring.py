@@ -18,13 +18,14 @@ from learners.model import Model
 from learners.passes.source import Source
 from learners.schema import Chunk
 from learners.schema.encode import encode
+from service.json_values import JSONObject
 from service.predictor import Probabilities, intervals_of, scored_batch
 from service.problems import InvalidRequest
 from service.product.outputs import check_free
 from storage.files import publish
 
 SUFFIXES = {"", ".parquet", ".pq"}
-Report = Callable[[dict[str, Any]], None]
+Report = Callable[[JSONObject], None]
 Labels = np.ndarray[Any, np.dtype[np.uint8]]
 
 
@@ -58,7 +59,7 @@ def probabilities_of(model: Model, source: Source, report: Report | None = None)
     return np.concatenate(probabilities), np.concatenate(labels)
 
 
-def log_likelihood_of(model: Model, source: Source, report: Report | None = None) -> dict[str, Any]:
+def log_likelihood_of(model: Model, source: Source, report: Report | None = None) -> JSONObject:
     """Mean log likelihood of the rows in nats, by a model without classes.
 
     Raises
@@ -81,7 +82,7 @@ def log_likelihood_of(model: Model, source: Source, report: Report | None = None
     return {"log_likelihood": mean, "n_impossible": n_impossible, "n_test_rows": n_rows}
 
 
-def measure(model: Model, source: Source, report: Report | None = None) -> dict[str, Any]:
+def measure(model: Model, source: Source, report: Report | None = None) -> JSONObject:
     """The metrics of a model on rows whose class is known, and how many there were."""
     if model.schema.target is None:
         return log_likelihood_of(model, source, report)
@@ -174,7 +175,7 @@ def explained_batch(model: Model, chunk: Chunk) -> pa.RecordBatch:
     against = pa.DictionaryArray.from_arrays(
         pa.array(found.against.astype(np.int32)), pa.array(model.schema.class_values())
     )
-    columns: dict[str, Any] = {"against": against, "log_odds": found.log_odds, "prior": found.prior}
+    columns: JSONObject = {"against": against, "log_odds": found.log_odds, "prior": found.prior}
     for i, attribute in enumerate(model.schema.attributes):
         columns[f"contribution_{attribute.name}"] = np.ascontiguousarray(found.contributions[:, i])
     return pa.RecordBatch.from_pydict(columns)

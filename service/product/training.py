@@ -16,6 +16,7 @@ from learners.schema import Kept
 from learners.schema.losses import losses
 from service.jobs.limits import counts_bytes
 from service.jobs.steps import Run, Step
+from service.json_values import JSONObject
 from service.problems import InvalidRequest
 from service.product import provenance, scoring
 from service.product.continuing import ORDER, Continuation, chosen, continuation
@@ -45,7 +46,7 @@ def train_steps(workspace: Workspace) -> tuple[Step, ...]:
     )
 
 
-def learn(workspace: Workspace, run: Run) -> dict[str, Any]:
+def learn(workspace: Workspace, run: Run) -> JSONObject:
     """Make the passes and leave the compiled model in the job's scratch folder."""
     request = TrainRequest(**run.request)
     ledger = ledger_of(workspace, request, run)
@@ -130,7 +131,7 @@ def _continued(workspace: Workspace, known: Continuation, run: Run, checkpoints:
     return model
 
 
-def evaluate_learned(workspace: Workspace, run: Run) -> dict[str, Any]:
+def evaluate_learned(workspace: Workspace, run: Run) -> JSONObject:
     """Measure the learned model on the test data or on rows that were kept back."""
     request = TrainRequest(**run.request)
     learned = run.receipts["learn"]
@@ -164,12 +165,12 @@ def evaluate_learned(workspace: Workspace, run: Run) -> dict[str, Any]:
     return {"metrics": scoring.measure(model, rows, run.report) | {"evaluated_on": where} | timing}
 
 
-def reserve(workspace: Workspace, run: Run) -> dict[str, Any]:
+def reserve(workspace: Workspace, run: Run) -> JSONObject:
     """Take the version's number; a restart before this receipt leaves a gap in the numbers, never a clash."""
     return {"version": models.reserve_version(workspace.control, run.request["model"])}
 
 
-def publish(workspace: Workspace, run: Run) -> dict[str, Any]:
+def publish(workspace: Workspace, run: Run) -> JSONObject:
     """Files first, row second, aliases last; a repetition finds the row and changes nothing."""
     request = TrainRequest(**run.request)
     learned, metrics = run.receipts["learn"], run.receipts["evaluate"]["metrics"]
@@ -238,6 +239,6 @@ def _kept_schema(workspace: Workspace, request: TrainRequest, ledger: Ledger) ->
     return ledger.schema(target_of(workspace, request), _overrides(workspace, request), cuts_by)
 
 
-def _overrides(workspace: Workspace, request: TrainRequest) -> dict[str, Any]:
+def _overrides(workspace: Workspace, request: TrainRequest) -> JSONObject:
     registered = {} if request.dataset is None else dict(get_dataset(workspace, request.dataset).columns)
     return registered | request.columns

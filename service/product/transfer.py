@@ -15,6 +15,7 @@ from learners.kinds import load_model
 from learners.model import Model
 from learners.query import Marginal
 from learners.schema.records import encode_records, record_classifier
+from service.json_values import JSONObject
 from service.problems import InvalidRequest
 from service.product.outputs import check_free
 from service.product.registry import find_version
@@ -32,10 +33,10 @@ class Manifest(BaseModel):
     name: str = Field(pattern=NAME)
     version: int = Field(ge=1, lt=2**31)
     learner: str = Field(max_length=64)
-    parameters: dict[str, Any]
+    parameters: JSONObject
     dataset: str | None = Field(max_length=64)
-    metrics: dict[str, Any]
-    files: list[dict[str, Any]]
+    metrics: JSONObject
+    files: list[JSONObject]
     n_rows: int = Field(ge=0, lt=2**63)
     tags: dict[str, str]
 

@@ -2,12 +2,13 @@
 
 from datetime import datetime
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
 
 from service import product
 from service.http.api.shapes import Opening, PageShape, Shape, workspace_of
+from service.json_values import JSONObject
 from service.requests import DatasetRequest
 from service.workspace import Workspace
 
@@ -21,8 +22,8 @@ class DatasetShape(Shape):
     name: str
     uris: list[str]
     target: str | None
-    columns: dict[str, Any]
-    files: list[dict[str, Any]]
+    columns: JSONObject
+    files: list[JSONObject]
     created_at: datetime | None
 
 
@@ -49,7 +50,7 @@ def show(name: str, workspace: Ours) -> DatasetShape:
 
 
 @router.get("/{name}/schema", summary="Show the inferred schema")
-def schema(name: str, workspace: Ours) -> dict[str, Any]:
+def schema(name: str, workspace: Ours) -> JSONObject:
     """Attributes with their kinds and values, classes, and the columns that are left out and why."""
     return product.dataset_schema(workspace, name)
 

@@ -10,6 +10,7 @@ from starlette.routing import Route
 
 from learners.explanation import explain
 from service.http.api.predict import JSON, Predict, headers_of, options_of
+from service.json_values import JSONObject
 from service.predictor import Served
 from service.problems import BodyTooLarge
 from service.product.scoring import check_explainable
@@ -75,7 +76,7 @@ class Explain:
         return Response(await anyio.to_thread.run_sync(work), media_type=JSON)
 
 
-def explained(served: Served, chunk: Any) -> dict[str, Any]:
+def explained(served: Served, chunk: Any) -> JSONObject:
     """The members of an `ExplainResponse`."""
     found = explain(served.model, chunk)
     classes = served.classes

@@ -15,6 +15,7 @@ from learners.schema import Chunk
 from learners.schema.records import encode_columns, encode_records
 from service.http.api.bodies import decoded
 from service.http.api.predict import JSON, Predict, Value, encode_table, headers_of
+from service.json_values import JSONObject
 from service.predictor import Served
 from service.problems import BodyTooLarge, InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
 from service.settings import Settings
@@ -44,7 +45,7 @@ class InvocationRequest(msgspec.Struct, forbid_unknown_fields=True):
     dataframe_records: Records | None = None
     inputs: Records | Columns | None = None
     instances: Records | Columns | None = None
-    params: dict[str, Any] | None = None
+    params: JSONObject | None = None
 
 
 class InvocationResponse(msgspec.Struct):

@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import AsyncIterator
 from datetime import datetime
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import anyio.to_thread
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
@@ -15,6 +15,7 @@ from pydantic import Field
 from service import product
 from service.http.api.shapes import Opening, PageShape, Shape, answers, workspace_of
 from service.jobs.queue import Job, Priority, State
+from service.json_values import JSONObject
 from service.requests import JobRequest
 from service.workspace import Workspace
 
@@ -29,14 +30,14 @@ class JobShape(Shape):
     id: str
     kind: str
     state: State
-    request: dict[str, Any]
-    progress: dict[str, Any] | None = Field(
+    request: JSONObject
+    progress: JSONObject | None = Field(
         examples=[
             {"step": "learn", "pass_number": 2, "n_passes": 3, "rows_done": 400000, "rows_per_s": 9e6, "eta_s": 1}
         ]
     )
-    result: dict[str, Any] | None
-    error: dict[str, Any] | None
+    result: JSONObject | None
+    error: JSONObject | None
     attempts: int
     created_at: datetime
     started_at: datetime | None

@@ -1,7 +1,7 @@
 """/v1/models: the registry."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import FileResponse, StreamingResponse
@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 from service import product
 from service.http.api.shapes import ModelVersionShape, PageShape, Shape, answers, workspace_of
 from service.http.api.uploads import TAR, TAR_BODY, Upload
+from service.json_values import JSONObject
 from service.predictor import Predictor
 from service.product.circuit_forms import MEDIA_TYPES, Form
 from service.workspace import Workspace
@@ -62,10 +63,10 @@ class PromotionShape(Shape):
     reason: str = Field(
         examples=["version 4 replaces 3 as champion: log_loss 0.301 against 0.312 less 0.001, on 812 rows"]
     )
-    rule: dict[str, Any]
-    challenger_metrics: dict[str, Any] | None
-    champion_metrics: dict[str, Any] | None
-    measured_on: dict[str, Any]
+    rule: JSONObject
+    challenger_metrics: JSONObject | None
+    champion_metrics: JSONObject | None
+    measured_on: JSONObject
     job_id: str
     decided_at: datetime
 
@@ -98,9 +99,9 @@ class LineageShape(Shape):
     job_id: str | None
     dataset: str | None
     n_rows: int
-    files: list[dict[str, Any]]
-    model_schema: dict[str, Any] = Field(alias="schema")
-    provenance: dict[str, Any]
+    files: list[JSONObject]
+    model_schema: JSONObject = Field(alias="schema")
+    provenance: JSONObject
     libraries: dict[str, str]
 
 
@@ -132,13 +133,13 @@ def versions(name: str, workspace: Ours, limit: Limit = 100, cursor: str | None 
 
 
 @router.get("/{reference}/metrics", summary="Show the metrics of a version")
-def metrics(reference: str, workspace: Ours) -> dict[str, Any]:
+def metrics(reference: str, workspace: Ours) -> JSONObject:
     """As measured when it was trained."""
     return dict(product.find_version(workspace, reference).metrics)
 
 
 @router.get("/{reference}/structure", summary="Show the graph of a version")
-def structure(reference: str, workspace: Ours, member: Member = None) -> dict[str, Any]:
+def structure(reference: str, workspace: Ours, member: Member = None) -> JSONObject:
     """Nodes and edges; of an ensemble the member that answers queries, and all families with their weights."""
     return product.structure(workspace, reference, member)
 

@@ -1,6 +1,6 @@
 """POST /v1/models/{name}/predict: a plain ASGI endpoint with msgspec in and out, because it is the hot path."""
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 from urllib.parse import parse_qsl
 
 import anyio.to_thread
@@ -22,6 +22,7 @@ from service import problems
 from service.http.api.bodies import decoded, read_body, send_body, send_problem
 from service.http.api.streams import QuickStreams, read_stream
 from service.http.paths import is_hot
+from service.json_values import JSONObject
 from service.predictor import Predictor, Served, scored_batch
 from service.problems import BodyTooLarge, InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
 from service.settings import Settings
@@ -221,7 +222,7 @@ class Predict:
         probabilities = served.predict_proba(chunk)
         served.count_rows(len(probabilities))
         classes = served.classes
-        response: dict[str, Any] = {
+        response: JSONObject = {
             "model": served.name,
             "version": served.version,
             "classes": classes,
@@ -276,7 +277,7 @@ def options_of(query: bytes) -> Options:
     """What a query string asks for."""
     if not query:
         return NO_OPTIONS
-    options: dict[str, Any] = {}
+    options: JSONObject = {}
     for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
         if name == "ignore_unknown" and value.lower() in {"true", "false", "1", "0"}:
             options[name] = value.lower() in {"true", "1"}

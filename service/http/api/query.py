@@ -1,11 +1,12 @@
 """POST /v1/models/{name}/query: marginals, conditionals, moments, samples and MAP."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from learners.query import Query
+from service.json_values import JSONObject
 from service.predictor import Predictor
 from service.problems import NotReady
 from service.product import queries
@@ -36,9 +37,7 @@ class QueryResponse(BaseModel):
 
     model: str
     version: int
-    answers: list[dict[str, Any]] = Field(
-        examples=[[{"kind": "marginal", "log_probability": -1.2, "probability": 0.3}]]
-    )
+    answers: list[JSONObject] = Field(examples=[[{"kind": "marginal", "log_probability": -1.2, "probability": 0.3}]])
 
 
 @router.post("/{name}/query", summary="Ask a model's joint distribution")

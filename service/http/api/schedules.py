@@ -1,7 +1,7 @@
 """/v1/schedules: jobs that are submitted again and again."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Header, Query, Response
 from pydantic import Field
@@ -9,6 +9,7 @@ from pydantic import Field
 from service import product
 from service.http.api.jobs import JobShape
 from service.http.api.shapes import Opening, PageShape, Shape, workspace_of
+from service.json_values import JSONObject
 from service.requests import Missed, ScheduleChange, ScheduleRequest
 from service.workspace import Workspace
 
@@ -34,7 +35,7 @@ class ScheduleShape(Shape):
     cron: str = Field(examples=["30 2 * * *"])
     timezone: str = Field(examples=["Europe/Berlin"])
     missed: Missed
-    job: dict[str, Any]
+    job: JSONObject
     is_paused: bool
     next_due_at: datetime | None
     last_run: RunShape | None

@@ -1,12 +1,13 @@
 """Shapes that several resources answer with."""
 
 from datetime import datetime
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 from fastapi import Depends, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.http.threads import Openings
+from service.json_values import JSONObject
 from service.workspace import Workspace
 
 Item = TypeVar("Item")
@@ -43,18 +44,18 @@ class ModelVersionShape(Shape):
     name: str
     version: int
     learner: str
-    parameters: dict[str, Any]
+    parameters: JSONObject
     dataset: str | None
-    metrics: dict[str, Any]
+    metrics: JSONObject
     job_id: str | None
     n_rows: int
-    files: list[dict[str, Any]]
+    files: list[JSONObject]
     sha256: str
     tags: dict[str, str]
     created_at: datetime | None
 
 
-def answers(*media_types: str) -> dict[int | str, dict[str, Any]]:
+def answers(*media_types: str) -> dict[int | str, JSONObject]:
     """What OpenAPI says of an answer of one of some media types, whose shape it does not tell."""
     return {200: {"content": {each: {"schema": {"type": "string", "format": "binary"}} for each in media_types}}}
 

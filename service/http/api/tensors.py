@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from service.http.api.bodies import decoded
+from service.json_values import JSONObject
 from service.problems import BodyTooLarge, InvalidRequest, MalformedBody
 
 DTYPES = {
@@ -30,7 +31,7 @@ class Tensor(msgspec.Struct):
     name: str
     shape: list[int]
     datatype: str
-    parameters: dict[str, Any] = {}
+    parameters: JSONObject = {}
     data: list[Any] | None = None
 
 
@@ -38,7 +39,7 @@ class Wanted(msgspec.Struct):
     """One output that the client asks for."""
 
     name: str
-    parameters: dict[str, Any] = {}
+    parameters: JSONObject = {}
 
 
 class InferRequest(msgspec.Struct):
@@ -46,7 +47,7 @@ class InferRequest(msgspec.Struct):
 
     inputs: list[Tensor]
     id: str | None = None
-    parameters: dict[str, Any] = {}
+    parameters: JSONObject = {}
     outputs: list[Wanted] | None = None
 
 
@@ -167,7 +168,7 @@ def _texts(tensor: Tensor, content: bytes) -> Iterator[str]:
 
 
 def write_response(
-    head: dict[str, Any], outputs: list[tuple[str, str, Any]], request: InferRequest
+    head: JSONObject, outputs: list[tuple[str, str, Any]], request: InferRequest
 ) -> tuple[bytes, int | None]:
     """The body of an answer, and the length of its JSON part if binary tensors follow.
 
@@ -188,7 +189,7 @@ def write_response(
     for name, datatype, values in outputs:
         if (wanted and name not in wanted) or (not wanted and name == "classes"):
             continue
-        found: dict[str, Any] = {"name": name, "shape": list(np.shape(values)), "datatype": datatype}
+        found: JSONObject = {"name": name, "shape": list(np.shape(values)), "datatype": datatype}
         if wanted.get(name, {}).get("binary_data", by_default):
             tail.append(to_bytes(datatype, values))
             found["parameters"] = {"binary_data_size": len(tail[-1])}

@@ -2,17 +2,18 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Depends, Request
 
 from service.http.api.bodies import content_length
 from service.http.api.shapes import workspace_of
+from service.json_values import JSONObject
 from service.problems import BodyTooLarge, UnsupportedMediaType
 from storage.files import drafting
 
 TAR = "application/x-tar"
-TAR_BODY: dict[str, Any] = {
+TAR_BODY: JSONObject = {
     "requestBody": {"required": True, "content": {TAR: {"schema": {"type": "string", "format": "binary"}}}}
 }
 
