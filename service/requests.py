@@ -217,7 +217,8 @@ class PromotionRule(Request):
     """When a new version takes the place of the champion; both are measured on the same rows, kept back from training.
 
     It does if `metric` is at least `margin` less than the champion's and the calibration error is at most
-    `max_ece_increase` greater; and if there is no champion yet.
+    `max_ece_increase` greater. No version does, nor becomes the first champion, that is worse than the class shares alone
+    or than `max_loss`.
     """
 
     alias: Alias = Field(default="champion", description="The alias that is at stake.", examples=["champion"])
@@ -237,6 +238,18 @@ class PromotionRule(Request):
         ge=0,
         le=1,
         description="Guardrail on the expected calibration error, of models with a target; null for none.",
+    )
+    beats_prior: bool = Field(
+        default=True,
+        description="Floor: never promote a version, the first included, whose metric is worse than that of the class shares "
+        "alone, or of equal probabilities.",
+    )
+    max_loss: float | None = Field(
+        default=None,
+        ge=-1e6,
+        le=1e6,
+        description="Floor: never promote a version, the first included, whose metric is greater; null for none.",
+        examples=[0.6],
     )
     dataset: str | None = Field(
         default=None, description="A registered data set to measure on, instead of the newest rows that were kept back."

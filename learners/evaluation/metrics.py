@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,6 +69,42 @@ def evaluate(probabilities: ArrayLike, y: ArrayLike) -> Metrics:
         brier=float(indicator_distance.mean()),
         ece=float(sum(abs(c - a) * n for c, a, n in reliability(probabilities, y)) / y.size),
     )
+
+
+def losses_of_class_shares(y: ArrayLike, n_classes: int) -> dict[str, float]:
+    """What knowing the class shares and no attribute loses: the floor that a model shall not fall below.
+
+    Each row is answered with the shares among the other rows and one row more of each class, so that no row helps to
+    predict itself. Where equal probabilities lose less, theirs is the loss.
+
+    Parameters
+    ----------
+    y : (n,) integers in [0, n_classes)
+    n_classes : int
+
+    Returns
+    -------
+    dict of float
+        `log_loss`, `rmse` and `zero_one_loss`, as in `Metrics`.
+
+    Raises
+    ------
+    EmptyData
+        Without rows.
+    """
+    y = np.asarray(y, np.int64)
+    if not y.size:
+        raise EmptyData(NO_ROWS)
+    counts = np.bincount(y, minlength=n_classes)
+    counts = counts[counts > 0]  # what no row has weighs nothing below
+    of_true = counts / (y.size - 1 + n_classes)
+    weights = counts / y.size
+    equal = 1 / n_classes
+    return {
+        "log_loss": min(float(-weights @ np.log(of_true)), -math.log(equal)),
+        "rmse": min(float(np.sqrt(weights @ (1 - of_true) ** 2)), 1 - equal),
+        "zero_one_loss": float(1 - weights.max()),
+    }
 
 
 def reliability(

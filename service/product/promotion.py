@@ -28,15 +28,17 @@ from storage.errors import Conflict, CorruptFile, NotFound
 from storage.promotions import Promotion
 
 JOINT_METRIC = "log_loss"  # of classes; or of whole rows, where there are none
+ROUNDING = 1e-12  # what sums in another order may differ by
 DECISIONS = 3  # as often it is decided anew when the champion changes in between
 
 
 class Measured(NamedTuple):
-    """A version on the rows of the decision: its metrics, or why there are none."""
+    """A version on the rows of the decision: its metrics, or why there are none; and what the class shares alone lose."""
 
     version: int
     metrics: JSONObject | None
     problem: str = ""
+    of_class_shares: Mapping[str, float] = {}
 
 
 class Verdict(NamedTuple):
@@ -126,11 +128,13 @@ def verdict(rule: PromotionRule, challenger: Measured, champion: Measured | None
     challenger, champion : Measured
         The champion is None if there is none.
     """
+    if champion is not None and champion.version == challenger.version:
+        return Verdict(True, f"version {challenger.version} is the {rule.alias} already")
+    keeps = f"{rule.alias} stays unset" if champion is None else f"version {champion.version} stays {rule.alias}"
+    if (problem := _below_floor(rule, challenger)) is not None:
+        return Verdict(False, f"{keeps}: {problem}")
     if champion is None:
         return Verdict(True, f"version {challenger.version} is the first {rule.alias}")
-    if champion.version == challenger.version:
-        return Verdict(True, f"version {challenger.version} is the {rule.alias} already")
-    keeps = f"version {champion.version} stays {rule.alias}"
     for measured in (challenger, champion):
         if measured.metrics is None:
             return Verdict(False, f"{keeps}: version {measured.version} could not be measured ({measured.problem})")
@@ -158,6 +162,24 @@ def verdict(rule: PromotionRule, challenger: Measured, champion: Measured | None
     return Verdict(True, f"version {challenger.version} replaces {champion.version} as {rule.alias}: {compared}")
 
 
+def _below_floor(rule: PromotionRule, challenger: Measured) -> str | None:
+    """Why a version is promoted in no case, whatever the champion is; None if it may be."""
+    its = f"version {challenger.version}"
+    if challenger.metrics is None:
+        return f"{its} could not be measured ({challenger.problem})"
+    loss = _loss(challenger.metrics, rule.metric)
+    if loss is None:  # it predicts no class, and the champion does
+        return None
+    if math.isnan(loss):
+        return f"{its} has no {rule.metric}"
+    if rule.max_loss is not None and loss > rule.max_loss:
+        return f"{its} has {rule.metric} {loss:.6g}, and at most {rule.max_loss:g} is allowed"
+    floor = challenger.of_class_shares.get(rule.metric, math.inf)
+    if rule.beats_prior and loss > floor + ROUNDING:
+        return f"{its} has {rule.metric} {loss:.6g}, worse than the class shares alone ({floor:.6g})"
+    return None
+
+
 def _loss(metrics: Mapping[str, Any], metric: str) -> float | None:
     """A metric of which less is better; of a model without classes, the mean negative log likelihood.
 
@@ -175,7 +197,9 @@ def _champion(workspace: Workspace, name: str, alias: str) -> int | None:
 def _measured(workspace: Workspace, name: str, number: int, rows: Source, run: Run) -> Measured:
     try:
         model = _mapped(workspace, name, number)
-        return Measured(number, scoring.measure(model, rows, run.report))
+        metrics, of_class_shares = scoring.measure_beside_floor(model, rows, run.report)
+        shown = {f"{name}_of_class_shares": loss for name, loss in of_class_shares.items()}
+        return Measured(number, metrics | shown, of_class_shares=of_class_shares)
     except (LearnerError, NotFound, CorruptFile) as error:  # a new class, a lost column, no rows, a damaged file
         return Measured(number, None, str(error))
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from learners.circuits.model import CircuitModel
 from learners.errors import EmptyData, LearnerError, UnknownColumn
-from learners.evaluation.metrics import NO_ROWS, evaluate
+from learners.evaluation.metrics import NO_ROWS, evaluate, losses_of_class_shares
 from learners.explanation import Additive, explain
 from learners.model import Model
 from learners.passes.source import Source
@@ -84,10 +84,18 @@ def log_likelihood_of(model: Model, source: Source, report: Report | None = None
 
 def measure(model: Model, source: Source, report: Report | None = None) -> JSONObject:
     """The metrics of a model on rows whose class is known, and how many there were."""
+    return measure_beside_floor(model, source, report)[0]
+
+
+def measure_beside_floor(
+    model: Model, source: Source, report: Report | None = None
+) -> tuple[dict[str, Any], dict[str, float]]:
+    """The metrics of a model, and on the same rows those of the class shares alone; these are empty without classes."""
     if model.schema.target is None:
-        return log_likelihood_of(model, source, report)
+        return log_likelihood_of(model, source, report), {}
     probabilities, labels = probabilities_of(model, source, report)
-    return asdict(evaluate(probabilities, labels)) | {"n_test_rows": len(labels)}
+    metrics = asdict(evaluate(probabilities, labels)) | {"n_test_rows": len(labels)}
+    return metrics, losses_of_class_shares(labels, len(model.schema.classes))
 
 
 def absences(model: Model, source: Source) -> list[str]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.errors import EmptyData
-from learners.evaluation.metrics import evaluate, reliability
+from learners.evaluation.metrics import evaluate, losses_of_class_shares, reliability
 
 
 @st.composite
@@ -72,3 +72,23 @@ def test_calibrated_predictions_lie_on_the_diagonal():
 def test_nothing_to_evaluate():
     with pytest.raises(EmptyData, match="no rows to evaluate"):
         evaluate(np.empty((0, 2)), [])
+
+
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=60), st.integers(3, 5))
+def test_class_shares_lose_what_each_row_loses_by_the_others(labels, n_classes):
+    """Row by row: the shares among the other rows and one more row of each class; equal ones where those lose less."""
+    of_true = []
+    for row, label in enumerate(labels):
+        others = labels[:row] + labels[row + 1 :]
+        of_true.append((others.count(label) + 1) / (len(others) + n_classes))
+    losses = losses_of_class_shares(labels, n_classes)
+    log_loss = -sum(map(log, of_true)) / len(labels)
+    rmse = sqrt(sum((1 - p) ** 2 for p in of_true) / len(labels))
+    assert losses["log_loss"] == pytest.approx(min(log_loss, log(n_classes)))
+    assert losses["rmse"] == pytest.approx(min(rmse, 1 - 1 / n_classes))
+    assert losses["zero_one_loss"] == pytest.approx(1 - max(map(labels.count, labels)) / len(labels))
+
+
+def test_class_shares_of_no_rows_are_refused():
+    with pytest.raises(EmptyData, match="no rows to evaluate on"):
+        losses_of_class_shares([], 2)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from service import product
@@ -52,6 +55,47 @@ def test_a_version_without_a_class_is_not_compared_with_one_that_has_it():
         told = verdict(PromotionRule(), challenger, champion)
         assert not told.is_promoted
         assert "version 1 stays champion: the two cannot be compared by log_loss" in told.reason
+
+
+def measured(version: int, log_loss: float, floor: float = math.log(2)) -> Measured:
+    """A version with classes that was measured."""
+    found = {"log_loss": log_loss, "rmse": 0.5, "zero_one_loss": 0.3, "ece": 0.1, "n_test_rows": 500}
+    return Measured(version, found, of_class_shares={"log_loss": floor})
+
+
+@pytest.mark.parametrize("champion", [None, measured(1, 0.9)])
+def test_no_version_below_the_floor_is_promoted_whatever_the_champion_is(champion):
+    told = verdict(PromotionRule(), measured(2, 0.765), champion)
+    assert not told.is_promoted
+    assert told.reason.endswith("version 2 has log_loss 0.765, worse than the class shares alone (0.693147)")
+    assert verdict(PromotionRule(beats_prior=False), measured(2, 0.765), champion).is_promoted
+    assert verdict(PromotionRule(), measured(2, math.log(2)), champion).is_promoted, "a tie is not worse"
+    told = verdict(PromotionRule(max_loss=0.5), measured(2, 0.6), champion)
+    assert not told.is_promoted
+    assert told.reason.endswith("version 2 has log_loss 0.6, and at most 0.5 is allowed")
+    assert verdict(PromotionRule(max_loss=0.5), measured(2, 0.5), champion).is_promoted
+
+
+def test_a_joint_model_has_the_absolute_floor_alone():
+    assert verdict(PromotionRule(), joint(2, -30.0), None).is_promoted
+    assert not verdict(PromotionRule(max_loss=20.0), joint(2, -30.0), None).is_promoted
+
+
+def test_a_version_of_coin_flips_becomes_nobodys_champion(workspace, folder):
+    """A night of labels by chance: what learned them fits noise, and is worse than knowing nothing."""
+    rng = np.random.default_rng(0)
+    columns = {name: rng.choice(list("abcdefgh"), 600) for name in "uvw"}
+    pq.write_table(pa.table(columns | {"class": rng.choice(["no", "yes"], 600)}), folder.parent / "chance.parquet")
+    train = request_of(folder, uris=[str(folder.parent / "chance.parquet")], columns={}, parameters={"k": 2, "m": 0.1})
+    request = RefreshRequest(train=train)
+    told = run_now(product.job_kinds(workspace)["refresh"], "local-1", request.model_dump(), silent)["promotion"]
+    assert not told["is_promoted"]
+    assert "champion stays unset: version 1 has log_loss" in told["reason"]
+    assert told["challenger_metrics"]["log_loss"] > told["challenger_metrics"]["log_loss_of_class_shares"]
+    assert product.aliases_of(workspace, "daily") == {}
+    (kept,) = product.list_promotions(workspace, "daily").items
+    assert kept.reason == told["reason"]
+    assert kept.rule["beats_prior"] is True
 
 
 @pytest.mark.parametrize("metric", ["rmse", "zero_one_loss"])
