@@ -59,7 +59,7 @@ def register(
     slots = threading.BoundedSemaphore(settings.job_concurrency)
 
     # DBOS counts recoveries, so one less than starts.
-    @DBOS.workflow(name=WORKFLOW, max_recovery_attempts=settings.job_attempts - 1)
+    @DBOS.workflow(name=WORKFLOW, max_recovery_attempts=settings.job_attempts - 1)  # type: ignore[untyped-decorator]
     def run_job(document: JSONObject) -> JSONObject:
         with slots:
             job_id = str(DBOS.workflow_id)

@@ -105,7 +105,8 @@ class KnownNetwork:
                 log_joint[:, label] += np.log(table[(label, *(x[parent] for parent in its_parents), x[i])])
         log_joint -= log_joint.max(axis=1, keepdims=True)
         joint: Floats = np.exp(log_joint)
-        return joint / joint.sum(axis=1, keepdims=True)
+        joint /= joint.sum(axis=1, keepdims=True)
+        return joint
 
 
 def write_synthetic(directory: Path, n_rows: int, seed: int, n_attributes: int = 20) -> DemoTable:

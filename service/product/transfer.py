@@ -153,4 +153,5 @@ def _answer(model: Model) -> list[float]:
         return [answer["probability"] for answer in model.answer([Marginal({})])]
     if isinstance(model, LookupModel) and model.variances:
         model.credible_intervals(encode_records([{}], model.schema))
-    return record_classifier(model)({}).tolist()
+    probabilities: list[float] = record_classifier(model)({}).tolist()
+    return probabilities

@@ -86,7 +86,8 @@ def end_of_message(body: bytes, place: int) -> int:
     n_bytes = _long(body, length)[0] if length else 0
     if n_bytes < 0:
         raise IndexError
-    return place + 8 + size + int(n_bytes)
+    end: int = place + 8 + size + n_bytes
+    return end
 
 
 def _message(body: bytes, place: int) -> int:
