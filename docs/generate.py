@@ -1,4 +1,4 @@
-"""Reference pages that the code itself writes: Python from docstrings, commands from typer, routes from OpenAPI."""
+"""Reference pages that the code itself writes: Python from docstrings, commands from typer, routes from OpenAPI, settings."""
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -133,10 +133,26 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
+def settings_page() -> Iterator[str]:
+    """Every setting of the service with its default."""
+    yield """# Every setting
+
+Each setting is an environment variable; options of the command line override it. Lists are JSON:
+`FEWPASS_DATA_ROOTS='["/data"]'`. The server refuses to start on an invalid value. `fewpass serve` warns of a
+`FEWPASS_` variable that is not a setting.
+
+| variable | default | meaning |
+| --- | --- | --- |"""
+    for name, field in Settings.model_fields.items():
+        default = "" if field.default is None or field.default == () else f"`{field.default}`"
+        yield f"| `FEWPASS_{name.upper()}` | {default} | {_cell(field.description or '')} |"
+
+
 def write_pages(folder: Path) -> None:
     """Write the pages to a folder, which git ignores."""
     folder.mkdir(exist_ok=True)
-    for page, lines in (("python", python_page()), ("commands", commands_page()), ("rest", rest_page())):
+    pages = {"python": python_page(), "commands": commands_page(), "rest": rest_page(), "settings": settings_page()}
+    for page, lines in pages.items():
         text = "\n".join(lines)
         path = folder / f"{page}.md"
         if not path.exists() or path.read_text() != text:  # Sphinx reads anew what has changed

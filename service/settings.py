@@ -23,127 +23,144 @@ OTHERS = ("FEWPASS_DEBUG", "FEWPASS_LOAD_", "FEWPASS_BENCH_", "FEWPASS_TEST_")
 
 
 class Settings(BaseSettings):
-    """Everything an operator may decide; each name is FEWPASS_<NAME> in the environment."""
+    """Everything an operator may decide. The environment variable of a setting is FEWPASS_<NAME>."""
 
     model_config = SettingsConfigDict(env_prefix="FEWPASS_", frozen=True, extra="forbid", allow_inf_nan=False)
 
     workspace: Path = Field(
-        default=Path("workspace"), description="Directory of models, data set statistics and job scratch."
+        default=Path("workspace"),
+        description="Folder for models, statistics of data sets, and the scratch files of jobs.",
     )
     control_url: str | None = Field(
-        default=None, description="SQLAlchemy URL of the control database; SQLite in the workspace unless given."
+        default=None, description="SQLAlchemy URL of the control database. Default: SQLite in the workspace."
     )
-    host: str = Field(default="127.0.0.1", description="Address to listen on; only this machine unless changed.")
-    port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
-    workers: int = Field(default=1, ge=1, le=256, description="Serving processes.")
+    host: str = Field(
+        default="127.0.0.1", description="Address to listen on. The default accepts requests from this machine only."
+    )
+    port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
+    workers: int = Field(default=1, ge=1, le=256, description="Number of serving processes.")
     job_workers: int = Field(
-        default=1, ge=0, le=64, description="Job worker processes that `fewpass serve` starts and ends."
+        default=1, ge=0, le=64, description="Number of job worker processes that `fewpass serve` starts."
     )
     predict_only: bool = Field(
-        default=False, description="Serve predictions, health and metrics, without the control plane and job workers."
+        default=False, description="Serve only predictions, health and metrics: no control plane, no job workers."
     )
 
     require_keys: bool = Field(
-        default=False, description="Require API keys also on loopback; on any other address they always are."
+        default=False, description="Require API keys on loopback too. Every other address always requires them."
     )
     admin_key: str | None = Field(
         default=None,
         repr=False,
-        description="A token with the role admin, besides the keys in the workspace; for containers.",
+        description="A token with the role admin, in addition to the keys in the workspace. Meant for containers.",
     )
     trusted_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
-        description="Host names under which a server may be asked, besides localhost and where it listens; "
-        "empty: any where keys are needed, none elsewhere.",
+        description="Host names that requests may use, in addition to localhost and the listening address. Default: any name where keys are required, no other name where they are not.",
     )
 
     threads: int | None = Field(
-        default=None, ge=1, le=1024, description="Threads of a training pass; every core unless given."
+        default=None, ge=1, le=1024, description="Threads of a training pass. Default: all cores."
     )
     job_concurrency: int = Field(default=1, ge=1, le=64, description="Jobs that one worker runs at the same time.")
-    job_poll_s: float = Field(default=0.2, gt=0, le=60, description="How often an idle worker looks for a new job.")
+    job_poll_s: float = Field(
+        default=0.2, gt=0, le=60, description="Seconds between an idle worker's looks for a new job."
+    )
     job_attempts: int = Field(
-        default=5, ge=1, le=100, description="Starts of one job before a crashing worker gives it up."
+        default=5, ge=1, le=100, description="How often a job may start before it fails because its workers crash."
     )
     cluster: str | None = Field(
         default=None,
-        description="Dask scheduler whose workers make the passes of training jobs, such as tcp://host:8786; or local:4.",
+        description="Dask scheduler that runs the passes of training jobs, such as tcp://host:8786; or local:4 for four processes here.",
     )
     memory: str | None = Field(
         default=None,
-        description="Counts of a training beyond this go to files, such as 4GiB; a quarter of the machine unless given.",
+        description="Memory for the counts of a training, such as 4GiB; counts beyond it go to files. Default: a quarter of the machine.",
     )
     job_timeout_s: float | None = Field(
-        default=None, gt=0, description="Longest run of one job, from its last start; none unless given."
+        default=None, gt=0, description="Longest run of one job in seconds, from its last start. Default: no limit."
     )
     job_memory: str | None = Field(
         default=None,
-        description="Memory that a job may use which gives no memory_limit, such as 2GiB; "
-        "an equal share of the budget, if there is one, else any.",
+        description="Memory limit of a job that sets no memory_limit, such as 2GiB. Default: an equal share of the budget, or no limit without a budget.",
     )
     job_memory_budget: str | None = Field(
         default=None,
-        description="Memory that the jobs running on one machine may use together, such as 8GiB; those beyond it wait.",
+        description="Memory that all running jobs on one machine share, such as 8GiB. Jobs that do not fit wait.",
     )
     job_days: float = Field(
-        default=90, gt=0, le=36_500, description="How long jobs that have ended are kept, with their logs and results."
+        default=90, gt=0, le=36_500, description="Days to keep ended jobs, with their logs and results."
     )
-    checkpoint_s: float = Field(default=15.0, gt=0, description="Longest work of a pass that a killed job does again.")
+    checkpoint_s: float = Field(
+        default=15.0, gt=0, description="Most seconds of a pass that a killed job has to repeat."
+    )
     evaluation_rows: int = Field(
         default=1_000_000,
         ge=1,
-        description="Most rows, kept back ones and others, that a trained model is measured on.",
+        description="Most rows on which a trained model is measured.",
     )
     statistics_bytes: int = Field(
-        default=8 * 2**30, ge=0, description="Stored statistics of one data set; the oldest beyond it are removed."
+        default=8 * 2**30,
+        ge=0,
+        description="Bytes of stored statistics of one data set. Beyond it the oldest are removed.",
     )
     progress_s: float = Field(
-        default=0.25, gt=0, le=5, description="How often a job records progress and looks for a cancel."
+        default=0.25,
+        gt=0,
+        le=5,
+        description="Seconds between a job's progress reports; as often it checks whether it was cancelled.",
     )
 
     data_roots: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
-        description="Folders or URI prefixes that data sets over REST may be in; empty: any where no keys are needed, none elsewhere.",
+        description="Folders or URI prefixes from which REST may read data. Default: anywhere where no keys are required, nowhere where they are.",
     )
-    max_body_bytes: int = Field(default=32 * 2**20, ge=1024, description="Largest request body.")
+    max_body_bytes: int = Field(default=32 * 2**20, ge=1024, description="Largest request body in bytes.")
     max_rows: int = Field(default=100_000, ge=1, description="Most rows in one prediction request.")
-    max_import_bytes: int = Field(default=8 * 2**30, ge=1024, description="Largest exported model that is imported.")
+    max_import_bytes: int = Field(
+        default=8 * 2**30, ge=1024, description="Largest model file that can be imported, in bytes."
+    )
     request_timeout_s: float = Field(
-        default=60.0, gt=0, description="Longest wait for the start of an answer; then the request is a 503."
+        default=60.0, gt=0, description="Seconds until an answer must start; then the request gets a 503."
     )
     query_s: float = Field(
-        default=10.0, gt=0, description="Longest search for MAP assignments in one request; longer ones run as jobs."
+        default=10.0,
+        gt=0,
+        description="Seconds that one request may spend on MAP searches. Longer searches run as jobs.",
     )
-    default_model: str | None = Field(default=None, description="The model that /invocations asks: name or name@alias.")
+    default_model: str | None = Field(default=None, description="The model behind /invocations: name or name@alias.")
     inline_bytes: int = Field(
         default=32 * 1024,
         ge=0,
-        description="JSON bodies up to this size, and Arrow streams up to sixteen times it, are answered on the event loop, "
-        "longer ones on a thread.",
+        description="JSON bodies up to this size, and Arrow streams up to sixteen times it, are answered on the event loop; larger ones on a thread.",
     )
     inline_schema_cells: int = Field(
-        default=2_000_000, ge=0, description="Registering a data set infers its schema at once up to this many cells."
+        default=2_000_000,
+        ge=0,
+        description="Registering a data set with at most this many cells infers its schema at once.",
     )
     generation_poll_s: float = Field(
-        default=0.25, gt=0, le=60, description="How often serving looks for moved aliases."
+        default=0.25, gt=0, le=60, description="Seconds between a serving process's looks for moved aliases."
     )
     mapped_models: int = Field(default=256, ge=1, description="Model versions that one serving process keeps mapped.")
-    warm_up: bool = Field(default=True, description="Run the kernels of predictions once before /readyz says yes.")
+    warm_up: bool = Field(default=True, description="Run every kernel that requests use before /readyz answers 200.")
 
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="Least severe log line shown."
+        default="info", description="Least severe log lines to show."
     )
     log_format: Literal["json", "console"] = Field(
         default="json", description="One JSON object per line, or coloured text."
     )
-    slow_request_s: float = Field(default=1.0, gt=0, description="Predictions slower than this are logged one by one.")
-    shutdown_s: float = Field(default=10.0, gt=0, description="How long a stopping server waits for open requests.")
+    slow_request_s: float = Field(
+        default=1.0, gt=0, description="Predictions slower than this many seconds get a log line each."
+    )
+    shutdown_s: float = Field(default=10.0, gt=0, description="Seconds that a stopping server waits for open requests.")
 
     @field_validator("memory", "job_memory", "job_memory_budget")
     @classmethod
     def _is_bytes(cls, text: str | None) -> str | None:
         if text is not None and parse_bytes(text) > MOST_BYTES:
-            raise ValueError(f"{text!r} is more memory than there is anywhere")
+            raise ValueError(f"{text!r} is more memory than any machine has")
         return text
 
     @field_validator("workspace", mode="before")
@@ -156,7 +173,7 @@ class Settings(BaseSettings):
     @field_validator("admin_key")
     @classmethod
     def _is_long(cls, key: str | None) -> str | None:
-        if key is not None and len(key) < LEAST_KEY:  # told without the key
+        if key is not None and len(key) < LEAST_KEY:  # without showing the key
             raise ValueError(f"must have at least {LEAST_KEY} characters; openssl rand -hex 24 makes a good one")
         return key
 
@@ -215,12 +232,12 @@ class Settings(BaseSettings):
         }
 
     def within(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """An environment that gives another process these same settings, whatever it has said of them until now.
+        """An environment that gives another process these same settings, whatever it said before.
 
         Parameters
         ----------
         environment : mapping of str
-            Of which all else is kept.
+            Its other variables stay.
         """
         names = {f"FEWPASS_{name.upper()}" for name in type(self).model_fields}  # also read in lower case
         kept = {name: value for name, value in environment.items() if name.upper() not in names}
@@ -228,13 +245,13 @@ class Settings(BaseSettings):
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
-    """What to say of each FEWPASS_ variable that no setting has: most likely a typing error."""
+    """A warning for each FEWPASS_ variable that is not a setting: most likely a typing error."""
     known = [f"FEWPASS_{name.upper()}" for name in Settings.model_fields]
     said = []
     for name in sorted(environment):
         if name.startswith("FEWPASS_") and name not in known and not name.startswith(OTHERS):
             near = get_close_matches(name, known, 1)
-            said.append(f"{name} is no setting and does nothing" + (f" (similar: {near[0]})." if near else "."))
+            said.append(f"{name} is not a setting and has no effect" + (f" (similar: {near[0]})." if near else "."))
     return said
 
 

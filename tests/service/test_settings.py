@@ -21,7 +21,7 @@ NONSENSE = [
     ("WORKERS", "0", "at least 1"),
     ("THREADS", "1000000", "at most 1024"),
     ("MEMORY", "lots", "such as 512MiB"),
-    ("MEMORY", "9" * 40, "more memory than there is"),
+    ("MEMORY", "9" * 40, "more memory than any machine"),
     ("REQUEST_TIMEOUT_S", "nan", "finite number"),
     ("SHUTDOWN_S", "inf", "finite number"),
     ("DATA_ROOTS", "/data", 'must be a JSON list, such as ["/data"]'),
@@ -117,8 +117,8 @@ def test_variables_that_are_no_setting_are_told() -> None:
         "FEWPASS_ZZZZZZZZZZ": "",
     }
     assert unknown_variables(environment) == [
-        "FEWPASS_WORKRS is no setting and does nothing (similar: FEWPASS_WORKERS).",
-        "FEWPASS_ZZZZZZZZZZ is no setting and does nothing.",
+        "FEWPASS_WORKRS is not a setting and has no effect (similar: FEWPASS_WORKERS).",
+        "FEWPASS_ZZZZZZZZZZ is not a setting and has no effect.",
     ]
 
 
