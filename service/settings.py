@@ -69,6 +69,12 @@ class Settings(BaseSettings):
     job_attempts: int = Field(
         default=5, ge=1, le=100, description="How often a job may start before it fails because its workers crash."
     )
+    lease_s: float = Field(
+        default=30.0,
+        ge=1,
+        le=3600,
+        description="Silence after which a job worker counts as gone, and others take over its jobs.",
+    )
     cluster: str | None = Field(
         default=None,
         description="Dask scheduler that runs the passes of training jobs, such as tcp://host:8786; or local:4 for four processes here.",

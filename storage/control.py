@@ -14,7 +14,8 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, OperationalError, StatementError
 
 from storage import migrations
-from storage.errors import ControlUnavailable, CorruptFile, StorageError, Unstorable, Unwritable
+from storage.control_tables import workers
+from storage.errors import ControlUnavailable, CorruptFile, LeaseLost, StorageError, Unstorable, Unwritable
 
 BUSY_TIMEOUT_S = 15.0
 # So long a machine that has vanished, without a word to its connections, is waited for; in seconds and milliseconds.
@@ -34,6 +35,7 @@ class Control:
     def __init__(self, engine: Engine, root: Path | None) -> None:
         self.engine = engine
         self.root = root
+        self.lease: str | None = None  # of the worker that writes here, set by `storage.leases.take_lease`
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -51,14 +53,28 @@ class Control:
 
         There is one writer at a time: it is waited for at the beginning, so that a transaction never fails half way.
         SQLite knows no other way; PostgreSQL is made to do the same, as our writes are few and short.
+
+        Raises
+        ------
+        LeaseLost
+            If this process is a worker whose lease others have ended: nothing is written.
         """
         with _our_errors(self.engine.url), self.engine.connect() as connection:
             writer = connection.execution_options(**{_IS_WRITING: True})
             with writer.begin():
                 if writer.dialect.name == "postgresql":
                     writer.exec_driver_sql(f"SET LOCAL lock_timeout = '{BUSY_TIMEOUT_S:.0f}s'")
+                    # A process that is stopped in here shall not hold up all others.
+                    writer.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = '{BUSY_TIMEOUT_S:.0f}s'")
                     writer.execute(sa.select(sa.func.pg_advisory_xact_lock(_WRITER_LOCK)))
+                self._check_lease(writer)
                 yield writer
+
+    def _check_lease(self, connection: Connection) -> None:
+        if self.lease is not None:
+            query = sa.select(workers.c.id).where(workers.c.id == self.lease)
+            if connection.execute(query).one_or_none() is None:
+                raise LeaseLost(self.lease)
 
     def relative(self, path: Path | str) -> str:
         """A path as it is stored: relative if it is in the workspace, so that a moved workspace still works."""

@@ -177,3 +177,15 @@ keys = sa.Table(
 
 # One row with one number: serving processes poll it, and look closer only when it has grown.
 generation = sa.Table("generation", metadata, sa.Column("value", sa.BigInteger, nullable=False))
+
+# A worker lives as long as its row is here: whoever removes the row has taken all its jobs away from it.
+workers = sa.Table(
+    "workers",
+    metadata,
+    sa.Column("id", sa.String(64), primary_key=True),
+    sa.Column("host", sa.String(255), nullable=False),
+    sa.Column("slot", sa.Integer, nullable=False),
+    sa.Column("beats", sa.Integer, nullable=False),
+    sa.Column("lease_s", sa.Float, nullable=False),
+    sa.Column("renewed_at", UtcDateTime, nullable=False),
+)

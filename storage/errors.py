@@ -103,3 +103,14 @@ class NewerDatabase(StorageError):
             "Run the release that wrote it, or a later one."
         )
         self.revision = revision
+
+
+class LeaseLost(StorageError):
+    """The worker was stopped for longer than its lease, so others have taken over its jobs, and it may write nothing."""
+
+    def __init__(self, worker: str) -> None:
+        super().__init__(
+            f"The worker {worker} did not renew its lease in time, and its jobs were given to others. It wrote nothing and "
+            "starts anew. If it was not stopped on purpose, raise FEWPASS_LEASE_S or give the machine less to do."
+        )
+        self.worker = worker

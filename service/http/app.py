@@ -30,6 +30,7 @@ from service.http.paths import EVENTS
 from service.http.security import Guard
 from service.http.threads import Openings
 from service.http.warm_up import warm_up
+from service.jobs.leases import CrewWatch
 from service.json_values import JSONObject
 from service.predictor import Predictor
 from service.problems import InvalidRequest, MalformedBody, Problem, UnsupportedMediaType
@@ -104,7 +105,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.workspace = Workspace(settings)
     app.state.opening = Openings(OPENING)
     app.state.not_ready = "The server is starting."
-    app.state.degraded = None
+    app.state.degraded = app.state.stranded = None
     for resource in (health, inference, invocations, query):
         app.include_router(resource.router)
     if not settings.predict_only:
@@ -169,6 +170,7 @@ async def _follow(app: Application) -> None:
         with anyio.fail_after(ANSWER_S):
             return await anyio.to_thread.run_sync(question, *about, abandon_on_cancel=True, limiter=one_at_a_time)
 
+    crew = CrewWatch(app.state.workspace)
     while True:
         await asyncio.sleep(settings.generation_poll_s)
         try:
@@ -177,6 +179,8 @@ async def _follow(app: Application) -> None:
                 await ask(app.guard.load, predictor.control)
             if await ask(predictor.refresh):
                 log.info("registry has changed", generation=predictor.generation)
+            if crew.is_due():
+                app.state.stranded = await ask(crew.look)
         except Exception as error:  # the models that are mapped go on being served
             is_silent = isinstance(error, TimeoutError)
             reason = f"The control database did not answer for {ANSWER_S:g} s." if is_silent else str(error)

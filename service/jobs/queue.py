@@ -5,7 +5,8 @@ import binascii
 import hashlib
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -199,6 +200,15 @@ class JobQueue:
         names = [name for name, state in STATES.items() if state not in FINISHED]
         for status in self.client.list_workflows(name=WORKFLOW, status=names, limit=10_000, load_output=False):
             yield self._job(status, with_progress=False)
+
+    def running(self) -> Mapping[str, Sequence[str]]:
+        """The jobs that run, by the worker that has them."""
+        found: defaultdict[str, Any] = defaultdict(list)
+        for status in self.client.list_workflows(
+            name=WORKFLOW, status="PENDING", limit=10_000, load_input=False, load_output=False
+        ):
+            found[status.executor_id or ""].append(status.workflow_id)
+        return found
 
     def count(self, state: State) -> int:
         """How many jobs are in a state that is not final (at most 10,000 are counted)."""

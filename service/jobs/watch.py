@@ -237,6 +237,11 @@ def start_anew(notes: Notes, job: Allowance) -> NoReturn:
             log.info("job cancelled, and ended with its worker, which starts anew")
         else:
             log.error("the job does not stop, so its worker starts anew", reason=str(job.excess))
+    replace_worker()
+
+
+def replace_worker() -> NoReturn:
+    """Start this process anew, with the same command and the same process id."""
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 

@@ -6,23 +6,24 @@ import signal
 import threading
 import time
 from functools import partial
-from pathlib import Path
+from typing import NoReturn
 
 import structlog
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 
 from service.jobs import workflows
 from service.jobs.budget import Budget
+from service.jobs.leases import LOCKS, LeaseKeeper
 from service.jobs.limits import budget_of
 from service.jobs.notes import NOTES, Notes
 from service.jobs.queue import APPLICATION, APPLICATION_VERSION, QUEUE, JobQueue
 from service.jobs.slots import take_slot
 from service.jobs.steps import Clean, Kinds
-from service.jobs.watch import Watch, start_anew
-from service.settings import Settings
+from service.jobs.watch import Watch, replace_worker, start_anew
 from service.telemetry import adopt_logger
-from storage.errors import Unwritable
-from storage.files import Layout, Witness
+from service.workspace import Workspace
+from storage.errors import LeaseLost, Unwritable
+from storage.files import Witness
 
 PARENT_CHECK_S = 1.0
 REPEAT_S = 60.0
@@ -53,19 +54,15 @@ class OfDbos(logging.Filter):
         return is_new
 
 
-def run(settings: Settings, url: str, locks: Path, kinds: Kinds, clean: Clean, parent: int | None = None) -> None:
+def run(workspace: Workspace, kinds: Kinds, clean: Clean, parent: int | None = None) -> None:
     """Run jobs until SIGTERM or SIGINT, or until the process that started this one is gone, or the workspace.
 
-    A stopped worker leaves its running jobs as they are: the next worker in the same slot resumes them.
+    A stopped worker leaves its running jobs as they are: any other worker takes them over, or the next that starts.
 
     Parameters
     ----------
-    settings : Settings
-        How many jobs at once, how often to look.
-    url : str
-        SQLAlchemy URL of the control database; its job tables are made or migrated here.
-    locks : Path
-        Directory of the slot locks; a slot's number is the worker's stable identity.
+    workspace : Workspace
+        Its control database has the jobs; all that this process writes there is fenced by the worker's lease.
     kinds : mapping of str to steps
         What to do for each kind of job.
     clean : callable
@@ -73,6 +70,7 @@ def run(settings: Settings, url: str, locks: Path, kinds: Kinds, clean: Clean, p
     parent : int, optional
         Process id that must stay alive.
     """
+    settings, url, locks = workspace.settings, workspace.control_url, workspace.layout.root / LOCKS
     log = structlog.get_logger("worker")
     slot, lock = take_slot(locks)
     notes = Notes(locks / NOTES)
@@ -82,11 +80,20 @@ def run(settings: Settings, url: str, locks: Path, kinds: Kinds, clean: Clean, p
     budget = Budget(locks, slot, budget_of(settings))
     watch = Watch(partial(start_anew, notes), notes.saw, budget)
     queue = JobQueue(url, settings.job_concurrency, settings.job_poll_s)
+    keeper = LeaseKeeper(
+        workspace.control,
+        queue,
+        locks,
+        slot,
+        lease_s=settings.lease_s,
+        recover=DBOS._recover_pending_workflows,  # public once, and in no other way: `resume` forgets the attempts
+        lost=_start_over,
+    )
     config: DBOSConfig = {
         "name": APPLICATION,
         "system_database_url": url,
         "application_version": APPLICATION_VERSION,
-        "executor_id": f"worker-{slot}",
+        "executor_id": keeper.worker,
         "log_level": "WARNING",
         "serializer": DBOSPortableJSONSerializer(),  # JSON, so that reading the database never runs code
         "scheduler_polling_interval_sec": 5.0,
@@ -104,8 +111,9 @@ def run(settings: Settings, url: str, locks: Path, kinds: Kinds, clean: Clean, p
     )
     DBOS.listen_queues([QUEUE])
     DBOS.launch()
-    log.info("worker started", slot=slot)
-    witness = None if settings.control_url is not None else Witness(Layout(settings.workspace).control_path)
+    keeper.start()
+    log.info("worker started", slot=slot, worker=keeper.worker)
+    witness = None if settings.control_url is not None else Witness(workspace.layout.control_path)
     leftovers = workflows.Leftovers(queue, notes, clean)
     looked_at = -LEFTOVERS_S
     while not stop.wait(PARENT_CHECK_S):
@@ -119,9 +127,16 @@ def run(settings: Settings, url: str, locks: Path, kinds: Kinds, clean: Clean, p
             break
     log.info("worker stopped", slot=slot)
     DBOS.destroy()
+    keeper.end()
     lock.close()
-    # A thread in the middle of a pass would keep the process alive; its job stays "running" and is resumed.
+    # A thread in the middle of a pass would keep the process alive; its job stays "running" and is taken over.
     os._exit(0)
+
+
+def _start_over(error: LeaseLost) -> NoReturn:
+    """End all threads at once: their jobs are others' by now."""
+    structlog.get_logger("worker").warning("this worker was taken for dead, so it starts anew", reason=str(error))
+    replace_worker()
 
 
 def _end_without(workspace: Witness) -> None:

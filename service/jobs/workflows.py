@@ -18,11 +18,11 @@ from service.jobs.limits import bytes_text, limits_of
 from service.jobs.notes import Notes
 from service.jobs.queue import PROGRESS, WORKFLOW, JobQueue
 from service.jobs.steps import Clean, Kinds, Run, Step
-from service.jobs.watch import LESS, Allowance, Watch
+from service.jobs.watch import LESS, Allowance, Watch, replace_worker
 from service.json_values import JSONObject
 from service.problems import OutOfMemory, is_expected, problem_of
 from service.settings import Settings
-from storage.errors import ControlUnavailable, NotFound
+from storage.errors import ControlUnavailable, LeaseLost, NotFound
 
 AWAY = (ControlUnavailable, OperationalError, InterfaceError)
 AWAY_S = 1.0
@@ -159,6 +159,9 @@ def _run_logged(step: Step, run: Run, pace: "Pace") -> JSONObject:
             receipt = _patiently(
                 partial(step.run, told), lambda: reporter({"stage": "waiting for the control database"})
             )
+        except LeaseLost as error:  # the job is another's: not even its failure may be recorded here
+            log.warning("the job was taken over by another worker", reason=str(error))
+            replace_worker()
         except Exception as error:
             if reporter.stopped is not None:
                 # DBOS parks the workflow on its own error, and the state stays what the canceller wrote.

@@ -12,7 +12,7 @@ from typing import Literal
 from learners.kernel_cache import cache_folder
 from service import product
 from service.http.security import check_start
-from service.jobs.slots import is_taken, slots_of
+from service.jobs.leases import crew_of
 from service.operations.backup import all_versions
 from service.problems import KeyNeeded
 from service.settings import Settings
@@ -64,7 +64,7 @@ def examine(settings: Settings, *, is_repairing: bool = False) -> list[Finding]:
             found += _models(workspace, is_repairing)
             found += _drafts(root, is_repairing)
             found += _clock(workspace)
-            found += _workers(workspace, root)
+            found += _workers(workspace)
             found += _door(workspace)
     except StorageError as error:
         found.append(Finding("control database", "failed", str(error), "See above; then run the doctor again."))
@@ -193,14 +193,17 @@ def _clock(workspace: Workspace) -> Iterator[Finding]:
         yield Finding("clock", "ok", "Nothing in the registry is from the future.")
 
 
-def _workers(workspace: Workspace, root: Path) -> Iterator[Finding]:
-    alive = [slot for slot in slots_of(root / "workers") if is_taken(root / "workers", slot)]
-    waiting = product.job_queue(workspace).count("queued") + product.job_queue(workspace).count("running")
-    if waiting and not alive and workspace.settings.control_url is None:
-        detail = f"{waiting} jobs wait, and no worker of this workspace runs."
-        yield Finding("workers", "warning", detail, "Start fewpass serve or fewpass worker; interrupted jobs resume.")
-    else:
-        yield Finding("workers", "ok", f"{len(alive)} run here; {waiting} jobs wait or run.")
+def _workers(workspace: Workspace) -> Iterator[Finding]:
+    crew = crew_of(workspace)
+    if crew.complaint is not None:
+        yield Finding("workers", "warning", crew.complaint, "Start fewpass serve or fewpass worker.")
+        return
+    yield Finding("workers", "ok", f"{len(crew.alive)} run; {crew.n_waiting} jobs wait.")
+    if crew.stranded:
+        detail = f"{len(crew.stranded)} jobs have lost their worker, such as {crew.stranded[0]}."
+        yield Finding(
+            "jobs", "warning", detail, "Wait: within its lease (FEWPASS_LEASE_S) a living worker takes it over."
+        )
 
 
 def _door(workspace: Workspace) -> Iterator[Finding]:

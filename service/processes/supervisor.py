@@ -61,7 +61,7 @@ def run_worker(settings: Settings, parent: int | None = None) -> None:
     tempfile.tempdir = str(workspace.temporary)  # also what libraries write aside is swept away after a kill
     Scheduler(workspace, product.submit_scheduled, product.forget_old_jobs).start()
     steps, clean = product.job_kinds(workspace), partial(product.clean, workspace)
-    run(settings, workspace.control_url, workspace.layout.root / "workers", steps, clean, parent)
+    run(workspace, steps, clean, parent)
 
 
 def _warn_of_variables() -> None:

@@ -62,12 +62,14 @@ async def healthz() -> Health:
 async def readyz(request: Request) -> Readiness:
     """Ok once the registry is open and the kernels are warm; 503 before that and while stopping.
 
-    Degraded, and still 200, while the control database does not answer or a version that is asked for is damaged:
-    predictions go on, and to send them elsewhere would not help, as all servers share that database and those files.
+    Degraded, and still 200, while the control database does not answer, a version that is asked for is damaged, or jobs
+    wait and no worker lives: predictions go on, and to send them elsewhere would not help, as all servers share that
+    database and those files.
     """
     if (reason := request.app.state.not_ready) is not None:
         raise NotReady(reason)
-    degraded = request.app.state.degraded or (DAMAGED if request.app.state.predictor.damaged else None)
+    state = request.app.state
+    degraded = state.degraded or (DAMAGED if state.predictor.damaged else None) or state.stranded
     return Readiness(status="ok" if degraded is None else "degraded", version=VERSION, reason=degraded)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from learners.errors import UnknownColumn
@@ -12,6 +13,8 @@ from service.jobs import watch, worker
 from service.jobs.steps import Run, Step
 from service.jobs.worker import run
 from service.settings import Settings
+from service.workspace import Workspace
+from storage import models
 from storage.errors import ControlUnavailable
 
 
@@ -81,6 +84,12 @@ def refuse(run: Run) -> dict:
     raise MemoryError("Unable to allocate 8 EiB")
 
 
+def reserve(workspace: Workspace, run: Run) -> dict:
+    """Write into the control database, some time after the last report."""
+    time.sleep(run.request.get("s", 0))
+    return {"version": models.reserve_version(workspace.control, "m")}
+
+
 def clean(job_id: str) -> None:
     (Path(sys.argv[1]) / f"{job_id}.cleaned").touch()
 
@@ -98,5 +107,8 @@ if __name__ == "__main__":
     watch.PATIENCE_S = float(os.environ.get("QUEUE_WORKER_PATIENCE_S", watch.PATIENCE_S))
     worker.LEFTOVERS_S = 0.2
     workspace = Path(sys.argv[1])
-    settings = Settings(workspace=workspace, job_poll_s=0.05, progress_s=0.1, job_attempts=3)
-    run(settings, f"sqlite:///{workspace}/control.sqlite", workspace / "workers", KINDS, clean, os.getppid())
+    lease_s = float(os.environ.get("QUEUE_WORKER_LEASE_S", "30"))
+    settings = Settings(workspace=workspace, job_poll_s=0.05, progress_s=0.1, job_attempts=3, lease_s=lease_s)
+    opened = Workspace(settings)
+    reserving = {"reserve": (Step("count", count), Step("reserve", partial(reserve, opened)))}
+    run(opened, KINDS | reserving, clean, os.getppid())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import random
@@ -16,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from service import product
+from service.jobs.leases import here
+from service.jobs.slots import take_slot
 from service.operations import backup, doctor
 from service.problems import Conflict, InvalidRequest
 from service.processes.local_server import local_server
@@ -24,6 +25,7 @@ from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import CorruptFile
 from storage.files import sha256_of_file
+from storage.leases import take_lease
 from tests.processes import wait_for
 from tests.service import commands
 from tests.service.asking import job_at_end
@@ -228,10 +230,10 @@ def test_jobs_without_a_worker_are_found(small: Settings, weather_files: tuple[P
         product.submit(workspace, request, is_remote=False)
     found = finding(examined(small), "workers", "warning")
     assert "1 jobs wait" in found["detail"] and "fewpass worker" in found["remedy"]
-    (small.workspace / "workers").mkdir(exist_ok=True)
-    with (small.workspace / "workers" / "worker-0.lock").open("wb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        assert "1 run here" in finding(examined(small), "workers", "ok")["detail"]
+    slot, lock = take_slot(small.workspace / "workers")
+    with lock, Workspace(small) as workspace:
+        take_lease(workspace.control, "w", here(), slot, 30)
+        assert "1 run" in finding(examined(small), "workers", "ok")["detail"]
 
 
 def test_a_workspace_that_is_none_or_full_is_found(tmp_path: Path, small: Settings, monkeypatch) -> None:
@@ -250,7 +252,7 @@ def test_an_open_door_is_found(small: Settings) -> None:
 def test_doctor_works_beside_a_server(small: Settings) -> None:
     with local_server(small) as server:
         wait_for(lambda: "worker started" in server.log.read_text())
-        assert "1 run here" in finding(examined(small), "workers", "ok")["detail"]
+        assert "1 run" in finding(examined(small), "workers", "ok")["detail"]
 
 
 def test_with_the_control_database_elsewhere_a_backup_holds_the_files_it_names(tmp_path: Path, weather_files) -> None:

@@ -1,0 +1,226 @@
+"""Workers that watch over each other: the jobs of one that is gone are taken over by any other that lives.
+
+Each worker beats in the control database and looks at the beats of the others. It counts a worker as gone when that
+worker's slot is free on this machine, or when it has seen no beat for the length of the lease. Only its own looks
+count towards that time: neither a clock that is set, nor a pause of the one who looks, ends anybody's lease.
+"""
+
+import platform
+import secrets
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from time import monotonic
+
+import structlog
+from sqlalchemy.exc import InterfaceError, OperationalError
+
+from service.jobs.queue import JobQueue, job_queue
+from service.jobs.slots import is_taken
+from service.workspace import Workspace
+from storage.control import Control
+from storage.errors import ControlUnavailable, LeaseLost, Unwritable
+from storage.leases import Lease, end_lease, leases, renew_lease, take_lease
+
+BEATS = 6  # in the time of one lease
+AWAY = (ControlUnavailable, Unwritable, OperationalError, InterfaceError)
+LOCKS = "workers"  # the folder of the slot locks, in the workspace
+
+
+def here() -> str:
+    """The name of this machine, as leases have it."""
+    return platform.node() or "here"
+
+
+class Silence:
+    """How long each worker has been silent, as far as this process has looked.
+
+    Parameters
+    ----------
+    beat_s : float
+        Time between two looks. A look counts twice this at most: a process that was stopped has not looked meanwhile.
+    """
+
+    def __init__(self, beat_s: float) -> None:
+        self.beat_s = beat_s
+        self._last: float | None = None
+        self._heard: dict[str, tuple[int, float]] = {}
+
+    def look(self, found: Iterable[Lease], now: float) -> dict[str, float]:
+        """Seconds of silence by worker; `now` is of a clock that only goes forward."""
+        passed = 0.0 if self._last is None else min(now - self._last, 2 * self.beat_s)
+        self._last = now
+        before, self._heard = self._heard, {}
+        for lease in found:
+            beats, silent_s = before.get(lease.id, (lease.beats, -passed))
+            self._heard[lease.id] = lease.beats, (silent_s + passed if beats == lease.beats else 0.0)
+        return {worker: silent_s for worker, (_, silent_s) in self._heard.items()}
+
+
+class LeaseKeeper:
+    """Keeps the lease of this worker, and takes over the jobs of workers that are gone.
+
+    Parameters
+    ----------
+    control : Control
+        Of this worker: what it writes is fenced from here on.
+    queue : JobQueue
+    locks : Path
+        Directory of the slot locks.
+    slot : int
+        That this process holds.
+    lease_s : float
+        Silence after which others may take this worker's jobs.
+    recover : callable
+        `recover(workers)` queues the jobs again that those workers were running.
+    lost : callable
+        Called when others have ended this lease; it must not return.
+    """
+
+    def __init__(
+        self,
+        control: Control,
+        queue: JobQueue,
+        locks: Path,
+        slot: int,
+        *,
+        lease_s: float,
+        recover: Callable[[list[str]], object],
+        lost: Callable[[LeaseLost], object],
+    ) -> None:
+        self.control, self.queue, self.locks, self.slot = control, queue, locks, slot
+        self.beat_s = lease_s / BEATS
+        self.recover, self.lost = recover, lost
+        self.worker = f"worker-{slot}-{secrets.token_hex(6)}"
+        self.silence = Silence(self.beat_s)
+        self.log = structlog.get_logger("worker")
+        self._stop = threading.Event()
+        self._is_away = False
+        take_lease(control, self.worker, here(), slot, lease_s)
+
+    def start(self) -> None:
+        """Beat on one thread and look on another: a look that has to wait must not silence this worker."""
+        for work in (self.beat, self.look):
+            threading.Thread(target=self._often, args=(work,), name=f"lease-{work.__name__}", daemon=True).start()
+
+    def end(self) -> None:
+        """Give up the lease, so that others need not wait for its end."""
+        self._stop.set()
+        try:
+            end_lease(self.control, self.worker)
+        except (*AWAY, LeaseLost):
+            self.log.debug("the lease ends by itself")
+
+    def beat(self) -> None:
+        """Renew the lease."""
+        renew_lease(self.control, self.worker)
+
+    def look(self) -> None:
+        """End the leases of those that are gone, and take over the jobs of all that have none."""
+        silent = self.silence.look(leases(self.control), monotonic())
+        for lease in leases(self.control):
+            if lease.id != self.worker and self._is_gone(lease, silent.get(lease.id, 0.0)):
+                end_lease(self.control, lease.id)
+                self.log.warning("a worker is gone", gone=lease.id, host=lease.host, last_heard=str(lease.renewed_at))
+        jobs = self.queue.running()  # before the leases: whoever began a job since then has a lease by now
+        orphans = set(jobs) - {lease.id for lease in leases(self.control)}
+        if orphans:
+            self.recover(sorted(orphans))
+            for worker in sorted(orphans):
+                self.log.warning("jobs of a worker that is gone are taken over", gone=worker, jobs=jobs[worker])
+
+    def _is_gone(self, lease: Lease, silent_s: float) -> bool:
+        if lease.host == here() and (lease.slot == self.slot or not is_taken(self.locks, lease.slot)):
+            return True  # the kernel has freed its slot, or given it to this process
+        return silent_s >= lease.lease_s
+
+    def _often(self, work: Callable[[], None]) -> None:
+        while not self._stop.is_set():
+            try:
+                work()
+                self._is_away = False
+            except LeaseLost as error:
+                self.lost(error)
+            except AWAY as error:
+                if not self._is_away:
+                    self.log.warning("leases cannot be kept while the control database is away", reason=str(error))
+                self._is_away = True
+            except Exception:
+                self.log.exception("leases cannot be kept")
+            self._stop.wait(self.beat_s)
+
+
+@dataclass(frozen=True)
+class Crew:
+    """The workers of a workspace, as a process sees them that is none.
+
+    Parameters
+    ----------
+    alive : tuple of Lease
+    gone : tuple of Lease
+        Those whose slot is free, or that were silent for longer than their lease by the clock.
+    n_waiting : int
+        Jobs that are queued.
+    stranded : tuple of str
+        Jobs that are said to run, but whose worker is gone.
+    """
+
+    alive: tuple[Lease, ...]
+    gone: tuple[Lease, ...]
+    n_waiting: int
+    stranded: tuple[str, ...]
+
+    @property
+    def complaint(self) -> str | None:
+        """What is wrong: jobs that nobody runs and nobody will run."""
+        if self.alive or not (self.stranded or self.n_waiting):
+            return None
+        return (
+            f"{self.n_waiting} jobs wait and {len(self.stranded)} have lost their worker, and no worker runs. "
+            "Start fewpass serve or fewpass worker: it takes them over."
+        )
+
+
+def crew_of(workspace: Workspace) -> Crew:
+    """The workers of a workspace, and the jobs that have lost theirs."""
+    locks, queue, now = workspace.layout.root / LOCKS, job_queue(workspace), datetime.now(UTC)
+    running = queue.running()
+    found = leases(workspace.control)
+    gone = tuple(
+        lease
+        for lease in found
+        if (now - lease.renewed_at).total_seconds() > lease.lease_s * (1 + 1 / BEATS)
+        or (lease.host == here() and not is_taken(locks, lease.slot))
+    )
+    alive = tuple(lease for lease in found if lease not in gone)
+    known = {lease.id for lease in alive}
+    stranded = tuple(job for worker, jobs in running.items() if worker not in known for job in jobs)
+    return Crew(alive, gone, queue.count("queued"), stranded)
+
+
+class CrewWatch:
+    """Says of a workspace that its jobs have no worker, once that has lasted for longer than a lease.
+
+    Parameters
+    ----------
+    workspace : Workspace
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self.lease_s = workspace.settings.lease_s
+        self._looked_at = self._well_at = monotonic()
+
+    def is_due(self) -> bool:
+        """Whether it is time to look again."""
+        return not self.workspace.settings.predict_only and monotonic() - self._looked_at >= self.lease_s / BEATS
+
+    def look(self) -> str | None:
+        """What is wrong, or None."""
+        self._looked_at = monotonic()
+        complaint = crew_of(self.workspace).complaint
+        if complaint is None:
+            self._well_at = monotonic()
+        return complaint if monotonic() - self._well_at > self.lease_s else None

@@ -1,0 +1,163 @@
+"""Workers that come and go: the jobs of one that is gone go on elsewhere, and one that was stopped too long does nothing."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.jobs.leases import CrewWatch, Silence, crew_of, here
+from service.jobs.queue import Job, JobQueue, job_queue
+from service.settings import Settings
+from service.workspace import Workspace
+from storage import models
+from storage.leases import Lease, end_lease, leases, take_lease
+from tests.processes import wait_for
+from tests.service.conftest import Workers
+
+
+def lease(worker: str, beats: int, lease_s: float = 30) -> Lease:
+    return Lease(worker, "elsewhere", 0, beats, lease_s, datetime.now(UTC))
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workspace]:
+    monkeypatch.setenv("QUEUE_WORKER_LEASE_S", "1")
+    with Workspace(Settings(workspace=tmp_path, job_poll_s=0.05, lease_s=1)) as workspace:
+        yield workspace
+
+
+def begun(queue: JobQueue, job_id: str, attempts: int = 1) -> Job:
+    def look() -> Job | None:
+        job = queue.get(job_id)
+        return job if job.attempts >= attempts and (job.progress or {}).get("rows_done", 0) >= 2 else None
+
+    return wait_for(look)
+
+
+def finished(queue: JobQueue, job_id: str) -> Job:
+    return wait_for(lambda: job if (job := queue.get(job_id)).is_finished else None)
+
+
+def counting(folder: Path, s: float = 0) -> dict:
+    return {"n": 4, "log": str(folder / "log"), "gate": str(folder / "gate"), "s": s}
+
+
+def test_a_living_worker_takes_over_the_job_of_a_killed_one(workspace: Workspace, workers: Workers, tmp_path) -> None:
+    """Nobody takes the slot of the killed one again: that was a job that ran for ever."""
+    queue = job_queue(workspace)
+    first = workers.start()
+    job, _ = queue.submit("reserve", counting(tmp_path))
+    begun(queue, job.id)
+    (victim,) = queue.running()
+    workers.start()
+    wait_for(lambda: len(leases(workspace.control)) == 2)
+    first.kill()
+    first.wait()
+    begun(queue, job.id, attempts=2)
+    assert victim not in queue.running() and victim not in {lease.id for lease in leases(workspace.control)}
+    (tmp_path / "gate").touch()
+    job = finished(queue, job.id)
+    assert (job.state, job.result, job.attempts) == ("succeeded", {"version": 1}, 2)
+
+
+def test_a_worker_that_was_stopped_past_its_lease_writes_nothing(
+    workspace: Workspace, workers: Workers, tmp_path: Path
+) -> None:
+    queue = job_queue(workspace)
+    first = workers.start()
+    job, _ = queue.submit("reserve", counting(tmp_path))
+    begun(queue, job.id)
+    (stopped,) = queue.running()
+    first.send_signal(signal.SIGSTOP)
+    workers.start()
+    begun(queue, job.id, attempts=2)
+    assert stopped not in {lease.id for lease in leases(workspace.control)}
+    (tmp_path / "gate").touch()
+    job = finished(queue, job.id)
+    assert job.result == {"version": 1}
+    first.send_signal(signal.SIGCONT)
+    log = tmp_path / "worker.log"
+    wait_for(lambda: "taken for dead" in log.read_text() or "taken over by another" in log.read_text())
+    wait_for(lambda: len(leases(workspace.control)) == 2)  # it has started anew, under another name
+    assert stopped not in {lease.id for lease in leases(workspace.control)}
+    assert first.poll() is None and queue.get(job.id) == job
+    assert models.reserve_version(workspace.control, "m") == 2
+
+
+def test_jobs_without_any_worker_are_reported_and_resumed_by_the_next(
+    workspace: Workspace, workers: Workers, tmp_path: Path
+) -> None:
+    queue, watch = job_queue(workspace), CrewWatch(workspace)
+    assert crew_of(workspace).complaint is None and watch.look() is None
+    process = workers.start()
+    job, _ = queue.submit("reserve", counting(tmp_path))
+    begun(queue, job.id)
+    assert crew_of(workspace).stranded == () and len(crew_of(workspace).alive) == 1
+    process.kill()
+    process.wait()
+    crew = crew_of(workspace)
+    assert crew.stranded == (job.id,) and not crew.alive and len(crew.gone) == 1
+    assert "1 have lost their worker, and no worker runs" in (crew.complaint or "")
+    assert wait_for(watch.look) == crew.complaint  # once it has lasted as long as a lease
+    (tmp_path / "gate").touch()
+    workers.start()
+    assert finished(queue, job.id).result == {"version": 1}
+    assert crew_of(workspace).complaint is None and watch.look() is None
+
+
+def test_a_job_of_a_worker_that_never_had_a_lease_is_taken_over(
+    workspace: Workspace, workers: Workers, tmp_path: Path
+) -> None:
+    """As the workers of earlier releases have none, and one may die between the end of a lease and the taking over."""
+    queue = job_queue(workspace)
+    process = workers.start()
+    job, _ = queue.submit("reserve", counting(tmp_path))
+    begun(queue, job.id)
+    process.kill()
+    process.wait()
+    for each in leases(workspace.control):
+        end_lease(workspace.control, each.id)
+    (tmp_path / "gate").touch()
+    workers.start()
+    assert finished(queue, job.id).attempts == 2
+
+
+def test_a_worker_that_stops_in_order_gives_its_lease_back(workspace: Workspace, workers: Workers, tmp_path) -> None:
+    process = workers.start()
+    wait_for(lambda: leases(workspace.control))
+    process.terminate()
+    process.wait()
+    assert leases(workspace.control) == ()
+
+
+def test_a_lease_on_this_machine_with_a_free_slot_is_that_of_a_dead_worker(workspace: Workspace) -> None:
+    take_lease(workspace.control, "w", here(), 7, 30)
+    assert [lease.id for lease in crew_of(workspace).gone] == ["w"]
+    take_lease(workspace.control, "v", "elsewhere", 7, 30)
+    assert [lease.id for lease in crew_of(workspace).alive] == ["v"]
+
+
+@given(st.lists(st.tuples(st.floats(0, 100), st.booleans()), max_size=20))
+def test_silence_is_what_was_looked_at(looks: list[tuple[float, bool]]) -> None:
+    """A naive twin: silence is the sum of the waits since the last beat, none longer than two beats."""
+    silence, now, beats, expected = Silence(5), 0.0, 0, 0.0
+    assert silence.look([lease("w", beats)], now) == {"w": 0.0}
+    for waited, is_beating in looks:
+        now += waited
+        beats += is_beating
+        expected = 0.0 if is_beating else expected + min(waited, 10)
+        assert silence.look([lease("w", beats)], now)["w"] == pytest.approx(expected)
+
+
+def test_a_worker_that_comes_back_is_not_silent_from_before() -> None:
+    silence = Silence(5)
+    silence.look([lease("w", 1)], 0)
+    assert silence.look([lease("w", 1)], 5) == {"w": 5.0}
+    assert silence.look([], 10) == {}
+    assert silence.look([lease("w", 1)], 15) == {"w": 0.0}
