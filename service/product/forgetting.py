@@ -21,7 +21,7 @@ from service.product.datasets import get_dataset
 from service.product.kept_counts import Ledger, ledger_of
 from service.product.registry import aliases_of, find_version, list_models, list_versions
 from service.product.reports import reporting
-from service.product.training import train_steps
+from service.product.training import overrides_of, train_steps
 from service.product.training_rows import ForgottenMeanwhile, discard_forgotten, matching_rows, training_rows
 from service.requests import ForgetRequest, TrainRequest
 from service.settings import available_threads
@@ -83,6 +83,10 @@ def retrain(workspace: Workspace, run: Run) -> JSONObject:
         # Not what an earlier start of this job has made: its aliases may not all be moved yet.
         others = (version for version in _versions(workspace, name) if version.job_id != run.job_id)
         newest = next(others, None) or find_version(workspace, f"{name}@latest")
+        if newest.job_id != run.job_id and rule_sha256(RowPredicate(run.request["where"]).text) in _rules_of(newest):
+            # An earlier job of the same rule has made it, and failed later or had it proved.
+            versions.append({"model": name, "version": newest.version, "passes": []})
+            continue
         published = _trained_again(workspace, newest, run)
         versions.append({name: published[name] for name in ("model", "version", "passes")})
     return {"versions": versions}
@@ -109,18 +113,19 @@ def prove(workspace: Workspace, run: Run) -> JSONObject:
     """Learn each new version once more from the remaining rows alone, and remove the statistics with the others."""
     request = ForgetRequest(**run.request)
     marked, trained = run.receipts["mark"], run.receipts["retrain"]["versions"]
+    affected = affected_models(workspace, request)
+    _, ledger = _place(workspace, request, affected, run)
+    n_removed = discard_forgotten(ledger)  # first: they hold the rows, whatever comes of the proofs
     proofs = []
     for entry in trained if request.prove else ():
         version = find_version(workspace, f"{entry['model']}@{entry['version']}")
         proofs.append({"model": version.name, "version": version.version} | _proof(workspace, version, run))
-    affected = affected_models(workspace, request)
-    _, ledger = _place(workspace, request, affected, run)
     return {
         "n_rows": marked["n_rows"],
         "files": marked["files"],
         "versions": trained,
         "proofs": proofs,
-        "statistics_removed": discard_forgotten(ledger),
+        "statistics_removed": n_removed,
         "still_holding": list(_holding(workspace, request, ledger.forgotten)),
     }
 
@@ -190,7 +195,8 @@ def _proof(workspace: Workspace, version: ModelVersion, run: Run) -> JSONObject:
     rows = training_rows(workspace, source, request, run)
     target = trained.schema.target
     parameters = plain_parameters(request.parameters)
-    learner = recipes.learner(request.learner, parameters, target, Kept(trained.schema))
+    overrides = overrides_of(workspace, request)
+    learner = recipes.learner(request.learner, parameters, target, Kept(trained.schema), overrides)
     threads = available_threads(workspace.settings)
     again = drive(learner, [Part(rows.learned.source)], threads=threads, on_progress=reporting(run.report))
     (header, arrays), (fresh_header, fresh) = _learned(trained), _learned(again)

@@ -90,7 +90,7 @@ def fit(
 ) -> tuple[Any, list[Account]]:
     """The model of the rows, with what is stored as far as it serves, and what that saved."""
     limit_memory(counts_bytes(workspace.settings, run.memory_limit), workspace.temporary)
-    overrides, target = _overrides(workspace, request), target_of(workspace, request)
+    overrides, target = overrides_of(workspace, request), target_of(workspace, request)
     how = chosen(rows, target, overrides)
     known = continuation(workspace, request, rows, how)
     if isinstance(known, Continuation):
@@ -236,9 +236,10 @@ def _kept_schema(workspace: Workspace, request: TrainRequest, ledger: Ledger) ->
     if not request.update:
         return None
     cuts_by = recipes.cuts_by(request.learner, plain_parameters(request.parameters))
-    return ledger.schema(target_of(workspace, request), _overrides(workspace, request), cuts_by)
+    return ledger.schema(target_of(workspace, request), overrides_of(workspace, request), cuts_by)
 
 
-def _overrides(workspace: Workspace, request: TrainRequest) -> JSONObject:
+def overrides_of(workspace: Workspace, request: TrainRequest) -> JSONObject:
+    """What is given of the columns: by the request, and where that is silent by the data set."""
     registered = {} if request.dataset is None else dict(get_dataset(workspace, request.dataset).columns)
     return registered | request.columns

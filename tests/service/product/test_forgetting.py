@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from learners.errors import SchemaError
 from learners.kinds import load_model
 from learners.passes.files import whole_and_part
 from service import problems, product
@@ -241,3 +243,48 @@ def test_a_circuit_goes_on_from_the_newest_version(workspace, folder):
         write(folder, day)
         _, passes = product.train_with_passes(workspace, request)
         assert [each["n_files_read"] for each in passes] == [1]
+
+
+@pytest.mark.parametrize(
+    ("column", "given"),
+    [
+        (pa.array([101, 205, 103], pa.int64()), "nominal"),
+        (pa.array([101, 205, 103], pa.decimal128(6, 0)), "nominal"),
+        (pa.array([101.0, 205.0, 103.0]), {"kind": "nominal"}),
+        (pa.array([101, 205, 103], pa.int32()), {"kind": "nominal", "order": [103, 101, 205]}),
+    ],
+    ids=["integers", "decimals", "floats", "an order of one's own"],
+)
+@pytest.mark.parametrize("learner", ["nb", "xgboost"])
+def test_numbers_that_are_declared_to_be_names_are_forgotten_and_proved(workspace, folder, column, given, learner):
+    for path in folder.glob("*.parquet"):
+        table = pq.read_table(path)
+        shops = column.take(pa.array([1 if user == 3 else user % 2 * 2 for user in table["user"].to_pylist()]))
+        pq.write_table(table.append_column("shop", shops), path)
+    columns = COLUMNS | {"shop": given}
+    product.train(workspace, request_of(folder, learner=learner, parameters={}, columns=columns))
+    request = ForgetRequest(model="daily", where=WHERE)
+    done = product.forget(workspace, request)
+    assert [proof["is_equal"] for proof in done["proofs"]] == [True]
+    entries = ledger_of(workspace, request_of(folder), Run("local-look", {}, {}, silent)).store.entries()
+    assert all(whole_and_part(file)[1] for entry in entries for file in entry.files)
+    again = product.forget(workspace, request)
+    assert [entry["version"] for entry in again["versions"]] == [2], "the second time nothing is left to learn"
+    assert [proof["is_equal"] for proof in again["proofs"]] == [True]
+
+
+def test_a_proof_that_fails_leaves_no_statistic_with_the_rows(workspace, folder, monkeypatch):
+    product.train(workspace, request_of(folder, learner="nb", parameters={}))
+
+    def fails(*_):
+        raise SchemaError("the proof cannot be made")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("service.product.forgetting._proof", fails)
+        with pytest.raises(SchemaError, match="the proof cannot be made"):
+            product.forget(workspace, ForgetRequest(model="daily", where=WHERE))
+    entries = ledger_of(workspace, request_of(folder), Run("local-look", {}, {}, silent)).store.entries()
+    assert all(whole_and_part(file)[1] for entry in entries for file in entry.files)
+    again = product.forget(workspace, ForgetRequest(model="daily", where=WHERE))
+    assert [proof["version"] for proof in again["proofs"]] == [2]
+    assert [proof["is_equal"] for proof in again["proofs"]] == [True]
