@@ -279,10 +279,22 @@ class Score:
     ----------
     edges : tuple of str
         All its edges, each as "parent->child".
+    bif : str
+        Or the text of a network in the Bayesian Interchange Format, of which the edges count.
+
+    Raises
+    ------
+    InvalidParameter
+        If both are given.
     """
 
     edges: tuple[str, ...] = ()
+    bif: str = ""
     kind: Literal["score"] = "score"
+
+    def __post_init__(self) -> None:
+        if self.edges and self.bif:
+            raise InvalidParameter("bif", f"{self.bif[:40]}…", "give either edges or bif")
 
 
 def _check_draws(n: int, seed: int) -> None:
@@ -298,3 +310,4 @@ def _check_seed(seed: int) -> None:
 
 Query = Marginal | Conditional | Moments | Sample | Map
 StructureQuery = Edges | Graph | Graphs | Paths | Effects | Score
+AnyQuery = Query | StructureQuery

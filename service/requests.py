@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from learners.errors import InvalidParameter
 from learners.memory import parse_bytes
-from learners.query import Query
+from learners.query import AnyQuery
 from service.json_values import JSONObject
 from storage.names import checked_alias, checked_name
 
@@ -189,7 +189,7 @@ class QueryJobRequest(LimitedRequest):
 
     kind: Literal["query"] = "query"
     model: str = Field(examples=["weather@champion"])
-    queries: list[Annotated[Query, Field(discriminator="kind")]] = Field(min_length=1, max_length=10_000)
+    queries: list[Annotated[AnyQuery, Field(discriminator="kind")]] = Field(min_length=1, max_length=10_000)
 
 
 class ForgetRequest(LimitedRequest):

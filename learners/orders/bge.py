@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
@@ -13,6 +14,23 @@ from learners.errors import InvalidParameter
 from learners.orders.bge_kernels import bge_scores
 
 Advance = Callable[[int, int], None]
+
+
+class Standard(NamedTuple):
+    """How columns became those that were scored: (x - center) / spread.
+
+    Attributes
+    ----------
+    center, spread : (d,) float64
+    """
+
+    center: Floats
+    spread: Floats
+
+    @classmethod
+    def none(cls, d: int) -> Standard:
+        """The columns as they are."""
+        return cls(np.zeros(d), np.ones(d))
 
 
 @dataclass(frozen=True)

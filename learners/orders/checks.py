@@ -11,7 +11,7 @@ from learners.arrays import Arrays, Floats
 from learners.counts.moments import Moments
 from learners.errors import InvalidArray, LearnerError, SchemaError
 from learners.model import Header
-from learners.orders.bge import BGe, BGePrior
+from learners.orders.bge import BGe, BGePrior, Standard
 from learners.orders.graphs import members
 from learners.schema import Schema
 
@@ -60,8 +60,8 @@ def check_numeric(schema: Schema) -> None:
             )
 
 
-def gaussian_score(moments: Moments, prior: BGePrior, standardise: bool) -> tuple[BGe, Floats]:
-    """The BGe score of a table, and (d,) float64: what its columns were divided by.
+def gaussian_score(moments: Moments, prior: BGePrior, standardise: bool) -> tuple[BGe, Standard]:
+    """The BGe score of a table, and how its columns were standardised.
 
     Raises
     ------
@@ -93,8 +93,8 @@ def gaussian_score(moments: Moments, prior: BGePrior, standardise: bool) -> tupl
     correlation = scatter / n / np.outer(spread, spread)
     _check_collinear(correlation, names)
     if not standardise:
-        return BGe(n, mean, scatter, prior), np.ones(d)
-    return BGe(n, np.zeros(d), correlation * n, prior), spread
+        return BGe(n, mean, scatter, prior), Standard.none(d)
+    return BGe(n, np.zeros(d), correlation * n, prior), Standard(mean, spread)
 
 
 def _check_collinear(correlation: Floats, names: list[str]) -> None:
@@ -146,7 +146,7 @@ def check_posterior(header: Mapping[str, object], arrays: Arrays) -> None:
         _require(ends and bool(np.all(sets[1:] > sets[:-1])), "sets", "is no ascending sequence from no column to all")
     else:
         _require(d <= 24, "sets", "is empty, but there are too many columns for all orders")
-    for name, shape in (("probabilities", d * d), ("spread", d)):
+    for name, shape in (("probabilities", d * d), ("center", d), ("spread", d)):
         _require(
             arrays[name].shape == (shape,) and bool(np.isfinite(arrays[name]).all()),
             name,

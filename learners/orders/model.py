@@ -11,11 +11,12 @@ import pyarrow as pa
 from learners.arrays import Arrays, Floats, freeze
 from learners.errors import NoClass
 from learners.model import Header
-from learners.orders.bge import BGe, BGePrior
+from learners.orders.bge import BGe, BGePrior, Standard
 from learners.orders.edges import edge_probabilities
 from learners.orders.graphs import BestGraph, Graph, as_sets, best_graph, members
-from learners.orders.network import gaussian_bif, nominal_bif
+from learners.orders.network import NoTables, gaussian_bif, nominal_bif
 from learners.orders.posterior import Coverage, OrderPosterior, Share
+from learners.orders.predictive import log_densities, log_shares, numeric_rows
 from learners.orders.queries import Answer, Asked
 from learners.orders.scores import FamilyScores
 from learners.query import Graphs, StructureQuery
@@ -99,6 +100,27 @@ class OrderModel:
         """
         raise NoClass
 
+    def log_likelihood(self, batch: pa.RecordBatch) -> Floats:
+        """(n,) float64: log density of each row under the most probable graph, its parameters averaged out.
+
+        In the columns' own units. NaN for a row that lacks a number or, of nominal columns, has a value that training
+        never saw.
+
+        Raises
+        ------
+        UnknownColumn
+        NoTables
+            If the tables were too large to be kept.
+        """
+        bge = self.posterior.bge
+        if bge is None:
+            if not self.conditional_tables:
+                raise NoTables
+            return log_shares(self.conditional_tables, self.best.parents, batch, self.schema)
+        center, spread = self.posterior.standard
+        x = (numeric_rows(batch, self.schema) - center) / spread
+        return log_densities(bge, self.best.parents, x) - float(np.log(spread).sum())
+
     def answer(self, asked: Sequence[StructureQuery]) -> list[Answer]:
         """Answers as `queries.Asked.answer` tells them."""
         return [self.asked.answer(query) for query in asked]
@@ -123,14 +145,15 @@ class OrderModel:
         """
         bge = self.posterior.bge
         if bge is not None:
-            return gaussian_bif(name, self.schema, self.best.parents, bge, self.posterior.spread)
+            return gaussian_bif(name, self.schema, self.best.parents, bge, self.posterior.standard.spread)
         return nominal_bif(name, self.schema, self.best.parents, self.conditional_tables)
 
     def structure(self) -> dict[str, object]:
-        """The columns, the edges of the most probable graph and how probable each is."""
+        """The columns, the edges of the most probable graph and how probable each is, and how it was learned."""
         edges = [{"from": parent, "to": child, "probability": p} for parent, child, p in self.best_edges()]
         nodes = [{"name": name, "role": "attribute"} for name in self.names]
-        return {"nodes": nodes, "edges": edges, "coverage": self.posterior.coverage.told()}
+        facts = {name: fact for name, fact in self.facts.items() if name not in ("learner", "parameters")}
+        return {"nodes": nodes, "edges": edges, "coverage": self.posterior.coverage.told(), "facts": facts}
 
     def to_arrays(self) -> tuple[OrderHeader, dict[str, np.ndarray]]:
         """Header and named arrays, from which `from_arrays` makes the model again."""
@@ -151,7 +174,8 @@ class OrderModel:
             "candidates": np.concatenate(scores.candidates),
             "n_candidates": np.array([own.size for own in scores.candidates], np.int64),
             "probabilities": self.probabilities.ravel(),
-            "spread": posterior.spread,
+            "center": posterior.standard.center,
+            "spread": posterior.standard.spread,
             "sets": np.empty(0, np.uint64) if posterior.sets is None else posterior.sets,
             "best": as_sets(self.best.parents),
             "conditional": np.concatenate([table.ravel() for table in self.conditional_tables] or [np.empty(0)]),
@@ -197,7 +221,7 @@ class OrderModel:
             arrays["sets"] if arrays["sets"].size else None,
             Coverage(coverage["is_exact"], Share(*coverage["orders"]), Share(*coverage["graphs"]), coverage["n_draws"]),
             bge,
-            arrays["spread"],
+            Standard(arrays["center"], arrays["spread"]),
         )
         parents = tuple(members(own) for own in arrays["best"].tolist())
         best = BestGraph(parents, posterior.scores.log_score(parents))

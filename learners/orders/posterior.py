@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from learners.arrays import Floats, Uint64s
-from learners.orders.bge import BGe
+from learners.arrays import Uint64s
+from learners.orders.bge import BGe, Standard
 from learners.orders.evidence import Edges
 from learners.orders.lattice import Lattice, complete_lattice, lattice_of
 from learners.orders.scores import FamilyScores
@@ -74,15 +74,15 @@ class OrderPosterior:
     coverage : Coverage
     bge : BGe or None
         Of Gaussian data.
-    spread : (d,) float64
-        What the columns were divided by before scoring.
+    standard : Standard
+        How the columns became those that were scored.
     """
 
     scores: FamilyScores
     sets: Uint64s | None
     coverage: Coverage
     bge: BGe | None
-    spread: Floats
+    standard: Standard
 
     @cached_property
     def lattice(self) -> Lattice:

@@ -9,6 +9,7 @@ import numpy as np
 
 from learners.arrays import Floats
 from learners.errors import LearnerError
+from learners.orders.bif import parse_bif
 from learners.orders.draws import WeightedGraphs, weighted_graphs
 from learners.orders.edges import edge_probabilities
 from learners.orders.effects import draw_effects, mean_effects, mean_effects_bytes
@@ -69,6 +70,7 @@ class Asked:
         ImpossibleEdges
             If no graph has the edges that are said to be known.
         NotGaussian
+        BIFError
         """
         answers: dict[type, Callable[[Any], Answer]] = {
             Edges: self._edges,
@@ -80,6 +82,20 @@ class Asked:
         }
         told = answers[type(query)](query)
         return {"kind": query.kind} | told | {"coverage": self.posterior.coverage.told()}
+
+    def check(self, query: StructureQuery) -> None:
+        """Refuse a query that names what is not there, without answering it.
+
+        Raises
+        ------
+        UnknownColumn, InvalidParameter, ImpossibleEdges, NotGaussian, BIFError
+        """
+        if isinstance(query, Effects) and self.posterior.bge is None:
+            raise NotGaussian
+        if isinstance(query, Score):
+            self._parents(query)
+        else:
+            self.known(query)
 
     def known(self, query: StructureQuery) -> KnownEdges:
         """The known edges of a query.
@@ -165,8 +181,9 @@ class Asked:
         sums = self._sums(query)
         drawn = self._drawn(query, sums)
         effects = draw_effects(drawn.graphs, bge, query.seed)
+        spread = self.posterior.standard.spread
         # From the units in which the columns were scored to their own.
-        units = self.posterior.spread[np.newaxis, :] / self.posterior.spread[:, np.newaxis]
+        units = spread[np.newaxis, :] / spread[:, np.newaxis]
         low, high = (bound * units for bound in drawn.interval(effects.draws, query.level))
         told: Answer = {"prior": query.prior, "level": query.level, "n": query.n, "is_exact": False} | self._size(drawn)
         if query.prior == "order" and mean_effects_bytes(sums) <= EFFECTS_BYTES:
@@ -176,12 +193,17 @@ class Asked:
         pairs = self._pairs(mean=mean * units, low=low, high=high, standard_error=error * units)
         return told | {"effects": pairs}
 
-    def _score(self, query: Score) -> Answer:
-        edges = {edge_of(text, self.names, "edges") for text in query.edges}
+    def _parents(self, query: Score) -> ParentSets:
+        """The graph of a query."""
+        texts = parse_bif(query.bif, "bif").edges if query.bif else query.edges
+        edges = {edge_of(text, self.names, "edges") for text in texts}
         cycle = cycle_of(edges)
         if cycle:
             raise ImpossibleEdges(f"{'->'.join(self.names[node] for node in cycle)} is a cycle")
-        parents = tuple(tuple(sorted(a for a, child in edges if child == node)) for node in range(len(self.names)))
+        return tuple(tuple(sorted(a for a, child in edges if child == node)) for node in range(len(self.names)))
+
+    def _score(self, query: Score) -> Answer:
+        parents = self._parents(query)
         best = best_graph(self.posterior.scores, self.posterior.lattice)
         logs = self._logs(parents, self.posterior.prior_sums)
         return logs | {

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from learners.arrays import Floats, Integers
+from learners.arrays import Integers
 from learners.counts.moments import Moments, Unit
 from learners.counts.rows import DistinctRows
 from learners.errors import InvalidParameter, SchemaError
 from learners.memory import memory_limit
 from learners.orders.bdeu import BDeu
-from learners.orders.bge import BGe
+from learners.orders.bge import BGe, Standard
 from learners.orders.candidates import all_candidates, greedy_candidates
 from learners.orders.chains import N_CHAINS, OrderTarget, beginnings, draw_chain_orders
 from learners.orders.checks import check_columns, check_numeric, gaussian_score
@@ -85,13 +86,15 @@ def orders(
     is_gaussian = parameters.score == "bge" or (
         parameters.score == "auto" and all(attribute.kind == "numeric" for attribute in schema.attributes)
     )
-    facts: dict[str, Any] = {"learner": "orders", "parameters": asdict(parameters)}
-    spread = np.ones(schema.n_attributes)
+    # Lists for tuples, as a model that was stored has them: what is equal must compare so.
+    told = json.loads(json.dumps(asdict(parameters)))
+    facts: dict[str, Any] = {"learner": "orders", "parameters": told}
+    standard = Standard.none(schema.n_attributes)
     score: BGe | BDeu
     if is_gaussian:
         check_numeric(schema)
         moments = yield Moments([Unit.of(attribute) for attribute in schema.attributes])
-        score, spread = gaussian_score(moments, parameters.bge(), parameters.standardise)
+        score, standard = gaussian_score(moments, parameters.bge(), parameters.standardise)
         facts |= {"score": "bge", "n_rows": moments.n_rows, "n_incomplete": moments.n_incomplete}
     else:
         rows = yield DistinctRows(schema)
@@ -103,7 +106,7 @@ def orders(
         if len(prior.required_of(node)) > most:
             raise InvalidParameter("max_parents", most, f"{name!r} has {len(prior.required_of(node))} required parents")
     posterior = yield Work(
-        "scoring parent sets", lambda _, advance: posterior_of(score, prior, parameters, most, spread, advance)
+        "scoring parent sets", lambda _, advance: posterior_of(score, prior, parameters, most, standard, advance)
     )
     facts |= {
         "method": "exact" if posterior.coverage.is_exact else "blocks",
@@ -168,7 +171,7 @@ def posterior_of(
     prior: StructurePrior,
     parameters: OrderParameters,
     most: int,
-    spread: Floats,
+    standard: Standard,
     advance: Advance,
 ) -> OrderPosterior:
     """Family scores within candidates, and the orders.
@@ -178,7 +181,7 @@ def posterior_of(
     InvalidParameter
         If the method is "exact" and memory does not allow it.
     """
-    d = spread.size
+    d = standard.spread.size
     everyone = all_candidates(d, prior)
     few = parameters.candidates if parameters.candidates is not None else None
     is_exact = _is_exact(parameters, d, few)
@@ -190,12 +193,16 @@ def posterior_of(
     scores = with_prior(score.tables(candidates, most, advance), candidates, prior)
     bge = score if isinstance(score, BGe) else None
     if is_exact:
-        return OrderPosterior(scores, None, Coverage(), bge, spread)
-    return covered_posterior(scores, parameters, bge, spread, advance)
+        return OrderPosterior(scores, None, Coverage(), bge, standard)
+    return covered_posterior(scores, parameters, bge, standard, advance)
 
 
 def covered_posterior(
-    scores: FamilyScores, parameters: OrderParameters, bge: BGe | None, spread: Floats, advance: Advance | None = None
+    scores: FamilyScores,
+    parameters: OrderParameters,
+    bge: BGe | None,
+    standard: Standard,
+    advance: Advance | None = None,
 ) -> OrderPosterior:
     """The posterior over the orders of a lattice that grows to `parameters.sets` sets, with its coverage.
 
@@ -210,7 +217,7 @@ def covered_posterior(
     lattice = lattice_of(sets, scores)
     n = -(-parameters.draws // N_CHAINS)
     orders = draw_chain_orders(target, n, 2 * parameters.seed + 1)
-    return OrderPosterior(scores, sets, coverage_of(target, lattice, orders, parameters.seed), bge, spread)
+    return OrderPosterior(scores, sets, coverage_of(target, lattice, orders, parameters.seed), bge, standard)
 
 
 def _is_exact(parameters: OrderParameters, d: int, few: int | None) -> bool:

@@ -29,6 +29,8 @@ Name = Annotated[str, typer.Argument(help="Name of the model.")]
 app.command()(views.structure)
 app.command()(views.circuit)
 app.command()(views.trace)
+app.command()(views.picture)
+app.command()(views.bif)
 
 
 @app.callback(invoke_without_command=True)

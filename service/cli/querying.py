@@ -1,12 +1,14 @@
-"""`fewpass query`: ask a model's joint distribution."""
+"""`fewpass query`: ask a model's joint distribution, or its posterior over structures."""
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from service import product
+from service.cli.structures import show_answer
 from service.json_values import JSONObject
 from service.terminal import JsonOption, WorkspaceOption, existing, out, show_json, show_records, show_table
 
@@ -24,7 +26,8 @@ LOGARITHMS = {"log_probability", "log_evidence", "upper_bound"}
 ROUNDING = 1e-12
 MOST_CELLS = 50
 MISSING = "(missing)"
-KINDS = "marginal, conditional, moments, sample or map"
+STRUCTURES = {"edges", "graph", "graphs", "paths", "effects", "score"}
+KINDS = "marginal, conditional, moments, sample or map; of structures: edges, graph, graphs, paths, effects or score"
 
 
 def query(
@@ -36,25 +39,55 @@ def query(
     given: Annotated[
         list[str] | None, typer.Option("--given", help="What is known, as column=value; may be repeated.")
     ] = None,
+    present: Annotated[
+        list[str] | None, typer.Option("--present", help="An edge that is there, as 'a->b'; may be repeated.")
+    ] = None,
+    absent: Annotated[
+        list[str] | None, typer.Option("--absent", help="An edge that is not there, as 'a->b'; may be repeated.")
+    ] = None,
+    edge: Annotated[
+        list[str] | None, typer.Option("--edge", help="An edge of the graph to score, as 'a->b'; may be repeated.")
+    ] = None,
+    bif: Annotated[
+        Path | None, typer.Option("--bif", help="A network file: the graph to score, or edges that are there.")
+    ] = None,
     parameters: Annotated[
-        list[str] | None, typer.Option("--set", help="n, seed, joint, solver, k or time_limit_s, as name=value.")
+        list[str] | None,
+        typer.Option("--set", help="n, seed, prior, level, joint, solver, k or time_limit_s, as name=value."),
     ] = None,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Ask a model's joint distribution: what is neither given nor asked for is summed out."""
+    """Ask a joint distribution, where what is neither given nor asked for is summed out; or how probable structures are."""
     from service.workspace import Workspace
 
-    asked: JSONObject = {"kind": kind, "evidence": _pairs(given or [])}
-    if variables:
-        asked["variables"] = variables
+    asked: JSONObject = {"kind": kind}
+    if given:
+        asked["evidence"] = _pairs(given)
+    if bif is not None:
+        if edge:
+            raise typer.BadParameter("give either --edge or --bif", param_hint="--bif")
+        found = _edges_of(bif)
+        edge, present = (found, present) if kind == "score" else (edge, [*(present or []), *found])
+    for name, told in (("variables", variables), ("present", present), ("absent", absent), ("edges", edge)):
+        if told:
+            asked[name] = told
     asked |= _pairs(parameters or [])
     with Workspace(existing(workspace)) as here:
         answer = product.query(here, model, [_read_query(asked)])[0]
     if json_output:
         show_json(answer)
         return
-    _show(answer)
+    if answer["kind"] in STRUCTURES:
+        show_answer(answer)
+    else:
+        _show(answer)
+
+
+def _edges_of(path: Path) -> list[str]:
+    from learners.orders.bif import read_bif
+
+    return list(read_bif(path).edges)
 
 
 def _pairs(texts: list[str]) -> JSONObject:
@@ -142,9 +175,9 @@ def _read_query(asked: JSONObject) -> Any:
     """The query that was asked, checked."""
     from pydantic import ConfigDict, Field, TypeAdapter
 
-    from learners.query import Query
+    from learners.query import AnyQuery
 
     known: TypeAdapter[Any] = TypeAdapter(
-        Annotated[Query, Field(discriminator="kind")], config=ConfigDict(extra="forbid")
+        Annotated[AnyQuery, Field(discriminator="kind")], config=ConfigDict(extra="forbid")
     )
     return known.validate_python(asked)

@@ -1,5 +1,6 @@
-"""`fewpass models structure | circuit | trace`: what a version looks like."""
+"""`fewpass models structure | circuit | trace | picture | bif`: what a version looks like."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -69,6 +70,55 @@ def trace(
     with Workspace(existing(workspace)) as here:
         n_bytes = product.write_trace(here, reference, output, replace=force)
         out.print(f"{escape(reference)} -> {escape(str(output))}, {n_bytes:,} bytes")
+
+
+class PictureOf(StrEnum):
+    """What a picture of a posterior over structures shows."""
+
+    EDGES = "edges"
+    GRAPH = "graph"
+
+
+def picture(
+    reference: Reference,
+    output: Annotated[Path, typer.Option("--out", "-o", help="The SVG file to write.")],
+    of: Annotated[
+        PictureOf, typer.Option("--of", help="A heat map of the edges, or the graph with widths by probability.")
+    ] = PictureOf.EDGES,
+    present: Annotated[
+        list[str] | None, typer.Option("--present", help="An edge that is there, as 'a->b'; may be repeated.")
+    ] = None,
+    absent: Annotated[
+        list[str] | None, typer.Option("--absent", help="An edge that is not there, as 'a->b'; may be repeated.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """Draw a posterior over structures: how probable each edge is."""
+    from service.workspace import Workspace
+
+    with Workspace(existing(workspace)) as here:
+        n_bytes = product.write_picture(here, reference, of.value, output, present or (), absent or (), replace=force)
+        out.print(f"{escape(reference)} -> {escape(str(output))}, {n_bytes:,} bytes")
+
+
+def bif(
+    reference: Reference,
+    output: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The file to write.", show_default="standard output")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """Write the most probable graph of a posterior over structures in the Bayesian Interchange Format."""
+    from service.workspace import Workspace
+
+    with Workspace(existing(workspace)) as here:
+        if output is None:
+            typer.echo(product.bif(here, reference), nl=False)
+        else:
+            n_bytes = product.write_bif(here, reference, output, replace=force)
+            out.print(f"{escape(reference)} -> {escape(str(output))}, {n_bytes:,} bytes")
 
 
 def show_selection(selection: JSONObject) -> None:

@@ -61,6 +61,10 @@ if TYPE_CHECKING:
     from service.product.schedules import resume_schedule as resume_schedule
     from service.product.schedules import run_schedule as run_schedule
     from service.product.schedules import submit_scheduled as submit_scheduled
+    from service.product.structures import bif as bif
+    from service.product.structures import draw_posterior as draw_posterior
+    from service.product.structures import write_bif as write_bif
+    from service.product.structures import write_picture as write_picture
     from service.product.submitting import forget_old_jobs as forget_old_jobs
     from service.product.submitting import job_log as job_log
     from service.product.submitting import submit as submit
@@ -72,6 +76,7 @@ if TYPE_CHECKING:
 _VERBS = {
     "alias_history": "service.product.registry",
     "aliases_of": "service.product.registry",
+    "bif": "service.product.structures",
     "change_schedule": "service.product.schedules",
     "check_request": "service.product.prechecks",
     "circuit": "service.product.inspecting",
@@ -85,6 +90,7 @@ _VERBS = {
     "delete_schedule": "service.product.schedules",
     "delete_version": "service.product.pruning",
     "draw": "service.product.inspecting",
+    "draw_posterior": "service.product.structures",
     "draw_trace": "service.product.inspecting",
     "evaluate": "service.product.job_steps",
     "export_version": "service.product.transfer",
@@ -125,8 +131,10 @@ _VERBS = {
     "submit_scheduled": "service.product.schedules",
     "train": "service.product.job_steps",
     "train_with_passes": "service.product.job_steps",
+    "write_bif": "service.product.structures",
     "write_circuit": "service.product.inspecting",
     "write_export": "service.product.transfer",
+    "write_picture": "service.product.structures",
     "write_trace": "service.product.inspecting",
     "job_queue": "service.jobs.queue",
 }

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from learners.query import Query
+from learners.query import AnyQuery
 from service.jobs.steps import Run
 from service.json_values import JSONObject
 from service.predictor import map_version
@@ -16,8 +16,8 @@ from service.requests import EvaluateRequest, QueryJobRequest
 from service.workspace import Workspace
 
 
-def query(workspace: Workspace, reference: str, asked: Sequence[Query]) -> list[JSONObject]:
-    """Ask a model's joint distribution, in this process and for as long as it takes."""
+def query(workspace: Workspace, reference: str, asked: Sequence[AnyQuery]) -> list[JSONObject]:
+    """Ask a model's joint distribution or its posterior over structures, in this process and for as long as it takes."""
     return queries.answers(served(workspace, reference).model, asked)
 
 

@@ -9,6 +9,8 @@ from learners.circuits.model import CircuitModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import InvalidParameter, LearnerError
 from learners.model import Model
+from learners.orders.model import OrderModel
+from learners.orders.picture import posterior_svg
 from service.json_values import JSONObject
 from service.predictor import Served, map_version
 from service.product.circuit_forms import Form, circuit_of
@@ -75,6 +77,8 @@ def lineage(workspace: Workspace, reference: str) -> JSONObject:
 def draw(workspace: Workspace, reference: str, member: int | None = None) -> bytes:
     """The structure of a version as an SVG picture: attributes around the class, or the nodes of a circuit.
 
+    Of a posterior over structures, every probable edge with its width by probability.
+
     Raises
     ------
     PictureTooLarge
@@ -82,6 +86,8 @@ def draw(workspace: Workspace, reference: str, member: int | None = None) -> byt
     """
     version = find_version(workspace, reference)
     model = map_version(version).model
+    if isinstance(model, OrderModel):
+        return posterior_svg(model.asked, "graph", f"{version.name}@{version.version}").encode()
     if isinstance(model, CircuitModel):
         return circuit_of(model, Form.SVG).encode()
     from service.product.pictures import draw_structure  # matplotlib takes a second to import

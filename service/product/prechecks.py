@@ -12,7 +12,8 @@ from learners.classifiers.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import SourceError, UnknownColumn
 from learners.model import Model
-from learners.query import Marginal, Query
+from learners.orders.model import OrderModel
+from learners.query import AnyQuery, Marginal, Query
 from learners.schema.records import encode_records
 from service.jobs.limits import check_limits
 from service.product.data_roots import check_roots, files_of, plain
@@ -20,7 +21,7 @@ from service.product.datasets import get_dataset
 from service.product.forgetting import affected_models
 from service.product.inspecting import served
 from service.product.promotion import checked_train
-from service.product.queries import NoJoint
+from service.product.queries import NoJoint, of_joint, of_structures
 from service.product.registry import find_version
 from service.product.training import target_of
 from service.requests import AnyRequest, EvaluateRequest, ForgetRequest, QueryJobRequest, RefreshRequest, TrainRequest
@@ -94,13 +95,19 @@ def _uris(workspace: Workspace, request: AnyRequest) -> Iterator[str]:
             yield from get_dataset(workspace, name).uris
 
 
-def check_queries(model: Model, asked: Sequence[Query]) -> None:
-    """Refuse queries whose columns or values the model has not, without answering them.
+def check_queries(model: Model, queries: Sequence[AnyQuery]) -> None:
+    """Refuse queries whose columns, values or edges the model has not, without answering them.
 
     Raises
     ------
-    NoJoint, UnknownColumn, InvalidEvidence, SchemaError
+    NoJoint, WrongQuery, UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEdges, NotGaussian,
+    InvalidParameter, BIFError
     """
+    if isinstance(model, OrderModel):
+        for about in of_structures(model, queries):
+            model.asked.check(about)
+        return
+    asked = of_joint(model, queries)
     if isinstance(model, EnsembleModel):
         model = model.joint
     if isinstance(model, CircuitModel):

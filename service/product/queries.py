@@ -1,10 +1,10 @@
-"""Probabilistic queries to any model that has a joint distribution: circuits, and networks compiled to one."""
+"""Queries to models: of a joint distribution, or of a posterior over structures."""
 
 import math
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 from weakref import WeakKeyDictionary
 
 from learners.circuits.from_network import network_circuit
@@ -14,14 +14,18 @@ from learners.classifiers.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError
 from learners.model import Model
-from learners.query import Map, Query, Sample
-from service.json_values import JSONObject
+from learners.orders.model import OrderModel
+from learners.orders.queries import answer_size as structures_size
+from learners.orders.queries import n_draws
+from learners.query import AnyQuery, Map, Query, Sample, StructureQuery
 from service.problems import BodyTooLarge
 
 # Samples are rows, and a row has at most some values; so the most that answers may hold follows from the most rows.
 VALUES_PER_ROW = 50
 _compiled: WeakKeyDictionary[Any, CircuitModel] = WeakKeyDictionary()
 _compiling = threading.Lock()
+# The sums over all orders of 20 columns are hundreds of megabytes: a process holds those of one request at a time.
+_adding_up = threading.Lock()
 
 
 class NoJoint(LearnerError, ValueError):
@@ -31,6 +35,15 @@ class NoJoint(LearnerError, ValueError):
         super().__init__(
             f"A model of kind {kind!r} has no joint distribution to ask. Use a circuit (learner spn), a network (nb, tan, kdb, skdb), or an ensemble (auto, eskdb)."
         )
+
+
+class WrongQuery(LearnerError, ValueError):
+    """A query that this kind of model does not answer."""
+
+    def __init__(self, query: str, kind: str, known: Sequence[type[AnyQuery]]) -> None:
+        kinds = ", ".join(each.kind for each in known)
+        super().__init__(f"A model of kind {kind!r} does not answer {query!r}; it answers {kinds}.")
+        self.query = query
 
 
 def queryable(model: Model) -> CircuitModel:
@@ -55,7 +68,33 @@ def queryable(model: Model) -> CircuitModel:
         return _compiled[model]
 
 
-def limited(queries: Sequence[Query], max_queries: int, time_limit_s: float) -> list[Query]:
+def of_structures(model: OrderModel, queries: Sequence[AnyQuery]) -> list[StructureQuery]:
+    """The queries, all of them about structures.
+
+    Raises
+    ------
+    WrongQuery
+    """
+    for query in queries:
+        if not isinstance(query, StructureQuery):
+            raise WrongQuery(query.kind, model.kind, get_args(StructureQuery))
+    return [query for query in queries if isinstance(query, StructureQuery)]
+
+
+def of_joint(model: Model, queries: Sequence[AnyQuery]) -> list[Query]:
+    """The queries, none of them about structures.
+
+    Raises
+    ------
+    WrongQuery
+    """
+    for query in queries:
+        if isinstance(query, StructureQuery):
+            raise WrongQuery(query.kind, model.kind, get_args(Query))
+    return [query for query in queries if not isinstance(query, StructureQuery)]
+
+
+def limited(model: Model, queries: Sequence[AnyQuery], max_queries: int, time_limit_s: float) -> list[AnyQuery]:
     """The queries with what they may take bounded: their number, the samples, the time of all MAP searches together.
 
     Raises
@@ -63,6 +102,10 @@ def limited(queries: Sequence[Query], max_queries: int, time_limit_s: float) -> 
     BodyTooLarge
     """
     n_samples = sum(query.n for query in queries if isinstance(query, Sample))
+    if isinstance(model, OrderModel):
+        posterior = model.posterior
+        about = [query for query in queries if isinstance(query, StructureQuery)]
+        n_samples += n_draws(about, posterior.scores.d, posterior.coverage.is_exact)
     for n, what in ((len(queries), "queries"), (n_samples, "samples")):
         if n > max_queries:
             raise BodyTooLarge(
@@ -78,33 +121,44 @@ def limited(queries: Sequence[Query], max_queries: int, time_limit_s: float) -> 
     ]
 
 
-def check_size(model: Model, queries: Sequence[Query], max_rows: int) -> None:
+def check_size(model: Model, queries: Sequence[AnyQuery], max_rows: int) -> None:
     """Refuse queries whose answers together are more than a request should carry.
 
     Raises
     ------
     BodyTooLarge
-    NoJoint, NetworkTooLarge, UnknownColumn, InvalidEvidence
+    NoJoint, WrongQuery, NetworkTooLarge, UnknownColumn, InvalidEvidence
         As `answers`.
     """
-    circuit = queryable(model)
-    n_told, most = answer_size(circuit.circuit, circuit.schema, queries), VALUES_PER_ROW * max_rows
+    most = VALUES_PER_ROW * max_rows
+    if isinstance(model, OrderModel):
+        n_told = structures_size(model.schema.n_attributes, of_structures(model, queries))
+    else:
+        asked, circuit = of_joint(model, queries), queryable(model)
+        n_told = answer_size(circuit.circuit, circuit.schema, asked)
     if n_told > most:
         raise BodyTooLarge(
             f"The answers would have {n_told:,} values; at most {most:,} are told in one request ({VALUES_PER_ROW} times "
-            "FEWPASS_MAX_ROWS). Name the variables that you need, or ask fewer queries at once.",
+            "FEWPASS_MAX_ROWS). Name the variables that you need, or ask fewer queries or draws at once.",
             max_values=most,
         )
 
 
-def answers(model: Model, queries: Sequence[Query]) -> list[JSONObject]:
+def answers(model: Model, queries: Sequence[AnyQuery]) -> list[dict[str, Any]]:
     """Answers in plain values that JSON has: the logarithm of zero is None. Those of an ensemble name the member that answers.
 
     Raises
     ------
-    NoJoint, NetworkTooLarge, UnknownColumn, InvalidEvidence, ImpossibleEvidence, SchemaError, ContinuousQuery
+    NoJoint, WrongQuery, NetworkTooLarge, UnknownColumn, InvalidEvidence, ImpossibleEvidence, SchemaError, ContinuousQuery
+    ImpossibleEdges, NotGaussian, BIFError, InvalidParameter
+        Of posteriors over structures.
     """
-    told = [_finite(answer) for answer in queryable(model).answer(queries)]
+    if isinstance(model, OrderModel):
+        about = of_structures(model, queries)
+        with _adding_up:
+            return [_finite(answer) for answer in model.answer(about)]
+    asked = of_joint(model, queries)
+    told = [_finite(answer) for answer in queryable(model).answer(asked)]
     return [answer | {"member": "joint"} for answer in told] if isinstance(model, EnsembleModel) else told
 
 

@@ -15,6 +15,8 @@ from learners.errors import EmptyData, LearnerError, UnknownColumn
 from learners.evaluation.metrics import NO_ROWS, evaluate, losses_of_class_shares
 from learners.explanation import Additive, explain
 from learners.model import Model
+from learners.orders.model import OrderModel
+from learners.orders.network import NoTables
 from learners.passes.source import Source
 from learners.schema import Chunk
 from learners.schema.encode import encode
@@ -60,13 +62,15 @@ def probabilities_of(model: Model, source: Source, report: Report | None = None)
 
 
 def log_likelihood_of(model: Model, source: Source, report: Report | None = None) -> JSONObject:
-    """Mean log likelihood of the rows in nats, by a model without classes.
+    """Mean log likelihood of the rows in nats, by a model without classes; of structures, by the most probable one.
 
     Raises
     ------
     EmptyData
     """
-    assert isinstance(model, CircuitModel)
+    assert isinstance(model, CircuitModel | OrderModel)
+    if isinstance(model, OrderModel):
+        return _under_best_graph(model, source, report)
     total, n_rows, n_impossible = 0.0, 0, 0
     for batch in source.batches():
         logs = model.log_likelihood(encode(batch, model.schema))
@@ -80,6 +84,24 @@ def log_likelihood_of(model: Model, source: Source, report: Report | None = None
         raise EmptyData(NO_ROWS)
     mean = total / max(1, n_rows - n_impossible)
     return {"log_likelihood": mean, "n_impossible": n_impossible, "n_test_rows": n_rows}
+
+
+def _under_best_graph(model: OrderModel, source: Source, report: Report | None) -> JSONObject:
+    if model.posterior.bge is None and not model.conditional_tables:
+        return {"n_test_rows": 0, "unmeasured": str(NoTables())}  # after hours of learning no reason to fail
+    total, n_rows, n_told = 0.0, 0, 0
+    for batch in source.batches():
+        logs = model.log_likelihood(batch)
+        is_told = ~np.isnan(logs)
+        total += float(logs[is_told].sum())
+        n_told += int(np.count_nonzero(is_told))
+        n_rows += batch.num_rows
+        if report is not None:
+            report({"rows_done": n_rows, "rows_total": source.n_rows})
+    if not n_told:
+        raise EmptyData(NO_ROWS if not n_rows else f"{NO_ROWS} (none of {n_rows:,} is complete and of known values)")
+    incomplete = {"n_incomplete": n_rows - n_told}
+    return {"log_likelihood": total / n_told, "n_impossible": 0} | incomplete | {"n_test_rows": n_rows}
 
 
 def measure(model: Model, source: Source, report: Report | None = None) -> JSONObject:

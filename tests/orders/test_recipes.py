@@ -1,5 +1,6 @@
 """The learner `orders` from table to model, and what it refuses."""
 
+import json
 import math
 from dataclasses import replace
 from functools import lru_cache
@@ -159,6 +160,7 @@ def test_a_model_is_stored_and_read_again():
         for name, array in arrays.items():
             mapped[name] = np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape)
         again = load_model(header, mapped, is_trusted=False)
+        assert json.loads(json.dumps(header["facts"])) == header["facts"]
         queries = [Edges(), Graph(), Graphs(n=20), Paths(), Score(edges=("a->b",)), Edges(absent=("a->d",))]
         assert again.answer(queries) == model.answer(queries)
         assert again.to_bif() == model.to_bif()

@@ -200,6 +200,44 @@ def picture(reference: str, workspace: Ours, member: Member = None) -> Response:
     return Response(product.draw(workspace, reference, member), media_type="image/svg+xml")
 
 
+Known = Annotated[list[str], Query(examples=[["a->b"]])]
+
+
+@router.get(
+    "/{reference}/edges.svg",
+    summary="Draw how probable the edges of a posterior are",
+    response_class=Response,
+    responses=answers("image/svg+xml"),
+)
+def edges_picture(reference: str, workspace: Ours, present: Known = [], absent: Known = []) -> Response:  # noqa: B006
+    """Of a posterior over structures: a heat map, given edges that are present or absent."""
+    content = product.draw_posterior(workspace, reference, "edges", present, absent)
+    return Response(content, media_type="image/svg+xml")
+
+
+@router.get(
+    "/{reference}/graph.svg",
+    summary="Draw the edges of a posterior as a graph",
+    response_class=Response,
+    responses=answers("image/svg+xml"),
+)
+def graph_picture(reference: str, workspace: Ours, present: Known = [], absent: Known = []) -> Response:  # noqa: B006
+    """Of a posterior over structures: arrows as wide as they are probable, given edges that are present or absent."""
+    content = product.draw_posterior(workspace, reference, "graph", present, absent)
+    return Response(content, media_type="image/svg+xml")
+
+
+@router.get(
+    "/{reference}/graph.bif",
+    summary="Export the most probable graph of a posterior",
+    response_class=Response,
+    responses=answers("text/plain"),
+)
+def bif(reference: str, workspace: Ours) -> Response:
+    """In the Bayesian Interchange Format: of nominal columns with their mean probabilities."""
+    return Response(product.bif(workspace, reference), media_type="text/plain")
+
+
 @router.get(
     "/{reference}/trace.svg",
     summary="Draw the chains of a version",

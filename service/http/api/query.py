@@ -1,11 +1,11 @@
-"""POST /v1/models/{name}/query: marginals, conditionals, moments, samples and MAP."""
+"""POST /v1/models/{name}/query: of a joint distribution, or of a posterior over structures."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from learners.query import Query
+from learners.query import AnyQuery
 from service.json_values import JSONObject
 from service.predictor import Predictor
 from service.problems import NotReady
@@ -13,7 +13,7 @@ from service.product import queries
 from service.settings import Settings
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
-Asked = Annotated[Query, Field(discriminator="kind")]
+Asked = Annotated[AnyQuery, Field(discriminator="kind")]
 
 
 class QueryRequest(BaseModel):
@@ -33,21 +33,24 @@ class QueryRequest(BaseModel):
 
 
 class QueryResponse(BaseModel):
-    """The answers, in the order of the queries; docs/explanation/circuits.md tells the members of each kind."""
+    """The answers, in the order of the queries.
+
+    docs/explanation/circuits.md and docs/how-to/structures.md tell the members of each kind.
+    """
 
     model: str
     version: int
     answers: list[JSONObject] = Field(examples=[[{"kind": "marginal", "log_probability": -1.2, "probability": 0.3}]])
 
 
-@router.post("/{name}/query", summary="Ask a model's joint distribution")
+@router.post("/{name}/query", summary="Ask a model's distribution")
 def query(name: str, body: QueryRequest, request: Request) -> QueryResponse:
-    """Any columns may be given, asked for, or left out: what is neither is summed out."""
+    """Of a joint distribution, any columns may be given, asked for, or left out; of a posterior over structures, any edges."""
     settings: Settings = request.app.state.settings
     predictor: Predictor | None = getattr(request.app.state, "predictor", None)
     if predictor is None:
         raise NotReady("The server is starting.")
     served = predictor.served(name) or predictor.resolve(name)
-    asked = queries.limited(body.queries, settings.max_rows, settings.query_s)
+    asked = queries.limited(served.model, body.queries, settings.max_rows, settings.query_s)
     queries.check_size(served.model, asked, settings.max_rows)
     return QueryResponse(model=served.name, version=served.version, answers=queries.answers(served.model, asked))

@@ -1,0 +1,105 @@
+"""Answers of posteriors over structures as tables."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from service.terminal import out, show_table
+
+MOST_ROWS = 50
+ARROW = "->"
+
+
+def show_answer(answer: Mapping[str, Any]) -> None:
+    """Print the answer to a query about structures: probable edges, paths and large effects first."""
+    for name in ("log_evidence", "log_score", "log_posterior", "log_odds", "best_log_score"):
+        if name in answer:
+            value = answer[name]  # JSON has no infinities
+            out.print(f"{name} {'-inf' if value is None else format(value, '.6g')}")
+    show = {"edges": _edges, "graph": _graph, "graphs": _graphs, "paths": _paths, "effects": _effects, "score": _score}
+    show[answer["kind"]](answer)
+    if "effective_sample_size" in answer:
+        out.print(f"effective_sample_size {answer['effective_sample_size']:.0f}")
+    out.print(coverage_words(answer["coverage"]))
+
+
+def coverage_words(coverage: Mapping[str, Any]) -> str:
+    """How much of the posterior an answer is of."""
+    if coverage["is_exact"]:
+        return "exact: all orders are added up"
+    (low, high), (least, most) = coverage["orders_interval"], coverage["graphs_interval"]
+    return (
+        f"coverage, 95% interval of {coverage['n_draws']} draws: orders {coverage['orders']:.1%} ({low:.1%} to {high:.1%}), "
+        f"graphs {coverage['graphs']:.1%} ({least:.1%} to {most:.1%})"
+    )
+
+
+def _edges(answer: Mapping[str, Any]) -> None:
+    _show_pairs("edge", answer["edges"], "probability")
+
+
+def _paths(answer: Mapping[str, Any]) -> None:
+    _show_pairs("path", answer["paths"], "probability")
+
+
+def _graph(answer: Mapping[str, Any]) -> None:
+    _print_edges(answer["edges"])
+
+
+def _score(answer: Mapping[str, Any]) -> None:
+    out.print("the best graph:")
+    _print_edges(answer["best_edges"])
+
+
+def _graphs(answer: Mapping[str, Any]) -> None:
+    has_weights = any("weight" in graph for graph in answer["graphs"])
+    rows = [
+        [graph["count"]]
+        + ([f"{graph['weight']:.4f}"] if has_weights else [])
+        + [f"{graph['log_posterior']:.4f}", ", ".join(_arrows(graph["edges"])) or "(no edges)"]
+        for graph in answer["graphs"]
+    ]
+    names = ["drawn"] + (["weight"] if has_weights else []) + ["log posterior", "edges"]
+    show_table(None, names, rows[:MOST_ROWS], empty="")
+    _say_more(len(rows), "graphs")
+
+
+def _effects(answer: Mapping[str, Any]) -> None:
+    pairs = sorted(answer["effects"], key=lambda pair: -abs(pair["mean"]))
+    has_errors = any("standard_error" in pair for pair in pairs)
+    rows = [
+        [_arrow(pair), f"{pair['mean']:.6g}", f"{pair['low']:.4g} to {pair['high']:.4g}"]
+        + ([f"{pair['standard_error']:.2g}"] if has_errors else [])
+        for pair in pairs[:MOST_ROWS]
+    ]
+    names = ["effect", "mean", f"{answer['level']:.0%} interval"] + (["standard error"] if has_errors else [])
+    show_table(None, names, rows, empty="")
+    _say_more(len(pairs), "effects")
+
+
+def _show_pairs(what: str, pairs: Sequence[Mapping[str, Any]], name: str) -> None:
+    ordered = sorted(pairs, key=lambda pair: -pair[name])
+    has_errors = any("standard_error" in pair for pair in pairs)
+    rows = [
+        [_arrow(pair), f"{pair[name]:.4f}"] + ([f"{pair['standard_error']:.4f}"] if has_errors else [])
+        for pair in ordered[:MOST_ROWS]
+    ]
+    show_table(None, [what, name] + (["standard error"] if has_errors else []), rows, empty="")
+    _say_more(len(pairs), f"{what}s")
+
+
+def _print_edges(edges: Sequence[Mapping[str, str]]) -> None:
+    for text in _arrows(edges) or ["(no edges)"]:
+        out.print(text, markup=False, highlight=False)
+
+
+def _arrows(edges: Sequence[Mapping[str, str]]) -> list[str]:
+    return [_arrow(edge) for edge in edges]
+
+
+def _arrow(edge: Mapping[str, Any]) -> str:
+    return f"{edge['from']}{ARROW}{edge['to']}"
+
+
+def _say_more(n: int, what: str) -> None:
+    if n > MOST_ROWS:
+        out.print(f"The first {MOST_ROWS} of {n:,} {what}; --json tells all.")

@@ -1,0 +1,52 @@
+"""The examples of docs/how-to/structures.md run, and say what is true."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer.main
+from pydantic import TypeAdapter
+
+from learners.query import AnyQuery, StructureQuery
+from service.cli import app
+
+TEXT = (Path(__file__).parents[2] / "docs" / "how-to" / "structures.md").read_text(encoding="utf-8")
+
+
+def test_the_python_example_runs():
+    (example,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    names = {}
+    exec(compile(example, "docs/how-to/structures.md", "exec"), names)
+    posterior = names["posterior"]
+    assert posterior.feature_names_in_ == ["flow", "heat", "alarm"]
+    assert posterior.coverage_ == {"is_exact": True, "orders": 1.0, "graphs": 1.0}
+    assert names["effects"]["flow", "heat"]["high"] == pytest.approx(3.0, abs=0.4)
+    assert posterior.edge_probabilities_[2].tolist() == [0.0, 0.0, 0.0]
+    assert names["odds"] < 0
+    assert sum(graph["count"] for graph in names["drawn"]["graphs"]) == 100
+    assert names["graph"].number_of_nodes() == 3
+    assert np.isfinite(names["given"]["log_evidence"])
+
+
+def test_the_commands_have_the_options_that_the_page_shows():
+    group = typer.main.get_command(app)
+    for block in re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL):
+        for line in block.replace("\\\n", " ").splitlines():
+            name, *words = shlex.split(line, comments=True)
+            assert name == "fewpass"
+            command = group
+            while hasattr(command, "commands"):
+                command = command.commands[words.pop(0)]
+            assert command.make_context(command.name, words, resilient_parsing=False)
+
+
+def test_the_queries_of_the_page_are_queries():
+    (example,) = re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)
+    TypeAdapter(list[AnyQuery]).validate_python(json.loads(example)["queries"])
+    for query in StructureQuery.__args__:
+        assert f"| `{query.kind}` |" in TEXT

@@ -1,0 +1,217 @@
+"""Posteriors over structures as a user has them: REST, jobs, command line, SQL, refresh and forgetting."""
+
+from __future__ import annotations
+
+import json
+from xml.etree import ElementTree
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from learners.orders.bif import parse_bif
+from service import product
+from service.settings import Settings
+from service.workspace import Workspace
+from tests.orders.problems import gaussian_table
+from tests.service.cli.test_cli import fewpass
+from tests.service.http.test_predict import problem
+from tests.service.http.test_query import ask
+from tests.service.product.test_refresh import finished
+
+NAMES = ["flow", "heat", "level", "power"]
+GIVEN = {"present": ["flow->heat"], "absent": ["level->power"]}
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def write(path, seed, n=60):
+    x = gaussian_table(4, n, 4, 1.0) + np.random.default_rng(seed).normal(0, 0.3, (n, 4))
+    columns = {name: x[:, i] for i, name in enumerate(NAMES)}
+    pq.write_table(pa.table(columns | {"batch": pa.array(np.arange(n) % 10)}), path)
+
+
+@pytest.fixture(scope="module")
+def plant(site, tmp_path_factory):
+    """A posterior that a job of the server has learned; the folder of its files."""
+    folder = tmp_path_factory.mktemp("plant")
+    for day in range(2):
+        write(folder / f"{day}.parquet", day)
+    job = {"kind": "train", "uris": [str(folder)], "learner": "orders", "model": "plant", "columns": {"batch": "drop"}}
+    result = finished(site.client, job)
+    assert result["metrics"]["log_likelihood"] < 0
+    assert result["metrics"]["evaluated_on"] == "hold-out"
+    return folder
+
+
+def model_of(site, reference="plant"):
+    with Workspace(Settings(workspace=site.workspace)) as workspace:
+        return product.served(workspace, reference).model
+
+
+QUERIES = [
+    {"kind": "edges", **GIVEN},
+    {"kind": "edges", "prior": "graph", "n": 50},
+    {"kind": "graph", **GIVEN},
+    {"kind": "graphs", "n": 20, "seed": 2, **GIVEN},
+    {"kind": "paths", **GIVEN},
+    {"kind": "effects", "n": 100, "level": 0.8},
+    {"kind": "score", "edges": ["flow->heat", "heat->level"]},
+]
+
+
+def test_rest_and_jobs_answer_every_query(site, plant):
+    answers = ask(site.client, "plant", *QUERIES)
+    assert [answer["kind"] for answer in answers] == [query["kind"] for query in QUERIES]
+    assert all(answer["coverage"] == {"is_exact": True, "orders": 1.0, "graphs": 1.0} for answer in answers)
+    edges = {(edge["from"], edge["to"]): edge["probability"] for edge in answers[0]["edges"]}
+    assert len(edges) == 12
+    assert edges["flow", "heat"] == pytest.approx(1.0)
+    assert edges["level", "power"] == 0.0
+    assert sum(graph["count"] for graph in answers[3]["graphs"]) == 20
+    assert answers[6]["log_odds"] <= 0
+    assert finished(site.client, {"kind": "query", "model": "plant", "queries": QUERIES})["answers"] == answers
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "word"),
+    [
+        ({"kind": "conditional"}, 422, "'orders' does not answer 'conditional'; it answers edges, graph, graphs"),
+        ({"kind": "edges", "present": ["flow->heat", "heat->flow"]}, 422, "flow->heat->flow is a cycle"),
+        ({"kind": "edges", "present": ["flow->heap"]}, 422, "Column 'heap' is not in the table (similar: heat)"),
+        ({"kind": "graph", "absent": ["flow"]}, 422, "absent='flow' is not allowed: write an edge as 'parent->child'"),
+        ({"kind": "score", "edges": ["flow->heat", "heat->flow"]}, 422, "flow->heat->flow is a cycle"),
+        ({"kind": "score", "edges": ["flow->heat"], "bif": "x"}, 422, "give either edges or bif"),
+        ({"kind": "score", "bif": "network x {\n}\nnot"}, 422, "bif, line 3"),
+        ({"kind": "graphs", "n": 0}, 422, "use 1 to 100,000 draws"),
+        ({"kind": "paths", "prior": "graph", "n": 5000}, 413, "at most 2000 are answered in one request"),
+        ({"kind": "edges", "given": ["flow->heat"]}, 422, "there are present, absent, prior, n, seed"),
+    ],
+)
+def test_what_cannot_be_asked(site, plant, query, code, word):
+    told = ask(site.client, "plant", query, code=code)
+    assert word in told["detail"]
+    if code == 422:
+        refused = site.client.post("/v1/jobs", json={"kind": "query", "model": "plant", "queries": [query]})
+        assert refused.status_code == 422
+        assert word in refused.json()["detail"]
+
+
+def test_other_models_know_no_structures_and_this_one_no_classes(site, plant, circuit):
+    for model, kind in (("sky", "circuit"), ("weather", "lookup")):
+        refused = ask(site.client, model, {"kind": "edges"}, code=422)["detail"]
+        assert "does not answer 'edges'; it answers marginal, conditional" in refused
+        for path in ("edges.svg", "graph.svg", "graph.bif"):
+            told = problem(site.client.get(f"/v1/models/{model}/{path}"), 422)["detail"]
+            assert f"{kind!r} has no posterior over structures. Train with --learner orders" in told
+    told = problem(site.client.post("/v1/models/plant/predict", json={"records": [{"flow": 1.0}]}), 422)
+    assert "send queries instead" in told["detail"]
+    assert "no joint distribution" in problem(site.client.get("/v1/models/plant/circuit"), 422)["detail"]
+
+
+def titles(text):
+    return [title.text for title in ElementTree.fromstring(text).iter(f"{SVG}title")]
+
+
+def test_pictures_tell_every_probability(site, plant):
+    probabilities = model_of(site).probabilities
+    told = titles(site.client.get("/v1/models/plant/edges.svg").text)
+    for i, parent in enumerate(NAMES):
+        for j, child in enumerate(NAMES):
+            assert (f"{parent} → {child}: {probabilities[i, j]:.4f}" in told) == (i != j)
+    graph = site.client.get("/v1/models/plant/graph.svg").text
+    assert graph == site.client.get("/v1/models/plant/structure.svg").text
+    drawn = [title for title in titles(graph) if "→" in title]
+    assert len(drawn) == np.sum(probabilities >= 0.05)
+    given = site.client.get("/v1/models/plant/edges.svg", params=GIVEN)
+    assert given.headers["content-type"].startswith("image/svg+xml")
+    assert {"flow → heat: 1.0000", "level → power: 0.0000"} <= set(titles(given.text))
+    assert "plant@1 given flow-&gt;heat, no level-&gt;power" in given.text
+    problem(site.client.get("/v1/models/plant/edges.svg", params={"present": "flow->flow"}), 422)
+
+
+def test_the_best_graph_is_exported_and_scored(site, plant):
+    text = site.client.get("/v1/models/plant/graph.bif").text
+    best = ask(site.client, "plant", {"kind": "graph"})[0]
+    assert set(parse_bif(text).edges) == {f"{edge['from']}->{edge['to']}" for edge in best["edges"]}
+    assert ask(site.client, "plant", {"kind": "score", "bif": text})[0]["log_odds"] == pytest.approx(0.0)
+
+
+def test_the_model_file_is_read_by_sql(site, plant):
+    with Workspace(Settings(workspace=site.workspace)) as workspace:
+        path = product.find_version(workspace, "plant").duckdb_path
+    model = model_of(site)
+    with duckdb.connect(str(path), read_only=True) as database:
+        rows = database.execute("SELECT parent, child, probability FROM edges").fetchall()
+        found = {(parent, child): p for parent, child, p in rows}
+        assert found["heat", "level"] == model.probabilities[1, 2]
+        query = "SELECT DISTINCT rank, log_posterior FROM graphs ORDER BY rank"
+        logs = [log for _, log in database.execute(query).fetchall()]
+    assert logs[0] == pytest.approx(ask(site.client, "plant", {"kind": "graph"})[0]["log_posterior"])
+
+
+def test_the_command_line_asks_and_draws(site, plant, tmp_path):
+    here = {"workspace": site.workspace}
+    given = ("--present", "flow->heat", "--absent", "level->power")
+    told = json.loads(fewpass("query", "plant", "edges", *given, "--json", **here).stdout)
+    assert told == ask(site.client, "plant", {"kind": "edges", **GIVEN})[0]
+    shown = fewpass("query", "plant", "edges", *given, **here).stdout
+    assert "flow->heat" in shown
+    assert "exact: all orders are added up" in shown
+    assert "log_posterior" in fewpass("query", "plant", "graph", *given, **here).stdout
+    assert "drawn" in fewpass("query", "plant", "graphs", "--set", "n=5", "--set", "prior=graph", **here).stdout
+    assert "probability" in fewpass("query", "plant", "paths", **here).stdout
+    assert "80% interval" in fewpass("query", "plant", "effects", "--set", "level=0.8", **here).stdout
+    assert "log_odds -" in fewpass("query", "plant", "score", "--edge", "flow->heat", **here).stdout
+
+    network, drawn = tmp_path / "best.bif", tmp_path / "edges.svg"
+    fewpass("models", "bif", "plant", "--out", network, **here)
+    assert fewpass("models", "bif", "plant", **here).stdout == network.read_text()
+    same = json.loads(fewpass("query", "plant", "score", "--bif", network, "--json", **here).stdout)
+    assert same["log_odds"] == pytest.approx(0.0)
+    all_given = json.loads(fewpass("query", "plant", "graph", "--bif", network, "--json", **here).stdout)
+    assert all_given["log_score"] == pytest.approx(same["log_score"])
+    fewpass("models", "picture", "plant", "--out", drawn, *given, **here)
+    assert "flow → heat: 1.0000" in titles(drawn.read_text())
+    assert "--force" in fewpass("models", "picture", "plant", "--out", drawn, **here, code=1).stderr
+    fewpass("models", "picture", "plant", "--of", "graph", "--out", drawn, "--force", **here)
+    wrong = fewpass("query", "plant", "edges", "--present", "flow->heap", **here, code=1).stderr
+    assert "Column 'heap' is not in the table (similar: heat)" in wrong
+    assert "cannot be read" in fewpass("query", "plant", "score", "--bif", tmp_path / "no.bif", **here, code=1).stderr
+
+
+def test_a_refresh_reads_new_files_and_forgetting_subtracts(site, tmp_path):
+    """Over the server, which proves that the model is that of the remaining rows, bit for bit."""
+    data = tmp_path / "data"
+    data.mkdir()
+    for day in range(2):
+        write(data / f"{day}.parquet", day)
+    train = {"uris": [str(data)], "learner": "orders", "model": "daily", "columns": {"batch": "drop"}, "update": True}
+    refresh = {"kind": "refresh", "train": train, "promotion": {"min_rows": 1}}
+    first = finished(site.client, refresh)
+    assert first["promotion"]["is_promoted"]
+    write(data / "2.parquet", 2)
+    second = finished(site.client, refresh)
+    assert [each["n_files_read"] for each in second["passes"]] == [1, 1]
+    assert [each["n_files_reused"] for each in second["passes"]] == [2, 2]
+    assert "log_loss" in second["promotion"]["reason"]
+
+    done = finished(site.client, {"kind": "forget", "model": "daily", "where": "batch = 3"})
+    assert done["n_rows"] == 18
+    assert [proof["is_equal"] for proof in done["proofs"]] == [True]
+    newest = model_of(site, f"daily@{done['versions'][0]['version']}")
+    before = model_of(site, f"daily@{second['version']}")
+    n_gone = before.facts["n_rows"] - newest.facts["n_rows"]
+    assert 0 < n_gone <= 18
+    assert not np.array_equal(newest.probabilities, before.probabilities)
+
+
+def test_words_have_no_effects(site, tmp_path):
+    rng = np.random.default_rng(1)
+    pq.write_table(pa.table({name: rng.choice(["x", "y"], 90) for name in NAMES}), tmp_path / "words.parquet")
+    finished(site.client, {"kind": "train", "uris": [str(tmp_path)], "learner": "orders", "model": "words"})
+    told = ask(site.client, "words", {"kind": "effects"}, code=422)["detail"]
+    assert "Effects are of linear Gaussian models, and this one scores nominal columns (BDeu)" in told
+    assert "table 0." in site.client.get("/v1/models/words/graph.bif").text
+    assert model_of(site, "words").facts["score"] == "bdeu"
