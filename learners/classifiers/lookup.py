@@ -130,6 +130,12 @@ class LookupModel:
         """The terms whose sum is log P(y, x): (n_classes,) log P(y), and (n_attributes, n_rows, n_classes) the rest."""
         return self._tables.log_prior, log_factors(self._tables, chunk)
 
+    def log_joint(self, chunk: Chunk) -> Floats:
+        """(n_rows, n_classes) float64: log P(class, attributes) of what is known of each row."""
+        out = np.empty((chunk.n_rows, self.schema.n_classes))
+        kernels.log_joints(self._tables, chunk.x, 0, chunk.n_rows, out)
+        return out
+
     @cached_property
     def _spread(self) -> kernels.LookupTables:
         return spread_tables(self.schema, self.network, self.class_counts, self.trees, self.estimates, self.variances)

@@ -62,6 +62,10 @@ def _fault_of(attribute: Attribute) -> str | None:
         return "has cuts that are no numbers"
     if any(low >= high for low, high in zip(attribute.cuts, attribute.cuts[1:], strict=False)):
         return "has cuts that do not ascend"
+    if not all(type(number) in (int, float) and math.isfinite(number) for number in attribute.quantiles):
+        return "has quantiles that are no numbers"
+    if any(low > high for low, high in zip(attribute.quantiles, attribute.quantiles[1:], strict=False)):
+        return "has quantiles that do not ascend"
     if not all(_ascends_within(positions, len(attribute.cuts)) for positions in attribute.groupings):
         return "has groupings that are no ascending positions of its cuts"
     if attribute.n_values > MAX_VALUES:

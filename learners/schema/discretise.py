@@ -136,6 +136,28 @@ def equal_frequency_cut_points(histogram: Histogram, n_bins: int) -> tuple[float
     return _finite(histogram.thresholds()[chosen[chosen < histogram.keys.size - 1]])
 
 
+def quantiles_of(histogram: Histogram, n_steps: int = 32) -> tuple[float, ...]:
+    """The least value, quantiles at every 1 / n_steps, and the greatest; of coarse bins their far ends at both ends.
+
+    Parameters
+    ----------
+    histogram : Histogram
+    n_steps : int
+
+    Returns
+    -------
+    tuple of n_steps + 1 float, ascending
+        Empty without values.
+    """
+    if not histogram.keys.size:
+        return ()
+    low = numbers_of(histogram.keys << histogram.level)
+    high = numbers_of((histogram.keys << histogram.level) | ((1 << histogram.level) - 1))
+    below = np.cumsum(histogram.counts.sum(axis=1))
+    places = np.searchsorted(below, below[-1] * np.arange(1, n_steps) / n_steps)
+    return _finite(np.concatenate([low[:1], high[places], high[-1:]]))
+
+
 def _finite(cuts: Floats) -> tuple[float, ...]:
     """Cut points as plain numbers; one at an infinity (everything above -inf) is the nearest finite number."""
     largest = float(np.finfo(np.float64).max)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Literal, NamedTuple, cast
@@ -58,6 +58,9 @@ class Attribute:
     groupings : tuple of tuple of int
         Coarser cut points of a numeric attribute, each as ascending positions in `cuts`; the members of an ensemble read
         the attribute by them (`learners.schema.views`).
+    quantiles : tuple of float
+        Of a numeric column in training: the least value, evenly spaced quantiles, the greatest; for those who watch what
+        is served. No part of what the codes mean, so schemas that differ in nothing else are equal.
     """
 
     name: str
@@ -69,6 +72,7 @@ class Attribute:
     n_folded: int = 0
     distribution: Distribution | None = None
     groupings: tuple[tuple[int, ...], ...] = ()
+    quantiles: tuple[float, ...] = field(default=(), compare=False)
 
     @cached_property
     def n_values(self) -> int:
@@ -268,8 +272,9 @@ class Schema:
         """As JSON, from which `from_json` makes an equal schema."""
         told = asdict(self)
         for entry in told["attributes"]:
-            if not entry["groupings"]:  # so that the schemas of other learners stay as they were stored
-                del entry["groupings"]
+            for name in ("groupings", "quantiles"):  # so that the schemas of other learners stay as they were stored
+                if not entry[name]:
+                    del entry[name]
         return json.dumps(told, separators=(",", ":"))
 
     @classmethod
@@ -282,6 +287,7 @@ class Schema:
                     entry
                     | {"values": tuple(entry["values"]), "cuts": tuple(entry["cuts"])}
                     | {"groupings": tuple(tuple(positions) for positions in entry.get("groupings", ()))}
+                    | {"quantiles": tuple(entry.get("quantiles", ()))}
                 )
             )
             for entry in told.pop("attributes")
@@ -291,8 +297,11 @@ class Schema:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of the schema, for the keys of stored statistics."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()
+        """SHA-256 of what the codes mean, for the keys of stored statistics."""
+        return hashlib.sha256(self._without_quantiles().to_json().encode()).hexdigest()
+
+    def _without_quantiles(self) -> Schema:
+        return replace(self, attributes=tuple(replace(attribute, quantiles=()) for attribute in self.attributes))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from learners.arrays import Integers
 from learners.errors import EmptyData, InvalidParameter, SchemaError, StatisticMismatch, UnknownColumn
 from learners.schema.columns import Column, kind_of, pairs, plain, refreshed
-from learners.schema.discretise import Histogram, equal_frequency_cut_points, mdl_cut_points
+from learners.schema.discretise import Histogram, equal_frequency_cut_points, mdl_cut_points, quantiles_of
 from learners.schema.encode import distinct, numbers
 from learners.schema.schema import MAX_CLASSES, Attribute, ColumnOverride, LeftOut, Overrides, Schema, Value
 
@@ -295,7 +295,14 @@ class ColumnSummaries:
                 cuts = (cut_points or self._cut_points)(name, histogram)
             if not cuts and not has_missing:
                 return LeftOut(name, NEARLY_CONSTANT if cut_points or self.target is None else NO_CUT)
-            return Attribute(name, "numeric", cuts=cuts, has_missing=has_missing, arrow_type=column.arrow_type)
+            return Attribute(
+                name,
+                "numeric",
+                cuts=cuts,
+                has_missing=has_missing,
+                arrow_type=column.arrow_type,
+                quantiles=quantiles_of(column.histogram),
+            )
         return self._nominal(name, column, override, has_missing)
 
     def _cut_points(self, _: str, histogram: Histogram) -> tuple[float, ...]:

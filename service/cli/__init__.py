@@ -9,7 +9,7 @@ import typer
 from pydantic import ValidationError
 from typer.core import TyperGroup
 
-from service.cli import evaluation, jobs, keys, learning, models, operations, querying, schedules, serving
+from service.cli import evaluation, jobs, keys, learning, models, monitoring, operations, querying, schedules, serving
 from service.terminal import show_error
 from service.version import VERSION
 
@@ -62,6 +62,7 @@ app.command()(learning.train)
 app.command()(learning.predict)
 app.command()(learning.evaluate)
 app.command()(learning.forget)
+app.command()(monitoring.drift)
 app.command()(querying.query)
 app.command()(evaluation.compare)
 app.command()(evaluation.bench)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from service.product.datasets import list_datasets as list_datasets
     from service.product.datasets import register_dataset as register_dataset
     from service.product.datasets import schema_of_files as schema_of_files
+    from service.product.drifting import drift as drift
     from service.product.inspecting import circuit as circuit
     from service.product.inspecting import draw as draw
     from service.product.inspecting import draw_trace as draw_trace
@@ -89,6 +90,7 @@ _VERBS = {
     "delete_model": "service.product.pruning",
     "delete_schedule": "service.product.schedules",
     "delete_version": "service.product.pruning",
+    "drift": "service.product.drifting",
     "draw": "service.product.inspecting",
     "draw_posterior": "service.product.structures",
     "draw_trace": "service.product.inspecting",

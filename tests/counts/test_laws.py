@@ -24,6 +24,7 @@ from learners.counts.moments import Moments
 from learners.counts.pairwise import PairwiseCounts
 from learners.counts.rows import DistinctRows
 from learners.counts.viewed import Viewed, ViewedFamilies
+from learners.monitoring.slices import ServedCounts
 from learners.passes.engine import collect
 from learners.passes.source import Source
 from learners.passes.together import Together
@@ -140,7 +141,7 @@ def test_every_statistic_of_the_library_is_under_these_laws():
     """A class that merges and is stored is one; `Together`'s laws are here, those of expected counts with EM's tests."""
     schema = strategies.schema_of([3, 4], 2)
     tested = {type(OF_CHUNKS[name](schema, [strategies.chunk_of(0, schema, 9)])) for name in OF_CHUNKS}
-    tested |= {ColumnSummaries, ExpectedCounts, Moments}  # of moments in test_moments.py
+    tested |= {ColumnSummaries, ExpectedCounts, Moments, ServedCounts}  # of the last two with their own tests
     modules = [importlib.import_module(info.name) for info in pkgutil.walk_packages(learners.__path__, "learners.")]
     classes = {member for module in modules for member in vars(module).values() if inspect.isclass(member)}
     operations = ("update", "merge", "subtract", "to_arrow", "from_arrow")

@@ -1,0 +1,253 @@
+"""All tests of one window, with what each is about, how sure and how large."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.stats import chi2
+
+from learners.arrays import Integers
+from learners.monitoring import two_sample
+from learners.monitoring.kernels import FINE_POINT, FIXED_POINT
+from learners.monitoring.mixture import class_mix, prior_of, remixed
+from learners.monitoring.raw import ABOVE, ABSENT, BELOW, COMPARED, NULL, UNSEEN
+from learners.monitoring.reference import Reference
+from learners.monitoring.slices import COUNTED, ServedCounts
+from learners.monitoring.two_sample import Comparison, compare_counts, compare_rates, compare_tables
+from learners.monitoring.watched import REPEAT_CELLS
+
+MAX_Q, MIN_NATS, MIN_POINTS = 0.01, 0.01, 1.0
+QUALITY = ("absent", "missing", "unseen", "out_of_range", "rare")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a test is an alarm: both must hold, and in two of three windows.
+
+    Parameters
+    ----------
+    q : float
+        Greatest rate of false discoveries.
+    nats : float
+        Least divergence.
+    points : float
+        Least change of a rate, in points of one hundred.
+    """
+
+    q: float = MAX_Q
+    nats: float = MIN_NATS
+    points: float = MIN_POINTS
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One test.
+
+    Parameters
+    ----------
+    kind : str
+        absent, missing, unseen, rare, out_of_range, family, class_mix, confidence, surprise or repeats.
+    column : str or None
+    effect : float
+        In the unit.
+    unit : "nats" or "points"
+    p_value, q_value : float
+    n_rows : int
+        Of the window that it is about.
+    is_alarming : bool
+        Sure and large enough.
+    """
+
+    kind: str
+    column: str | None
+    effect: float
+    unit: str
+    p_value: float
+    n_rows: int
+    q_value: float = 1.0
+    is_alarming: bool = False
+
+
+def compare(
+    window: ServedCounts, reference: Reference, limits: Limits = Limits()
+) -> tuple[list[Finding], dict[str, object]]:
+    """All tests of a window against a reference, false discoveries controlled over all of them.
+
+    Parameters
+    ----------
+    window : ServedCounts
+    reference : Reference
+    limits : Limits
+
+    Returns
+    -------
+    findings : list of Finding
+    notes : dict
+        `repeats`, `inflation`, `class_mix`: what else was estimated on the way.
+    """
+    repeats = repeat_share(window, reference)
+    inflation = 1.0 + repeats[0] if repeats[1].p_value < limits.q else 1.0
+    found = _quality(window, reference, inflation)
+    found += [_of("repeats", None, repeats[1], "points")] if window.n_rows else []
+    mix = class_mix(window, reference)
+    told: dict[str, object] = {"repeats_per_row": repeats[0], "inflation": inflation, "class_mix": None}
+    families = family_findings(window, reference, inflation)
+    if mix is not None:
+        before = prior_of(reference)
+        own = np.rint(mix * window.n_rows).astype(np.int64)
+        residual = family_findings(window, remixed(reference, mix), inflation)
+        whole, rest = (sum(one.effect for one in some) for some in (families, residual))
+        compared = compare_counts(own, np.rint(before * reference.n_rows).astype(np.int64), inflation)
+        explained = 0.0 if whole <= 0 else max(0.0, 1 - rest / whole)
+        told["class_mix"] = {"estimate": mix.tolist(), "reference": before.tolist(), "explains": explained}
+        found.append(_of("class_mix", None, compared, "nats"))
+        if compared.nats >= limits.nats and explained >= 0.5:
+            told["class_mix"] = {**told["class_mix"], "is_cause": True}  # type: ignore[dict-item]
+    found += families + _of_predictions(window, reference, inflation)
+    q = two_sample.q_values([one.p_value for one in found])
+    least = {"nats": limits.nats, "points": limits.points}
+    return [
+        replace(
+            one, q_value=float(q_value), is_alarming=bool(q_value < limits.q and abs(one.effect) >= least[one.unit])
+        )
+        for one, q_value in zip(found, q, strict=True)
+    ], told
+
+
+def family_findings(window: ServedCounts, reference: Reference, inflation: float = 1.0) -> list[Finding]:
+    """For each column the test of its values given its parents; values that are missing or unknown are other tests."""
+    found = []
+    for i, name in enumerate(window.watched.names):
+        own, other = known_part(window, window.family(i), i), known_part(window, reference.family(i), i)
+        found.append(_of("family", name, compare_tables(own, other, inflation), "nats"))
+    return found
+
+
+def known_part(window: ServedCounts, table: Integers, i: int) -> Integers:
+    """The columns of a table [context, code] that are known values of training."""
+    attribute = window.watched.codes.attributes[i]
+    return table[:, int(attribute.has_missing) : attribute.n_values]
+
+
+def _of(kind: str, column: str | None, compared: Comparison, unit: str) -> Finding:
+    return Finding(kind, column, compared.nats, unit, compared.p_value, compared.n_rows)
+
+
+def _quality(window: ServedCounts, reference: Reference, inflation: float) -> list[Finding]:
+    """Rates of values that are no values of training."""
+    own, other = rates(window), _reference_rates(window, reference)
+    found = []
+    for i, name in enumerate(window.watched.names):
+        for kind in QUALITY:
+            if kind in own[i] and kind in other[i]:
+                compared = compare_rates(*own[i][kind], *other[i][kind], inflation)
+                found.append(_of(kind, name, compared, "points"))
+    return found
+
+
+Rates = dict[str, tuple[int, int]]
+
+
+def rates(counts: ServedCounts) -> list[Rates]:
+    """For each attribute how many rows of how many are absent, missing, unseen, rare and out of range."""
+    statuses, n_rows = counts.block("statuses"), counts.n_rows
+    found = []
+    for i, attribute in enumerate(counts.watched.codes.attributes):
+        marginal = counts.marginal(i)
+        coded = int(marginal[0]) if attribute.has_missing else 0
+        own: Rates = {
+            "absent": (int(statuses[i, ABSENT]), n_rows),
+            "missing": (int(statuses[i, NULL]) + coded, n_rows),
+            "unseen": (int(statuses[i, UNSEEN]), n_rows),
+        }
+        if attribute.n_folded:
+            own["rare"] = (int(marginal[attribute.n_values - 1]), n_rows)
+        if attribute.quantiles:
+            own["out_of_range"] = (int(statuses[i, BELOW] + statuses[i, ABOVE]), int(statuses[i, COMPARED]))
+        found.append(own)
+    return found
+
+
+def _reference_rates(window: ServedCounts, reference: Reference) -> list[Rates]:
+    if not reference.knows_ranges and reference.served is not None:
+        return rates(reference.served)
+    found = []
+    for i, attribute in enumerate(window.watched.codes.attributes):
+        marginal = reference.family(i).sum(axis=0)
+        n = int(marginal.sum()) or reference.n_rows
+        own: Rates = {"absent": (0, n), "unseen": (0, n), "out_of_range": (0, n)}
+        own["missing"] = (int(marginal[0]) if attribute.has_missing else 0, n)
+        if attribute.n_folded:
+            own["rare"] = (int(marginal[attribute.n_values - 1]), n)
+        found.append(own)
+    return found
+
+
+def repeat_share(window: ServedCounts, reference: Reference) -> tuple[float, Comparison]:
+    """How many other copies a row has beyond those of the reference, in the mean; and how sure that is.
+
+    Rows are counted by 14 bits of their hashes. Sums of squares of such counts estimate how often rows repeat; what is
+    natural of few columns with few values is taken off as the reference has it, or else as the model expects it.
+
+    References
+    ----------
+    Alon, Matias, Szegedy (1999), section 2.2 (the second frequency moment from hashed counts).
+    """
+    n = window.n_rows
+    if n < 2:
+        return 0.0, two_sample.NOTHING
+    own, noise = _pairs(window), 2.0 / REPEAT_CELLS
+    if reference.served is not None and reference.served.n_rows > 1:
+        other = _pairs(reference.served)
+        noise += 2.0 / REPEAT_CELLS * (n / reference.served.n_rows) ** 2
+    elif n_surprised := int(window.block("surprise").sum()):
+        other = float(window.block("surprise sums")[2]) / FINE_POINT / n_surprised
+    else:
+        return 0.0, two_sample.NOTHING
+    excess = n * max(0.0, own - other)
+    # The reference knows what is natural no better than this: it is itself one sample, or a model.
+    noise += (0.1 * n * other) ** 2
+    z = n * (own - other) / np.sqrt(noise + 1.0 / n)
+    p = float(chi2.sf(z * z, 1) / 2) if z > 0 else 1.0
+    return float(excess), Comparison(p, 100 * float(excess), z, 1, n)
+
+
+def _pairs(counts: ServedCounts) -> float:
+    """Estimate of the probability that two rows are equal."""
+    cells, n = counts.block("repeats").astype(np.float64), counts.n_rows
+    together = float((cells * (cells - 1)).sum()) / (n * (n - 1.0))
+    return (together - 1.0 / REPEAT_CELLS) / (1.0 - 1.0 / REPEAT_CELLS)
+
+
+def _of_predictions(window: ServedCounts, reference: Reference, inflation: float) -> list[Finding]:
+    """Predicted classes with their confidence, and surprise, where the reference was scored by the same model."""
+    other = reference.served
+    if other is None:
+        return []
+    found = []
+    if window.watched.n_classes:
+        compared = compare_counts(window.block("confidence").ravel(), other.block("confidence").ravel(), inflation)
+        found.append(_of("confidence", None, compared, "nats"))
+    if window.watched.member is not None:
+        compared = compare_counts(window.block("surprise"), other.block("surprise"), inflation)
+        found.append(_of("surprise", None, compared, "nats"))
+    return found
+
+
+def estimates(counts: ServedCounts) -> dict[str, float | None]:
+    """Accuracy and log loss that the predictions expect of themselves: true only while P(class | attributes) holds."""
+    n = int(counts.block("predicted")[0])
+    sums, surprises = counts.block("sums"), counts.block("surprise sums")
+    n_surprised = int(counts.block("surprise").sum())
+    if not n or not counts.watched.n_classes:
+        accuracy = log_loss = None
+    else:
+        accuracy, log_loss = (float(total) / FIXED_POINT / n for total in sums[-2:])
+    surprise = float(surprises[0]) / FIXED_POINT / n_surprised if n_surprised else None
+    return {"accuracy": accuracy, "log_loss": log_loss, "surprise_nats": surprise, "impossible": float(surprises[1])}
+
+
+def counted(counts: ServedCounts) -> int:
+    """Rows that were counted."""
+    return int(counts.block("rows")[COUNTED])

@@ -1,0 +1,135 @@
+"""Kernels that count served rows, one thread each."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from learners.arrays import Integers
+from learners.jit import kernel
+
+FIXED_POINT = 4294967296.0  # 2^32: sums of such whole numbers do not depend on their order
+FINE_POINT = 1099511627776.0  # 2^40, for probabilities of whole rows
+CONFIDENCE_BINS = 20
+SURPRISE_BINS = 64
+NATS_PER_BIN = 0.125  # of surprise for each known attribute
+
+
+class Places(NamedTuple):
+    """Where the tables of n families lie in the vector of counts, all int64.
+
+    Attributes
+    ----------
+    sizes : (n,)
+        Codes of each attribute, the unseen one included.
+    starts : (n,)
+        First cell of the table [context, code] of each attribute.
+    parent_starts : (n + 1,)
+    parents, strides : (sum of k,)
+        Attributes whose codes number the context, and the place value of each.
+    """
+
+    sizes: Integers
+    starts: Integers
+    parent_starts: Integers
+    parents: Integers
+    strides: Integers
+
+
+@kernel
+def add_families(x, places, cells, counts):  # x (n, rows) codes; OUT (rows,) int64 scratch; OUT counts int64
+    """Count each attribute's code in its context."""
+    for i in range(places.sizes.size):
+        size, start, values = places.sizes[i], places.starts[i], x[i]
+        first, last = places.parent_starts[i], places.parent_starts[i + 1]
+        if first == last:
+            for row in range(values.size):
+                counts[start + np.int64(values[row])] += 1
+            continue
+        for row in range(values.size):
+            cells[row] = start + np.int64(values[row])
+        for d in range(first, last):
+            parent, stride = x[places.parents[d]], places.strides[d] * size
+            for row in range(values.size):
+                cells[row] += np.int64(parent[row]) * stride
+        for row in range(values.size):
+            counts[cells[row]] += 1
+
+
+@kernel
+def row_hashes(x, out):  # x (n, rows) codes; OUT (rows,) uint64
+    """A hash of the codes of each row."""
+    for row in range(out.size):
+        out[row] = np.uint64(0x9E3779B97F4A7C15)
+    for i in range(x.shape[0]):
+        values = x[i]
+        for row in range(out.size):
+            out[row] = (out[row] ^ np.uint64(values[row])) * np.uint64(0x100000001B3)
+            out[row] ^= out[row] >> np.uint64(29)
+    for row in range(out.size):
+        out[row] = mixed(out[row])
+
+
+@kernel
+def mixed(key):
+    """A 64-bit number with its bits well mixed (the finaliser of SplitMix64)."""
+    key = (key ^ (key >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    key = (key ^ (key >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return key ^ (key >> np.uint64(31))
+
+
+@kernel
+def sampled_rows(ids, k, chosen):  # (rows,) uint64; OUT (rows,) uint8
+    """Choose about one in k rows by the hash of its id."""
+    for row in range(ids.size):
+        chosen[row] = mixed(ids[row]) % np.uint64(k) == 0
+
+
+@kernel
+def add_hashes(hashes, mask, counts):  # (rows,) uint64; OUT (mask + 1,) int64
+    """Count rows by the low bits of their hashes."""
+    for row in range(hashes.size):
+        counts[np.int64(hashes[row] & np.uint64(mask))] += 1
+
+
+@kernel
+def add_predictions(p, confidence, sums):  # (rows, C) float64; OUT (C, bins) int64, (C + 2,) int64
+    """Count predicted class and confidence; add p of each class, the largest p, and the entropy in nats, in fixed point."""
+    n_classes = p.shape[1]
+    for row in range(p.shape[0]):
+        best, entropy = 0, 0.0
+        for k in range(n_classes):
+            if p[row, k] > p[row, best]:
+                best = k
+            if p[row, k] > 0:
+                entropy -= p[row, k] * np.log(p[row, k])
+            sums[k] += np.int64(np.rint(p[row, k] * FIXED_POINT))
+        largest = p[row, best]
+        confidence[best, min(np.int64(largest * CONFIDENCE_BINS), CONFIDENCE_BINS - 1)] += 1
+        sums[n_classes] += np.int64(np.rint(largest * FIXED_POINT))
+        sums[n_classes + 1] += np.int64(np.rint(entropy * FIXED_POINT))
+
+
+@kernel
+def add_surprises(log_joint, x, sizes, histogram, sums):  # (rows, C) float64; OUT (bins,) int64, (3,) int64
+    """Count -log P(x) in nats for each known attribute; sums: these nats in fixed point, impossible rows, P(x)."""
+    for row in range(log_joint.shape[0]):
+        largest = -np.inf
+        for k in range(log_joint.shape[1]):
+            largest = max(largest, log_joint[row, k])
+        if largest == -np.inf:
+            sums[1] += 1
+            continue
+        total, n_known = 0.0, 0
+        for k in range(log_joint.shape[1]):
+            total += np.exp(log_joint[row, k] - largest)
+        for i in range(sizes.size):
+            if x[i, row] < sizes[i] - 1:
+                n_known += 1
+        if n_known == 0:
+            continue
+        sums[2] += np.int64(np.rint(np.exp(largest + np.log(total)) * FINE_POINT))
+        nats = max(0.0, -(largest + np.log(total)) / n_known)
+        histogram[min(np.int64(nats / NATS_PER_BIN), SURPRISE_BINS - 1)] += 1
+        sums[0] += np.int64(np.rint(nats * FIXED_POINT))

@@ -1,0 +1,196 @@
+"""Rows as they came, for the few values of which a code does not say enough: is it absent, null, unseen, out of range?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from learners.arrays import Codes, Floats, Integers, Mask
+from learners.errors import LearnerError
+from learners.monitoring.watched import STATUSES
+from learners.schema import Schema
+from learners.schema.encode import numbers
+from learners.schema.records import number_reader
+from learners.schema.schema import Attribute
+
+ABSENT, NULL, UNSEEN, BELOW, ABOVE, COMPARED = range(len(STATUSES))
+_NOTHING = object()
+
+
+class RawRows(Protocol):
+    """The rows of a request or a batch before they were encoded."""
+
+    def presence(self, attribute: Attribute, rows: Integers) -> tuple[Mask, Mask]:
+        """Of some rows whether the column is absent, and whether its value is null."""
+
+    def outside(self, attribute: Attribute, rows: Integers, low: float, high: float) -> tuple[int, int]:
+        """How many of some rows have a number below one limit, and above the other."""
+
+
+class RecordRows:
+    """Mappings from column to value.
+
+    Parameters
+    ----------
+    records : sequence of mapping
+    """
+
+    def __init__(self, records: Sequence[Mapping[str, object]]) -> None:
+        self.records = records
+
+    def values(self, attribute: Attribute, rows: Integers) -> list[object]:
+        """The values of some rows; a mark where there is none."""
+        name, records = attribute.name, self.records
+        return [records[row].get(name, _NOTHING) for row in rows.tolist()]
+
+    def presence(self, attribute: Attribute, rows: Integers) -> tuple[Mask, Mask]:
+        """As `RawRows` has it."""
+        return _presence(self.values(attribute, rows))
+
+    def outside(self, attribute: Attribute, rows: Integers, low: float, high: float) -> tuple[int, int]:
+        """As `RawRows` has it."""
+        return _outside(self.values(attribute, rows), attribute, low, high)
+
+
+class ColumnRows:
+    """A mapping from column to the values of all rows, each read when it is needed.
+
+    Parameters
+    ----------
+    columns : mapping
+    read : callable
+        Makes a list of values of an entry.
+    """
+
+    def __init__(self, columns: Mapping[str, object], read: Callable[[object], Sequence[object]]) -> None:
+        self.columns, self.read = columns, read
+
+    def values(self, attribute: Attribute, rows: Integers) -> list[object]:
+        """The values of some rows; a mark where the column is absent."""
+        if attribute.name not in self.columns:
+            return [_NOTHING] * rows.size
+        values = self.read(self.columns[attribute.name])
+        return [values[row] for row in rows.tolist()]
+
+    def presence(self, attribute: Attribute, rows: Integers) -> tuple[Mask, Mask]:
+        """As `RawRows` has it."""
+        return _presence(self.values(attribute, rows))
+
+    def outside(self, attribute: Attribute, rows: Integers, low: float, high: float) -> tuple[int, int]:
+        """As `RawRows` has it."""
+        return _outside(self.values(attribute, rows), attribute, low, high)
+
+
+class BatchRows:
+    """A record batch or a table.
+
+    Parameters
+    ----------
+    batch : RecordBatch or Table
+    """
+
+    def __init__(self, batch: pa.RecordBatch | pa.Table) -> None:
+        self.batch = batch
+        self.place = {name: place for place, name in enumerate(batch.schema.names)}
+
+    def _column(self, attribute: Attribute, rows: Integers) -> pa.Array:
+        column = self.batch.column(self.place[attribute.name])
+        if isinstance(column, pa.ChunkedArray):
+            column = column.combine_chunks()
+        return column if rows.size == len(column) else column.take(pa.array(rows))
+
+    def presence(self, attribute: Attribute, rows: Integers) -> tuple[Mask, Mask]:
+        """As `RawRows` has it."""
+        if attribute.name not in self.place:
+            return np.ones(rows.size, bool), np.zeros(rows.size, bool)
+        column = self._column(attribute, rows)
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        is_null = column.is_null(nan_is_null=pa.types.is_floating(column.type))
+        return np.zeros(rows.size, bool), is_null.to_numpy(zero_copy_only=False)
+
+    def outside(self, attribute: Attribute, rows: Integers, low: float, high: float) -> tuple[int, int]:
+        """As `RawRows` has it; where all numbers are within the limits, as most are, it is one look."""
+        column = self._column(attribute, rows)
+        if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+            ends = pc.min_max(column)
+            least, greatest = ends["min"].as_py(), ends["max"].as_py()
+            if least is None or (least >= low and greatest <= high):
+                return 0, 0
+        x: Floats = numbers(column, attribute.name, attribute.arrow_type)
+        return int(np.count_nonzero(x < low)), int(np.count_nonzero(x > high))
+
+
+def _presence(values: Sequence[object]) -> tuple[Mask, Mask]:
+    is_absent = np.fromiter((value is _NOTHING for value in values), bool, len(values))
+    is_null = np.fromiter((value is None or _is_nan(value) for value in values), bool, len(values))
+    return is_absent, is_null
+
+
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _outside(values: Sequence[object], attribute: Attribute, low: float, high: float) -> tuple[int, int]:
+    read = number_reader(attribute)
+    found = [read(x) for x in values if x is not _NOTHING]
+    below = sum(1 for x in found if x < low)
+    above = sum(1 for x in found if x > high)
+    return below, above
+
+
+def status_counts(x: Codes, raw: RawRows, schema: Schema, rows: Integers, compared: Integers | None = None) -> Integers:
+    """How many rows have a value of each status, beside what their codes say.
+
+    Parameters
+    ----------
+    x : (n_attributes, n_rows) codes
+    raw : RawRows
+    schema : Schema
+    rows : (m,) int64
+        The rows to look at, ascending.
+    compared : (l,) int64, optional
+        The rows whose numbers are compared with those of training; all unless given.
+
+    Returns
+    -------
+    (n_attributes, len(STATUSES)) int64
+    """
+    found = np.zeros((schema.n_attributes, len(STATUSES)), np.int64)
+    compared = rows if compared is None else compared
+    for i, attribute in enumerate(schema.attributes):
+        outside = (
+            rows[x[i, rows] == attribute.n_values]
+            if rows.size < x.shape[1]
+            else np.flatnonzero(x[i] == attribute.n_values)
+        )
+        if outside.size:
+            is_absent, is_null = raw.presence(attribute, outside)
+            n_absent, n_null = int(is_absent.sum()), int(is_null.sum())
+            found[i, :UNSEEN] = n_absent, n_null
+            found[i, UNSEEN] = outside.size - n_absent - n_null
+        if attribute.quantiles:
+            _add_range(found[i], x[i], raw, attribute, compared)
+    return found
+
+
+def _add_range(found: Integers, codes: Codes, raw: RawRows, attribute: Attribute, rows: Integers) -> None:
+    """Only the first and the last interval reach beyond the numbers of training."""
+    first, last = int(attribute.has_missing), attribute.n_values - 1
+    own = codes[rows] if rows.size < codes.size else codes
+    at_ends = rows[(own == first) | (own == last)]
+    found[COMPARED] = np.count_nonzero((own >= first) & (own <= last))
+    if at_ends.size:
+        if 4 * at_ends.size > codes.size:  # then the whole column is looked at as fast
+            at_ends = rows
+        try:
+            found[BELOW], found[ABOVE] = raw.outside(
+                attribute, at_ends, attribute.quantiles[0], attribute.quantiles[-1]
+            )
+        except LearnerError:  # of no number at all, which has no code either
+            found[COMPARED] = 0

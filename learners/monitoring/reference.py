@@ -1,0 +1,110 @@
+"""What served rows are compared with: the counts of training, or those of other rows that were served."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from learners.arrays import Integers
+from learners.classifiers.context_tree import ContextTree
+from learners.monitoring.slices import ServedCounts
+from learners.monitoring.watched import Watched
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """Counts to compare with.
+
+    Parameters
+    ----------
+    name : str
+        In the user's words: training, window, …
+    families : tuple of (n_classes, n_contexts, n_values + 1) int64
+        Of each attribute; with one class where the class was not known.
+    served : ServedCounts or None
+        Where the rows were served or scored: statuses, predictions, surprise and repeats.
+    knows_ranges : bool
+        Whether no row of it has a number outside the range of training: training itself.
+    """
+
+    name: str
+    families: tuple[Integers, ...]
+    served: ServedCounts | None = None
+    knows_ranges: bool = False
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of it."""
+        return int(self.families[0].sum()) if self.families else 0
+
+    def family(self, i: int) -> Integers:
+        """(n_contexts, n_values + 1) int64, summed over the class."""
+        found: Integers = self.families[i].sum(axis=0)
+        return found
+
+
+def training_reference(watched: Watched, scored: ServedCounts | None = None) -> Reference | None:
+    """The counts of training, exact, from a network's context trees.
+
+    Parameters
+    ----------
+    watched : Watched
+    scored : ServedCounts, optional
+        Of rows that were kept back from training, for what training itself does not count.
+
+    Returns
+    -------
+    Reference, or None if the model keeps no counts and nothing was scored
+    """
+    if watched.member is None:
+        return None if scored is None or not scored.n_rows else served_reference("rows kept back", scored)
+    member = watched.member
+    trees = dict(zip(member.network.order, member.trees, strict=True))
+    families = [
+        _dense(trees[i], watched, i) if i in trees else _of_scored(watched, scored, i)
+        for i in range(len(watched.sizes))
+    ]
+    return Reference("training", tuple(families), scored, knows_ranges=True)
+
+
+def served_reference(name: str, counts: ServedCounts) -> Reference:
+    """Other rows that were served."""
+    n = len(counts.watched.sizes)
+    return Reference(name, tuple(counts.family(i)[np.newaxis] for i in range(n)), counts)
+
+
+def _of_scored(watched: Watched, scored: ServedCounts | None, i: int) -> Integers:
+    """Of a column that the network leaves out, training keeps no counts."""
+    if scored is not None:
+        return scored.family(i)[np.newaxis]
+    return np.zeros((1, *watched.blocks[f"family {i}"].shape), np.int64)
+
+
+def _dense(tree: ContextTree, watched: Watched, i: int) -> Integers:
+    """(n_classes, n_contexts, n_values + 1): the cells of the tree's level that has the watched parents."""
+    assert watched.member is not None
+    n_classes, parents = watched.member.schema.n_classes, watched.parents[i]
+    context, of_class = _paths(tree, [watched.sizes[parent] for parent in parents])
+    level = 1 + len(parents)
+    nodes = slice(int(tree.level_starts[level]), int(tree.level_starts[level + 1]))
+    cells = slice(int(tree.cell_starts[nodes.start]), int(tree.cell_starts[nodes.stop]))
+    of_cell = tree.node_of_cell()[cells]
+    dense = np.zeros((n_classes, *watched.blocks[f"family {i}"].shape), np.int64)
+    np.add.at(dense, (of_class[of_cell], context[of_cell], tree.cell_value[cells]), tree.cell_count[cells])
+    return dense
+
+
+def _paths(tree: ContextTree, sizes: Sequence[int]) -> tuple[Integers, Integers]:
+    """Of each node down to the level of these parents, the number of its context and its class."""
+    context, of_class = np.zeros(tree.n_nodes, np.int64), np.zeros(tree.n_nodes, np.int64)
+    for level in range(1, 2 + len(sizes)):
+        nodes = slice(int(tree.level_starts[level]), int(tree.level_starts[level + 1]))
+        above = tree.parent[nodes]
+        if level == 1:
+            of_class[nodes] = tree.branch[nodes]
+        else:
+            of_class[nodes] = of_class[above]
+            context[nodes] = context[above] * sizes[level - 2] + tree.branch[nodes]
+    return context, of_class

@@ -1,0 +1,74 @@
+"""Two-sample tests: against definitions, and how often they are wrong where nothing has changed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import power_divergence
+
+from learners.monitoring import two_sample
+from tests.naive import monitoring as naive
+
+COUNTS = st.lists(st.tuples(st.integers(20, 5000), st.integers(20, 5000)), min_size=2, max_size=8)
+
+
+@given(COUNTS)
+def test_g_is_that_of_the_definition_but_for_its_correction(pairs):
+    window, reference = np.array(pairs).T
+    found = two_sample.compare_counts(window, reference)
+    g = naive.g_statistic(window, reference)
+    if (np.minimum(window.sum(), reference.sum()) / (window.sum() + reference.sum()) * (window + reference)).min() >= 5:
+        assert found.degrees == len(pairs) - 1
+        assert 0.85 * g - 1e-9 <= found.g <= g + 1e-9
+
+
+def test_nats_are_the_divergence_of_large_samples():
+    p, q = np.array([0.2, 0.3, 0.5]), np.array([0.3, 0.3, 0.4])
+    window, reference = (10**5 * p).astype(int), (10**9 * q).astype(int)
+    found = two_sample.compare_counts(window, reference)
+    assert found.nats == pytest.approx((p * np.log(p / q)).sum(), rel=1e-3)
+
+
+@pytest.mark.parametrize("n_rows", [100, 2000])
+def test_as_many_false_alarms_as_the_level_says(n_rows):
+    rng = np.random.default_rng(1)
+    shares = rng.dirichlet(np.ones(6), size=12)
+    wrong = []
+    for _ in range(600):
+        reference = np.stack([rng.multinomial(10 * n_rows // 12, share) for share in shares])
+        window = np.stack([rng.multinomial(n_rows // 12, share) for share in shares])
+        wrong.append(two_sample.compare_tables(window, reference).p_value < 0.01)
+    assert np.mean(wrong) < 0.03
+
+
+def test_contexts_may_change_as_they_like():
+    table = np.array([[300, 700], [900, 100]])
+    found = two_sample.compare_tables(table * np.array([[5], [1]]), table * 10)
+    assert found.p_value > 0.9 and found.nats == 0
+
+
+def test_nothing_to_compare_is_no_difference():
+    empty = np.zeros((3, 4), np.int64)
+    assert two_sample.compare_tables(empty, empty + 5) == two_sample.NOTHING
+    assert two_sample.compare_rates(0, 0, 1, 10) == two_sample.NOTHING
+
+
+def test_rates_are_compared_in_points():
+    found = two_sample.compare_rates(30, 1000, 10, 1000)
+    expected = power_divergence([[30, 970], [10, 990]], [[20, 980], [20, 980]], axis=None, ddof=2, lambda_=0)
+    assert found.nats == pytest.approx(2.0)
+    assert found.p_value == pytest.approx(expected.pvalue, rel=1e-6)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20, unique=True))
+def test_q_values_are_those_of_benjamini_and_hochberg(p_values):
+    np.testing.assert_allclose(two_sample.q_values(p_values), naive.q_values(p_values), rtol=1e-12, atol=1e-300)
+
+
+def test_psi_and_js_of_equal_counts_are_zero_and_grow():
+    same, other = np.array([50, 50, 100]), np.array([100, 50, 50])
+    assert two_sample.population_stability(same, same * 3) == pytest.approx(0)
+    assert two_sample.jensen_shannon(same, same * 3) == pytest.approx(0)
+    assert two_sample.population_stability(same, other) > 0.1 < two_sample.jensen_shannon(same, other) < 1
