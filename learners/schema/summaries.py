@@ -295,14 +295,8 @@ class ColumnSummaries:
                 cuts = (cut_points or self._cut_points)(name, histogram)
             if not cuts and not has_missing:
                 return LeftOut(name, NEARLY_CONSTANT if cut_points or self.target is None else NO_CUT)
-            return Attribute(
-                name,
-                "numeric",
-                cuts=cuts,
-                has_missing=has_missing,
-                arrow_type=column.arrow_type,
-                quantiles=quantiles_of(column.histogram),
-            )
+            found = Attribute(name, "numeric", cuts=cuts, has_missing=has_missing, arrow_type=column.arrow_type)
+            return replace(found, quantiles=quantiles_of(column.histogram))
         return self._nominal(name, column, override, has_missing)
 
     def _cut_points(self, _: str, histogram: Histogram) -> tuple[float, ...]:
