@@ -62,7 +62,26 @@ class NetworkParameters(HDPParameters):
 
 
 @dataclass(frozen=True)
-class KDBParameters(NetworkParameters):
+class StructureParameters(NetworkParameters):
+    """Parameters of networks whose attributes have parents: TAN and those below.
+
+    Parameters
+    ----------
+    width_cost : float
+        What (conditional) mutual information pays for each value more: this times df / 2N is taken off before attributes and
+        parents are ranked, df being the degrees of freedom. 0 is the textbook's ranking, 2 that of AIC, ln N that of BIC.
+    """
+
+    width_cost: float = 2.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.width_cost <= 1000:
+            raise InvalidParameter("width_cost", self.width_cost, "a number from 0 to 1,000")
+
+
+@dataclass(frozen=True)
+class KDBParameters(StructureParameters):
     """Parameters of kDB.
 
     Parameters
@@ -143,12 +162,16 @@ def _structured(
 
 def tan(
     target: str,
-    parameters: NetworkParameters,
+    parameters: StructureParameters,
     given: Schema | Kept | None = None,
     overrides: Overrides | None = None,
 ) -> Passes[LookupModel]:
     """TAN (Friedman, Geiger, Goldszmidt 1997): two passes after the schema."""
-    return _structured("tan", tree_augmented, target, parameters, given, overrides)
+
+    def structure_of(pairs: PairwiseCounts) -> Structure:
+        return tree_augmented(pairs, parameters.width_cost)
+
+    return _structured("tan", structure_of, target, parameters, given, overrides)
 
 
 def kdb(
@@ -158,7 +181,11 @@ def kdb(
     overrides: Overrides | None = None,
 ) -> Passes[LookupModel]:
     """KDB (Sahami 1996): two passes after the schema."""
-    return _structured("kdb", lambda pairs: k_dependence(pairs, parameters.k), target, parameters, given, overrides)
+
+    def structure_of(pairs: PairwiseCounts) -> Structure:
+        return k_dependence(pairs, parameters.k, parameters.width_cost)
+
+    return _structured("kdb", structure_of, target, parameters, given, overrides)
 
 
 def skdb(
@@ -171,10 +198,12 @@ def skdb(
     schema = yield from schema_pass(target, given, overrides or {}, parameters.max_values)
     wanted = Together(PairwiseCounts(schema), HoldOut(schema))
     counted: Together[PairwiseCounts, HoldOut] = yield wanted
-    structure = k_dependence(counted.first, parameters.k)
+    structure = k_dependence(counted.first, parameters.k, parameters.width_cost)
     families: FamilyCounts = yield FamilyCounts(schema, structure.families())
     trees: list[ContextTree] = yield Work("growing trees", lambda _, advance: trees_of(families, advance))
-    losses: PrefixLosses = yield PrefixLosses(schema, structure, trees, families.class_counts, parameters.loss)
+    losses: PrefixLosses = yield PrefixLosses(
+        schema, structure, trees, families.class_counts, parameters.loss, mixes=parameters.estimator != "m"
+    )
     chosen = losses.best()
     structure = structure.prefix(chosen.n_attributes, chosen.k)
     facts = {"n_attributes": chosen.n_attributes, "k": chosen.k, "mean_loss": chosen.mean_loss.tolist()}

@@ -19,7 +19,10 @@ from learners.schema import Chunk, Schema
 
 LOSSES = ("squared", "zero-one")
 M = 1.0
-"""The pseudo-count of the estimates that the selection uses (Martínez et al. 2016, section 4)."""
+"""The pseudo-count of m-estimates, and of every root (Martínez et al. 2016, section 4)."""
+
+CONCENTRATIONS = tuple(2.0**power for power in range(10, -4, -1))
+"""How many rows the level above may weigh; of equally good ones the first."""
 
 DENSE_ROWS = 1 << 16
 DENSE_RATIO = 8
@@ -59,6 +62,9 @@ class PrefixLosses:
     class_counts : (n_classes,) int64
     loss : "squared" or "zero-one"
         (1 - P(y | x))^2, or whether another class is more probable.
+    mixes : bool
+        Whether the estimates of a context are mixed with those of the context without its last parent, as those of hierarchical
+        Dirichlet processes are. m-estimates are not; where contexts have a handful of rows they choose fewer parents.
 
     References
     ----------
@@ -75,10 +81,11 @@ class PrefixLosses:
         trees: Sequence[ContextTree],
         class_counts: Integers,
         loss: str = "squared",
+        mixes: bool = True,
     ) -> None:
         self.schema, self.structure, self.trees = schema, structure, tuple(trees)
-        self.class_counts, self.loss = class_counts, loss
-        self._tables = loss_tables(schema, structure, self.trees, class_counts)
+        self.class_counts, self.loss, self.mixes = class_counts, loss, mixes
+        self._tables = loss_tables(schema, structure, self.trees, class_counts, mixes)
         self._start()
 
     def _start(self) -> None:
@@ -92,6 +99,7 @@ class PrefixLosses:
         return {
             "statistic": "prefix losses",
             "loss": self.loss,
+            "mixes": self.mixes,
             "order": list(self.structure.order),
             "parents": [list(parents) for parents in self.structure.parents],
             "counts": self._digest,
@@ -133,7 +141,11 @@ class PrefixLosses:
         self._combine(other, -1)
 
     def _combine(self, other: PrefixLosses, sign: int) -> None:
-        if other.losses.shape != self.losses.shape or other.loss != self.loss or other.structure != self.structure:
+        if other.losses.shape != self.losses.shape or (other.loss, other.mixes, other.structure) != (
+            self.loss,
+            self.mixes,
+            self.structure,
+        ):
             raise StatisticMismatch("Losses of different structures cannot be combined.")
         self.n_rows += sign * other.n_rows
         self.losses += sign * other.losses
@@ -181,20 +193,28 @@ class _Level:
     left_out: Floats  # (r, C) of the class of a row that is left out; 1 where there is none
 
 
-def _levels(tree: ContextTree, sizes: Sequence[int], n_classes: int) -> Iterator[_Level]:
-    """m-estimates with back-off of every level below the root, with and without a row.
+def _levels(tree: ContextTree, sizes: Sequence[int], n_classes: int, mixes: bool) -> Iterator[_Level]:
+    """Estimates of every level below the root, with and without a row.
 
-    Without its row a context may be empty; then the last parent is dropped, which is the value of the level above.
+    Parameters
+    ----------
+    tree : ContextTree
+    sizes : sequence of int
+        Domain sizes of the parents.
+    n_classes : int
+    mixes : bool
+        Whether each level mixes its frequencies with the estimate of the level above, by the concentration that predicts the rows
+        best when each is left out. If not: m-estimates, as Martínez et al. have them.
     """
-    n_values, share = tree.n_values, M / tree.n_values
+    n_values = tree.n_values
     node_of_cell = tree.node_of_cell()
     totals = tree.node_counts()
     n, total = tree.cell_count.astype(np.float64), totals[node_of_cell].astype(np.float64)
-    probability = (n + share) / (total + M)
-    left_out = (n - 1 + share) / np.maximum(total - 1 + M, M)
+    # Whatever the class, the row that is left out is missing from the root.
+    left_out = (n - 1 + M / n_values) / np.maximum(total - 1 + M, M)
+    probability = left_out.copy()
     root = slice(0, int(tree.cell_starts[1]))
     keys = tree.cell_value[root]
-    # Only classes without any rows fall back to the root, and the row that is left out is never theirs.
     from_above = np.repeat(left_out[root][:, np.newaxis], n_classes, axis=1)
     number, label = np.zeros(tree.n_nodes, np.int64), np.zeros(tree.n_nodes, np.int64)
     n_contexts = 1
@@ -205,33 +225,58 @@ def _levels(tree: ContextTree, sizes: Sequence[int], n_classes: int) -> Iterator
         label[nodes] = tree.branch[nodes] if level == 1 else label[above]
         number[nodes] = 0 if level == 1 else number[above] * size + tree.branch[nodes]
         n_contexts *= size
-        node = node_of_cell[cells]
+        node, cell_above = node_of_cell[cells], tree.cell_parent[cells]
+        weight = best_concentration(n[cells], total[cells], left_out[cell_above]) if mixes else M
+        share = probability[cell_above] if mixes else 1.0 / n_values
+        share_left_out = left_out[cell_above] if mixes else 1.0 / n_values
+        probability[cells] = (n[cells] + weight * share) / (total[cells] + weight)
+        without = (n[cells] - 1 + weight * share_left_out) / (total[cells] - 1 + weight)
+        # Without its row a context may be empty; then the last parent is dropped, which is the value of the level above.
+        left_out[cells] = np.where(total[cells] == 1, left_out[cell_above], without)
         own_keys, row = np.unique(number[node] * n_values + tree.cell_value[cells], return_inverse=True)
         contexts, values = np.divmod(own_keys, n_values)
         own = from_above[np.searchsorted(keys, contexts // size * n_values + values)]
         # Classes that have been in the context, but not with this value.
         seen, where = np.unique(number[nodes], return_inverse=True)
         rest = np.full((seen.size, n_classes), np.nan)
-        rest[where, label[nodes]] = share / (totals[nodes] + M)
+        rest[where, label[nodes]] = weight / (totals[nodes] + weight)
         of_context = rest[np.searchsorted(seen, contexts)]
-        own = np.where(np.isnan(of_context), own, of_context)
+        own = np.where(np.isnan(of_context), own, of_context * (own if mixes else 1.0 / n_values))
         own[row, label[node]] = probability[cells]
-        is_alone = total[cells] == 1
-        left_out[cells] = np.where(is_alone, left_out[tree.cell_parent[cells]], left_out[cells])
-        without = np.ones((own_keys.size, n_classes))
-        without[row, label[node]] = left_out[cells]
-        yield _Level(own_keys, n_contexts * n_values, own, without)
+        own_left_out = np.ones((own_keys.size, n_classes))
+        own_left_out[row, label[node]] = left_out[cells]
+        yield _Level(own_keys, n_contexts * n_values, own, own_left_out)
         keys, from_above = own_keys, own
 
 
+def best_concentration(n: Floats, total: Floats, from_above: Floats) -> float:
+    """The concentration of `CONCENTRATIONS` under which rows are most probable, each predicted from the others.
+
+    Parameters
+    ----------
+    n, total : (m,) float64
+        Rows of each cell, and of its context.
+    from_above : (m,) float64
+        Probability of the value at the level above, without the row.
+
+    References
+    ----------
+    Ney, Essen, Kneser (1994), On structuring probabilistic dependences in stochastic language modelling, section 4.
+    """
+    several = total > 1
+    n, total, from_above = n[several], total[several], from_above[several]
+    scores = [float(n @ np.log((n - 1 + a * from_above) / (total - 1 + a))) for a in CONCENTRATIONS]
+    return CONCENTRATIONS[int(np.argmax(scores))]
+
+
 def loss_tables(
-    schema: Schema, structure: Structure, trees: Sequence[ContextTree], class_counts: Integers
+    schema: Schema, structure: Structure, trees: Sequence[ContextTree], class_counts: Integers, mixes: bool
 ) -> kernels.LossTables:
     """The arrays that the kernels read."""
     n_classes = class_counts.size
     sizes = schema.domain_sizes
     levels = [
-        list(_levels(tree, [int(sizes[p]) for p in parents], n_classes))
+        list(_levels(tree, [int(sizes[p]) for p in parents], n_classes, mixes))
         for tree, parents in zip(trees, structure.parents, strict=True)
     ]
     entries = [level for of_attribute in levels for level in of_attribute]

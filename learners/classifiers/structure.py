@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learners.arrays import Floats
+from learners.arrays import Floats, Integers
+from learners.classifiers.structure_kernels import best_earlier, grown_tree
 from learners.counts.family import Family
 from learners.counts.information import conditional_mutual_information, mutual_information
 from learners.counts.pairwise import PairwiseCounts
@@ -59,19 +60,25 @@ def naive_structure(n_attributes: int) -> Structure:
     return Structure(tuple(range(n_attributes)), ((),) * n_attributes)
 
 
-def _descending(values: Floats, candidates: list[int]) -> list[int]:
-    """Candidates by descending value; ties by column order."""
-    ranks = np.round(np.asarray(values) / TIE_NATS)
-    return sorted(candidates, key=lambda a: (-ranks[a], a))
+def _ranks(information: Floats) -> Floats:
+    """Whole numbers that are equal where information is; ties go by column order."""
+    return np.round(information / TIE_NATS)
 
 
-def k_dependence(pairs: PairwiseCounts, k: int) -> Structure:
+def _descending(information: Floats) -> Integers:
+    """Attributes by descending information; ties by column order."""
+    return np.argsort(-_ranks(information), kind="stable")
+
+
+def k_dependence(pairs: PairwiseCounts, k: int, width_cost: float = 0.0) -> Structure:
     """kDB: attributes by descending I(X; Y), each with the k earlier ones of highest I(X; X' | Y) as parents.
 
     Parameters
     ----------
     pairs : PairwiseCounts
     k : int
+    width_cost : float
+        What information pays for the cells that it opens, see `conditional_mutual_information`. 0 is Sahami's kDB.
 
     Returns
     -------
@@ -82,18 +89,20 @@ def k_dependence(pairs: PairwiseCounts, k: int) -> Structure:
     ----------
     Sahami (1996), section 3; Petitjean, Buntine, Webb, Zaidi (2018), section 2.2.
     """
-    order = _descending(mutual_information(pairs), list(range(len(pairs.margins))))
-    information = conditional_mutual_information(pairs)
-    parents = [tuple(_descending(information[a], order[:r])[:k]) for r, a in enumerate(order)]
-    return Structure(tuple(order), tuple(parents))
+    order = _descending(mutual_information(pairs, width_cost))
+    parents = np.full((order.size, k), -1, np.int64)
+    best_earlier(_ranks(conditional_mutual_information(pairs, width_cost)), order, parents)
+    return Structure(tuple(order.tolist()), tuple(tuple(p for p in own if p >= 0) for own in parents.tolist()))
 
 
-def tree_augmented(pairs: PairwiseCounts) -> Structure:
+def tree_augmented(pairs: PairwiseCounts, width_cost: float = 0.0) -> Structure:
     """TAN: the maximum spanning tree over I(X_i; X_j | Y), directed away from the attribute of highest I(X; Y).
 
     Parameters
     ----------
     pairs : PairwiseCounts
+    width_cost : float
+        As for `k_dependence`.
 
     Returns
     -------
@@ -107,18 +116,8 @@ def tree_augmented(pairs: PairwiseCounts) -> Structure:
     n = len(pairs.margins)
     if n == 0:
         return naive_structure(0)
-    information = np.round(conditional_mutual_information(pairs) / TIE_NATS)
-    root = _descending(mutual_information(pairs), list(range(n)))[0]
-    # Prim's algorithm from the root: a tree directed away from it comes out by itself.
-    order: list[int] = [root]
-    parents: dict[int, tuple[int, ...]] = {root: ()}
-    best = {a: (information[root, a], root) for a in range(n) if a != root}
-    while best:
-        attribute = min(best, key=lambda a: (-best[a][0], best[a][1], a))
-        _, parent = best.pop(attribute)
-        order.append(attribute)
-        parents[attribute] = (parent,)
-        for other, (weight, _) in best.items():
-            if information[attribute, other] > weight:
-                best[other] = (information[attribute, other], attribute)
-    return Structure(tuple(order), tuple(parents[a] for a in order))
+    ranks = _ranks(conditional_mutual_information(pairs, width_cost))
+    root = int(_descending(mutual_information(pairs, width_cost))[0])
+    order, parent = np.empty(n, np.int64), np.empty(n, np.int64)
+    grown_tree(ranks, root, order, parent)
+    return Structure(tuple(order.tolist()), tuple((p,) if p >= 0 else () for p in parent[order].tolist()))

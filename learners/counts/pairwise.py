@@ -142,6 +142,11 @@ class PairwiseCounts:
                 return None
         return read
 
+    @property
+    def table_starts(self) -> Integers:
+        """(n_pairs + 1,) int64: where in `counts` the table of each pair begins, pairs in ascending order."""
+        return self._plan.table_starts
+
     def table(self, i: int, j: int) -> Integers:
         """(v_i, v_j, n_classes) int64: rows with each pair of values, by class; i and j differ."""
         if i > j:

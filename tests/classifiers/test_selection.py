@@ -9,7 +9,7 @@ from learners.classifiers.selection_kernels import ONE
 from learners.classifiers.structure import Structure, k_dependence
 from learners.counts.family import FamilyCounts
 from learners.counts.pairwise import PairwiseCounts
-from learners.errors import EmptyStatistic, InvalidParameter
+from learners.errors import EmptyStatistic, InvalidParameter, StatisticMismatch
 from learners.passes.engine import collect
 from learners.passes.learner import drive
 from learners.passes.source import Source
@@ -30,32 +30,31 @@ def chunk_of(rng, sizes, n_classes, n_rows):
     return Chunk(np.ascontiguousarray(x.astype(np.uint8)), y)
 
 
-def measured(schema, chunk, k, loss="squared"):
+def measured(schema, chunk, k, loss="squared", mixes=True):
     pairs = PairwiseCounts(schema)
     pairs.update(chunk)
     structure = k_dependence(pairs, k)
     families = FamilyCounts(schema, structure.families())
     families.update(chunk)
-    losses = PrefixLosses(schema, structure, trees_of(families), families.class_counts, loss)
+    losses = PrefixLosses(schema, structure, trees_of(families), families.class_counts, loss, mixes)
     losses.update(chunk)
     return structure, losses
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 5])
 @pytest.mark.parametrize("loss", ["squared", "zero-one"])
-@pytest.mark.parametrize("dense", [True, False])
-def test_losses_equal_counting_all_other_rows(n_classes, loss, dense, monkeypatch):
+@pytest.mark.parametrize(("dense", "mixes"), [(True, True), (False, True), (False, False)])
+def test_losses_equal_counting_all_other_rows(n_classes, loss, dense, mixes, monkeypatch):
     if not dense:
         monkeypatch.setattr("learners.classifiers.selection.DENSE_ROWS", 0)
         monkeypatch.setattr("learners.classifiers.selection.DENSE_RATIO", 0)
     sizes = [2, 3, 4, 2, 5]
-    for seed in range(3):
-        chunk = chunk_of(np.random.default_rng(seed), sizes, n_classes, 60)
-        structure, losses = measured(schema_of(sizes, n_classes), chunk, 3, loss)
-        naive = prefix_losses(chunk.x, chunk.y, sizes, n_classes, structure, loss == "zero-one")
-        # In 0-1 loss the order of float32 sums may break a tie another way.
-        tolerance = 1.01 if loss == "zero-one" else 1e-4
-        assert np.abs(losses.losses / float(ONE) - naive).max() <= tolerance
+    chunk = chunk_of(np.random.default_rng(n_classes), sizes, n_classes, 40)
+    structure, losses = measured(schema_of(sizes, n_classes), chunk, 3, loss, mixes)
+    naive = prefix_losses(chunk.x, chunk.y, sizes, n_classes, structure, loss == "zero-one", mixes)
+    # In 0-1 loss the order of float32 sums may break a tie another way.
+    tolerance = 1.01 if loss == "zero-one" else 1e-4
+    assert np.abs(losses.losses / float(ONE) - naive).max() <= tolerance
 
 
 def test_a_class_of_a_single_row_is_measured_without_it():
@@ -77,8 +76,16 @@ def test_any_partition_gives_the_same_sums_and_arrow_gives_them_back():
         parts.merge(part)
     assert parts == whole
     assert whole.empty().from_arrow(whole.to_arrow()) == whole
-    with pytest.raises(EmptyStatistic):
+    with pytest.raises(EmptyStatistic, match="No rows were measured"):
         whole.empty().best()
+
+
+def test_losses_of_other_estimates_cannot_be_added():
+    schema = schema_of([3, 4, 2], 3)
+    chunk = chunk_of(np.random.default_rng(1), [3, 4, 2], 3, 50)
+    (_, ours), (_, others) = (measured(schema, chunk, 2, mixes=mixes) for mixes in (True, False))
+    with pytest.raises(StatisticMismatch, match="different structures"):
+        ours.merge(others)
 
 
 def test_of_equal_losses_the_smallest_model_wins():

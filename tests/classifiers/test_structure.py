@@ -98,6 +98,21 @@ def test_equal_information_is_ordered_by_column():
     assert tree_augmented(pairs) == Structure((0, 1, 2, 3), ((), (0,), (0,), (0,)))
 
 
+def test_a_wide_column_of_chance_is_nobodys_parent():
+    """A column of hundreds of values shows information with every other by chance alone: it pays for its width."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 2000).astype(np.uint8)
+    told = ((y + (rng.random(2000) < 0.3)) % 2).astype(np.uint8)
+    follows = ((told + (rng.random(2000) < 0.4)) % 2).astype(np.uint8)
+    wide = rng.integers(0, 200, 2000).astype(np.uint8)
+    pairs = PairwiseCounts(strategies.schema_of((200, 2, 2), 2))
+    pairs.update(strategies.Chunk(np.array([wide, told, follows]), y))
+    assert k_dependence(pairs, 1) == Structure((1, 0, 2), ((), (1,), (0,)))
+    assert k_dependence(pairs, 1, width_cost=2.0) == Structure((1, 2, 0), ((), (1,), (2,)))
+    assert tree_augmented(pairs).order == (1, 0, 2)
+    assert tree_augmented(pairs, width_cost=2.0).order == (1, 2, 0)
+
+
 def test_naive_bayes_has_no_edges():
     assert naive_structure(3) == Structure((0, 1, 2), ((), (), ()))
     assert naive_structure(0) == Structure((), ())

@@ -34,6 +34,18 @@ def test_equal_the_definition(drawn):
     assert mutual_information(counted).min() >= 0
 
 
+@given(strategies.chunk_lists())
+def test_what_widths_cost_equals_the_definition(drawn):
+    schema, parts = drawn
+    counted = laws.updated(PairwiseCounts(schema), parts)
+    if not counted.n_rows:
+        return
+    chunk = strategies.joined(parts)
+    with_class, between = matrices(chunk.x, chunk.y, 3.0)
+    assert np.allclose(mutual_information(counted, 3.0), with_class, rtol=0, atol=1e-12)
+    assert np.allclose(conditional_mutual_information(counted, 3.0), between, rtol=0, atol=1e-12)
+
+
 def test_of_a_copy_is_the_entropy_and_of_independent_ones_nothing():
     schema = strategies.schema_of((2, 2, 2), 2)
     counted = PairwiseCounts(schema)

@@ -3,6 +3,8 @@
 from collections import Counter
 from math import fsum, log
 
+import numpy as np
+
 
 def mutual_information(x, y):
     """I(X; Y) in nats of two code vectors."""
@@ -21,12 +23,19 @@ def conditional_mutual_information(x, z, y):
     return fsum(count / n * log(count * of_y[k] / (of_x[a, k] * of_z[b, k])) for (a, b, k), count in all_three.items())
 
 
-def matrices(x, y):
-    """I(X_i; Y) of every attribute, and I(X_i; X_j | Y) of every pair, as nested lists."""
-    n = x.shape[0]
-    with_class = [mutual_information(x[i], y) for i in range(n)]
+def freedom(x, z, y):
+    """Degrees of freedom of two code vectors that are independent given a third."""
+    return sum((len(set(x[y == k])) - 1) * (len(set(z[y == k])) - 1) for k in set(y))
+
+
+def matrices(x, y, width_cost=0.0):
+    """I(X_i; Y) of every attribute, and I(X_i; X_j | Y) of every pair, as nested lists, less the cost of widths."""
+    n, unit = x.shape[0], width_cost / (2 * y.size)
+    alone = np.zeros_like(y)
+    with_class = [mutual_information(x[i], y) - unit * freedom(x[i], y, alone) for i in range(n)]
     between = [[0.0] * n for _ in range(n)]
     for i in range(n):
         for j in range(i):
-            between[i][j] = between[j][i] = conditional_mutual_information(x[i], x[j], y)
+            told = conditional_mutual_information(x[i], x[j], y) - unit * freedom(x[i], x[j], y)
+            between[i][j] = between[j][i] = told
     return with_class, between
