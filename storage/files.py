@@ -75,8 +75,7 @@ class Layout:
     def create(self) -> Layout:
         """Make the folders that are missing and sweep away what killed writers have left; returns itself."""
         for directory in (self.root, self.models, self.datasets, self.scratch):
-            with _refusals_of_the_disk(directory):
-                _make_directory(directory)
+            make_folder(directory)
         sweep(self.models)
         sweep(self.datasets)
         sweep(self.scratch)
@@ -119,6 +118,17 @@ def locked(path: Path) -> Iterator[None]:
         with path.with_name(f".{path.name}.lock").open("a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, durably.
+
+    Raises
+    ------
+    Unwritable
+    """
+    with _refusals_of_the_disk(folder):
+        _make_directory(folder)
 
 
 class Temporary(ExitStack):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from storage import duckdb_files
 from storage.blobs import Blob, array_of_blob, read_blobs, write_blobs
 from storage.compiled import Arrays, Header, array_bytes, header_json, map_compiled, write_compiled
 from storage.errors import Conflict, CorruptFile, NotFound
-from storage.files import drafting, read_manifest, settle, sha256_of_file, verify_file, write_manifest
+from storage.files import drafting, make_folder, read_manifest, settle, sha256_of_file, verify_file, write_manifest
 from storage.names import checked_name
 
 __all__ = [
@@ -80,15 +81,27 @@ def write_model(
         If a table has the name of one of ours, or two have the same name to SQL, which ignores case.
     Unstorable
     Unwritable
-        If the disk refuses; then nothing is published that `storage.models.add_version` has been told of.
+        If the disk refuses; then no file stays.
     """
     folder = Path(directory) / checked_name("model", name)
     with drafting(folder, "model.duckdb") as draft:
         _write_duckdb(draft, header, arrays, tables)
         sha256 = sha256_of_file(draft)
         duckdb_path = folder / f"{int(version)}-{sha256[:8]}.duckdb"
+        return _settle_all(draft, duckdb_path, sha256, header, arrays)
+
+
+def _settle_all(
+    draft: Path, duckdb_path: Path, sha256: str, header: Mapping[str, object], arrays: Mapping[str, np.ndarray]
+) -> ModelFiles:
+    """All files of a version under their final names, or none."""
+    try:
         settle(draft, duckdb_path)
-    return _compile(duckdb_path, sha256, header, arrays)
+        return _compile(duckdb_path, sha256, header, arrays)
+    except BaseException:
+        with suppress(OSError):  # of a disk that refuses everything; doctor finds what stays
+            remove_model(duckdb_path)
+        raise
 
 
 def _compile(
@@ -216,9 +229,8 @@ def adopt_model(
     """
     sha256 = sha256_of_file(draft)
     duckdb_path = Path(directory) / checked_name("model", name) / f"{int(version)}-{sha256[:8]}.duckdb"
-    duckdb_path.parent.mkdir(parents=True, exist_ok=True)
-    settle(draft, duckdb_path)
-    return _compile(duckdb_path, sha256, header, arrays)
+    make_folder(duckdb_path.parent)
+    return _settle_all(draft, duckdb_path, sha256, header, arrays)
 
 
 def verify(duckdb_path: Path | str) -> None:

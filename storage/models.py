@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from pathlib import Path
@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from storage import control_tables as tables
-from storage.aliases import alias_history, aliases, delete_alias, roll_back, set_alias
+from storage.aliases import alias_history, aliases, delete_alias, point_alias, roll_back, set_alias
 from storage.control import Control
 from storage.errors import Conflict, NotFound
 from storage.generation import bump_generation, generation
@@ -126,8 +126,14 @@ def reserve_version(control: Control, name: str) -> int:
     return int(number)
 
 
-def add_version(control: Control, version: ModelVersion) -> ModelVersion:
+def add_version(
+    control: Control, version: ModelVersion, *, aliases: Iterable[str] = (), reason: str = ""
+) -> ModelVersion:
     """Register a version whose files are published; repeated by the same job, it returns what is registered already.
+
+    Parameters
+    ----------
+    aliases, reason : point at the version from then on, and why; in the same transaction
 
     Returns
     -------
@@ -156,6 +162,8 @@ def add_version(control: Control, version: ModelVersion) -> ModelVersion:
                 "model version", label, "is registered already, and versions never change. Reserve a new number."
             )
         connection.execute(sa.insert(_VERSIONS).values(**_values(control, version)))
+        for alias in aliases:
+            point_alias(connection, version.name, alias, version.version, reason)
         bump_generation(connection)
         return version_of_row(control, resolved_row(connection, version.name, version.version))
 

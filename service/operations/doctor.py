@@ -23,11 +23,11 @@ from storage.files import files_below, sweep
 from storage.migrations import HEAD
 from storage.model_file import rebuild_compiled, verify
 from storage.models import ModelVersion
+from storage.publication import abandoned_files
 
 LITTLE_SPACE = 2**30
 NO_SPACE = 100 * 2**20
 CLOCK_S = 60.0
-SETTLED_S = 3600.0  # a file this old belongs to no job that is just publishing it
 
 State = Literal["ok", "warning", "failed"]
 
@@ -49,7 +49,7 @@ def examine(settings: Settings, *, is_repairing: bool = False) -> list[Finding]:
     ----------
     settings : Settings
     is_repairing : bool
-        Rebuild damaged compiled forms from their DuckDB files, and remove drafts of dead writers.
+        Rebuild damaged compiled forms from their DuckDB files; remove drafts of dead writers and files of no version.
     """
     root = settings.workspace.absolute()
     found = list(_folder(root))
@@ -127,9 +127,8 @@ def _kernels() -> Iterator[Finding]:
 
 
 def _models(workspace: Workspace, is_repairing: bool) -> Iterator[Finding]:
-    n_sound, known = 0, set()
+    n_sound = 0
     for version in all_versions(workspace.control):
-        known |= {version.duckdb_path.with_suffix(suffix) for suffix in (".duckdb", ".arrow", ".sha256")}
         name = f"{version.name}@{version.version}"
         try:
             verify(version.duckdb_path)
@@ -139,20 +138,14 @@ def _models(workspace: Workspace, is_repairing: bool) -> Iterator[Finding]:
         else:
             n_sound += 1
     yield Finding("models", "ok", f"{n_sound} versions are whole, byte for byte.")
-    old = time.time() - SETTLED_S
-    # What lies deeper is no version: statistics of files that a model was trained on, and rules of forgotten rows.
-    files = [path for path in files_below(workspace.layout.models) if path.parent.parent == workspace.layout.models]
-    orphans = [path for path in files if path not in known and _has_changed_before(path, old)]
-    if orphans:
-        detail = f"{len(orphans)} files belong to no version, such as {orphans[0]}."
-        yield Finding("orphans", "warning", detail, "They may be removed by hand; a crash left them.")
-
-
-def _has_changed_before(path: Path, moment: float) -> bool:
-    try:
-        return path.stat().st_mtime < moment
-    except FileNotFoundError:  # removed since it was listed
-        return False
+    orphans = abandoned_files(workspace.control, workspace.layout, is_removing=is_repairing)
+    left = [path for path in orphans if path.exists()]
+    if len(left) < len(orphans):
+        yield Finding("orphans", "ok", f"{len(orphans) - len(left)} files that belonged to no version were removed.")
+    if left:
+        detail = f"{len(left)} files belong to no version, such as {left[0]}."
+        remedy = "A crash left them, or somebody put them there: fewpass doctor --repair removes those of ours."
+        yield Finding("orphans", "warning", detail, remedy)
 
 
 def _is_registered(workspace: Workspace, version: ModelVersion) -> bool:

@@ -30,8 +30,9 @@ from service.settings import available_threads
 from service.workspace import Workspace
 from storage import datasets, models
 from storage.compiled import map_compiled, write_compiled
-from storage.model_file import remove_model, write_model
+from storage.model_file import write_model
 from storage.models import ModelVersion
+from storage.publication import publishing, register, version_of_job
 
 COMPILED = "model.arrow"
 
@@ -171,40 +172,13 @@ def reserve(workspace: Workspace, run: Run) -> JSONObject:
 
 
 def publish(workspace: Workspace, run: Run) -> JSONObject:
-    """Files first, row second, aliases last; a repetition finds the row and changes nothing."""
+    """Files first, then the row with its aliases; a repetition finds the row and changes nothing."""
     request = TrainRequest(**run.request)
     learned, metrics = run.receipts["learn"], run.receipts["evaluate"]["metrics"]
-    header, arrays = map_compiled(learned["path"])
-    tables = load_model(header, arrays).tables() | provenance.tables(request, learned, metrics, run.job_id)
-    number = run.receipts["reserve"]["version"]
-    files = write_model(workspace.layout.models, request.model, number, header, arrays, tables)
-    try:
-        check_forgotten(workspace, request, learned, run)  # as late as can be: a job that forgets must see the version
-        version = models.add_version(
-            workspace.control,
-            ModelVersion(
-                name=request.model,
-                version=number,
-                learner=request.learner,
-                parameters=request.parameters,
-                dataset=request.dataset,
-                metrics=metrics,
-                job_id=run.job_id,
-                files=tuple(learned["files"]),
-                n_rows=learned["n_rows"],
-                sha256=files.sha256,
-                duckdb_path=files.duckdb_path,
-                arrow_path=files.arrow_path,
-                tags=request.tags,
-            ),
-        )
-    except BaseException:
-        remove_model(files.duckdb_path)
-        raise
-    if version.duckdb_path != files.duckdb_path:  # an earlier start of this job got as far as the row
-        remove_model(files.duckdb_path)
-    for alias in request.aliases:
-        models.set_alias(workspace.control, version.name, alias, version.version, f"job {run.job_id}")
+    version = version_of_job(workspace.control, request.model, run.job_id)
+    if version is None:
+        with publishing(workspace.layout.model_directory(request.model)):
+            version = _published(workspace, request, run)
     return {
         "model": version.name,
         "version": version.version,
@@ -213,6 +187,36 @@ def publish(workspace: Workspace, run: Run) -> JSONObject:
         "passes": learned["passes"],
         "warnings": learned.get("warnings", []),  # a job of an earlier release has none
     }
+
+
+def _published(workspace: Workspace, request: TrainRequest, run: Run) -> ModelVersion:
+    learned, metrics = run.receipts["learn"], run.receipts["evaluate"]["metrics"]
+    number = run.receipts["reserve"]["version"]
+    header, arrays = map_compiled(learned["path"])
+    tables = load_model(header, arrays).tables() | provenance.tables(request, learned, metrics, run.job_id)
+    files = write_model(workspace.layout.models, request.model, number, header, arrays, tables)
+    return register(
+        workspace.control,
+        ModelVersion(
+            name=request.model,
+            version=number,
+            learner=request.learner,
+            parameters=request.parameters,
+            dataset=request.dataset,
+            metrics=metrics,
+            job_id=run.job_id,
+            files=tuple(learned["files"]),
+            n_rows=learned["n_rows"],
+            sha256=files.sha256,
+            duckdb_path=files.duckdb_path,
+            arrow_path=files.arrow_path,
+            tags=request.tags,
+        ),
+        aliases=request.aliases,
+        reason=f"job {run.job_id}",
+        # As late as can be: a job that forgets must see the version.
+        check=partial(check_forgotten, workspace, request, learned, run),
+    )
 
 
 def target_of(workspace: Workspace, request: TrainRequest) -> str | None:

@@ -24,7 +24,9 @@ from service.workspace import Workspace
 from storage import bundle, model_file, models
 from storage.errors import CorruptFile
 from storage.files import drafting, publish, verify_file
+from storage.model_file import ModelFiles
 from storage.models import ModelVersion
+from storage.publication import publishing, register
 
 
 class Manifest(BaseModel):
@@ -91,8 +93,13 @@ def import_version(workspace: Workspace, path: Path, name: str | None = None) ->
             raise InvalidRequest(f"Nothing was imported: {error.reason}") from error
         name = name or manifest.name
         number = models.reserve_version(control, name)
-        files = model_file.adopt_model(layout.models, name, number, draft, header, arrays)
-    version = ModelVersion(
+        with publishing(layout.model_directory(name)):
+            files = model_file.adopt_model(layout.models, name, number, draft, header, arrays)
+            return register(control, _imported(manifest, name, number, files))
+
+
+def _imported(manifest: Manifest, name: str, number: int, files: ModelFiles) -> ModelVersion:
+    return ModelVersion(
         name=name,
         version=number,
         learner=manifest.learner,
@@ -107,11 +114,6 @@ def import_version(workspace: Workspace, path: Path, name: str | None = None) ->
         arrow_path=files.arrow_path,
         tags=manifest.tags | {"imported_from": f"{manifest.name}@{manifest.version}"},
     )
-    try:
-        return models.add_version(control, version)
-    except BaseException:
-        model_file.remove_model(files.duckdb_path)
-        raise
 
 
 def _checked(path: Path, manifest: Mapping[str, Any]) -> Manifest:
