@@ -79,7 +79,10 @@ class NoClass(LearnerError, ValueError):
     """Classes were asked of a model that was learned without a target."""
 
     def __init__(self) -> None:
-        super().__init__("The model was learned without a target, so it has no classes: send queries instead.")
+        super().__init__(
+            "The model was learned without a target, so it has no classes to predict. Score rows by their log likelihood "
+            "(score), fill missing cells (impute), or send queries."
+        )
 
 
 class InvalidArray(LearnerError, ValueError):

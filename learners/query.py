@@ -14,6 +14,9 @@ Evidence = Mapping[str, RawValue]
 GraphPrior = Literal["order", "graph"]
 Solver = Literal["bt", "ng", "amap", "beam", "kbt", "exact"]
 
+# How missing cells are filled, see `circuits.filling.filled`.
+How = Literal["mode", "mean", "draw"]
+
 MAX_SAMPLES = 1_000_000
 # Trees of `kbt` and `exact`, samples of `beam`: ten times as many may take a minute.
 MAX_TREES = 1000

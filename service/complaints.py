@@ -60,10 +60,13 @@ SHAPES: dict[object, type] = {
     "evaluate": requests.EvaluateRequest,
     "schema": requests.SchemaRequest,
     "query": requests.QueryJobRequest,
+    "impute": requests.ImputeRequest,
     "forget": requests.ForgetRequest,
     "refresh": requests.RefreshRequest,
     "promotion": requests.PromotionRule,
 }
+# Kinds of jobs that are called like one of a query.
+OF_JOBS: dict[object, type] = {"score": requests.ScoreRequest}
 SCALARS = {"str", "int", "float", "bool"}
 MOST_SHOWN = 80
 
@@ -103,7 +106,8 @@ def unknown_member(name: str, known: Sequence[str]) -> str:
 
 def members_at(place: Sequence[object], root: object = None) -> list[str]:
     """The members of the shape that a place lies in; none if it is not known."""
-    around = next((SHAPES[part] for part in place[-2:-1] if part in SHAPES), None)
+    shapes = SHAPES if "queries" in place else SHAPES | OF_JOBS
+    around = next((shapes[part] for part in place[-2:-1] if part in shapes), None)
     if around is None and all(part == "body" for part in place[:-1]):
         around = root if inspect.isclass(root) else None
     if around is None:

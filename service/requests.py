@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from learners.errors import InvalidParameter
 from learners.memory import parse_bytes
-from learners.query import AnyQuery
+from learners.query import AnyQuery, How
 from service.json_values import JSONObject
 from storage.names import checked_alias, checked_name
 
@@ -192,6 +192,45 @@ class QueryJobRequest(LimitedRequest):
     queries: list[Annotated[AnyQuery, Field(discriminator="kind")]] = Field(min_length=1, max_length=10_000)
 
 
+class RowsRequest(LimitedRequest):
+    """Base of the jobs that write a Parquet file of rows, which `GET /v1/jobs/{id}/output` gives."""
+
+    model: str = Field(examples=["weather@champion"])
+    dataset: str | None = None
+    uris: list[str] | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.dataset is None) == (self.uris is None):
+            raise ValueError("give either 'dataset' or 'uris'")
+        return self
+
+
+class ScoreRequest(RowsRequest):
+    """Tell the log likelihood and surprise rank of every row of a data set."""
+
+    kind: Literal["score"] = "score"
+    keep: list[str] = Field(default_factory=list, description="Columns of the data to copy.")
+
+
+class ImputeRequest(RowsRequest):
+    """Fill the missing cells of a data set."""
+
+    kind: Literal["impute"] = "impute"
+    how: How = Field(default="mode", description="mode, mean (of numbers; else the mode) or draw.")
+    columns: list[str] = Field(
+        default_factory=list, description="Columns to fill; by default those of the model that the data has."
+    )
+    draws: int = Field(default=1, ge=1, le=1000, description="Completed rows for each row, of how=draw.")
+    seed: int = Field(default=0, ge=0, lt=2**63)
+
+    @model_validator(mode="after")
+    def _drawn(self) -> Self:
+        if self.draws > 1 and self.how != "draw":
+            raise ValueError("several draws belong to how='draw'")
+        return self
+
+
 class ForgetRequest(LimitedRequest):
     """Take rows out of the statistics of a data set, and out of the models that were trained on it."""
 
@@ -277,7 +316,16 @@ class RefreshRequest(LimitedRequest):
         return self
 
 
-AnyRequest = TrainRequest | EvaluateRequest | SchemaRequest | ForgetRequest | QueryJobRequest | RefreshRequest
+AnyRequest = (
+    TrainRequest
+    | EvaluateRequest
+    | SchemaRequest
+    | ForgetRequest
+    | QueryJobRequest
+    | ScoreRequest
+    | ImputeRequest
+    | RefreshRequest
+)
 JobRequest = Annotated[AnyRequest, Field(discriminator="kind")]
 ScheduledRequest = Annotated[TrainRequest | EvaluateRequest | RefreshRequest, Field(discriminator="kind")]
 Missed = Literal["catch_up", "skip"]

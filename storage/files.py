@@ -72,6 +72,10 @@ class Layout:
         """The folder of what a job may lose."""
         return self.scratch / checked_name("job", job_id)
 
+    def job_output(self, job_id: str) -> Path:
+        """The Parquet file of rows that a job wrote, kept as long as the job is known."""
+        return self.root / "outputs" / f"{checked_name('job', job_id)}.parquet"
+
     def create(self) -> Layout:
         """Make the folders that are missing and sweep away what killed writers have left; returns itself."""
         for directory in (self.root, self.models, self.datasets, self.scratch):

@@ -8,13 +8,14 @@ from typing import ClassVar, NotRequired, Self, TypedDict, cast
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import Array, Arrays, Floats
+from learners.arrays import Array, Arrays, Floats, Integers
 from learners.circuits import answers, queries
 from learners.circuits.answer_forms import Answer
 from learners.circuits.circuit import Circuit, CircuitArrays
-from learners.circuits.columns import columns_of
+from learners.circuits.columns import Columns, columns_of
 from learners.circuits.kernels import KIND_NAMES
 from learners.circuits.online import PseudoCounts, StreamingPosterior
+from learners.circuits.sampling import sample
 from learners.errors import NoClass
 from learners.model import Header
 from learners.query import Query
@@ -117,6 +118,42 @@ class CircuitModel:
     def log_likelihood(self, chunk: Chunk) -> Floats:
         """(n_rows,) float64: log probability of each row, the class included if the chunk has it."""
         return answers.log_likelihood(self.circuit, self._columns.rows_of_chunk(chunk))
+
+    @property
+    def columns(self) -> Columns:
+        """How the columns of the schema are the circuit's variables."""
+        return self._columns
+
+    def row_logs(self, x: Array) -> Floats:
+        """(n_rows,) float64: log probability (density) of rows (n_variables, n_rows), what is missing summed out."""
+        return answers.log_likelihood(self.circuit, x)
+
+    def row_marginals(self, x: Array, variables: Sequence[int]) -> list[Floats]:
+        """(n_rows, n_values) float64 of each discrete variable by itself, given each row.
+
+        Raises
+        ------
+        ImpossibleEvidence
+        """
+        return answers.marginals(self.circuit, x, variables)
+
+    def row_means(self, x: Array, variables: Sequence[int]) -> Floats:
+        """(n_rows, len(variables)) float64: the expectation of numeric variables, given each row.
+
+        Raises
+        ------
+        ImpossibleEvidence
+        """
+        return answers.moments(self.circuit, x, variables)[0]
+
+    def row_draws(self, x: Array, n: int, seed: int, numbers: Integers) -> Floats:
+        """(n_rows, n, n_variables) float64 drawn given each row; `numbers` (n_rows,) are the rows' own.
+
+        Raises
+        ------
+        ImpossibleEvidence
+        """
+        return sample(self.circuit, x, n, seed, numbers)
 
     def answer(self, asked: Sequence[Query]) -> list[Answer]:
         """Answers as `queries.answer_all` tells them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from learners.arrays import Floats, freeze
+from learners.arrays import Floats, Integers, freeze
 from learners.circuits.answers import edge_shares_in_log_space, prepared
 from learners.circuits.circuit import Circuit
 from learners.circuits.evaluate import as_rows
@@ -13,7 +13,7 @@ from learners.circuits.sampling_kernels import draws, draws_of_row
 from learners.errors import InvalidParameter
 
 
-def sample(circuit: Circuit, x: ArrayLike, n: int = 1, seed: int = 0) -> Floats:
+def sample(circuit: Circuit, x: ArrayLike, n: int = 1, seed: int = 0, places: Integers | None = None) -> Floats:
     """Draw the missing values of each row from their joint distribution given the others.
 
     Parameters
@@ -26,6 +26,8 @@ def sample(circuit: Circuit, x: ArrayLike, n: int = 1, seed: int = 0) -> Floats:
     seed : int
         The same seed gives the same draws, bit for bit; a draw depends on the seed, its row's place and its own number,
         not on the other rows.
+    places : (n_rows,) int64, optional
+        The rows' places, from 0; by default as they come.
 
     Returns
     -------
@@ -54,10 +56,11 @@ def sample(circuit: Circuit, x: ArrayLike, n: int = 1, seed: int = 0) -> Floats:
     if not out.size:
         return out
     stack = np.empty(circuit.n_nodes, np.int64)
-    draws(arrays, x, np.uint64(seed), np.empty(circuit.n_nodes), stack, out)
+    places = np.arange(x.shape[1]) if places is None else np.ascontiguousarray(places, np.int64)
+    draws(arrays, x, np.uint64(seed), places, np.empty(circuit.n_nodes), stack, out)
     for row in np.flatnonzero(out[:, 0, 0] == -np.inf):
         out[row] = known[:, row]
         share = edge_shares_in_log_space(circuit, x, int(row))
         freeze(share)
-        draws_of_row(arrays, share, np.ones(circuit.n_nodes), np.uint64(seed), row, stack, out[row])
+        draws_of_row(arrays, share, np.ones(circuit.n_nodes), np.uint64(seed), places[row], stack, out[row])
     return out

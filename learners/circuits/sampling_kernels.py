@@ -144,14 +144,14 @@ def draws_of_row(arrays, weight, values, seed, row, stack, out):
 
 
 @kernel
-def draws(arrays, x, seed, values, stack, out):
+def draws(arrays, x, seed, places, values, stack, out):
     """Draw for every row of x; OUT out (n_rows, n_draws, n_variables), whose first entry is -inf if the root is too small.
 
-    values (n_nodes,) float64 and stack (n_nodes,) int64 are scratch.
+    places (n_rows,) int64 are the rows' numbers; values (n_nodes,) float64 and stack (n_nodes,) int64 are scratch.
     """
     for row in range(x.shape[1]):
         upward(arrays, x, row, values)
         if not values[values.size - 1] > SMALLEST:
             out[row, 0, 0] = -np.inf
             continue
-        draws_of_row(arrays, arrays.weight, values, seed, row, stack, out[row])
+        draws_of_row(arrays, arrays.weight, values, seed, places[row], stack, out[row])

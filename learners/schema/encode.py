@@ -358,3 +358,14 @@ def encode(
     batch = batches[0]
     codes = encoder.attributes(batch, is_trusted)  # first, as it checks every column
     return Chunk(codes, encoder.classes(batch) if with_class else None, encoder.numbers(batch))
+
+
+def class_codes(batch: pa.RecordBatch, schema: Schema) -> Codes:
+    """Codes (n_rows,) of the class, `n_classes` or more where it is null or was never seen in training.
+
+    Raises
+    ------
+    SchemaError
+        If the type of the class column does not fit.
+    """
+    return np.asarray(_encoder_of(schema).target.codes(batch)[0])

@@ -9,7 +9,19 @@ import typer
 from pydantic import ValidationError
 from typer.core import TyperGroup
 
-from service.cli import evaluation, jobs, keys, learning, models, monitoring, operations, querying, schedules, serving
+from service.cli import (
+    densities,
+    evaluation,
+    jobs,
+    keys,
+    learning,
+    models,
+    monitoring,
+    operations,
+    querying,
+    schedules,
+    serving,
+)
 from service.terminal import show_error
 from service.version import VERSION
 
@@ -60,6 +72,8 @@ app.command()(serving.serve)
 app.command()(serving.worker)
 app.command()(learning.train)
 app.command()(learning.predict)
+app.command()(densities.score)
+app.command()(densities.impute)
 app.command()(learning.evaluate)
 app.command()(learning.forget)
 app.command()(monitoring.drift)

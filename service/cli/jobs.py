@@ -73,7 +73,7 @@ def submit(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Queue a job: train, refresh, evaluate, forget, query or schema; a worker runs it."""
+    """Queue a job: train, refresh, evaluate, forget, query, score, impute or schema; a worker runs it."""
     from service.workspace import Workspace
 
     limits = {"memory_limit": memory_limit, "time_limit_s": time_limit}
@@ -140,6 +140,25 @@ def log(
     del json_output
     with Workspace(existing(workspace)) as here:
         typer.echo(product.job_log(here, job_id), nl=False)
+
+
+@app.command()
+def output(
+    job_id: JobId,
+    to: Annotated[Path, typer.Option("--out", "-o", help="Parquet file to write.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Copy the rows that a job of kind score or impute has written."""
+    from service.workspace import Workspace
+
+    with Workspace(existing(workspace)) as here:
+        product.write_job_output(here, job_id, to, replace=force)
+    if json_output:
+        show_json({"out": str(to)})
+    else:
+        out.print(f"[bold]{escape(str(to))}[/]")
 
 
 def _show(job: Any, json_output: bool) -> None:

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from service import problems, product
 from service.complaints import complaints
 from service.http import openapi, signposts
-from service.http.api import datasets, health, inference, invocations, jobs, keys, models, query, schedules
+from service.http.api import datasets, densities, health, inference, invocations, jobs, keys, models, query, schedules
 from service.http.api.bodies import TOO_DEEP, BodyLimit, hint, is_json, long_number
 from service.http.api.explain import Explain
 from service.http.api.predict import HotPath, Predict
@@ -106,7 +106,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.opening = Openings(OPENING)
     app.state.not_ready = "The server is starting."
     app.state.degraded = app.state.stranded = None
-    for resource in (health, inference, invocations, query):
+    for resource in (health, inference, invocations, query, densities):
         app.include_router(resource.router)
     if not settings.predict_only:
         for resource in (datasets, jobs, keys, models, schedules):

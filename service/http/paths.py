@@ -34,6 +34,8 @@ PREDICTING = Routes(
     "POST /v1/models/{name}/predict",
     "POST /v1/models/{name}/explain",
     "POST /v1/models/{name}/query",
+    "POST /v1/models/{name}/score",
+    "POST /v1/models/{name}/impute",
     "POST /v2/models/{name}/infer",
     "POST /v2/models/{name}/versions/{version}/infer",
     "POST /invocations",
@@ -47,6 +49,8 @@ ADMINISTERING = Routes(
     "DELETE /v1/models/{name}/versions/{version}",
     "DELETE /v1/datasets/{name}",
 )
+# Rows of data, which whoever may submit jobs may see.
+ROWS = Routes("GET /v1/jobs/{job_id}/output")
 KEYS = "/v1/keys"  # also what a later release puts below
 # Goes to the disk piece by piece, and has a limit of its own.
 IMPORTING = Routes("POST /v1/models/{name}/import")
@@ -54,6 +58,7 @@ EVENTS = Routes("GET /v1/jobs/{job_id}/events")
 # These take or tell something for as long as there is any.
 STREAMING = Routes(
     "GET /v1/jobs/{job_id}/events",
+    "GET /v1/jobs/{job_id}/output",
     "GET /v1/models/{reference}/download",
     "GET /v1/models/{reference}/export",
     "POST /v1/models/{name}/import",

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.http.api.bodies import send_problem
 from service.http.browsers import Visitors
-from service.http.paths import ADMINISTERING, KEYS, PREDICTING, is_hot
+from service.http.paths import ADMINISTERING, KEYS, PREDICTING, ROWS, is_hot
 from service.problems import Forbidden, KeyNeeded
 from service.settings import Settings
 from storage import models
@@ -73,6 +73,8 @@ def needed_role(method: str, path: str) -> Role | None:
         return Role.PREDICT
     if path.startswith(KEYS) or ADMINISTERING.has(method, path):
         return Role.ADMIN
+    if ROWS.has(method, path):
+        return Role.TRAIN
     return Role.READ if method in {"GET", "HEAD", "OPTIONS"} else Role.TRAIN
 
 

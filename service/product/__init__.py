@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from service.jobs.queue import job_queue as job_queue
+    from service.product.answering import impute as impute
     from service.product.answering import predict_files as predict_files
     from service.product.answering import query as query
+    from service.product.answering import score as score
     from service.product.datasets import dataset_schema as dataset_schema
     from service.product.datasets import delete_dataset as delete_dataset
     from service.product.datasets import get_dataset as get_dataset
@@ -68,7 +70,9 @@ if TYPE_CHECKING:
     from service.product.structures import write_picture as write_picture
     from service.product.submitting import forget_old_jobs as forget_old_jobs
     from service.product.submitting import job_log as job_log
+    from service.product.submitting import job_output as job_output
     from service.product.submitting import submit as submit
+    from service.product.submitting import write_job_output as write_job_output
     from service.product.transfer import export_version as export_version
     from service.product.transfer import import_version as import_version
     from service.product.transfer import write_export as write_export
@@ -102,7 +106,9 @@ _VERBS = {
     "get_dataset": "service.product.datasets",
     "get_schedule": "service.product.schedules",
     "import_version": "service.product.transfer",
+    "impute": "service.product.answering",
     "job_log": "service.product.submitting",
+    "job_output": "service.product.submitting",
     "job_kinds": "service.product.job_steps",
     "kind_of_name": "service.product.datasets",
     "lineage": "service.product.inspecting",
@@ -124,6 +130,7 @@ _VERBS = {
     "roll_back": "service.product.registry",
     "run_schedule": "service.product.schedules",
     "schema_of_files": "service.product.datasets",
+    "score": "service.product.answering",
     "served": "service.product.inspecting",
     "set_alias": "service.product.registry",
     "set_retention": "service.product.registry",
@@ -137,6 +144,7 @@ _VERBS = {
     "write_circuit": "service.product.inspecting",
     "write_export": "service.product.transfer",
     "write_picture": "service.product.structures",
+    "write_job_output": "service.product.submitting",
     "write_trace": "service.product.inspecting",
     "job_queue": "service.jobs.queue",
 }

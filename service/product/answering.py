@@ -1,6 +1,6 @@
 """A registered version answers: queries, and rows of files, scored or measured."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,12 @@ from service.json_values import JSONObject
 from service.predictor import map_version
 from service.product import queries, scoring
 from service.product.data_roots import open_source
+from service.product.imputing import Filling, write_imputed
 from service.product.inspecting import served
 from service.product.registry import find_version
-from service.requests import EvaluateRequest, QueryJobRequest
+from service.product.row_scores import write_scores
+from service.requests import EvaluateRequest, ImputeRequest, QueryJobRequest, ScoreRequest
+from service.settings import available_threads
 from service.workspace import Workspace
 
 
@@ -26,6 +29,55 @@ def predict_files(workspace: Workspace, reference: str, uris: Sequence[str], out
     model = served(workspace, reference).model
     source = open_source(workspace, uris, is_remote=False, schema=model.schema)
     return scoring.score_files(model, source, output, **how)
+
+
+def score(workspace: Workspace, reference: str, uris: Sequence[str], output: Path, **how: Any) -> JSONObject:
+    """Write the log likelihood and surprise rank of rows of files into one of Parquet; as `row_scores.write_scores`."""
+    model = queries.queryable(served(workspace, reference).model)
+    source = open_source(workspace, uris, is_remote=False, schema=model.schema)
+    return write_scores(model, source, output, threads=available_threads(workspace.settings), **how)
+
+
+def impute(
+    workspace: Workspace, reference: str, uris: Sequence[str], output: Path, filling: Filling, **how: Any
+) -> JSONObject:
+    """Fill the missing cells of files into one of Parquet; as `imputing.write_imputed`."""
+    model = queries.queryable(served(workspace, reference).model)
+    source = open_source(workspace, uris, is_remote=False, schema=model.schema)
+    return write_imputed(model, source, output, filling, threads=available_threads(workspace.settings), **how)
+
+
+def score_rows(workspace: Workspace, run: Run) -> JSONObject:
+    """Score a data set into the job's output."""
+    request = ScoreRequest(**run.request)
+    return _into_output(workspace, run, request, write_scores, keep=request.keep)
+
+
+def impute_rows(workspace: Workspace, run: Run) -> JSONObject:
+    """Fill the missing cells of a data set into the job's output."""
+    request = ImputeRequest(**run.request)
+    filling = Filling(request.how, tuple(request.columns), request.draws, request.seed)
+    return _into_output(workspace, run, request, write_imputed, filling=filling)
+
+
+def _into_output(
+    workspace: Workspace,
+    run: Run,
+    request: ScoreRequest | ImputeRequest,
+    write: Callable[..., JSONObject],
+    **how: Any,
+) -> JSONObject:
+    version = find_version(workspace, request.model)
+    model = queries.queryable(map_version(version).model)
+    rows = open_source(
+        workspace, request.uris, dataset=request.dataset, is_remote=not run.is_local, schema=model.schema
+    )
+    warnings: list[str] = []
+    output = workspace.layout.job_output(run.job_id)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    threads = available_threads(workspace.settings)
+    told = write(model, rows, output, replace=True, threads=threads, report=run.report, warn=warnings.append, **how)
+    return {"model": version.name, "version": version.version, **told} | ({"warnings": warnings} if warnings else {})
 
 
 def evaluate_version(workspace: Workspace, run: Run) -> JSONObject:

@@ -9,7 +9,7 @@ from service.jobs.limits import limits_of
 from service.jobs.steps import LOCAL, Kinds, Step, run_now
 from service.jobs.watch import watched_here
 from service.json_values import JSONObject
-from service.product.answering import answer_queries, evaluate_version
+from service.product.answering import answer_queries, evaluate_version, impute_rows, score_rows
 from service.product.datasets import summarise
 from service.product.forgetting import forget_steps
 from service.product.prechecks import check_request
@@ -31,6 +31,8 @@ def job_kinds(workspace: Workspace) -> Kinds:
         "forget": forget_steps(workspace),
         "query": (Step("answer", partial(answer_queries, workspace)),),
         "evaluate": (Step("evaluate", partial(evaluate_version, workspace)),),
+        "score": (Step("score", partial(score_rows, workspace)),),
+        "impute": (Step("impute", partial(impute_rows, workspace)),),
         "schema": (Step("summarise", partial(summarise, workspace)),),
     }
 

@@ -1,8 +1,19 @@
 """Files that a command writes where the user says."""
 
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Self, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from service.problems import InvalidRequest
+
+SUFFIXES = {"", ".parquet", ".pq"}
+Item = TypeVar("Item")
+Found = TypeVar("Found")
 
 
 def check_free(output: Path, *, replace: bool) -> None:
@@ -16,3 +27,69 @@ def check_free(output: Path, *, replace: bool) -> None:
         raise InvalidRequest(
             f"{output} exists already. Choose another name, or replace it with --force.", path=str(output)
         )
+
+
+def check_parquet(output: Path, *, replace: bool) -> None:
+    """Refuse a file that has the suffix of something else, or exists and is not to be replaced.
+
+    Raises
+    ------
+    InvalidRequest
+    """
+    if output.suffix.lower() not in SUFFIXES:
+        raise InvalidRequest(
+            f"{output} would be a Parquet file: name it {output.with_suffix('.parquet')}. To get {output.suffix}, convert "
+            "it afterwards, such as with pandas.read_parquet.",
+            path=str(output),
+        )
+    check_free(output, replace=replace)
+
+
+def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows whose dictionaries are their values: a file that holds text may have been read as a dictionary."""
+    columns = [
+        column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+class ParquetDraft:
+    """A Parquet file that is written batch by batch; the first batch tells its columns.
+
+    Parameters
+    ----------
+    path : Path
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._writer: pq.ParquetWriter | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows."""
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self.path, batch.schema, compression="zstd")
+        self._writer.write_batch(batch)
+
+
+def in_order(work: Callable[[Item], Found], items: Iterable[Item], threads: int) -> Iterator[Found]:
+    """What a function makes of items, in their order, on threads; at most two items a thread are ahead."""
+    with ThreadPoolExecutor(threads, thread_name_prefix="rows") as pool:
+        waiting: deque[Future[Found]] = deque()
+        try:
+            for item in items:
+                waiting.append(pool.submit(work, item))
+                if len(waiting) >= 2 * threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for unfinished in waiting:
+                unfinished.cancel()

@@ -24,7 +24,16 @@ from service.product.promotion import checked_train
 from service.product.queries import NoJoint, of_joint, of_structures
 from service.product.registry import find_version
 from service.product.training import target_of
-from service.requests import AnyRequest, EvaluateRequest, ForgetRequest, QueryJobRequest, RefreshRequest, TrainRequest
+from service.requests import (
+    AnyRequest,
+    EvaluateRequest,
+    ForgetRequest,
+    ImputeRequest,
+    QueryJobRequest,
+    RefreshRequest,
+    ScoreRequest,
+    TrainRequest,
+)
 from service.workspace import Workspace
 from storage.predicates import RowPredicate
 
@@ -58,11 +67,25 @@ def _check_named(workspace: Workspace, request: AnyRequest) -> None:
         get_dataset(workspace, str(name))
     if isinstance(request, EvaluateRequest):
         find_version(workspace, request.model)
+    if isinstance(request, ScoreRequest | ImputeRequest):
+        _check_density(served(workspace, request.model).model, request)
     if isinstance(request, QueryJobRequest):
         check_queries(served(workspace, request.model).model, request.queries)
     if isinstance(request, TrainRequest):
         recipes.parse_parameters(request.learner, request.parameters)
         target_of(workspace, request)
+
+
+def _check_density(model: Model, request: ScoreRequest | ImputeRequest) -> None:
+    """Refuse a model without a joint distribution, and columns to fill that it does not know."""
+    own = model.joint if isinstance(model, EnsembleModel) else model
+    if not isinstance(own, CircuitModel | LookupModel):
+        raise NoJoint(model.kind)
+    names = [*own.schema.columns]
+    for name in request.columns if isinstance(request, ImputeRequest) else ():
+        if name not in names:
+            check_left_out(own.schema, name)
+            raise UnknownColumn(name, names)
 
 
 def check_files(workspace: Workspace, request: AnyRequest) -> None:

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from learners.circuits.model import CircuitModel
-from learners.errors import EmptyData, LearnerError, UnknownColumn
+from learners.errors import EmptyData, LearnerError, NoClass, UnknownColumn
 from learners.evaluation.metrics import NO_ROWS, evaluate, losses_of_class_shares
 from learners.explanation import Additive, explain
 from learners.model import Model
@@ -23,10 +22,9 @@ from learners.schema.encode import encode
 from service.json_values import JSONObject
 from service.predictor import Probabilities, intervals_of, scored_batch
 from service.problems import InvalidRequest
-from service.product.outputs import check_free
+from service.product.outputs import ParquetDraft, check_parquet
 from storage.files import publish
 
-SUFFIXES = {"", ".parquet", ".pq"}
 Report = Callable[[JSONObject], None]
 Labels = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -233,30 +231,20 @@ def score_files(
         If the output exists and is not to be replaced, or has the suffix of something else.
     NotExplainable
     """
-    if output.suffix.lower() not in SUFFIXES:
-        raise InvalidRequest(
-            f"{output} would be a Parquet file: name it {output.with_suffix('.parquet')}. To get {output.suffix}, convert "
-            "it afterwards, such as with pandas.read_parquet.",
-            path=str(output),
-        )
+    if model.schema.target is None:
+        raise NoClass
     if is_explained:
         check_explainable(model)
-    check_free(output, replace=replace)
+    check_parquet(output, replace=replace)
     for absence in absences(model, source):
         warn(absence)
     n_rows = 0
-    with publish(output, replace=replace) as draft:
-        writer = None
-        try:
-            for batch in score(model, source, keep, interval, is_explained):
-                writer = writer or pq.ParquetWriter(draft, batch.schema, compression="zstd")
-                writer.write_batch(batch)
-                n_rows += batch.num_rows
-                if report is not None:
-                    report({"step": "predict", "rows_done": n_rows, "rows_total": source.n_rows})
-        finally:
-            if writer is not None:
-                writer.close()
-        if writer is None:
+    with publish(output, replace=replace) as draft, ParquetDraft(draft) as writer:
+        for batch in score(model, source, keep, interval, is_explained):
+            writer.write(batch)
+            n_rows += batch.num_rows
+            if report is not None:
+                report({"step": "predict", "rows_done": n_rows, "rows_total": source.n_rows})
+        if not n_rows:
             raise EmptyData("There are no rows to score.")
     return n_rows

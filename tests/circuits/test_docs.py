@@ -26,3 +26,11 @@ def test_every_structure_and_query_is_described():
         assert name == "Variable" or f"`{name}(" in TEXT or f"{name}(" in TEXT
     for query in Query.__args__:
         assert f"`{query.__name__}(" in TEXT
+
+
+def test_the_example_of_the_page_on_densities_runs():
+    text = (Path(__file__).parents[2] / "docs" / "how-to" / "densities.md").read_text()
+    names = {}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(block, "docs/how-to/densities.md", "exec"), names)
+    assert names["whole"].null_count == 0 < names["batch"].column("umbrella").null_count

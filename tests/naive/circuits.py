@@ -113,3 +113,27 @@ def conditional(circuit, assignment, query):
 
 def _agrees(query, codes, assignment):
     return all(assignment.get(v, code) == code for v, code in zip(query, codes, strict=True))
+
+
+def naive_filled(circuit, evidence, how):
+    """{variable: values that a missing cell may be filled with}, several where they are equally probable."""
+    found = {}
+    for v in range(circuit.n_variables):
+        leaves = np.flatnonzero(circuit.variable == v)
+        if v in evidence or not leaves.size:
+            continue
+        if circuit.n_values[v] == 0 and how == "mean":
+            found[v] = [moments(circuit, evidence, v)[0]]
+            continue
+        tried = range(circuit.n_values[v]) if circuit.n_values[v] else {_peak(circuit, leaf) for leaf in leaves}
+        probable = {each: value(circuit, evidence | {v: each}) for each in tried}
+        most = max(probable.values())
+        found[v] = [each for each, p in probable.items() if p >= most * (1 - 1e-9)]
+    return found
+
+
+def _peak(circuit, leaf):
+    first = circuit.leaf_parameters[circuit.leaf_starts[leaf]]
+    if circuit.kind[leaf] == GAUSSIAN:
+        return float(first)
+    return float(math.floor(first)) if circuit.kind[leaf] == POISSON else 0.0

@@ -9,13 +9,15 @@ from typing import ClassVar, Self, cast
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import Array, Arrays, Floats, Uint8s, frozen
+from learners.arrays import Array, Arrays, Floats, Integers, Uint8s, frozen
 from learners.circuits.answer_forms import Answer
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.draws import queries
 from learners.circuits.draws.draws import CircuitDraws
 from learners.circuits.draws.summary import log_mean, summarised
 from learners.circuits.model import CircuitHeader, CircuitModel, SamplingTold
+from learners.circuits.sampling import sample
+from learners.circuits.sampling_kernels import GOLDEN
 from learners.errors import NoClass
 from learners.query import Query
 from learners.schema import Chunk, Schema
@@ -111,15 +113,36 @@ class BayesianCircuit(CircuitModel):
 
     def log_likelihood(self, chunk: Chunk) -> Floats:
         """(n_rows,) float64: log of the mean probability (density) of each row, the class included if the chunk has it."""
-        return np.concatenate([log_mean(logs) for logs in self._logs(chunk)] or [np.empty(0)])
+        return self.row_logs(self._columns.rows_of_chunk(chunk))
 
-    def _logs(self, chunk: Chunk) -> list[Floats]:
-        x = self._columns.rows_of_chunk(chunk)
-        at_a_time = self.draws.rows_at_a_time()
-        return [
-            self.draws.log_likelihoods(np.ascontiguousarray(x[:, first : first + at_a_time]))
-            for first in range(0, x.shape[1], at_a_time)
-        ]
+    def row_logs(self, x: Array) -> Floats:
+        """(n_rows,) float64: log of the mean probability (density) of rows (n_variables, n_rows)."""
+        return np.concatenate([log_mean(self.draws.log_likelihoods(part)) for part in self._parts(x)] or [np.empty(0)])
+
+    def row_marginals(self, x: Array, variables: Sequence[int]) -> list[Floats]:
+        """(n_rows, n_values) float64 of each discrete variable by itself given each row: the mean over the draws."""
+        width = int(self.circuit.n_values[list(variables)].sum())
+        parts = [self.draws.marginals(part, variables)[1] for part in self._parts(x, width)]
+        return [np.concatenate([p.mean(axis=-1) for p in each]) for each in zip(*parts, strict=True)]
+
+    def row_means(self, x: Array, variables: Sequence[int]) -> Floats:
+        """(n_rows, len(variables)) float64: the expectation of numeric variables given each row, the mean over the draws."""
+        parts = [self.draws.moments(part, variables)[1] for part in self._parts(x, 2 * len(variables))]
+        return np.concatenate([mean.mean(axis=-1) for mean in parts])
+
+    def row_draws(self, x: Array, n: int, seed: int, numbers: Integers) -> Floats:
+        """(n_rows, n, n_variables) float64 drawn given each row, each from a draw of the posterior that is drawn anew."""
+        out = np.empty((x.shape[1], n, x.shape[0]))
+        of_draw = _scattered(seed, numbers[:, np.newaxis] * n + np.arange(n)) % self.draws.n_draws
+        for draw in np.unique(of_draw).tolist():
+            circuit, (rows, places) = self.draws.of(int(draw)), np.nonzero(of_draw == draw)
+            own = numbers[rows] * n + places
+            out[rows, places] = sample(circuit, np.ascontiguousarray(x[:, rows]), 1, seed, own)[:, 0]
+        return out
+
+    def _parts(self, x: Array, width: int = 1) -> list[Array]:
+        at_a_time = self.draws.rows_at_a_time(width)
+        return [np.ascontiguousarray(x[:, first : first + at_a_time]) for first in range(0, x.shape[1], at_a_time)]
 
     def answer(self, asked: Sequence[Query]) -> list[Answer]:
         """Answers as `draws.queries.answer_all` tells them."""
@@ -172,3 +195,13 @@ class BayesianCircuit(CircuitModel):
         flat = self.trace.reshape(-1, self.trace.shape[2])
         columns = {name: flat[:, i] if i == 0 else flat[:, i].astype(np.int64) for i, name in enumerate(names)}
         return super().tables() | {"sweeps": pa.table(sweeps | columns)}
+
+
+def _scattered(seed: int, numbers: Integers) -> Integers:
+    """Whole numbers from 0 to 2^31 that depend on a seed and a number each: SplitMix64."""
+    with np.errstate(over="ignore"):
+        z = np.uint64(seed) + (numbers.astype(np.uint64) + np.uint64(1)) * GOLDEN
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    scattered: Integers = ((z ^ (z >> np.uint64(31))) >> np.uint64(33)).astype(np.int64)
+    return scattered

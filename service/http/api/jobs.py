@@ -9,6 +9,7 @@ from typing import Annotated
 
 import anyio.to_thread
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi.responses import FileResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
 
@@ -135,6 +136,18 @@ async def events(
 def log(job_id: str, workspace: Ours) -> Response:
     """What its worker has logged so far: steps, passes, warnings, the traceback of a failure; a JSON object a line."""
     return Response(product.job_log(workspace, job_id), media_type="application/x-ndjson")
+
+
+@router.get(
+    "/{job_id}/output",
+    summary="Download the rows that a job has written",
+    response_class=FileResponse,
+    responses=answers("application/vnd.apache.parquet"),
+)
+def output(job_id: str, workspace: Ours) -> FileResponse:
+    """The Parquet file of a job of kind score or impute, once it has succeeded; kept as long as the job is known."""
+    path = product.job_output(workspace, job_id)
+    return FileResponse(path, media_type="application/vnd.apache.parquet", filename=path.name)
 
 
 def _accepted(job: Job, response: Response) -> JobShape:

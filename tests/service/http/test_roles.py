@@ -24,6 +24,8 @@ PREDICT = {
     "POST /v1/models/{name}/predict",
     "POST /v1/models/{name}/explain",
     "POST /v1/models/{name}/query",
+    "POST /v1/models/{name}/score",
+    "POST /v1/models/{name}/impute",
     "POST /v2/models/{name}/infer",
     "POST /v2/models/{name}/versions/{version}/infer",
     "POST /invocations",
@@ -40,7 +42,22 @@ ADMIN = {
     "POST /v1/models/{name}/import",
 }
 # What ends or is a route elsewhere, and what the routing takes although it is no such text.
-NAMES = ["predict", "explain", "query", "infer", "invocations", "import", "prune", "retention", "events", "export"]
+TRAIN = {"GET /v1/jobs/{job_id}/output"}
+NAMES = [
+    "predict",
+    "explain",
+    "query",
+    "score",
+    "impute",
+    "output",
+    "infer",
+    "invocations",
+    "import",
+    "prune",
+    "retention",
+    "events",
+    "export",
+]
 NAMES += ["keys", "versions", "healthz", "docs", "x\n", "predict\n", "a@b", "v1"]
 
 
@@ -78,7 +95,7 @@ def documented_role(method: str, path: str) -> Role | None:
         return None
     if f"{method} {path}" in PREDICT | ADMIN:
         return Role.PREDICT if f"{method} {path}" in PREDICT else Role.ADMIN
-    return Role.READ if method == "GET" else Role.TRAIN
+    return Role.READ if method == "GET" and f"{method} {path}" not in TRAIN else Role.TRAIN
 
 
 def test_each_role_may_do_on_every_route_what_is_documented_and_nothing_more(house: House) -> None:

@@ -1,0 +1,90 @@
+"""`fewpass score | impute`: rows of files by a density, in this process, without a server."""
+
+import time
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+
+from learners.query import How
+from service import product
+from service.json_values import JSONObject
+from service.terminal import JsonOption, WorkspaceOption, err, escape, existing, out, progress_bar, show_json
+
+Model = Annotated[str, typer.Argument(help="name, name@version or name@alias.")]
+Uris = Annotated[
+    list[str], typer.Argument(help="Files (Parquet, CSV, JSON lines, Feather, ORC), globs, folders or URIs.")
+]
+Output = Annotated[Path, typer.Option("--out", "-o", help="Parquet file to write.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the output file if it exists.")]
+
+
+def score(
+    model: Model,
+    uris: Uris,
+    output: Output,
+    keep: Annotated[list[str] | None, typer.Option("--keep", help="Input column to copy; may be repeated.")] = None,
+    force: Force = False,
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Tell how probable a model holds each row: log likelihood and surprise rank (1: the most surprising)."""
+    from service.workspace import Workspace
+
+    started = time.perf_counter()
+    with Workspace(existing(workspace)) as here, progress_bar(not json_output) as report:
+        told = product.score(here, model, uris, output, keep=keep or [], replace=force, report=report, warn=_warn)
+    _show(told, output, started, json_output)
+    if not json_output:
+        mean = told["log_likelihood"]
+        out.print("no row is possible" if mean is None else f"mean log likelihood {mean:.4f} nats a row")
+        if told["n_impossible"]:
+            out.print(f"{told['n_impossible']:,} rows have probability zero")
+        if told["densities"]:
+            out.print(f"densities, not probabilities, of: {escape(', '.join(told['densities']))}")
+
+
+def impute(
+    model: Model,
+    uris: Uris,
+    output: Output,
+    how: Annotated[str, typer.Option("--how", help="mode, mean (of numbers; else the mode) or draw.")] = "mode",
+    columns: Annotated[
+        list[str] | None,
+        typer.Option("--of", help="A column to fill; may be repeated. By default all of the model that the data has."),
+    ] = None,
+    draws: Annotated[int, typer.Option("--draws", help="Completed rows for each row, with --how draw.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of draws.")] = 0,
+    force: Force = False,
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Fill missing cells from their distribution given the rest of the row; all columns are copied."""
+    from service.product.imputing import Filling
+    from service.workspace import Workspace
+
+    filling = Filling(cast("How", how), tuple(columns or ()), draws, seed)
+    started = time.perf_counter()
+    with Workspace(existing(workspace)) as here, progress_bar(not json_output) as report:
+        told = product.impute(here, model, uris, output, filling, replace=force, report=report, warn=_warn)
+    _show(told, output, started, json_output)
+    if not json_output:
+        for name, n in told["n_filled"].items():
+            out.print(f"{escape(name)}: {n:,} cells")
+        if told["n_left"]:
+            out.print(
+                f"{told['n_left']:,} cells are left: of impossible rows, or of values without a name of their own"
+            )
+
+
+def _show(told: JSONObject, output: Path, started: float, json_output: bool) -> None:
+    seconds = time.perf_counter() - started
+    if json_output:
+        speed = told["n_rows"] / max(seconds, 1e-9)
+        show_json({"out": str(output), **told, "seconds": seconds, "rows_per_s": speed})
+    else:
+        out.print(f"[bold]{escape(str(output))}[/]: {told['n_rows']:,} rows in {seconds:.2f} s")
+
+
+def _warn(told: str) -> None:
+    err.print(f"[yellow]warning:[/] {escape(told)}")

@@ -1,0 +1,195 @@
+"""Density models on files: scored and imputed, on the command line, over REST and as jobs."""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from learners.circuits.cells import chunk_of_batch
+from learners.errors import InvalidParameter, NoClass, UnknownColumn
+from service import product
+from service.problems import InvalidRequest
+from service.product.imputing import Filling
+from service.product.queries import NoJoint
+from service.requests import TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from tests.service.asking import job_at_end
+from tests.service.cli.test_cli import fewpass
+from tests.service.conftest import Site
+from tests.service.http.test_predict import problem
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory, weather_files: tuple[Path, Path]):
+    with Workspace(Settings(workspace=tmp_path_factory.mktemp("densities") / "workspace", threads=2)) as workspace:
+        spn = {"passes": 3, "states": 3}
+        asked = {"uris": [str(weather_files[0])], "learner": "spn"}
+        product.train(workspace, TrainRequest(model="sky", parameters=spn, **asked))
+        dense = {"passes": 40, "states": 4, "leaves": "gaussian"}
+        product.train(workspace, TrainRequest(model="air", parameters=dense, **asked))
+        nets = {"uris": [str(weather_files[0])], "target": "class"}
+        product.train(workspace, TrainRequest(model="net", learner="nb", parameters={"m": 1.0}, **nets))
+        product.train(workspace, TrainRequest(model="trees", learner="xgboost", parameters={"rounds": 2}, **nets))
+        yield workspace
+
+
+@pytest.mark.parametrize("model", ["sky", "air", "net"])
+def test_scores_are_the_log_likelihoods_and_their_ranks(here, weather_files, tmp_path, model) -> None:
+    output = tmp_path / "scores.parquet"
+    told = product.score(here, model, [str(weather_files[0])], output, keep=["outlook", "class"])
+    scores, rows = pq.read_table(output), pq.read_table(weather_files[0])
+    assert scores.column_names == ["outlook", "class", "log_likelihood", "surprise_rank"]
+    assert scores.select(["outlook", "class"]).equals(rows.select(["outlook", "class"]))
+    circuit = product.served(here, model).model if model != "net" else _compiled(here, model)
+    expected = np.concatenate([circuit.log_likelihood(chunk_of_batch(circuit.columns, b)) for b in rows.to_batches()])
+    logs = scores["log_likelihood"].to_numpy()
+    np.testing.assert_array_equal(logs, expected)
+    ranks = np.array([1 + np.count_nonzero(logs < log) for log in logs.tolist()])
+    np.testing.assert_array_equal(scores["surprise_rank"].to_numpy(), ranks)
+    assert told["n_rows"] == 3000 and told["log_likelihood"] == pytest.approx(expected.mean())
+    assert told["densities"] == (["humidity"] if model == "air" else []) and told["n_impossible"] == 0
+    assert not list(tmp_path.glob(".*")), "what was needed on the way is gone"
+
+
+def _compiled(here, name):
+    from service.product.queries import queryable
+
+    return queryable(product.served(here, name).model)
+
+
+def test_scores_without_columns_to_keep_are_written_in_slices(here, weather_files, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("service.product.row_scores.ROWS_AT_A_TIME", 700)
+    product.score(here, "sky", [str(weather_files[0])], tmp_path / "scores")
+    assert pq.read_table(tmp_path / "scores").num_rows == 3000
+
+
+@pytest.mark.parametrize(
+    "filling",
+    [Filling(), Filling("mean"), Filling("draw", seed=4), Filling("draw", draws=3), Filling(columns=("rain_mm",))],
+)
+def test_only_missing_cells_change(here, weather_files, tmp_path, filling) -> None:
+    if filling.columns:
+        with pytest.raises(UnknownColumn, match="'rain_mm'"):
+            product.impute(here, "air", [str(weather_files[0])], tmp_path / "all", filling)
+        return
+    told = product.impute(here, "air", [str(weather_files[0])], tmp_path / "all", filling)
+    rows, whole = pq.read_table(weather_files[0]), pq.read_table(tmp_path / "all")
+    assert told["n_rows"] == 3000 and told["n_left"] == 0
+    draws = [whole] if filling.draws == 1 else [
+        whole.filter(pa.compute.equal(whole["draw"], n)).drop_columns("draw") for n in (1, 2, 3)
+    ]  # fmt: skip
+    for table in draws:
+        assert table.schema.names == rows.schema.names and table.num_rows == 3000
+        for name in rows.column_names:
+            known = rows[name].is_valid()
+            assert table[name].filter(known).equals(rows[name].filter(known))
+        assert table["outlook"].null_count == table["humidity"].null_count == 0
+    assert told["n_filled"]["outlook"] == rows["outlook"].null_count * filling.draws
+
+
+def test_humidity_follows_the_class(here, weather_files, tmp_path) -> None:
+    product.impute(here, "air", [str(weather_files[0])], tmp_path / "means", Filling("mean"))
+    rows, whole = pq.read_table(weather_files[0]), pq.read_table(tmp_path / "means")
+    missing = np.array(rows["humidity"].is_null())
+    plays = np.array(rows["class"]) == "yes"
+    filled = whole["humidity"].to_numpy()
+    assert abs(filled[missing & plays].mean() - 55) < 4 and abs(filled[missing & ~plays].mean() - 75) < 4
+
+
+def test_a_file_without_a_column_gets_it_where_it_is_named(here, weather_files, tmp_path) -> None:
+    rows = pq.read_table(weather_files[1]).drop_columns("class")
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    product.impute(here, "net", [str(tmp_path / "rows.parquet")], tmp_path / "all", Filling(columns=("class",)))
+    filled = np.array(pq.read_table(tmp_path / "all")["class"])
+    assert (filled == np.array(pq.read_table(weather_files[1])["class"])).mean() > 0.7
+
+
+def test_what_cannot_be_scored_or_imputed(here, weather_files, tmp_path) -> None:
+    source = [str(weather_files[1])]
+    with pytest.raises(NoJoint, match="no joint distribution"):
+        product.score(here, "trees", source, tmp_path / "x")
+    with pytest.raises(NoClass, match=r"\(score\).*\(impute\)"):
+        product.predict_files(here, "sky", source, tmp_path / "x.parquet")
+    with pytest.raises(InvalidRequest, match=r"name it .*x\.parquet"):
+        product.score(here, "sky", source, tmp_path / "x.csv")
+    with pytest.raises(UnknownColumn, match="'wind'"):
+        product.score(here, "sky", source, tmp_path / "x", keep=["wind"])
+    pq.write_table(pa.table({"other": [1]}), tmp_path / "other.parquet")
+    with pytest.raises(InvalidRequest, match="none of the model's columns"):
+        product.impute(here, "sky", [str(tmp_path / "other.parquet")], tmp_path / "x", Filling())
+    pq.write_table(pa.table({"outlook": ["rain"], "draw": [1]}), tmp_path / "draw.parquet")
+    with pytest.raises(InvalidRequest, match="column 'draw' already"):
+        product.impute(here, "sky", [str(tmp_path / "draw.parquet")], tmp_path / "x", Filling("draw", draws=2))
+    for wrong in ({"how": "guess"}, {"draws": 2}, {"draws": 0}, {"seed": -1}):
+        with pytest.raises(InvalidParameter, match=next(iter(wrong))):
+            Filling(**wrong)
+    assert not (tmp_path / "x").exists()
+
+
+def test_on_the_command_line(here, weather_files, tmp_path) -> None:
+    root, out = here.settings.workspace, tmp_path / "out.parquet"
+    shown = fewpass("score", "air", weather_files[1], "-o", out, workspace=root).stdout
+    assert "mean log likelihood" in shown and "densities, not probabilities, of: humidity" in shown
+    assert "--force" in fewpass("score", "air", weather_files[1], "-o", out, "--json", workspace=root, code=1).stderr
+    shown = fewpass("impute", "sky", weather_files[1], "-o", tmp_path / "full.parquet", workspace=root)
+    assert "outlook:" in shown.stdout and "was cut into intervals" in shown.stderr
+
+
+def test_over_rest(site: Site, circuit) -> None:
+    records = [
+        {"outlook": "sunny", "humidity": 55.0, "class": "yes"},
+        {"outlook": "rain", "humidity": 30.0, "class": "no"},
+    ]
+    told = site.client.post("/v1/models/sky/score", json={"records": records}).json()
+    first, second = told["log_likelihoods"]
+    assert told["surprise_ranks"] == ([2, 1] if first > second else [1, 2]) and told["densities"] == []
+    same = {"columns": {name: [row[name] for row in records] for name in records[0]}}
+    assert site.client.post("/v1/models/sky/score", json=same).json() == told
+    body = {"records": [{"outlook": "sunny", "class": None}], "only": ["class"]}
+    told = site.client.post("/v1/models/sky/impute", json=body).json()
+    assert told["records"] == [{"outlook": "sunny", "class": "yes"}] and told["n_filled"] == 1
+    drawn = {"records": [{}], "how": "draw", "draws": 50, "seed": 1}
+    told = site.client.post("/v1/models/weather/impute", json=drawn).json()
+    assert {row["class"] for row in told["records"]} == {"yes", "no"} and len(told["records"]) == 50
+    assert {type(row["windy"]) for row in told["records"]} == {bool}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "code", "word"),
+    [
+        ("score", {"records": [{"outlok": "rain"}]}, 422, "outlook"),
+        ("score", {}, 422, "either 'records' or 'columns'"),
+        ("score", {"columns": {"outlook": ["rain"], "windy": []}}, 422, "different lengths"),
+        ("score", {"records": [{}] * 2001}, 413, "at most 2000"),
+        ("impute", {"records": [{}] * 1500, "how": "draw", "draws": 2}, 413, "at most 2000"),
+        ("impute", {"records": [{}], "how": "guess"}, 422, "how"),
+        ("impute", {"records": [{}], "only": ["wind"]}, 422, "'wind'"),
+        ("impute", {"records": [{}], "draws": 2}, 422, "how=draw"),
+    ],
+)
+def test_what_rest_refuses(site: Site, circuit, path, body, code, word) -> None:
+    assert word in json.dumps(problem(site.client.post(f"/v1/models/sky/{path}", json=body), code))
+
+
+def test_as_jobs(site: Site, circuit) -> None:
+    asked = {"kind": "impute", "model": "sky", "uris": [str(site.test)], "how": "draw", "seed": 2}
+    job = job_at_end(site.client, site.client.post("/v1/jobs", json=asked).json()["id"])
+    assert job["state"] == "succeeded" and job["result"]["n_rows"] == 500
+    written = site.client.get(f"/v1/jobs/{job['id']}/output")
+    assert pq.read_table(BytesIO(written.content))["outlook"].null_count == 0
+    asked = {"kind": "score", "model": "sky", "uris": [str(site.test)], "keep": ["windy"]}
+    job = job_at_end(site.client, site.client.post("/v1/jobs", json=asked).json()["id"])
+    with Workspace(Settings(workspace=site.workspace)) as workspace:
+        assert pq.read_table(product.job_output(workspace, job["id"])).column_names[0] == "windy"
+    refused = site.client.post("/v1/jobs", json={"kind": "impute", "model": "sky", "uris": ["/x"], "columns": ["wind"]})
+    assert "'wind'" in problem(refused, 422)["detail"]
+    other = site.client.post("/v1/jobs", json={"kind": "evaluate", "model": "sky", "uris": [str(site.test)]}).json()
+    job_at_end(site.client, other["id"])
+    assert "has no rows to give" in problem(site.client.get(f"/v1/jobs/{other['id']}/output"), 409)["detail"]
