@@ -21,16 +21,20 @@ _FUNCTIONS = {
     "~~", "!~~", "~~*", "!~~*", "like_escape", "+", "-", "*", "/", "//", "%", "abs", "lower", "upper", "length",
     "starts_with", "ends_with", "contains", "substring", "trim", "year", "month", "day", "date_trunc", "coalesce",
 }  # fmt: skip
-_BEFORE = "SELECT ("
+_BEFORE, _AFTER = "SELECT (\n", "\n) FROM rows"  # on lines of their own: a comment in a condition hides nothing of ours
+_MAX_DEPTH = 100
+_DIVISIONS = {"/", "//", "%"}
 
 
 class RowPredicate:
-    """A condition that a row fulfils or not; NULL means not.
+    """A condition that a row fulfils or not; NULL means not, and so does a value with which it cannot be computed.
 
     Parameters
     ----------
     text : str
         An SQL condition on columns: comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, IS NULL, arithmetic, casts.
+    is_new : bool
+        Whether to refuse also what may fail on values of later files: rules of earlier releases may hold that.
 
     Attributes
     ----------
@@ -43,11 +47,13 @@ class RowPredicate:
         Saying what is not understood or not allowed.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, is_new: bool = False) -> None:
         self.text = text.strip()
         self._own = threading.local()
         names: dict[str, None] = {}
-        for node in _expressions(_parsed(self.text)):
+        for node, depth in _expressions(_parsed(self.text)):
+            if is_new:
+                _check_total(text, node, depth)
             kind = str(node["class"])
             if kind not in _CLASSES:
                 raise InvalidPredicate(text, f"{kind.lower()} is not allowed: use conditions on columns of the row")
@@ -62,8 +68,14 @@ class RowPredicate:
         if not self.columns:
             raise InvalidPredicate(text, "it names no column")
 
-    def mask(self, rows: pa.RecordBatch) -> NDArray[np.bool_]:
+    def mask(self, rows: pa.RecordBatch, *, is_strict: bool = False) -> NDArray[np.bool_]:
         """(n_rows,) bool: which rows fulfil the condition.
+
+        Parameters
+        ----------
+        rows : RecordBatch
+        is_strict : bool
+            Whether a value with which the condition cannot be computed is an error, and not a row that does not fulfil it.
 
         Raises
         ------
@@ -73,7 +85,9 @@ class RowPredicate:
         connection = self._connection()
         table = pa.Table.from_batches([rows])
         try:
-            relation = connection.from_arrow(table).project(f"({self.text}) AS is_true")
+            # TRY: text in a column of numbers, 0 as a divisor, a sum too large. One such value in a file that comes next
+            # year must not end every training from then on.
+            relation = connection.from_arrow(table).project(f"{'' if is_strict else 'TRY'}(\n{self.text}\n) AS is_true")
             if str(relation.types[0]) != "BOOLEAN":
                 raise InvalidPredicate(self.text, f"it gives {relation.types[0]}, not true or false")
             found = relation.to_arrow_table().column(0)
@@ -94,9 +108,17 @@ class RowPredicate:
 
 
 def _parsed(text: str) -> object:
-    with duckdb_files.in_memory() as connection:
-        ((document,),) = connection.execute("SELECT json_serialize_sql(?)", [f"{_BEFORE}{text}) FROM rows"]).fetchall()
-    parsed = json.loads(document)
+    if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise InvalidPredicate(text.encode("ascii", "backslashreplace").decode(), "it holds what is no text")
+    try:
+        with duckdb_files.in_memory() as connection:
+            asked = [f"{_BEFORE}{text}{_AFTER}"]
+            ((document,),) = connection.execute("SELECT json_serialize_sql(?)", asked).fetchall()
+        parsed = json.loads(document)
+    except RecursionError:
+        raise InvalidPredicate(text[:200], "it is nested too deeply") from None
+    except duckdb.Error as error:
+        raise InvalidPredicate(text[:200], " ".join(str(error).split())[:300]) from error
     if parsed["error"]:
         raise InvalidPredicate(text, _reason(text, parsed))
     node = parsed["statements"][0]["node"] if len(parsed["statements"]) == 1 else {}
@@ -117,13 +139,45 @@ def _reason(text: str, parsed: dict[str, object]) -> str:
     return "it ends too early, or closes a parenthesis too many" if is_behind else reason
 
 
-def _expressions(node: object) -> Iterator[dict[str, object]]:
-    """All expressions in a parsed one."""
-    if isinstance(node, dict):
-        if "class" in node:
-            yield node
-        for child in node.values():
-            yield from _expressions(child)
-    elif isinstance(node, list):
-        for child in node:
-            yield from _expressions(child)
+def _expressions(root: object) -> Iterator[tuple[dict[str, object], int]]:
+    """All expressions in a parsed one, and in how many others each is; without recursion, as a user may nest any number."""
+    waiting: list[tuple[object, int]] = [(root, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        if isinstance(node, dict):
+            if "class" in node:
+                yield node, depth
+                depth += 1
+            waiting.extend((child, depth) for child in reversed(node.values()))
+        elif isinstance(node, list):
+            waiting.extend((child, depth) for child in reversed(node))
+
+
+def _check_total(text: str, node: dict[str, object], depth: int) -> None:
+    """Refuse what has no value for some values of a column: rules stand for files that are not there yet.
+
+    Raises
+    ------
+    InvalidPredicate
+    """
+    if depth > _MAX_DEPTH:
+        raise InvalidPredicate(text[:200], f"it is nested more than {_MAX_DEPTH} deep")
+    if (
+        node["class"] == "CAST"
+        and not node["try_cast"]
+        and cast("dict[str, str]", node["child"])["class"] != "CONSTANT"
+    ):
+        raise InvalidPredicate(text, "CAST fails where a value cannot be converted. Write TRY_CAST(… AS …)")
+    if node["class"] == "FUNCTION" and node["function_name"] in _DIVISIONS:
+        arguments = cast("list[dict[str, dict[str, object]]]", node["arguments"])
+        divisor = cast("dict[str, str]", arguments[-1]["expression"].get("literal", {})).get("text", "0")
+        if not _is_other_than_zero(divisor):
+            reason = f"{node['function_name']} fails where the divisor is 0. Divide by a number, or multiply instead"
+            raise InvalidPredicate(text, reason)
+
+
+def _is_other_than_zero(literal: str) -> bool:
+    try:
+        return float(literal) != 0
+    except ValueError:
+        return False

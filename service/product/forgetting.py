@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
@@ -13,21 +14,21 @@ from learners.kinds import load_model
 from learners.passes.learner import Part, drive
 from learners.passes.source import Source
 from learners.schema import Kept
-from service.jobs.steps import Run, Step, run_now
+from service.jobs.steps import LOCAL, Run, Step, run_now
 from service.json_values import JSONObject
 from service.problems import InvalidRequest
-from service.product.data_roots import check_roots, files_of, open_source, plain_parameters
+from service.product.data_roots import check_roots, files_of, open_source, plain, plain_parameters
 from service.product.datasets import get_dataset
 from service.product.kept_counts import Ledger, ledger_of
 from service.product.registry import aliases_of, find_version, list_models, list_versions
-from service.product.reports import reporting
+from service.product.reports import reporting, silent
 from service.product.training import overrides_of, train_steps
 from service.product.training_rows import ForgottenMeanwhile, discard_forgotten, matching_rows, training_rows
 from service.requests import ForgetRequest, TrainRequest
 from service.settings import available_threads
 from service.workspace import Workspace
 from storage.compiled import map_compiled
-from storage.errors import CorruptFile
+from storage.errors import CorruptFile, NotFound
 from storage.forgotten import Forgotten, rule_sha256
 from storage.model_file import read_provenance
 from storage.models import ModelVersion
@@ -52,13 +53,11 @@ def mark(workspace: Workspace, run: Run) -> JSONObject:
     request = ForgetRequest(**run.request)
     affected = affected_models(workspace, request)
     source, ledger = _place(workspace, request, affected, run)
-    predicate = RowPredicate(request.where)
+    predicate = RowPredicate(request.where, is_new=True)
     forgotten = ledger.forgotten
-    for column in predicate.columns:
-        if column not in source.arrow_schema.names:
-            raise InvalidRequest(f"The condition names the column {column!r}, which is not in the data.", field="where")
-    # Searched before the rule stands: a condition that fails on the data must not stop every training after it.
-    matching_rows(source, predicate, range(min(1, len(source.files))), report=run.report)
+    _check_columns(predicate, source.arrow_schema.names)
+    # Searched before the rule stands: who compares text with a number, say, shall read so, and not that no row matches.
+    matching_rows(source, predicate, range(min(1, len(source.files))), report=run.report, is_strict=True)
     forgotten.add(predicate.text)
     counts = matching_rows(source, predicate, range(len(source.files)), forgotten, run.report)
     found = {source.files[index].path: n for index, n in counts.items() if n}
@@ -74,6 +73,46 @@ def mark(workspace: Workspace, run: Run) -> JSONObject:
         "files": found,
         "models": [version.name for version in affected] if request.retrain else [],
     }
+
+
+def check_condition(workspace: Workspace, request: ForgetRequest, *, is_remote: bool) -> None:
+    """Refuse a condition that is none, may fail on some values, or names a column that the data lacks.
+
+    Schemas of earlier trainings tell the columns; only what they lack is looked for in the files, and not in object stores: no
+    request shall wait for them.
+
+    Raises
+    ------
+    InvalidPredicate, InvalidRequest, NotFound, OutsideRoots, SourceError
+    """
+    affected = affected_models(workspace, request)
+    predicate = RowPredicate(request.where, is_new=True)
+    known = {column for version in affected for column in _columns_of(version)}
+    if set(predicate.columns) <= known:
+        return
+    dataset = None if request.dataset is None else get_dataset(workspace, request.dataset)
+    uris = dataset.uris if dataset is not None else _request_of(affected[0]).get("uris") or ()
+    if not any("://" in plain(uri) for uri in uris):
+        run = Run("look" if is_remote else f"{LOCAL}look", {}, {}, silent)
+        _check_columns(predicate, _place(workspace, request, affected, run)[0].arrow_schema.names)
+
+
+def _check_columns(predicate: RowPredicate, names: Sequence[str]) -> None:
+    for column in predicate.columns:
+        if column not in names:
+            near = ", ".join(get_close_matches(column, names)) or "none similar"
+            raise InvalidRequest(
+                f"The condition names the column {column!r}, which is not in the data (similar: {near}).", field="where"
+            )
+
+
+def _columns_of(version: ModelVersion) -> list[str]:
+    """The columns of the data that a version was trained on, used or left out."""
+    try:
+        schema = load_model(*map_compiled(version.arrow_path)).schema
+    except (CorruptFile, NotFound):
+        return []
+    return [*schema.columns, *(column.name for column in schema.left_out)]
 
 
 def retrain(workspace: Workspace, run: Run) -> JSONObject:

@@ -18,7 +18,7 @@ from learners.schema.records import encode_records
 from service.jobs.limits import check_limits
 from service.product.data_roots import check_roots, files_of, plain
 from service.product.datasets import get_dataset
-from service.product.forgetting import affected_models
+from service.product.forgetting import check_condition
 from service.product.inspecting import served
 from service.product.promotion import checked_train
 from service.product.queries import NoJoint, of_joint, of_structures
@@ -35,7 +35,6 @@ from service.requests import (
     TrainRequest,
 )
 from service.workspace import Workspace
-from storage.predicates import RowPredicate
 
 
 def check_request(workspace: Workspace, request: AnyRequest, *, is_remote: bool) -> None:
@@ -49,11 +48,11 @@ def check_request(workspace: Workspace, request: AnyRequest, *, is_remote: bool)
     if is_remote:
         uris = [*(getattr(named, "uris", None) or ()), *(getattr(named, "test_uris", None) or ())]
         check_roots([*uris, *files_of(getattr(named, "parameters", {}))], workspace.settings)
-    _check_named(workspace, named)
+    _check_named(workspace, named, is_remote=is_remote)
     check_limits(workspace.settings, request.model_dump())
 
 
-def _check_named(workspace: Workspace, request: AnyRequest) -> None:
+def _check_named(workspace: Workspace, request: AnyRequest, *, is_remote: bool) -> None:
     """Refuse now what a job could only fail with later, as far as it can be known without reading data.
 
     Raises
@@ -61,8 +60,7 @@ def _check_named(workspace: Workspace, request: AnyRequest) -> None:
     NotFound, InvalidParameter, InvalidRequest, UnknownColumn, InvalidEvidence, SchemaError
     """
     if isinstance(request, ForgetRequest):
-        RowPredicate(request.where)
-        affected_models(workspace, request)
+        check_condition(workspace, request, is_remote=is_remote)
     for name in {getattr(request, "dataset", None), getattr(request, "test_dataset", None)} - {None}:
         get_dataset(workspace, str(name))
     if isinstance(request, EvaluateRequest):

@@ -154,10 +154,13 @@ def matching_rows(
     files: Sequence[int],
     forgotten: Forgotten | None = None,
     report: Report | None = None,
+    *,
+    is_strict: bool = False,
 ) -> dict[int, int]:
     """How many rows of each file a predicate matches; what `forgotten` knows of a file is not counted again.
 
-    What is found is noted there, and not saved. `report` gets the progress after each batch, and may raise.
+    What is found is noted there, and not saved. `report` gets the progress after each batch, and may raise. A strict search
+    fails where the condition cannot be computed.
     """
     counts: dict[int, int] = {}
     n_done, n_total = 0, sum(source.files[index].n_rows for index in files)
@@ -167,7 +170,7 @@ def matching_rows(
         if known is None:
             known = 0
             for batch in source.only({index}).batches(list(predicate.columns)):
-                known += int(np.count_nonzero(predicate.mask(batch)))
+                known += int(np.count_nonzero(predicate.mask(batch, is_strict=is_strict)))
                 if report is not None:
                     report({"stage": "searching rows", "rows_done": n_done, "rows_total": n_total})
             if forgotten is not None:

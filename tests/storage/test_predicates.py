@@ -7,6 +7,8 @@ import pickle
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from storage.errors import InvalidPredicate
 from storage.predicates import RowPredicate
@@ -66,6 +68,13 @@ def test_it_tells_which_columns_it_needs():
         ("sum(user_id) OVER () > 1", "is not allowed"),
         ("rows.user_id = 7", "is not a column"),
         ("user_id = getenv('HOME')", "'getenv' is not allowed"),
+        ("user_id = 7) FROM rows --", "a parenthesis too many"),
+        ("user_id = 7) FROM rows; --", "a parenthesis too many|syntax error|more than one"),
+        ("user_id = 7) FROM rows /*", "unterminated"),
+        ("NOT " * 900 + "user_id = 7", "nested too deeply|nested more than"),
+        ("(" * 3000 + "user_id = 7" + ")" * 3000, "cannot be used"),
+        ("user_id = 7\0", "no text"),
+        ("name = '\ud800'", "no text"),
     ],
 )
 def test_what_is_not_a_condition_on_the_row_is_refused(text, reason):
@@ -78,7 +87,57 @@ def test_what_is_not_a_condition_on_the_row_is_refused(text, reason):
 )
 def test_what_the_data_does_not_allow_is_refused(text, reason):
     with pytest.raises(InvalidPredicate, match=reason):
-        RowPredicate(text).mask(ROWS)
+        RowPredicate(text).mask(ROWS, is_strict=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("CAST(name AS INT) = 1", "Write TRY_CAST"),
+        ("name::INT = 1", "Write TRY_CAST"),
+        ("60 // user_id = 3", "Divide by a number"),
+        ("60 / user_id > 3", "Divide by a number"),
+        ("user_id % 0 = 3", "Divide by a number"),
+        ("60 % (user_id - 7) = 3", "Divide by a number"),
+        ("NOT " * 101 + "user_id = 7", "nested more than 100 deep"),
+    ],
+)
+def test_a_rule_that_some_value_would_break_is_refused(text, remedy):
+    RowPredicate(text)  # rules of earlier releases stand
+    with pytest.raises(InvalidPredicate, match=remedy):
+        RowPredicate(text, is_new=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "rows", "matching"),
+    [
+        ("TRY_CAST(c AS INT) = 1", ["1", "x", None], [0]),
+        ("CAST(c AS INT) = 1", ["1", "x", None], [0]),
+        ("c = 7", ["x", "7"], [1]),
+        ("60 // c = 3", [0, 20, None], [1]),
+        ("c % -2 = 0", [0, 3], [0]),
+        ("c * c > 5", [2**62, 3], [1]),
+        ("abs(c) = 1", [-(2**63), -1], [1]),
+    ],
+)
+def test_what_cannot_be_computed_is_not_true(text, rows, matching):
+    """A rule stands for files to come: no value in them may end every training from then on."""
+    found = RowPredicate(text).mask(pa.record_batch({"c": rows}))
+    assert [row for row, is_true in enumerate(found) if is_true] == matching
+
+
+def test_a_strict_search_says_what_cannot_be_computed():
+    with pytest.raises(InvalidPredicate, match="Could not convert string 'x'"):
+        RowPredicate("c = 7").mask(pa.record_batch({"c": ["x", "7"]}), is_strict=True)
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_a_condition_or_refused(text):
+    try:
+        predicate = RowPredicate(text, is_new=True)
+        predicate.mask(pa.record_batch({name: pa.array([1]) for name in predicate.columns}))
+    except InvalidPredicate as refused:
+        assert str(refused).startswith("The condition")
 
 
 def test_it_travels_to_another_process():

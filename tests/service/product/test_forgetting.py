@@ -14,7 +14,7 @@ from learners.kinds import load_model
 from learners.passes.files import whole_and_part
 from service import problems, product
 from service.jobs.steps import Run, Step, run_now
-from service.problems import OutsideRoots
+from service.problems import InvalidRequest, OutsideRoots
 from service.product.forgetting import ForgottenMeanwhile, forget_steps
 from service.product.kept_counts import ledger_of
 from service.product.reports import silent
@@ -22,6 +22,7 @@ from service.requests import DatasetRequest, ForgetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.compiled import map_compiled
+from storage.errors import InvalidPredicate
 from tests.passes.test_reuse import write
 from tests.service.product.test_refresh import COLUMNS, folder, request_of, workspace
 
@@ -288,3 +289,40 @@ def test_a_proof_that_fails_leaves_no_statistic_with_the_rows(workspace, folder,
     again = product.forget(workspace, ForgetRequest(model="daily", where=WHERE))
     assert [proof["version"] for proof in again["proofs"]] == [2]
     assert [proof["is_equal"] for proof in again["proofs"]] == [True]
+
+
+@pytest.mark.parametrize(
+    ("where", "reason"),
+    [
+        ("usr = 3", r"names the column 'usr', which is not in the data \(similar: user\)"),
+        ("user = 3) FROM rows --", "closes a parenthesis too many"),
+        ("CAST(user AS INT) = 3", "Write TRY_CAST"),
+        ("60 // user = 3", "fails where the divisor is 0"),
+        ("NOT " * 900 + "user = 3", "nested"),
+    ],
+)
+@pytest.mark.parametrize("is_registered", [True, False])
+def test_a_condition_that_cannot_stand_is_refused_before_the_job(workspace, folder, where, reason, is_registered):
+    if is_registered:
+        register(workspace, folder)
+    else:
+        product.train(workspace, request_of(folder, learner="nb", parameters={}))
+    request = ForgetRequest(where=where, **({"dataset": "rows"} if is_registered else {"model": "daily"}))
+    with pytest.raises((InvalidPredicate, InvalidRequest), match=reason) as refused:
+        product.submit(workspace, request, is_remote=True)
+    assert problems.problem_of(refused.value).status == 422
+
+
+def test_a_value_that_comes_later_does_not_end_the_trainings(workspace, folder):
+    """The rule compares a column of text with a number; the text of a later file is none."""
+    for path in folder.glob("*.parquet"):
+        table = pq.read_table(path)
+        pq.write_table(table.append_column("shop", pc.cast(table["user"], pa.string())), path)
+    request = request_of(folder, learner="nb", parameters={}, holdout=0, columns=COLUMNS | {"shop": "nominal"})
+    product.train(workspace, request)
+    done = product.forget(workspace, ForgetRequest(model="daily", where="shop = 3", prove=False))
+    table = pq.read_table(next(folder.glob("*.parquet")))
+    shops = pa.array(["x"] * table.num_rows)
+    pq.write_table(table.drop_columns("shop").append_column("shop", shops), folder / "zz-later.parquet")
+    n_rows = sum(pq.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
+    assert product.train(workspace, request).n_rows == n_rows - done["n_rows"]
