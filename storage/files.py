@@ -199,7 +199,7 @@ def _make_directory(directory: Path) -> None:
             raise Unwritable(directory, "it is a file and no folder. Choose another place.") from error
         except FileNotFoundError as error:
             raise Unwritable(directory, "its file system makes no folders. Choose another place.") from error
-        _fsync_directory(directory.parent)
+        fsync_directory(directory.parent)
 
 
 def _locked_folder(directory: Path) -> tuple[Path, int]:
@@ -240,11 +240,12 @@ def sweep(directory: Path) -> tuple[Path, ...]:
     for parent, names, _ in os.walk(directory):
         drafts = [name for name in names if name.startswith(".") and name.endswith(_PARTIAL)]
         names[:] = sorted(set(names) - set(drafts))
-        removed += [folder for name in drafts if _is_removed(folder := Path(parent, name))]
+        removed += [folder for name in drafts if sweep_one(folder := Path(parent, name))]
     return tuple(removed)
 
 
-def _is_removed(folder: Path) -> bool:
+def sweep_one(folder: Path) -> bool:
+    """Remove a draft whose writer is dead; whether it was."""
     with suppress(OSError):  # locked by its writer, gone meanwhile, or not ours to remove
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -289,10 +290,11 @@ def settle(draft: Path, path: Path) -> None:
             os.fchmod(file.fileno(), _READ_ONLY)
             os.fsync(file.fileno())
         draft.rename(path)
-        _fsync_directory(path.parent)
+        fsync_directory(path.parent)
 
 
-def _fsync_directory(directory: Path) -> None:
+def fsync_directory(directory: Path) -> None:
+    """Make the names in a folder durable."""
     # Without this a power cut may forget the rename although the file's blocks are safe.
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:

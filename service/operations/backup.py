@@ -6,9 +6,7 @@ whatever the copied database names was there when it was copied.
 
 import shutil
 import tarfile
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +22,7 @@ from storage.control_copy import copy_control, damages_of_control
 from storage.errors import CorruptFile, Unwritable
 from storage.files import Layout, files_below, publish, read_manifest, sha256_of_file, verify_file
 from storage.models import ModelVersion
+from storage.trees import drafting_beside, settle_tree
 
 MANIFEST = "MANIFEST.sha256"
 ABOUT = "backup.json"
@@ -58,19 +57,13 @@ def back_up(workspace: Workspace, target: Path) -> Backup:
         raise Conflict(f"{target} exists already. Name a new folder, or a new file ending in .tar.", path=str(target))
     if target.is_relative_to(workspace.layout.root):
         raise InvalidRequest(f"{target} lies in the workspace itself. Name a folder outside of it.", path=str(target))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if target.suffix == ".tar":
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".backup-") as folder, publish(target) as file:
-            done = _collect(workspace, Path(folder) / "backup", target)
-            with tarfile.open(file, "w") as archive:
-                archive.add(Path(folder) / "backup", arcname=".")
-        return done
-    draft = Path(tempfile.mkdtemp(dir=target.parent, prefix=".backup-"))
-    try:
-        done = _collect(workspace, draft / "backup", target)
-        (draft / "backup").rename(target)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+    with drafting_beside(target) as draft:
+        done = _collect(workspace, draft, target)
+        if target.suffix == ".tar":
+            with publish(target) as file, tarfile.open(file, "w") as archive:
+                archive.add(draft, arcname=".")
+        else:
+            settle_tree(draft, target)
     return done
 
 
@@ -160,8 +153,8 @@ def restore(source: Path, root: Path) -> Backup:
     root = root.absolute()
     if root.exists() and any(root.iterdir()):
         raise Conflict(f"{root} is not empty. Move it away, or restore to a new folder.", path=str(root))
-    root.parent.mkdir(parents=True, exist_ok=True)
-    with _unpacked(source, root.parent) as folder:
+    with drafting_beside(root) as folder:
+        _unpack(source, folder)
         manifest = read_manifest(folder / MANIFEST)
         for name, sha256 in manifest.items():
             if Path(name).is_absolute() or ".." in Path(name).parts:
@@ -174,27 +167,25 @@ def restore(source: Path, root: Path) -> Backup:
                 raise CorruptFile(folder / "control.sqlite", f"{damages[0]}. Use another backup.")
         for name in (MANIFEST, ABOUT):
             (folder / name).unlink()
-        if root.exists():
-            root.rmdir()
-        folder.rename(root)
+        settle_tree(folder, root)
     Layout(root).create()
     return Backup(**{name: about[name] for name in Backup.__dataclass_fields__} | {"path": str(root)})
 
 
-@contextmanager
-def _unpacked(source: Path, beside: Path) -> Iterator[Path]:
+def _unpack(source: Path, folder: Path) -> None:
     """A private copy of a backup on the file system of the workspace, so that one rename publishes it."""
     if not source.exists():
         raise InvalidRequest(f"There is no backup at {source}.", path=str(source))
-    with tempfile.TemporaryDirectory(dir=beside, prefix=".restore-") as draft:
-        folder = Path(draft) / "workspace"
-        if source.is_dir():
+    if source.is_dir():
+        try:
             shutil.copytree(source, folder)
-        else:
-            folder.mkdir()
-            try:
-                with tarfile.open(source) as archive:
-                    archive.extractall(folder, filter="data")
-            except tarfile.TarError as error:
-                raise CorruptFile(source, f"{error}. Use another backup.") from error
-        yield folder
+        except shutil.Error as error:  # it holds what copying the files has raised
+            path, _, reason = error.args[0][0]
+            raise Unwritable(folder, f"{path} cannot be copied: {reason}. Free the disk, then try again.") from error
+        return
+    folder.mkdir()
+    try:
+        with tarfile.open(source) as archive:
+            archive.extractall(folder, filter="data")
+    except tarfile.TarError as error:
+        raise CorruptFile(source, f"{error}. Use another backup.") from error

@@ -65,7 +65,7 @@ def test_a_step_that_fails_leaves_no_file_or_all_of_it(tmp_path, monkeypatch, st
     if step == "rename":
         monkeypatch.setattr(Path, "rename", refuse)
     elif step == "fsync of the folder":
-        monkeypatch.setattr(files, "_fsync_directory", refuse)
+        monkeypatch.setattr(files, "fsync_directory", refuse)
     else:
         monkeypatch.setattr(os, step, refuse)
     with pytest.raises(Unwritable, match=r"No space left on device\. Free"), publish(tmp_path / "a.txt") as draft:
