@@ -175,6 +175,17 @@ keys = sa.Table(
     sa.Column("revoked_at", UtcDateTime),
 )
 
+# What a browser got for its key. The key has no foreign key: that of the environment is in no table.
+browser_sessions = sa.Table(
+    "browser_sessions",
+    metadata,
+    sa.Column("id_sha256", sa.String(64), primary_key=True),
+    sa.Column("key_sha256", sa.String(64), nullable=False),
+    sa.Column("origin", sa.String(255), nullable=False),
+    sa.Column("expires_at", UtcDateTime, nullable=False),
+    sa.Index(None, "expires_at"),
+)
+
 # One row with one number: serving processes poll it, and look closer only when it has grown.
 generation = sa.Table("generation", metadata, sa.Column("value", sa.BigInteger, nullable=False))
 

@@ -19,8 +19,22 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service import problems, product
 from service.complaints import complaints
+from service.console import routes as console
 from service.http import openapi, signposts
-from service.http.api import datasets, densities, health, inference, invocations, jobs, keys, models, query, schedules
+from service.http.api import (
+    datasets,
+    densities,
+    health,
+    inference,
+    invocations,
+    jobs,
+    keys,
+    models,
+    query,
+    schedules,
+    sessions,
+    what_if,
+)
 from service.http.api.bodies import TOO_DEEP, BodyLimit, hint, is_json, long_number
 from service.http.api.explain import Explain
 from service.http.api.predict import HotPath, Predict
@@ -99,6 +113,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         version=VERSION,
         summary="Probabilistic models from tables larger than memory, in a few passes.",
         lifespan=_lifespan,
+        docs_url=None,  # our own pages, which need no network
+        redoc_url=None,
         responses=openapi.PROBLEM_RESPONSES,
     )
     app.state.settings = settings
@@ -106,11 +122,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.opening = Openings(OPENING)
     app.state.not_ready = "The server is starting."
     app.state.degraded = app.state.stranded = None
-    for resource in (health, inference, invocations, query, densities):
+    for resource in (health, inference, invocations, query, densities, what_if):
         app.include_router(resource.router)
+    app.router.routes += [*sessions.routes(), *console.documentation_routes()]
     if not settings.predict_only:
         for resource in (datasets, jobs, keys, models, schedules):
             app.include_router(resource.router)
+        app.router.routes += console.routes()
     app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(HTTPException, _http_error)
     for kind, _, _ in problems.TABLE:

@@ -36,6 +36,7 @@ PREDICTING = Routes(
     "POST /v1/models/{name}/query",
     "POST /v1/models/{name}/score",
     "POST /v1/models/{name}/impute",
+    "POST /v1/models/{name}/whatif",
     "POST /v2/models/{name}/infer",
     "POST /v2/models/{name}/versions/{version}/infer",
     "POST /invocations",
@@ -57,6 +58,7 @@ IMPORTING = Routes("POST /v1/models/{name}/import")
 EVENTS = Routes("GET /v1/jobs/{job_id}/events")
 # These take or tell something for as long as there is any.
 STREAMING = Routes(
+    "GET /console/events",
     "GET /v1/jobs/{job_id}/events",
     "GET /v1/jobs/{job_id}/output",
     "GET /v1/models/{reference}/download",

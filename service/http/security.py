@@ -10,25 +10,30 @@ import threading
 import time
 from collections.abc import Awaitable
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from starlette._utils import get_route_path
+from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.http.api.bodies import send_problem
 from service.http.browsers import Visitors
 from service.http.paths import ADMINISTERING, KEYS, PREDICTING, ROWS, is_hot
+from service.http.sessions import Sessions, check_of_page, origin_of, session_cookie
 from service.problems import Forbidden, KeyNeeded
 from service.settings import Settings
 from storage import models
 from storage.control import Control
-from storage.errors import InvalidKey
+from storage.errors import InvalidKey, StorageError
 from storage.keys import ApiKey, Role, hashed_keys
 
 # What tells nothing about models and data: probes, and what the server can do.
 OPEN = frozenset(
     {"/", "/healthz", "/readyz", "/ping", "/version", "/v2", "/v2/health/live", "/v2/health/ready", "/openapi.json"}
-    | {"/docs", "/docs/oauth2-redirect", "/redoc"}
+    | {"/docs", "/docs/read", "/console/login", "/console/session", "/console/session/end"}
 )
+STATIC = "/console/static/"
+PAGES = "/console"
 ADMINISTRATOR = "FEWPASS_ADMIN_KEY"
 NEVER = float("inf")
 MAX_VERIFIED = 1_000
@@ -67,7 +72,7 @@ def needed_role(method: str, path: str) -> Role | None:
 
     What no rule names needs `train` if it could change something, so that a new route is never open by oversight.
     """
-    if path in OPEN:
+    if path in OPEN or (path.startswith(STATIC) and method in {"GET", "HEAD"}):
         return None
     if is_hot(method, path) or PREDICTING.has(method, path):
         return Role.PREDICT
@@ -105,6 +110,8 @@ class Guard:
             sha256 = hashlib.sha256(settings.admin_key.encode()).hexdigest()
             self._fixed[sha256] = Holder(ADMINISTRATOR, RANKS[Role.ADMIN], sha256, NEVER)
         self._holders = self._fixed
+        self.sessions = Sessions()
+        self._control: Control | None = None
         self.generation: int | None = None
         self._lock = threading.Lock()
         # Headers whose token was found valid: hashing it again costs as much as a look-up in a model. Python's own hash
@@ -114,6 +121,7 @@ class Guard:
     def load(self, control: Control) -> None:
         """Take over the keys as they are now."""
         with self._lock:  # or else one that has read earlier may write later
+            self._control = control
             generation = models.generation(control)  # before the keys: what changes in between is read again
             self._holders = {
                 sha256: Holder.of(sha256, key) for sha256, key in hashed_keys(control).items()
@@ -126,9 +134,43 @@ class Guard:
         if scope["type"] == "http":
             try:
                 self.check(scope)
-            except (KeyNeeded, InvalidKey, Forbidden) as error:
+            except KeyNeeded as error:
+                session_id = session_cookie(scope["fewpass.headers"])
+                if session_id is None or self._control is None:
+                    return _refuse(error, scope, receive, send)
+                return self._by_session(session_id, self._control, scope, receive, send)
+            except (InvalidKey, Forbidden) as error:
                 return send_problem(error, scope, send)
         return self.app(scope, receive, send)
+
+    async def _by_session(self, session_id: str, control: Control, scope: Scope, receive: Receive, send: Send) -> None:
+        """As `__call__`, for a request whose cookie stands in for a key."""
+        try:
+            holder = await self._holder_of(session_id, control, scope)
+            self._admit(holder, needed_role(scope["method"], get_route_path(scope)), scope)
+        except (KeyNeeded, Forbidden, StorageError, TimeoutError) as error:
+            await _refuse(error, scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+    async def _holder_of(self, session_id: str, control: Control, scope: Scope) -> Holder:
+        """The key that a session stands for.
+
+        Raises
+        ------
+        KeyNeeded
+            If the session or its key has ended.
+        Forbidden
+            If no page of this server asks.
+        """
+        headers = scope["fewpass.headers"]
+        check_of_page(scope["method"], headers)
+        session = await self.sessions.session(control, session_id, origin_of(scope["scheme"], headers))
+        holder = None if session is None else self._holders.get(session.key_sha256)
+        if session is None or holder is None or holder.expires <= time.time():
+            raise KeyNeeded("The session has ended. Sign in again with an API key.")
+        scope["fewpass.session"] = session.id_sha256
+        return holder
 
     def check(self, scope: Scope) -> None:
         """Whether this request may go on.
@@ -148,6 +190,7 @@ class Guard:
         token = token_of(headers)
         if token is None and not self.needs_keys:
             self.visitors.check(scope["method"], scope["scheme"], headers)
+            scope["fewpass.role"] = Role.ADMIN
             return
         self.visitors.check_host(headers.get(b"host"))
         needed = needed_role(scope["method"], get_route_path(scope))
@@ -163,9 +206,18 @@ class Guard:
         header = headers.get(b"authorization", b"")
         if header.endswith(token) and len(verified) < MAX_VERIFIED:  # and not a proxy's own
             verified[header] = holder
+        self._admit(holder, needed, scope)
+
+    def _admit(self, holder: Holder, needed: Role | None, scope: Scope) -> None:
+        """Note who asks, unless the role does not suffice.
+
+        Raises
+        ------
+        Forbidden
+        """
         scope["fewpass.key"] = holder.name
-        if holder.rank < RANKS[needed]:
-            has = list(Role)[holder.rank]
+        has = scope["fewpass.role"] = list(Role)[holder.rank]
+        if needed is not None and holder.rank < RANKS[needed]:
             raise Forbidden(
                 f"Key {holder.name!r} has the role {has}; this needs {needed}. Ask an administrator for such a key.",
                 key=holder.name,
@@ -186,6 +238,16 @@ class Guard:
         if holder is None or not hmac.compare_digest(holder.sha256, sha256) or holder.expires <= time.time():
             raise InvalidKey
         return holder
+
+
+def _refuse(error: Exception, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+    """Answer with the problem; send a person who wants a page to where keys are exchanged."""
+    is_page = scope["path"] == PAGES or scope["path"].startswith(f"{PAGES}/")
+    accepts_html = b"text/html" in scope["fewpass.headers"].get(b"accept", b"")
+    if isinstance(error, KeyNeeded) and is_page and accepts_html and scope["method"] in {"GET", "HEAD"}:
+        asked = scope["path"] + (f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else "")
+        return RedirectResponse(f"{PAGES}/login?next={quote(asked, safe='')}", 303)(scope, receive, send)
+    return send_problem(error, scope, send)
 
 
 def token_of(headers: dict[bytes, bytes]) -> bytes | None:

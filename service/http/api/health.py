@@ -1,10 +1,12 @@
 """Liveness, readiness, metrics and what the server is."""
 
 from datetime import UTC, datetime
+from http import HTTPStatus
 from math import nan
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Request, Response
+from fastapi.responses import RedirectResponse
 from pydantic import BaseModel, Field
 from sqlalchemy.exc import DBAPIError
 
@@ -41,14 +43,18 @@ class Index(BaseModel):
 
     name: Literal["fewpass"] = "fewpass"
     version: str
+    console: str = "/console"
     documentation: str = "/docs"
     openapi: str = "/openapi.json"
     metrics: str = "/metrics"
 
 
-@router.get("/", summary="What this server is")
-async def index() -> Index:
-    """Name, version and the paths to start from."""
+@router.get("/", summary="What this server is", response_model=Index)
+async def index(request: Request) -> Index | RedirectResponse:
+    """Name, version and the paths to start from; a browser is sent to the console."""
+    if "text/html" in request.headers.get("accept", ""):
+        is_small = request.app.state.settings.predict_only
+        return RedirectResponse("/docs" if is_small else "/console", HTTPStatus.SEE_OTHER)
     return Index(version=VERSION)
 
 

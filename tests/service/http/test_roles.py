@@ -26,6 +26,7 @@ PREDICT = {
     "POST /v1/models/{name}/query",
     "POST /v1/models/{name}/score",
     "POST /v1/models/{name}/impute",
+    "POST /v1/models/{name}/whatif",
     "POST /v2/models/{name}/infer",
     "POST /v2/models/{name}/versions/{version}/infer",
     "POST /invocations",

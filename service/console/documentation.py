@@ -1,0 +1,86 @@
+"""Two pages about the REST API that need no network: one to try it, one to read it."""
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.console.rendering import respond
+
+METHODS = ("get", "post", "put", "patch", "delete")
+
+
+def tryable(request: Request) -> Response:
+    """Swagger UI, from our own files."""
+    return respond(request, "docs.html", {})
+
+
+def readable(request: Request) -> Response:
+    """Every operation in one page, with its parameters, bodies and answers, in plain HTML."""
+    document = request.app.openapi()
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for path, operations in document["paths"].items():
+        for method in METHODS:
+            if method in operations:
+                told = _operation(method, path, operations[method])
+                groups.setdefault(told["tag"], []).append(told)
+    shapes = {name: _members(shape) for name, shape in sorted(document["components"]["schemas"].items())}
+    return respond(request, "docs_read.html", {"groups": groups, "shapes": shapes})
+
+
+def _operation(method: str, path: str, operation: dict[str, Any]) -> dict[str, Any]:
+    content = operation.get("requestBody", {}).get("content", {})
+    return {
+        "id": operation["operationId"],
+        "tag": (operation.get("tags") or ["others"])[0],
+        "method": method.upper(),
+        "path": path,
+        "summary": operation.get("summary", ""),
+        "description": operation.get("description", ""),
+        "role": operation.get("x-fewpass-role"),
+        "parameters": [
+            {
+                "name": each["name"],
+                "place": each["in"],
+                "is_required": each.get("required", False),
+                "type": _words(each.get("schema", {})),
+                "description": each.get("description", ""),
+            }
+            for each in operation.get("parameters", ())
+        ],
+        "bodies": [(kind, _words(each.get("schema", {}))) for kind, each in content.items()],
+        "answers": [
+            (status, answer.get("description", ""), [_words(each.get("schema", {})) for each in _contents(answer)])
+            for status, answer in operation["responses"].items()
+        ],
+    }
+
+
+def _contents(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    return list(answer.get("content", {}).values())
+
+
+def _members(shape: dict[str, Any]) -> dict[str, Any]:
+    required = set(shape.get("required", ()))
+    members = [
+        (name, _words(member), member.get("description", ""), name in required)
+        for name, member in shape.get("properties", {}).items()
+    ]
+    return {"description": shape.get("description", ""), "type": _words(shape), "members": members}
+
+
+def _words(schema: dict[str, Any]) -> str:
+    """A JSON schema as a person would say it."""
+    if "$ref" in schema:
+        return str(schema["$ref"]).rpartition("/")[2]
+    for several in ("anyOf", "oneOf", "allOf"):
+        if several in schema:
+            return " or ".join(dict.fromkeys(_words(each) for each in schema[several]))
+    if "enum" in schema:
+        return " | ".join(map(str, schema["enum"]))
+    if "const" in schema:
+        return str(schema["const"])
+    if schema.get("type") == "array":
+        return f"list of {_words(schema.get('items', {}))}"
+    kind = schema.get("type", "any value")
+    return " or ".join(kind) if isinstance(kind, list) else str(kind)

@@ -1,0 +1,53 @@
+"""From a screen's model to an answer: a page, its JSON, or in words why there is none."""
+
+from collections.abc import Callable
+from functools import wraps
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service import problems
+from service.console.rendering import respond, wants_json
+from service.json_values import JSONObject
+from service.workspace import Workspace
+
+Screen = Callable[[Request], JSONObject]
+
+
+def page(template: str) -> Callable[[Screen], Callable[[Request], Response]]:
+    """Let a function that makes the model of a page answer requests with that page.
+
+    Parameters
+    ----------
+    template : str
+        Below `templates`.
+    """
+
+    def decorate(screen: Screen) -> Callable[[Request], Response]:
+        @wraps(screen)
+        def answer(request: Request) -> Response:
+            try:
+                return respond(request, template, screen(request))
+            except Exception as error:
+                if wants_json(request) or not problems.is_expected(error):
+                    raise
+                problem = problems.problem_of(error)
+                return respond(request, "problem.html", {"problem": problem}, problem.status)
+
+        return answer
+
+    return decorate
+
+
+def workspace_of(request: Request) -> Workspace:
+    """The workspace of the application."""
+    workspace: Workspace = request.app.state.workspace
+    return workspace
+
+
+def whole_number(text: str | None, default: int, most: int) -> int:
+    """A number of a query string within 1 and `most`; the default for whatever is none."""
+    try:
+        return min(max(int(text or default), 1), most)
+    except ValueError:
+        return default

@@ -1,0 +1,71 @@
+"""Where each page is."""
+
+from http import HTTPStatus
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from service.console import documentation, live
+from service.console.assets import N_DIGITS, PREFIX, asset
+from service.console.rendering import respond
+from service.console.screens import data, jobs, models, monitoring, overview, settings, what_if
+
+A_YEAR = "public, max-age=31536000, immutable"
+A_LOOK = "no-cache"
+
+
+def routes() -> list[BaseRoute]:
+    """Every page of the console, its files and its stream."""
+    pages = {
+        "/console": overview.overview,
+        "/console/models/{reference}": models.model,
+        "/console/models/{name}/compare": models.compare,
+        "/console/models/{reference}/what-if": what_if.explorer,
+        "/console/models/{reference}/monitoring": monitoring.of_model,
+        "/console/monitoring": monitoring.overview,
+        "/console/jobs": jobs.jobs,
+        "/console/jobs/{job_id}": jobs.job,
+        "/console/train": jobs.train_form,
+        "/console/data": data.datasets,
+        "/console/data/{name}": data.dataset,
+        "/console/settings": settings.settings,
+    }
+    return [
+        Route("/console/login", login, methods=["GET"]),
+        Route("/console/events", live.events, methods=["GET"]),
+        Route(f"{PREFIX}{{name:path}}", static, methods=["GET"]),
+        *(Route(path, endpoint, methods=["GET"]) for path, endpoint in pages.items()),
+    ]
+
+
+def documentation_routes() -> list[BaseRoute]:
+    """The pages about the API, and the files that they need: also where there is no control plane."""
+    return [
+        Route("/docs", documentation.tryable, methods=["GET"]),
+        Route("/docs/read", documentation.readable, methods=["GET"]),
+        Route("/redoc", lambda _: RedirectResponse("/docs/read", HTTPStatus.MOVED_PERMANENTLY), methods=["GET"]),
+        Route(f"{PREFIX}{{name:path}}", static, methods=["GET"]),
+    ]
+
+
+def login(request: Request) -> Response:
+    """Where a key is exchanged for a session."""
+    wanted, is_refused = request.query_params.get("next", "/console"), "refused" in request.query_params
+    status = HTTPStatus.UNAUTHORIZED if is_refused else HTTPStatus.OK
+    return respond(request, "login.html", {"next": wanted, "is_refused": is_refused}, status)
+
+
+def static(request: Request) -> Response:
+    """A static file; under the digest of what it holds it never changes."""
+    found = asset(request.path_params["name"])
+    if found is None:
+        return Response("There is no such file.", HTTPStatus.NOT_FOUND, media_type="text/plain")
+    tag = f'"{found.digest}"'
+    is_fixed = request.query_params.get("v", "")[:N_DIGITS] == found.digest
+    headers = {"etag": tag, "vary": "Accept-Encoding", "cache-control": A_YEAR if is_fixed else A_LOOK}
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(found.packed, headers=headers | {"content-encoding": "gzip"}, media_type=found.media_type)
+    return Response(found.content, headers=headers, media_type=found.media_type)

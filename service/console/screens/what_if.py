@@ -1,0 +1,54 @@
+"""The what-if explorer: what can be supposed of each column. The answers come from POST /v1/models/{name}/whatif."""
+
+from starlette.requests import Request
+
+from learners.orders.model import OrderModel
+from service import product
+from service.console.pages import page, workspace_of
+from service.console.rendering import Call
+from service.json_values import JSONObject
+from service.predictor import Predictor, Served
+from service.product.what_if import choices
+
+
+@page("what_if.html")
+def explorer(request: Request) -> JSONObject:
+    """The columns of a model with their values, for the explorer to begin with."""
+    reference = request.path_params["reference"]
+    predictor: Predictor = request.app.state.predictor
+    served = predictor.served(reference) or predictor.resolve(reference)
+    workspace = workspace_of(request)
+    return {
+        "name": served.name,
+        "reference": reference,
+        "shown": product.find_version(workspace, reference),
+        "start": start_of(served, reference),
+        "calls": [Call("POST", f"/v1/models/{reference}/whatif", {"evidence": {}})],
+    }
+
+
+def start_of(served: Served, reference: str) -> JSONObject:
+    """What the explorer knows before it asks: the columns, and what a click on a value supposes."""
+    schema = served.schema
+    columns = [
+        {
+            "name": attribute.name,
+            "kind": attribute.kind,
+            "type": attribute.arrow_type,
+            "is_time": attribute.is_time,
+            "values": [{"label": label, "value": value} for label, value in choices(attribute)],
+            "is_continuous": attribute.distribution is not None,
+        }
+        for attribute in schema.attributes
+    ]
+    return {
+        "reference": reference,
+        "model": served.name,
+        "version": served.version,
+        "kind": served.model.kind,
+        "target": schema.target,
+        "classes": served.classes if schema.target is not None else [],
+        "columns": columns,
+        "is_of_structures": isinstance(served.model, OrderModel),
+        "left_out": [{"name": column.name, "reason": column.reason} for column in schema.left_out],
+    }

@@ -1,0 +1,69 @@
+// Elements without markup: whatever a name or a value holds stays text.
+
+/** An element with attributes (those that begin with "on" are listeners, false and null are left out) and children. */
+export function el(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === false || value === null || value === undefined) continue;
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+/** A number for people. */
+export function digits(number, places = 3) {
+  if (number === null || number === undefined) return "∞";
+  if (number !== 0 && Math.abs(number) < 1e-3) return number.toExponential(1);
+  return number.toFixed(places);
+}
+
+export function signed(number, places = 3) {
+  if (number === null || number === undefined) return "∞";
+  return `${number < 0 ? "−" : "+"}${digits(Math.abs(number), places)}`;
+}
+
+/** A bar of a share, with a line where it was before, and a band where it may be. */
+export function bar(share, ghost = null, band = null) {
+  const made = el("span", { class: "bar", "aria-hidden": "true" });
+  const fill = document.createElement("i");
+  fill.style.width = `${100 * share}%`;
+  made.append(fill);
+  if (band) {
+    const range = document.createElement("u");
+    range.style.left = `${100 * band[0]}%`;
+    range.style.width = `${100 * Math.max(0, band[1] - band[0])}%`;
+    made.append(range);
+  }
+  if (ghost !== null && ghost !== undefined) {
+    const line = document.createElement("b");
+    line.style.left = `${100 * ghost}%`;
+    made.append(line);
+  }
+  return made;
+}
+
+/** A bar from `start` to `start + step` on a scale from `low` to `high`: one step of a waterfall. */
+export function stepBar(start, step, low, high) {
+  const made = el("span", { class: "bar signed", "aria-hidden": "true" });
+  const width = high - low || 1;
+  const fill = el("i", { class: step >= 0 ? "for" : "against" });
+  fill.style.left = `${(100 * (Math.min(start, start + step) - low)) / width}%`;
+  fill.style.width = `${(100 * Math.abs(step)) / width}%`;
+  const zero = document.createElement("b");
+  zero.style.left = `${(100 * (0 - low)) / width}%`;
+  made.append(fill, zero);
+  return made;
+}
+
+/** A table; the first cell of a row is its header, and heads that begin with # are of numbers. */
+export function table(heads, rows, className = "bars") {
+  const isNumber = heads.map((head) => head.startsWith("#"));
+  const cell = (content, place) =>
+    el(place ? "td" : "th", { class: isNumber[place] ? "n" : null, scope: place ? null : "row" }, content ?? "");
+  return el("table", { class: className },
+    el("thead", {}, el("tr", {}, ...heads.map((head, i) =>
+      el("th", { scope: "col", class: isNumber[i] ? "n" : null }, head.replace(/^#/, ""))))),
+    el("tbody", {}, ...rows.map((row) => el("tr", {}, ...row.map(cell)))));
+}

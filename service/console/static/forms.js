@@ -1,0 +1,103 @@
+// Forms that send what they show: each names a REST call, and its fields are members of the body or parts of the path.
+
+import { ask, curl } from "./rest.js";
+
+const READ = {
+  number: (text) => Number(text),
+  json: (text) => JSON.parse(text),
+  lines: (text) => text.split("\n").map((line) => line.trim()).filter(Boolean),
+};
+
+/** The call that a form stands for: method, path and body. */
+function callOf(form) {
+  let path = form.dataset.path;
+  const body = {};
+  let hasBody = false;
+  for (const field of form.elements) {
+    if (!field.name || field.dataset.in === "none") continue;
+    if (field.dataset.in === "path") {
+      path = path.replace(`{${field.name}}`, encodeURIComponent(field.value));
+      continue;
+    }
+    hasBody = true;
+    if (field.type === "checkbox") {
+      body[field.name] = field.checked;
+      continue;
+    }
+    if (field.value.trim() === "") continue;
+    const read = READ[field.dataset.as] ?? ((text) => text);
+    let value;
+    try {
+      value = read(field.value);
+    } catch {
+      throw new Error(`${field.name}: ${field.value} is not JSON. Text stands in double quotes.`);
+    }
+    if (Array.isArray(value) && field.dataset.as === "lines" && value.length === 0) continue;
+    const [outer, ...inner] = field.name.split(".");
+    if (inner.length) (body[outer] ??= {})[inner.join(".")] = value;
+    else body[outer] = value;
+  }
+  return { method: form.dataset.method, path, body: hasBody ? body : undefined };
+}
+
+function show(form) {
+  const code = form.querySelector("[data-asked] code");
+  if (!code) return;
+  try {
+    const { method, path, body } = callOf(form);
+    code.textContent = curl(method, path, body);
+  } catch (error) {
+    code.textContent = error.message;
+  }
+}
+
+async function send(form) {
+  const outcome = form.querySelector("[data-outcome]");
+  const say = (words, isBad) => {
+    if (!outcome) return;
+    outcome.textContent = words;
+    outcome.classList.toggle("bad", isBad);
+  };
+  for (const field of form.querySelectorAll("[data-equals]")) {
+    if (field.value !== field.dataset.equals) {
+      say(`Type ${field.dataset.equals} to confirm.`, true);
+      field.focus();
+      return;
+    }
+  }
+  const button = form.querySelector("button[type=submit]");
+  button.disabled = true;
+  try {
+    const { method, path, body } = callOf(form);
+    const told = await ask(method, path, body);
+    const next = form.dataset.then;
+    if (form.dataset.show) say(`${form.dataset.says} ${told[form.dataset.show]}`, false);
+    else if (next === "reload") location.reload();
+    else if (next) location.assign(next.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(told[name])));
+    else say("Done.", false);
+  } catch (error) {
+    say(error.message, true);
+  } finally {
+    button.disabled = false;
+  }
+}
+
+document.addEventListener("submit", (event) => {
+  if (!event.target.matches("form[data-rest]")) return;
+  event.preventDefault();
+  send(event.target);
+});
+document.addEventListener("input", (event) => {
+  const form = event.target.closest?.("form[data-rest]");
+  if (form) show(form);
+  const filter = event.target.dataset?.filter;
+  if (filter) {
+    const wanted = event.target.value.toLowerCase();
+    for (const row of document.querySelectorAll(filter)) {
+      row.hidden = !row.textContent.toLowerCase().includes(wanted);
+    }
+  }
+});
+const showAll = (root) => root.querySelectorAll("form[data-rest]").forEach(show);
+document.addEventListener("htmx:afterSettle", (event) => showAll(event.target));
+showAll(document);

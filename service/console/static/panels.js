@@ -1,0 +1,151 @@
+// What the explorer shows of an answer, one function a panel; each table is also what a screen reader reads.
+
+import { bar, digits, el, signed, stepBar, table } from "./dom.js";
+
+const MOST_ROWS = 12;
+const body = (id) => document.querySelector(`#${id} [data-body]`);
+
+function put(id, ...content) {
+  body(id).replaceChildren(...content.filter(Boolean));
+}
+
+function whyNot(words) {
+  return el("p", { class: "why-not" }, words ?? "No answer.");
+}
+
+/** The distribution of the question: as predicted, or by the joint distribution where there is no class. */
+export function distributionOf(answer) {
+  const { prediction, posterior } = answer.parts;
+  if (prediction) {
+    return {
+      labels: prediction.classes.map(String),
+      now: prediction.probabilities,
+      before: prediction.prior,
+      joint: posterior?.question ?? null,
+      how: "as the model predicts",
+    };
+  }
+  if (posterior?.question) {
+    const labels = Object.keys(posterior.question);
+    return { labels, now: labels.map((label) => posterior.question[label]), before: null, joint: null, how: "by the joint distribution" };
+  }
+  return null;
+}
+
+export function answerPanel(answer, start, prior) {
+  const told = distributionOf(answer);
+  document.getElementById("h-answer").textContent = answer.target ? `Answer: ${answer.target}` : "Answer";
+  if (!told) {
+    put("p-answer", whyNot(answer.parts.posterior?.why_no_question ?? answer.absent.posterior ?? answer.absent.prediction));
+    return;
+  }
+  const before = told.before ?? (prior ? told.labels.map((label) => prior[label] ?? 0) : null);
+  const band = answer.parts.interval;
+  const order = told.labels.map((_, i) => i).sort((a, b) => told.now[b] - told.now[a]).slice(0, MOST_ROWS);
+  const shown = told.labels.length <= MOST_ROWS ? told.labels.map((_, i) => i) : order;
+  const rows = shown.map((i) => [
+    told.labels[i],
+    bar(told.now[i], before?.[i], band ? [band.low[i], band.high[i]] : null),
+    digits(told.now[i]),
+    band ? `${digits(band.low[i])} – ${digits(band.high[i])}` : "",
+    before ? signed(told.now[i] - before[i]) : "",
+    told.joint ? digits(told.joint[told.labels[i]]) : "",
+  ]);
+  const heads = ["answer", "bar, and a line at what it is without evidence", "#probability", band ? `#${band.level * 100} % interval` : "#", "#change", told.joint ? "#joint" : "#"];
+  const notes = [];
+  if (told.joint) notes.push("joint: what the model's joint distribution says, which sums out what is not known; predictions skip it");
+  if (!band && answer.absent.interval && start.target) notes.push(`No interval: ${answer.absent.interval}`);
+  if (!answer.parts.prediction && answer.absent.prediction) notes.push(answer.absent.prediction);
+  if (told.labels.length > MOST_ROWS) notes.push(`${told.labels.length - MOST_ROWS} less probable answers are not shown.`);
+  put("p-answer", table(heads, rows), ...notes.map((words) => el("p", { class: "why-not" }, words)));
+}
+
+export function besidePanel(answer, kept, onSwap, onDrop) {
+  const place = document.getElementById("p-beside");
+  place.hidden = kept === null;
+  if (kept === null) return;
+  const here = distributionOf(answer);
+  const there = distributionOf(kept.answer);
+  const evidence = Object.entries(kept.state.evidence).map(([name, value]) => `${name} = ${value === null ? "missing" : value}`);
+  const content = [el("p", {}, evidence.length ? evidence.join(", ") : "No evidence.")];
+  if (here && there && answer.target === kept.answer.target) {
+    content.push(table(["answer", "bar, and a line at the other case", "#here", "#beside", "#difference"],
+      here.labels.slice(0, 50).map((label, i) => {
+        const other = there.now[there.labels.indexOf(label)] ?? 0;
+        return [label, bar(here.now[i], other), digits(here.now[i]), digits(other), signed(here.now[i] - other)];
+      })));
+  } else content.push(whyNot("The two cases have different questions."));
+  const surprises = [answer, kept.answer].map((each) => each.parts.posterior?.surprise);
+  if (surprises.every((each) => each !== undefined && each !== null)) {
+    content.push(el("p", {}, `Surprise: ${digits(surprises[0])} nats here, ${digits(surprises[1])} beside.`));
+  }
+  content.push(el("p", {}, el("button", { type: "button", onclick: onSwap }, "Go to that case"), " ", el("button", { type: "button", onclick: onDrop }, "Let it go")));
+  put("p-beside", ...content);
+}
+
+export function contributionsPanel(answer) {
+  const told = answer.parts.contributions;
+  if (!told) return put("p-contributions", whyNot(answer.absent.contributions));
+  const steps = [{ column: "classes' frequencies", log_odds: told.prior }, ...told.contributions.slice(0, 20)];
+  let sum = 0;
+  const ends = [0];
+  for (const step of steps) ends.push((sum += step.log_odds ?? 0));
+  const [low, high] = [Math.min(...ends), Math.max(...ends)];
+  const rows = steps.map((step, i) => [step.column, stepBar(ends[i], step.log_odds ?? 0, low, high), signed(step.log_odds)]);
+  rows.push(["together", stepBar(0, told.log_odds ?? 0, low, high), signed(told.log_odds)]);
+  put("p-contributions",
+    el("p", {}, `Log odds of ${told.prediction} against ${told.against}, one step after the other.`),
+    table(["what", "step", "#log odds"], rows));
+}
+
+export function askPanel(answer, onPick) {
+  const told = answer.parts.posterior;
+  if (!told?.ask_next) return put("p-ask", whyNot(told?.why_no_question ?? answer.absent.posterior));
+  const most = told.ask_next.slice(0, 8);
+  const scale = told.entropy || 1;
+  put("p-ask",
+    el("p", {}, `The question has ${digits(told.entropy)} nats of entropy. Knowing a column is expected to take off:`),
+    table(["column", "share", "#nats"], most.map((each) => [
+      el("button", { type: "button", onclick: () => onPick(each.column) }, each.column),
+      bar(Math.min(1, each.entropy_drop / scale)),
+      digits(each.entropy_drop),
+    ])));
+}
+
+export function surprisePanel(answer, nEvidence) {
+  const told = answer.parts.posterior;
+  if (!told) return put("p-surprise", whyNot(answer.absent.posterior));
+  if (told.surprise === null) return put("p-surprise", whyNot("The evidence is impossible to this model."));
+  const each = nEvidence ? ` That is ${digits(told.surprise / nEvidence)} for each given value.` : "";
+  const unit = told.is_density ? "−log density" : "−log probability";
+  put("p-surprise", el("p", {}, el("strong", {}, `${digits(told.surprise)} nats`), ` (${unit} of the evidence).${each}`));
+}
+
+export function completionPanel(answer, onTake) {
+  const told = answer.parts.completion;
+  if (!told) return put("p-completion", whyNot(answer.absent.completion));
+  const rows = Object.entries(told.assignment).slice(0, 200).map(([name, value]) => [name, value === null ? "(missing)" : String(value)]);
+  const found = told.is_optimal ? "This is the most probable." : "The best that was found in the time; a better one may exist.";
+  put("p-completion",
+    el("p", {}, `${found} Log probability ${digits(told.log_probability)}.`),
+    el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Completion" }, table(["column", "value"], rows, "")),
+    el("p", {}, el("button", { type: "button", onclick: () => onTake(told.assignment) }, "Suppose all of it")));
+}
+
+export function edgesPanel(answer, wanted, state, onToggle) {
+  const told = answer.parts.edges;
+  if (!told) return put("p-edges", whyNot(answer.absent.edges));
+  const matching = told.edges.filter((edge) => !wanted || `${edge.from} ${edge.to}`.toLowerCase().includes(wanted));
+  const most = matching.sort((a, b) => b.probability - a.probability).slice(0, 60);
+  const toggle = (edge, list, words) => {
+    const name = `${edge.from}->${edge.to}`;
+    const isOn = state[list].includes(name);
+    return el("button", { type: "button", "aria-pressed": String(isOn), "aria-label": `${words} ${edge.from} to ${edge.to}`, onclick: () => onToggle(list, name) }, words);
+  };
+  put("p-edges",
+    table(["edge", "bar", "#probability", "suppose"], most.map((edge) => [
+      `${edge.from} → ${edge.to}`, bar(edge.probability), digits(edge.probability),
+      el("span", { class: "edge" }, toggle(edge, "present", "in"), toggle(edge, "absent", "out")),
+    ])),
+    matching.length > most.length ? el("p", { class: "why-not" }, `${matching.length - most.length} less probable edges are not shown.`) : null);
+}

@@ -1,0 +1,363 @@
+// The what-if explorer: what is supposed stands in the address, what follows from it comes from one REST call.
+
+import { bar, digits, el } from "./dom.js";
+import { answerPanel, askPanel, besidePanel, completionPanel, contributionsPanel, edgesPanel, surprisePanel } from "./panels.js";
+import { ask, curl } from "./rest.js";
+
+const MOST_LISTED = 60;
+const OPEN_AT_FIRST = 6;
+const TYPING_MS = 60;
+const QUICK = ["prediction", "contributions", "posterior"];
+const SLOW = ["interval", "completion"];
+
+const place = document.getElementById("what-if");
+if (place) explore(JSON.parse(document.getElementById("start").textContent));
+
+function explore(start) {
+  const path = `/v1/models/${encodeURIComponent(start.reference)}/whatif`.replaceAll("%40", "@");
+  const byName = new Map(start.columns.map((column) => [column.name, column]));
+  const firstQuestion = start.target ?? start.columns.find((column) => !column.is_continuous)?.name ?? null;
+  const empty = () => ({ evidence: {}, target: firstQuestion, present: [], absent: [] });
+  const priors = new Map(); // column -> label -> probability, without evidence
+  const open = new Map(); // column -> its element, of those that are open
+  let state = empty();
+  let kept = null; // a case beside: its state and its answer
+  let latest = null;
+  let number = 0;
+  let inFlight = null;
+
+  // The address
+
+  function read() {
+    const asked = new URLSearchParams(location.search);
+    const parse = (name) => {
+      try {
+        return asked.has(name) ? { ...empty(), ...JSON.parse(asked.get(name)) } : null;
+      } catch {
+        return null;
+      }
+    };
+    return [parse("case") ?? empty(), parse("beside")];
+  }
+
+  function compact(each) {
+    const { evidence, target, present, absent } = each;
+    return { ...(Object.keys(evidence).length && { evidence }), ...(target !== firstQuestion && { target }), ...(present.length && { present }), ...(absent.length && { absent }) };
+  }
+
+  function write() {
+    const told = new URLSearchParams();
+    if (Object.keys(compact(state)).length) told.set("case", JSON.stringify(compact(state)));
+    if (kept) told.set("beside", JSON.stringify(compact(kept.state)));
+    const text = told.toString();
+    history.replaceState(null, "", text ? `?${text}` : location.pathname);
+  }
+
+  // Asking
+
+  function request(each, parts, columns) {
+    if (start.is_of_structures) return { parts: ["edges"], present: each.present, absent: each.absent };
+    const body = { evidence: each.evidence, parts };
+    if (each.target !== start.target) body.target = each.target;
+    if (columns) body.columns = columns;
+    return body;
+  }
+
+  async function update() {
+    const mine = ++number;
+    inFlight?.abort();
+    inFlight = new AbortController();
+    const { signal } = inFlight;
+    place.dataset.state = "asking";
+    write();
+    chosen();
+    marks();
+    try {
+      const answer = await ask("POST", path, request(state, QUICK, [...open.keys()]), signal);
+      if (mine !== number) return; // a later click has asked meanwhile
+      latest = answer;
+      problem("");
+      show();
+      place.dataset.state = "answered";
+      place.dataset.number = String(mine);
+      if (start.is_of_structures) return settled(mine);
+      const rest = await ask("POST", path, request(state, SLOW, []), signal);
+      if (mine !== number) return;
+      Object.assign(answer.parts, rest.parts);
+      Object.assign(answer.absent, rest.absent);
+      show();
+      settled(mine);
+    } catch (error) {
+      if (error.name === "AbortError" || mine !== number) return;
+      problem(error.message);
+      place.dataset.state = "refused";
+    }
+  }
+
+  function settled(mine) {
+    place.dataset.state = "settled";
+    place.dataset.settled = String(mine);
+  }
+
+  async function learnPriors(names) {
+    const unknown = names.filter((name) => !priors.has(name));
+    if (!unknown.length || start.is_of_structures) return;
+    for (const name of unknown) priors.set(name, null);
+    try {
+      const told = await ask("POST", path, { evidence: {}, parts: ["posterior"], target: firstQuestion, columns: unknown });
+      for (const [name, own] of Object.entries(told.parts.posterior?.distributions ?? {})) priors.set(name, own);
+    } catch {
+      for (const name of unknown) priors.delete(name); // the answer says what is wrong; the ghosts are missing
+    }
+    if (latest) show();
+  }
+
+  function problem(words) {
+    document.getElementById("problem").textContent = words;
+  }
+
+  // Showing
+
+  function show() {
+    const nEvidence = Object.keys(state.evidence).length;
+    if (start.is_of_structures) {
+      edgesPanel(latest, document.getElementById("find").value.toLowerCase(), state, toggleEdge);
+    } else {
+      answerPanel(latest, start, priors.get(latest.target));
+      contributionsPanel(latest);
+      askPanel(latest, pick);
+      surprisePanel(latest, nEvidence);
+      if (latest.parts.completion || latest.absent.completion) completionPanel(latest, take);
+      besidePanel(latest, kept, swap, drop);
+      for (const [name, details] of open) fillColumn(name, details);
+    }
+    const best = latest.parts.prediction;
+    document.getElementById("said").textContent = best
+      ? `${latest.target}: ${best.prediction}, ${digits(Math.max(...best.probabilities))}, with ${nEvidence} given values.`
+      : `${nEvidence + state.present.length + state.absent.length} things are supposed.`;
+    code();
+  }
+
+  function chosen() {
+    const items = start.is_of_structures
+      ? [...state.present.map((edge) => [edge, "in", () => toggleEdge("present", edge)]), ...state.absent.map((edge) => [edge, "out", () => toggleEdge("absent", edge)])]
+      : Object.entries(state.evidence).map(([name, value]) => [name, value === null ? "missing" : value, () => retract(name)]);
+    document.getElementById("chosen").replaceChildren(...items.map(([name, value, away]) =>
+      el("li", {}, el("button", { type: "button", onclick: away, "aria-label": `Take out ${name} = ${value}` }, `${name} = ${value} ×`))));
+  }
+
+  function code() {
+    const body = request(state, undefined, undefined);
+    delete body.parts;
+    document.getElementById("as-curl").textContent = curl("POST", path, body);
+    document.getElementById("as-python").textContent = `import httpx\n\nurl = "${location.origin}${path}"\nanswer = httpx.post(url, json=${python(body)}).json()`;
+  }
+
+  // The columns
+
+  const isChosen = (name, value) => name in state.evidence && state.evidence[name] === value;
+
+  function list() {
+    if (start.is_of_structures) return;
+    const wanted = document.getElementById("find").value.toLowerCase();
+    const all = start.columns.filter((column) => column.name.toLowerCase().includes(wanted));
+    open.clear();
+    document.getElementById("columns").replaceChildren(...all.slice(0, MOST_LISTED).map((column, i) => row(column, i < OPEN_AT_FIRST)));
+    document.getElementById("more").textContent = all.length > MOST_LISTED ? `${all.length - MOST_LISTED} more columns: find them by name.` : "";
+    marks();
+    learnPriors([...open.keys()]);
+  }
+
+  function row(column, isOpen) {
+    const details = el("details", { "data-column": column.name });
+    details.append(el("summary", {}, column.name, " ", el("span", { class: "picked" })));
+    if (isOpen) {
+      details.open = true;
+      opened(column.name, details);
+    }
+    details.addEventListener("toggle", () => {
+      if (!details.open) return open.delete(column.name);
+      if (open.has(column.name)) return null;
+      opened(column.name, details);
+      marks();
+      learnPriors([column.name]);
+      return update();
+    });
+    return details;
+  }
+
+  function opened(name, details) {
+    open.set(name, details);
+    if (details.childElementCount > 1) return;
+    const column = byName.get(name);
+    const values = el("div", { role: "group", "aria-label": name });
+    for (const { label, value } of column.is_continuous ? column.values.filter((each) => each.value === null) : column.values) {
+      values.append(el("button", { type: "button", class: "value", "aria-pressed": "false", "data-label": label, onclick: () => toggle(name, value) },
+        el("span", { class: "name" }, label), bar(0), el("span", { class: "n" }, "")));
+    }
+    details.append(values);
+    if (column.kind === "numeric") {
+      const input = el("input", { type: column.is_time ? "text" : "number", step: "any", "aria-label": `${name}, exactly` });
+      let timer = null;
+      input.addEventListener("input", () => {
+        clearTimeout(timer);
+        timer = setTimeout(() => {
+          if (input.value === "") retract(name);
+          else suppose({ [name]: column.is_time ? input.value : Number(input.value) });
+        }, TYPING_MS);
+      });
+      details.append(el("label", {}, "exactly ", input), el("p", { class: "why-not moments" }));
+    }
+  }
+
+  function fillColumn(name, details) {
+    const now = latest.parts.posterior?.distributions?.[name];
+    const before = priors.get(name);
+    for (const button of details.querySelectorAll(".value")) {
+      const label = button.dataset.label;
+      const given = name in state.evidence;
+      const share = now?.[label] ?? (given && button.getAttribute("aria-pressed") === "true" ? 1 : 0);
+      button.children[1].replaceWith(bar(share, before?.[label]));
+      button.children[2].textContent = now || given ? digits(share) : "";
+    }
+    const moments = latest.parts.posterior?.moments?.[name];
+    const words = details.querySelector(".moments");
+    if (words) words.textContent = moments ? `mean ${digits(moments.mean)}, standard deviation ${digits(Math.sqrt(Math.max(0, moments.variance)))}` : "";
+  }
+
+  function marks() {
+    for (const [name, details] of open) {
+      for (const [i, button] of [...details.querySelectorAll(".value")].entries()) {
+        const column = byName.get(name);
+        const values = column.is_continuous ? column.values.filter((each) => each.value === null) : column.values;
+        button.setAttribute("aria-pressed", String(isChosen(name, values[i].value)));
+      }
+    }
+    for (const details of document.querySelectorAll("#columns details")) {
+      const name = details.dataset.column;
+      details.querySelector(".picked").textContent = name in state.evidence ? `= ${state.evidence[name] ?? "missing"}` : "";
+    }
+  }
+
+  // What a person does
+
+  function suppose(more) {
+    state.evidence = { ...state.evidence, ...more };
+    if (state.target in state.evidence && state.target !== start.target) delete state.evidence[state.target];
+    update();
+  }
+
+  function retract(name) {
+    const { [name]: _, ...rest } = state.evidence;
+    state.evidence = rest;
+    update();
+  }
+
+  function toggle(name, value) {
+    if (isChosen(name, value)) retract(name);
+    else suppose({ [name]: value });
+  }
+
+  function toggleEdge(which, edge) {
+    const other = which === "present" ? "absent" : "present";
+    state[other] = state[other].filter((each) => each !== edge);
+    state[which] = state[which].includes(edge) ? state[which].filter((each) => each !== edge) : [...state[which], edge];
+    update();
+  }
+
+  function pick(name) {
+    const find = document.getElementById("find");
+    find.value = name;
+    list();
+    const details = document.querySelector("#columns details");
+    details?.querySelector("summary").focus();
+    update();
+  }
+
+  function take(assignment) {
+    const own = Object.entries(assignment).filter(([name]) => byName.has(name) && name !== state.target);
+    // Words of an interval stand for a value in it.
+    const found = own.map(([name, value]) => [name, byName.get(name).values.find((each) => each.label === value)?.value ?? value]);
+    suppose(Object.fromEntries(found));
+  }
+
+  function swap() {
+    [state, kept] = [kept.state, { state, answer: latest }];
+    questions();
+    update();
+  }
+
+  function drop() {
+    kept = null;
+    write();
+    show();
+  }
+
+  function questions() {
+    const select = document.getElementById("target");
+    if (!select) return;
+    const names = [...(start.target ? [start.target] : []), ...start.columns.filter((column) => !column.is_continuous).map((column) => column.name)];
+    select.replaceChildren(...names.map((name) => el("option", { value: name, selected: name === state.target }, name)));
+  }
+
+  document.getElementById("reset").addEventListener("click", () => {
+    state = { ...empty(), target: state.target };
+    update();
+  });
+  document.getElementById("pin").addEventListener("click", () => {
+    if (!latest) return;
+    kept = { state: structuredClone(state), answer: latest };
+    write();
+    show();
+  });
+  document.getElementById("target")?.addEventListener("change", (event) => {
+    state.target = event.target.value;
+    delete state.evidence[state.target];
+    update();
+  });
+  document.getElementById("find").addEventListener("input", () => {
+    list();
+    if (latest) update();
+  });
+  document.getElementById("load")?.addEventListener("click", () => {
+    const words = document.getElementById("row-problem");
+    try {
+      const told = JSON.parse(document.getElementById("row").value);
+      if (typeof told !== "object" || told === null || Array.isArray(told)) throw new Error("This is no row: write {\"column\": value}.");
+      words.textContent = "";
+      const { [state.target]: _, ...rest } = told;
+      state.evidence = rest;
+      update();
+    } catch (error) {
+      words.textContent = error.message;
+    }
+  });
+
+  async function begin() {
+    for (const id of start.is_of_structures ? ["p-answer", "p-contributions", "p-ask", "p-surprise", "p-completion"] : []) document.getElementById(id).hidden = true;
+    document.getElementById("p-edges").hidden = !start.is_of_structures;
+    const [here, beside] = read();
+    state = here;
+    questions();
+    list();
+    if (beside) {
+      try {
+        kept = { state: beside, answer: await ask("POST", path, request(beside, QUICK, [])) };
+      } catch (error) {
+        problem(`The case beside cannot be asked: ${error.message}`);
+      }
+    }
+    update();
+  }
+  begin();
+}
+
+/** A value as Python writes it. */
+function python(value) {
+  if (value === null) return "None";
+  if (value === true) return "True";
+  if (value === false) return "False";
+  if (Array.isArray(value)) return `[${value.map(python).join(", ")}]`;
+  if (typeof value === "object") return `{${Object.entries(value).map(([name, each]) => `${JSON.stringify(name)}: ${python(each)}`).join(", ")}}`;
+  return JSON.stringify(value);
+}

@@ -1,0 +1,158 @@
+"""The pages over a real server: what they show, that they run nothing inline, and that names stay text."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from html.parser import HTMLParser
+
+import httpx
+import pytest
+
+from service import product
+from service.requests import DatasetRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from storage.models import ModelVersion
+from tests.service.conftest import Site
+
+PAGES = [
+    "/console",
+    "/console/models/weather",
+    "/console/models/weather@1",
+    "/console/models/weather/compare?left=1&right=1",
+    "/console/models/weather/what-if",
+    "/console/models/weather/monitoring",
+    "/console/monitoring",
+    "/console/jobs",
+    "/console/jobs?state=failed",
+    "/console/train",
+    "/console/train?learner=kdb",
+    "/console/data",
+    "/console/settings",
+    "/console/login",
+    "/docs",
+    "/docs/read",
+]
+BROWSER = {"accept": "text/html,application/xhtml+xml", "sec-fetch-site": "none"}
+HOSTILE = "<img src=x onerror=alert(1)>\"'&\u202e{{7*7}}</script>"
+
+
+class Reader(HTMLParser):
+    """Collects the tags of a page, and the text of its inline scripts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self._open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def read(text: str) -> Reader:
+    reader = Reader()
+    reader.feed(text)
+    return reader
+
+
+def page(client: httpx.Client, path: str) -> httpx.Response:
+    answer = client.get(path, headers=BROWSER)
+    assert answer.status_code == 200, (path, answer.text[:500])
+    return answer
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_runs_nothing_but_our_files(site: Site, path: str) -> None:
+    answer = page(site.client, path)
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
+    assert "frame-ancestors 'none'" in policy and answer.headers["cross-origin-opener-policy"] == "same-origin"
+    assert answer.headers["x-content-type-options"] == "nosniff" and answer.headers["cache-control"] == "no-store"
+    for tag, attributes in read(answer.text).tags:
+        assert tag != "style" and "style" not in attributes, (tag, attributes)
+        assert not [name for name in attributes if name.startswith(("on", "hx-on"))], (tag, attributes)
+        if tag == "script" and attributes.get("type") != "application/json":
+            assert str(attributes.get("src")).startswith("/console/static/"), attributes
+        for name in ("href", "src", "action"):
+            link = attributes.get(name)
+            assert link is None or link.startswith(("/", "#", "?")), (tag, link)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_file_that_a_page_names_is_there(site: Site, path: str) -> None:
+    for url in re.findall(r'(?:src|href)="(/console/static/[^"]+)"', page(site.client, path).text):
+        answer = site.client.get(url)
+        assert answer.status_code == 200 and "immutable" in answer.headers["cache-control"], url
+        again = site.client.get(url, headers={"if-none-match": answer.headers["etag"]})
+        assert again.status_code == 304 and not again.content
+
+
+def test_a_browser_finds_the_console_at_the_root_and_a_program_what_the_server_is(site: Site) -> None:
+    answer = site.client.get("/", headers=BROWSER)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/console")
+    assert site.client.get("/").json()["console"] == "/console"
+
+
+def test_pages_are_json_for_programs(site: Site) -> None:
+    told = site.client.get("/console", headers={"accept": "application/json"}).json()
+    assert "weather" in [model["name"] for model in told["models"]]
+    missing = site.client.get("/console/models/nobody", headers={"accept": "application/json"})
+    assert missing.status_code == 404 and missing.headers["content-type"] == "application/problem+json"
+
+
+def test_what_is_missing_is_told_on_a_page(site: Site) -> None:
+    for path in ("/console/models/nobody", "/console/jobs/none", "/console/data/none"):
+        answer = site.client.get(path, headers=BROWSER)
+        assert answer.status_code == 404 and "<h1>Not found</h1>" in answer.text
+    answer = site.client.get("/console/models/weather/compare", headers=BROWSER)
+    assert answer.status_code == 422 and "?left=1" in answer.text
+
+
+def test_a_page_is_packed_for_who_takes_it(site: Site) -> None:
+    with site.client.stream("GET", "/console", headers=BROWSER | {"accept-encoding": "gzip"}) as answer:
+        body = b"".join(answer.iter_raw())
+    assert answer.headers["content-encoding"] == "gzip" and b"<!doctype html>" in gzip.decompress(body)
+    plain = site.client.get("/console", headers=BROWSER | {"accept-encoding": "identity"})
+    assert "content-encoding" not in plain.headers
+
+
+def test_the_model_page_shows_versions_metrics_and_where_they_come_from(site: Site) -> None:
+    text = read(page(site.client, "/console/models/weather").text).text
+    version = site.client.get("/v1/models/weather").json()
+    assert version["sha256"] in text and f"{version['metrics']['log_loss']:.4g}" in text
+    assert "No champion has met a challenger yet" in text
+
+
+def test_the_explorer_starts_with_the_columns_of_the_model(site: Site, circuit: ModelVersion) -> None:
+    for name, target in (("weather", "class"), (circuit.name, None)):
+        text = page(site.client, f"/console/models/{name}/what-if").text
+        start = json.loads(re.findall(r'id="start">(.*?)</script>', text, re.DOTALL)[0])
+        assert start["target"] == target
+        assert {"outlook", "humidity", "windy"} <= {column["name"] for column in start["columns"]}
+
+
+def test_names_of_others_stay_text(site: Site) -> None:
+    """A data set whose columns, values and target are markup; the names of models, jobs and keys cannot be."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    file = site.workspace.parent / "hostile.parquet"
+    column = [HOSTILE, "b"] * 50
+    pq.write_table(pa.table({HOSTILE: column, "x": column, "y": ["yes", HOSTILE] * 50}), file)
+    with Workspace(Settings(workspace=site.workspace)) as workspace:
+        product.register_dataset(workspace, DatasetRequest(name="hostile", uris=[str(file)], target="y"))
+    answer = page(site.client, "/console/data/hostile")
+    assert HOSTILE in read(answer.text).text and "<img" not in answer.text
+    asked = page(site.client, f"/console/train?dataset={HOSTILE}&model={HOSTILE}&learner={HOSTILE}")
+    assert "<img" not in asked.text
+    part = HOSTILE.replace("/", "")
+    for path in (f"/console/models/{part}", f"/console/jobs/{part}", f"/console/login?next={HOSTILE}"):
+        answer = site.client.get(path, headers=BROWSER)
+        assert answer.headers["content-type"].startswith("text/html") and "<img" not in answer.text

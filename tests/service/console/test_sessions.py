@@ -1,0 +1,172 @@
+"""A key becomes a session, and the session counts for the pages of this server only."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from service import product
+from service.http.api.sessions import local
+from service.processes.local_server import local_server
+from service.settings import Settings
+from service.workspace import Workspace
+from storage.keys import Role
+from tests.processes import wait_for
+from tests.service.asking import PATIENCE_S
+
+ADMIN_KEY = "an-administrator-of-tests"
+PAGE = {"accept": "text/html", "sec-fetch-site": "none"}
+SCRIPT = {"sec-fetch-site": "same-origin", "x-fewpass-console": "1"}
+
+
+@dataclass(frozen=True)
+class Castle:
+    """A server that requires keys, and a key for each role."""
+
+    url: str
+    workspace: Path
+    tokens: dict[Role, str]
+
+    def browser(self) -> httpx.Client:
+        return httpx.Client(base_url=self.url, timeout=PATIENCE_S)
+
+    @contextlib.contextmanager
+    def signed_in(self, token: str) -> Iterator[httpx.Client]:
+        with self.browser() as browser:
+            answer = browser.post("/console/session", data={"key": token}, headers={"sec-fetch-site": "same-origin"})
+            assert answer.status_code == 303, answer.text
+            yield browser
+
+
+@pytest.fixture(scope="module")
+def castle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Castle]:
+    settings = Settings(
+        workspace=tmp_path_factory.mktemp("castle") / "workspace",
+        require_keys=True,
+        admin_key=ADMIN_KEY,
+        job_workers=0,
+        generation_poll_s=0.05,
+        warm_up=False,
+    )
+    with Workspace(settings) as workspace:
+        tokens = {role: product.create_key(workspace, f"{role}-key", role)[1] for role in Role}
+    with local_server(settings) as server:
+        yield Castle(server.url, settings.workspace, tokens)
+
+
+def test_who_has_no_session_is_sent_to_sign_in(castle: Castle) -> None:
+    with castle.browser() as browser:
+        answer = browser.get("/console/jobs?state=failed", headers=PAGE)
+        assert answer.status_code == 303
+        assert answer.headers["location"] == "/console/login?next=%2Fconsole%2Fjobs%3Fstate%3Dfailed"
+        login = browser.get(answer.headers["location"], headers=PAGE)
+        assert login.status_code == 200 and 'value="/console/jobs?state=failed"' in login.text
+        assert browser.get("/console/jobs").status_code == 401, "a program is told"
+        for open_to_all in ("/docs", "/docs/read", "/console/static/console.css"):
+            assert browser.get(open_to_all, headers=PAGE).status_code == 200
+
+
+def test_the_cookie_is_opaque_and_out_of_reach(castle: Castle) -> None:
+    with castle.browser() as browser:
+        token = castle.tokens[Role.READ]
+        answer = browser.post("/console/session", data={"key": token, "next": "/console/data"})
+        port = httpx.URL(castle.url).port
+        cookie = answer.headers["set-cookie"]
+        assert cookie.startswith(f"fewpass-{port}=") and token not in cookie
+        for part in ("HttpOnly", "SameSite=strict", "Path=/", "Max-Age=43200"):
+            assert part in cookie
+        assert answer.headers["location"] == "/console/data"
+        session_id = browser.cookies[f"fewpass-{port}"]
+    with sqlite3.connect(castle.workspace / "control.sqlite") as connection:
+        rows = repr(connection.execute("SELECT * FROM browser_sessions").fetchall())
+    assert rows != "[]" and session_id not in rows and token not in rows
+
+
+def test_a_wrong_key_opens_nothing(castle: Castle) -> None:
+    with castle.browser() as browser:
+        answer = browser.post(
+            "/console/session", data={"key": "fp_wrong"}, headers=PAGE | {"sec-fetch-site": "same-origin"}
+        )
+        assert answer.headers["location"] == "/console/login?refused=1" and "set-cookie" not in answer.headers
+        assert "This key is not valid" in browser.get(answer.headers["location"], headers=PAGE).text
+        foreign = browser.post("/console/session", data={"key": ADMIN_KEY}, headers={"sec-fetch-site": "cross-site"})
+        assert foreign.status_code == 403
+
+
+@pytest.mark.parametrize("token", ["admin", "environment"])
+def test_a_session_may_what_its_key_may(castle: Castle, token: str) -> None:
+    with castle.signed_in(ADMIN_KEY if token == "environment" else castle.tokens[Role.ADMIN]) as browser:
+        assert "API keys" in browser.get("/console/settings", headers=PAGE).text
+        assert browser.get("/v1/keys", headers=SCRIPT).status_code == 200
+
+
+def test_what_a_key_may_not_do_is_not_shown_and_refused(castle: Castle) -> None:
+    with castle.signed_in(castle.tokens[Role.READ]) as browser:
+        assert "data-rest" in browser.get("/console/data", headers=PAGE).text, "to sign out is a form, too"
+        for path, words in (
+            ("/console/data", "Register data"),
+            ("/console/settings", "API keys"),
+            ("/console/jobs", "Train a model"),
+        ):
+            assert words not in browser.get(path, headers=PAGE).text
+        assert browser.get("/v1/keys", headers=SCRIPT).status_code == 403
+        assert browser.post("/v1/jobs", json={}, headers=SCRIPT).status_code == 403
+        assert browser.post("/v1/models/x/whatif", json={}, headers=SCRIPT).status_code == 403
+    with castle.signed_in(castle.tokens[Role.TRAIN]) as browser:
+        assert "Register data" in browser.get("/console/data", headers=PAGE).text
+        assert "API keys" not in browser.get("/console/settings", headers=PAGE).text
+
+
+@pytest.mark.parametrize(
+    ("method", "headers"),
+    [
+        ("GET", {}),
+        ("GET", {"sec-fetch-site": "cross-site"}),
+        ("GET", {"sec-fetch-site": "same-site"}),
+        ("POST", {"sec-fetch-site": "none", "x-fewpass-console": "1"}),
+        ("POST", {"sec-fetch-site": "same-origin"}),
+        ("POST", {"sec-fetch-site": "cross-site", "x-fewpass-console": "1"}),
+        ("DELETE", {"sec-fetch-site": "same-origin"}),
+    ],
+)
+def test_a_cookie_alone_proves_nothing(castle: Castle, method: str, headers: dict[str, str]) -> None:
+    with castle.signed_in(castle.tokens[Role.ADMIN]) as browser:
+        path = "/v1/models" if method == "GET" else "/v1/jobs/none/cancel" if method == "POST" else "/v1/keys/none"
+        assert browser.request(method, path, headers=headers).status_code == 403
+        assert browser.request(method, path, headers=SCRIPT).status_code in {200, 404}
+
+
+def test_a_session_is_of_one_origin(castle: Castle) -> None:
+    with castle.signed_in(castle.tokens[Role.READ]) as browser:
+        port = httpx.URL(castle.url).port
+        assert browser.get("/v1/models", headers=SCRIPT).status_code == 200
+        cookie = f"fewpass-{port}={browser.cookies[f'fewpass-{port}']}"
+        elsewhere = SCRIPT | {"host": f"localhost:{port}", "cookie": cookie}
+        assert httpx.get(f"{castle.url}/v1/models", headers=elsewhere).status_code == 401
+
+
+def test_a_session_ends_by_signing_out_and_with_its_key(castle: Castle) -> None:
+    with castle.signed_in(castle.tokens[Role.READ]) as browser:
+        kept = dict(browser.cookies)
+        assert browser.post("/console/session/end", headers=SCRIPT).status_code == 204
+        assert not browser.cookies
+        assert httpx.get(f"{castle.url}/v1/models", headers=SCRIPT, cookies=kept).status_code == 401
+    with castle.signed_in(ADMIN_KEY) as admin:
+        token = admin.post("/v1/keys", json={"name": "short-lived", "role": "read"}, headers=SCRIPT).json()["token"]
+        with castle.signed_in(token) as browser:
+            assert browser.get("/v1/models", headers=SCRIPT).status_code == 200
+            assert admin.delete("/v1/keys/short-lived", headers=SCRIPT).status_code == 200
+            wait_for(lambda: browser.get("/v1/models", headers=SCRIPT).status_code == 401)
+
+
+@pytest.mark.parametrize(
+    "path", ["//evil.org", "https://evil.org", "/\\evil.org", "/v1/models", "javascript:1", "/console\n", ""]
+)
+def test_signing_in_leads_to_our_pages_only(path: str) -> None:
+    assert local(path) == "/console"
