@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from learners.estimators import TAN as TAN
     from learners.estimators import FewPassClassifier as FewPassClassifier
     from learners.estimators import StructurePosterior as StructurePosterior
+    from learners.estimators import SumProductNetwork as SumProductNetwork
     from learners.explanation import explain as explain
     from learners.kinds import load_model as load_model
     from learners.orders.bif import read_bif as read_bif
@@ -47,6 +48,7 @@ _HOME = {
     "Schema": "learners.schema",
     "Source": "learners.passes.source",
     "StructurePosterior": "learners.estimators",
+    "SumProductNetwork": "learners.estimators",
     "collect": "learners.passes.engine",
     "drive": "learners.passes.learner",
     "encode": "learners.schema.encode",

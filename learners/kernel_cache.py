@@ -42,8 +42,8 @@ def content_hash(file: Path) -> str:
 
 
 def _root_of(file: Path) -> Path:
-    """The folder that holds the package `learners`."""
-    return next(folder.parent for folder in file.parents if folder.name == "learners")
+    """The folder that holds the package `learners`: the file's own, or for a kernel elsewhere, this one."""
+    return next((folder.parent for folder in file.parents if folder.name == "learners"), Path(__file__).parent.parent)
 
 
 def _imported(text: str, root: Path) -> list[Path]:

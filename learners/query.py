@@ -148,6 +148,48 @@ class Map:
 
 
 @dataclass(frozen=True)
+class Impute:
+    """The best guess of each missing value by itself: the most probable of a discrete column, the mean of a numeric one.
+
+    Parameters
+    ----------
+    variables : tuple of str
+        None named: every column that is not given.
+    evidence : mapping of column to value
+    """
+
+    variables: tuple[str, ...] = ()
+    evidence: Evidence = field(default_factory=dict)
+    kind: Literal["impute"] = "impute"
+
+
+@dataclass(frozen=True)
+class Surprise:
+    """How unusual some values are: their log-likelihood, and its rank among those of rows that the model draws itself.
+
+    Parameters
+    ----------
+    evidence : mapping of column to value
+    n : int
+        Rows that are drawn, of which the same columns are seen; from 1 to 100,000.
+    seed : int
+
+    Raises
+    ------
+    InvalidParameter
+        If n or seed is out of range.
+    """
+
+    evidence: Evidence = field(default_factory=dict)
+    n: int = 1000
+    seed: int = 0
+    kind: Literal["surprise"] = "surprise"
+
+    def __post_init__(self) -> None:
+        _check_draws(self.n, self.seed)
+
+
+@dataclass(frozen=True)
 class Edges:
     """How probable each edge is, given some that are known.
 
@@ -311,6 +353,6 @@ def _check_seed(seed: int) -> None:
         raise InvalidParameter("seed", seed, "use a whole number from 0 to 2^64 - 1")
 
 
-Query = Marginal | Conditional | Moments | Sample | Map
+Query = Marginal | Conditional | Moments | Sample | Map | Impute | Surprise
 StructureQuery = Edges | Graph | Graphs | Paths | Effects | Score
 AnyQuery = Query | StructureQuery

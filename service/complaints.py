@@ -50,6 +50,8 @@ SHAPES: dict[object, type] = {
     "moments": query.Moments,
     "sample": query.Sample,
     "map": query.Map,
+    "impute": query.Impute,
+    "surprise": query.Surprise,
     "edges": query.Edges,
     "graph": query.Graph,
     "graphs": query.Graphs,
@@ -60,13 +62,12 @@ SHAPES: dict[object, type] = {
     "evaluate": requests.EvaluateRequest,
     "schema": requests.SchemaRequest,
     "query": requests.QueryJobRequest,
-    "impute": requests.ImputeRequest,
     "forget": requests.ForgetRequest,
     "refresh": requests.RefreshRequest,
     "promotion": requests.PromotionRule,
 }
 # Kinds of jobs that are called like one of a query.
-OF_JOBS: dict[object, type] = {"score": requests.ScoreRequest}
+OF_JOBS: dict[object, type] = {"score": requests.ScoreRequest, "impute": requests.ImputeRequest}
 SCALARS = {"str", "int", "float", "bool"}
 MOST_SHOWN = 80
 

@@ -26,6 +26,16 @@ class Moment(TypedDict, total=False):
     interval: list[float]
 
 
+class Guess(TypedDict, total=False):
+    """The best guess of a missing value: with its `probability`, or the `variance` around it."""
+
+    value: RawValue
+    probability: float
+    variance: float
+    standard_error: float
+    interval: list[float]
+
+
 class Answer(TypedDict, total=False):
     """The answer to a query: `kind`, and what `queries.answer_all` says of it."""
 
@@ -37,6 +47,10 @@ class Answer(TypedDict, total=False):
     distributions: dict[str, dict[str, float]]
     distribution: list[Cell]
     moments: dict[str, Moment]
+    imputed: dict[str, Guess]
+    log_likelihood: float
+    rank: float
+    n: int
     rows: list[dict[str, RawValue]]
     assignment: dict[str, RawValue]
     upper_bound: float

@@ -159,6 +159,13 @@ class Columns:
                     self.check_known(v)
         return x
 
+    def known_rows(self, x: Array) -> Floats:
+        """Rows (n_variables, n_rows) as float64, NaN also where a discrete variable has a code outside its domain."""
+        known = np.asarray(x).astype(np.float64)
+        sizes = np.asarray(self.n_values)[:, np.newaxis]
+        known[(sizes > 0) & ~((known >= 0) & (known < sizes))] = np.nan
+        return known
+
     def rows_of_chunk(self, chunk: Chunk, with_class: bool = True) -> Array:
         """(n_variables, n_rows) int16 or int32 of an encoded chunk, -1 where missing; float64, NaN, where there are numbers.
 

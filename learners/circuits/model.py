@@ -91,6 +91,9 @@ class CircuitModel:
         self.schema, self.circuit, self.facts, self.posterior = schema, circuit, dict(facts), posterior
         self._columns = columns_of(circuit, schema)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self).from_arrays, self.to_arrays()
+
     def predict_proba(self, chunk: Chunk) -> Floats:
         """(n_rows, n_classes) float64: P(class | attributes), what is missing or unseen summed out.
 

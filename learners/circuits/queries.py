@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from learners.arrays import Array, Floats, Mask
+from learners.arrays import Array, Floats
 from learners.circuits import answers
 from learners.circuits.answer_forms import Answer, Batches, Cell
 from learners.circuits.circuit import Circuit
 from learners.circuits.columns import Columns, columns_of
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
-from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN
+from learners.circuits.guesses import impute, log_evidence, surprise
 from learners.circuits.map import map_query
 from learners.circuits.map.query import TREE_SOLVERS
 from learners.circuits.sampling import sample
-from learners.query import Conditional, Map, Moments, Query, RawValue, Sample
+from learners.query import Conditional, Impute, Map, Moments, Query, RawValue, Sample, Surprise
 from learners.schema import Schema
 
 # A kind, and what the queries of a group share besides.
@@ -74,6 +74,10 @@ def answer_all(
           (a list of `values` and `probability`, the most probable first);
         - moments: `log_evidence` and `moments` (column to `mean` and `variance`);
         - sample: `rows` (a list of column to value);
+        - impute: `log_evidence` and `imputed` (column to `value`, with the `probability` of a discrete one and the `variance` around
+          a mean);
+        - surprise: `log_likelihood`, and `rank`: the share of `n` rows drawn from the model that are at most as likely, with its
+          `standard_error`;
         - map: `assignment` (column to value), `log_probability` of assignment and evidence together, `upper_bound`,
           `is_optimal`, `n_expanded`, `seconds`.
 
@@ -134,7 +138,7 @@ def _n_told(columns: Columns, query: Query) -> int:
     if isinstance(query, Map):
         return len(_asked_of_map(columns, query))
     _, *rest = _group(columns, query)
-    if not rest:
+    if not rest or isinstance(query, Surprise):
         return 1
     if isinstance(query, Conditional):
         sizes = [columns.n_values[v] for v in rest[0]]
@@ -164,11 +168,18 @@ def _group(columns: Columns, query: Query) -> _Group:
         return "moments", _asked(columns, query, discrete=False)
     if isinstance(query, Sample):
         return "sample", _asked(columns, query, discrete=None, also_given=True), query.n, query.seed
+    if isinstance(query, Impute):
+        return "impute", _asked(columns, query, discrete=None)
+    if isinstance(query, Surprise):
+        return "surprise", query.n, query.seed
     return (query.kind,)
 
 
 def _asked(
-    columns: Columns, query: Conditional | Moments | Sample | Map, discrete: bool | None, also_given: bool = False
+    columns: Columns,
+    query: Conditional | Moments | Sample | Map | Impute,
+    discrete: bool | None,
+    also_given: bool = False,
 ) -> tuple[int, ...]:
     """The variables of a query: those named, or all of its kind that are not given."""
     given = {name for name, value in query.evidence.items() if value is not None}
@@ -227,34 +238,18 @@ def _compact(columns: Columns, evidence: Sequence[Mapping[str, object]]) -> Arra
     return x
 
 
-def of_densities(columns: Columns, x: Array) -> Mask:
-    """(n_rows,) bool: whether what is observed in a row has a density, not a probability."""
-    kind, variable = columns.circuit.kind, columns.circuit.variable
-    numeric = np.unique(variable[(kind == GAUSSIAN) | (kind == EXPONENTIAL)])
-    is_density: Mask = np.any(~np.isnan(np.asarray(x, np.float64)[numeric]), axis=0)
-    return is_density
-
-
-def _evidence(columns: Columns, x: Array) -> tuple[list[float], list[bool]]:
-    """Log probability of each row, and whether it is one of a density."""
-    logs = answers.log_likelihood(columns.circuit, x)
-    is_density = of_densities(columns, x)
-    # Probabilities that add to one add to a little more in floating point.
-    return np.where(is_density, logs, np.minimum(logs, 0.0)).tolist(), is_density.tolist()
-
-
 def _marginal(columns: Columns, x: Array) -> list[Answer]:
     with np.errstate(over="ignore"):  # a density may be beyond all doubles; its logarithm tells
         return [
             Answer(log_probability=log, density=float(np.exp(log)))
             if dense
             else Answer(log_probability=log, probability=float(np.exp(log)))
-            for log, dense in zip(*_evidence(columns, x), strict=True)
+            for log, dense in zip(*log_evidence(columns, x), strict=True)
         ]
 
 
 def _conditional(columns: Columns, x: Array, variables: tuple[int, ...], joint: bool) -> list[Answer]:
-    logs, _ = _evidence(columns, x)
+    logs, _ = log_evidence(columns, x)
     if joint:
         tables = answers.conditional(columns.circuit, x, variables)
         return [
@@ -285,7 +280,7 @@ def _cells(columns: Columns, variables: tuple[int, ...], table: Floats) -> list[
 
 
 def _moments(columns: Columns, x: Array, variables: tuple[int, ...]) -> list[Answer]:
-    logs, _ = _evidence(columns, x)
+    logs, _ = log_evidence(columns, x)
     mean, variance = answers.moments(columns.circuit, x, variables)
     return [
         {
@@ -353,4 +348,6 @@ _BATCHES: Batches = {
     "conditional": _conditional,
     "moments": _moments,
     "sample": _sample,
+    "impute": impute,
+    "surprise": surprise,
 }

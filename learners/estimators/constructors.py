@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from learners.parameters import Parameters, described
@@ -34,18 +35,29 @@ class Common:
 COMMON = tuple(field.name for field in fields(Common))
 
 
-def construct_from(cls: type, parameters: type[Parameters]) -> None:
+def construct_from(cls: type, parameters: type[Parameters], renamed: Mapping[str, str] | None = None) -> None:
     """Give an estimator the constructor that scikit-learn asks for, and say in its docstring what it takes.
 
     The constructor takes keywords only, keeps them as attributes and checks nothing: `fit` does, as `clone` and
     `set_params` expect.
+
+    Parameters
+    ----------
+    cls : class
+    parameters : class
+    renamed : mapping of str to str, optional
+        Parameters that have another name here, as theirs is that of a method.
     """
+    renamed = renamed or {}
     signature = inspect.Signature(
         [
             inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD),
             *(
                 inspect.Parameter(
-                    field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type
+                    renamed.get(field.name, field.name),
+                    inspect.Parameter.KEYWORD_ONLY,
+                    default=field.default,
+                    annotation=field.type,
                 )
                 for field in (*fields(parameters), *fields(Common))
             ),
@@ -63,5 +75,12 @@ def construct_from(cls: type, parameters: type[Parameters]) -> None:
     __init__.__signature__ = signature  # type: ignore[attr-defined]
     __init__.__qualname__ = f"{cls.__qualname__}.__init__"
     cls.__init__ = __init__  # type: ignore[misc]
-    entries = "".join(f"{head}\n{text}" for head, text in (described(parameters) | described(Common)).items())
+    told = (described(parameters) | described(Common)).items()
+    entries = "".join(f"{_renamed(head, renamed)}\n{text}" for head, text in told)
     cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\nParameters\n----------\n{entries}"
+
+
+def _renamed(head: str, renamed: Mapping[str, str]) -> str:
+    """The head of an entry with the names that its parameters have here."""
+    names, separator, rest = head.partition(" : ")
+    return ", ".join(renamed.get(name, name) for name in names.split(", ")) + separator + rest

@@ -17,17 +17,19 @@ TOLD = (
     "probability",
     "density",
     "log_evidence",
+    "log_likelihood",
+    "rank",
     "upper_bound",
     "is_optimal",
     "standard_error",
     "of",
 )
-LOGARITHMS = {"log_probability", "log_evidence", "upper_bound"}
+LOGARITHMS = {"log_probability", "log_evidence", "log_likelihood", "upper_bound"}
 ROUNDING = 1e-12
 MOST_CELLS = 50
 MISSING = "(missing)"
 STRUCTURES = {"edges", "graph", "graphs", "paths", "effects", "score"}
-KINDS = "marginal, conditional, moments, sample or map; of structures: edges, graph, graphs, paths, effects or score"
+KINDS = "marginal, conditional, moments, sample, map, impute or surprise; of structures: edges, graph, graphs, paths, effects or score"
 
 
 def query(
@@ -148,12 +150,21 @@ def _show(answer: JSONObject) -> None:
             for name, m in answer["moments"].items()
         ]
         show_table(None, ["column", "mean", "variance"] + ([level] if has_ends else []), rows, empty="")
+    if "imputed" in answer:
+        rows = [[name, _word(guess["value"]), _around(guess)] for name, guess in answer["imputed"].items()]
+        show_table(None, ["column", "best guess", "how sure"], rows, empty="")
     if "assignment" in answer:
         rows = [[name, _word(value)] for name, value in answer["assignment"].items()]
         show_table(None, ["column", "most probable"], rows, empty="")
     if answer.get("rows"):
         names = list(answer["rows"][0])
         show_records(names, [[_word(row[name]) for name in names] for row in answer["rows"]])
+
+
+def _around(guess: dict[str, Any]) -> str:
+    if "probability" in guess:
+        return f"probability {guess['probability']:.4f}"
+    return f"standard deviation {guess['variance'] ** 0.5:.4g}"
 
 
 def _ends(interval: Sequence[float]) -> str:

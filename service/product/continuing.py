@@ -87,7 +87,7 @@ def continuation(
     is_sampled = isinstance(model, BayesianCircuit)
     if isinstance(model, BayesianCircuit):
         if model.sampled is None:
-            return _anew("the states of so many rows were not kept")
+            return _anew("no states of its rows were kept to go on from")
     elif model.posterior is None:
         return None
     if dict(version.parameters) != dict(request.parameters):

@@ -13,7 +13,7 @@ from learners.ensembles.model import EnsembleModel
 from learners.errors import SourceError, UnknownColumn
 from learners.model import Model
 from learners.orders.model import OrderModel
-from learners.query import AnyQuery, Marginal, Query
+from learners.query import AnyQuery, Marginal, Query, Surprise
 from learners.schema.records import encode_records
 from service.jobs.limits import check_limits
 from service.product.data_roots import check_roots, files_of, plain
@@ -141,7 +141,7 @@ def check_queries(model: Model, queries: Sequence[AnyQuery]) -> None:
 
 
 def _variables(query: Query) -> Sequence[str]:
-    return () if isinstance(query, Marginal) else query.variables
+    return () if isinstance(query, Marginal | Surprise) else query.variables
 
 
 def _check_of_network(model: LookupModel, query: Query) -> None:

@@ -17,7 +17,7 @@ from learners.model import Model
 from learners.orders.model import OrderModel
 from learners.orders.queries import answer_size as structures_size
 from learners.orders.queries import n_draws
-from learners.query import AnyQuery, Map, Query, Sample, StructureQuery
+from learners.query import AnyQuery, Map, Query, Sample, StructureQuery, Surprise
 from service.problems import BodyTooLarge
 
 # Samples are rows, and a row has at most some values; so the most that answers may hold follows from the most rows.
@@ -101,7 +101,7 @@ def limited(model: Model, queries: Sequence[AnyQuery], max_queries: int, time_li
     ------
     BodyTooLarge
     """
-    n_samples = sum(query.n for query in queries if isinstance(query, Sample))
+    n_samples = sum(query.n for query in queries if isinstance(query, Sample | Surprise))
     if isinstance(model, OrderModel):
         posterior = model.posterior
         about = [query for query in queries if isinstance(query, StructureQuery)]

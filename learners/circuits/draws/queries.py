@@ -11,12 +11,14 @@ import numpy as np
 
 from learners.arrays import Array, Floats
 from learners.circuits import queries
-from learners.circuits.answer_forms import Answer, Batches, Cell
+from learners.circuits.answer_forms import Answer, Batches, Cell, Guess
 from learners.circuits.columns import Columns
 from learners.circuits.draws.draws import CircuitDraws
 from learners.circuits.draws.summary import LEVEL, Summary, log_mean, summarised
 from learners.circuits.errors import ImpossibleEvidence
+from learners.circuits.guesses import best_codes, by_kind, of_densities
 from learners.circuits.sampling import sample
+from learners.circuits.surprise import ranks
 from learners.query import Query
 from learners.schema import Schema
 
@@ -68,10 +70,12 @@ class _Asked:
             "conditional": self.conditional,
             "moments": self.moments,
             "sample": self.sample,
+            "impute": self.impute,
+            "surprise": self.surprise,
         }
 
     def marginal(self, columns: Columns, x: Array) -> list[Answer]:
-        logs, is_density = self.draws.log_likelihoods(x), queries.of_densities(columns, x)
+        logs, is_density = self.draws.log_likelihoods(x), of_densities(columns, x)
         logs = np.where(is_density[:, np.newaxis], logs, np.minimum(logs, 0.0))
         with np.errstate(over="ignore", invalid="ignore"):  # a density may be beyond all doubles; its logarithm tells
             told = summarised(np.exp(logs), self.n_chains)
@@ -126,6 +130,51 @@ class _Asked:
     def sample(self, columns: Columns, x: Array, variables: tuple[int, ...], n: int, seed: int) -> list[Answer]:
         return [{"rows": queries.in_words(columns, variables, rows)} for rows in drawn_rows(self.draws, x, n, seed)]
 
+    def impute(self, columns: Columns, x: Array, variables: tuple[int, ...]) -> list[Answer]:
+        logs = _log_evidence(columns, x, self.draws.log_likelihoods(x))
+        found: list[dict[str, Guess]] = [{} for _ in logs]
+        discrete, numeric = by_kind(columns, variables)
+        if discrete:
+            for v, p in zip(discrete, self.draws.marginals(x, discrete)[1], strict=True):
+                told = summarised(p, self.n_chains)
+                for row, code in enumerate(best_codes(columns, v, told.mean).tolist()):
+                    guess: Guess = {"value": columns.value(v, code), "probability": float(told.mean[row, code])}
+                    found[row][columns.names[v]] = {**guess, **_spread(told, (row, code))}
+        if numeric:
+            _, mean, variance = self.draws.moments(x, numeric)
+            told, whole = summarised(mean, self.n_chains), variance.mean(axis=-1) + mean.var(axis=-1)
+            for i, v in enumerate(numeric):
+                for row in range(len(found)):
+                    value, around = columns.value(v, told.mean[row, i]), float(whole[row, i])
+                    found[row][columns.names[v]] = {"value": value, "variance": around, **_spread(told, (row, i))}
+        names = [columns.names[v] for v in variables]
+        return [
+            Answer(log_evidence=log, level=LEVEL, imputed={name: own[name] for name in names})
+            for log, own in zip(logs, found, strict=True)
+        ]
+
+    def mean_logs(self, x: Array) -> Floats:
+        at_a_time = self.draws.rows_at_a_time()
+        parts = [np.ascontiguousarray(x[:, first : first + at_a_time]) for first in range(0, x.shape[1], at_a_time)]
+        return np.concatenate([log_mean(self.draws.log_likelihoods(part)) for part in parts])
+
+    def surprise(self, columns: Columns, x: Array, n: int, seed: int) -> list[Answer]:
+        each = self.draws.log_likelihoods(x)
+        told, logs = summarised(each, self.n_chains), np.array(_log_evidence(columns, x, each))
+        drawn = drawn_rows(self.draws, np.full((len(columns.names), 1), np.nan), n, seed)[0]
+        rank, error = ranks(logs, columns.known_rows(x), drawn, self.mean_logs)
+        return [
+            Answer(
+                log_likelihood=float(logs[row]),
+                log_interval=[float(told.low[row]), float(told.high[row])],
+                level=LEVEL,
+                rank=float(rank[row]),
+                standard_error=float(error[row]),
+                n=n,
+            )
+            for row in range(logs.size)
+        ]
+
 
 def drawn_rows(draws: CircuitDraws, x: Array, n: int, seed: int) -> list[Floats]:
     """N rows (n, n_variables) given each row of evidence, each from a draw that is drawn anew.
@@ -152,7 +201,7 @@ def drawn_rows(draws: CircuitDraws, x: Array, n: int, seed: int) -> list[Floats]
 def _log_evidence(columns: Columns, x: Array, logs: Floats) -> list[float]:
     """Logarithm of the mean probability, or density, of each row."""
     means = log_mean(logs)
-    return np.where(queries.of_densities(columns, x), means, np.minimum(means, 0.0)).tolist()
+    return np.where(of_densities(columns, x), means, np.minimum(means, 0.0)).tolist()
 
 
 class _Spread(TypedDict):

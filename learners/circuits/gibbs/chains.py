@@ -68,10 +68,13 @@ class Run:
     mean : (n_parameters,) float64
         Posterior mean of these given the state of highest log joint among those drawn from.
     choices : list of (n_rows, n_positions) uint8
-        Last state of each chain.
+        Last state of each chain; none of variational inference.
     trace : (n_chains, n_sweeps, 7) float64
         As in `store.Kept`.
     diagnostics : Diagnostics
+    n_rows : int
+    n_chains : int
+        Whose draws hang together.
     """
 
     draws: Floats
@@ -79,6 +82,8 @@ class Run:
     choices: list[np.ndarray]
     trace: Floats
     diagnostics: Diagnostics
+    n_rows: int
+    n_chains: int
 
 
 @dataclass
@@ -162,7 +167,8 @@ def run_chains(
     best = max(chains, key=lambda chain: chain.best)
     draws = np.concatenate([chain.draws[: chain.n_draws] for chain in chains])
     trace = _trace(chains, Phase(0, phase.last))
-    return Run(draws, best.draws[-1].copy(), [chain.state.choices for chain in chains], trace, found)
+    choices = [chain.state.choices for chain in chains]
+    return Run(draws, best.draws[-1].copy(), choices, trace, found, len(choices[0]), n_chains)
 
 
 def _through(chains: Sequence[_Chain], phase: Phase, n_draws: int, threads: int, advance: Advance) -> None:

@@ -90,7 +90,7 @@ def layout_of(prior: Prior) -> Layout:
     """
     shape, n_children = prior.shape, prior.shape.n_children
     n_sums, width = shape.n_sums, n_children + 1
-    size = _sizes(shape.n_columns, n_children)
+    size = sizes_of(shape.n_columns, n_children)
     family, leaf_column = family_of(prior.leaf), prior.leaf_column
     is_leaf_sum = size == 1
     first_node = (n_sums - 1 - np.arange(n_sums)) * width
@@ -105,7 +105,7 @@ def layout_of(prior: Prior) -> Layout:
     children = np.empty(child_starts[-1], np.int64)
     edge = child_starts[first_node + n_children][:, np.newaxis] + np.arange(n_children)
     children[edge] = first_node[:, np.newaxis] + np.arange(n_children)
-    left, right = _halves(shape, inner, size[inner])
+    left, right = halves_of(shape, inner, size[inner])
     at = child_starts[product]
     children[at], children[at + 1] = (first_node[half] + n_children for half in (left, right))
     n_values = np.array([column.n_values for column in prior.columns], np.int64)
@@ -123,7 +123,7 @@ def layout_of(prior: Prior) -> Layout:
     return Layout(template, edge, parameter, cell, prior.leaf[:, CENTRE], gaussian, ~gaussian & (family != CATEGORICAL))
 
 
-def _sizes(n_columns: int, n_children: int) -> Integers:
+def sizes_of(n_columns: int, n_children: int) -> Integers:
     """(n_sums,) int64: columns of each sum."""
     known: dict[int, Integers] = {1: np.ones(1, np.int64)}
 
@@ -136,7 +136,7 @@ def _sizes(n_columns: int, n_children: int) -> Integers:
     return sizes(n_columns)
 
 
-def _halves(shape: Shape, sums: Integers, size: Integers) -> tuple[Integers, Integers]:
+def halves_of(shape: Shape, sums: Integers, size: Integers) -> tuple[Integers, Integers]:
     """(n, n_children) int64 each: the sums at the left and at the right half of every child."""
     left_sums, right_sums = np.zeros((2, int(size.max(initial=1)) + 1), np.int64)
     for m in np.unique(size).tolist():

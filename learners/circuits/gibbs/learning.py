@@ -16,6 +16,7 @@ import numpy as np
 from learners.arrays import Float32s, Uint8s
 from learners.circuits.draws.draws import CircuitDraws
 from learners.circuits.draws.model import BayesianCircuit, Sampled
+from learners.circuits.gibbs.bottom_up import bottom_up
 from learners.circuits.gibbs.chains import Make, Run, run_chains
 from learners.circuits.gibbs.columns import Coding
 from learners.circuits.gibbs.layout import Layout, layout_of
@@ -26,6 +27,7 @@ from learners.circuits.gibbs.settings import GibbsParameters
 from learners.circuits.gibbs.shape import complete_shape, n_sums_of
 from learners.circuits.gibbs.store import MOST_IN_MEMORY, FileStore, MemoryStore, Store
 from learners.circuits.gibbs.tuning import Chosen, tuned
+from learners.circuits.gibbs.variational import inferred
 from learners.circuits.model import CodingTold, SamplingTold
 from learners.errors import EmptyData, LearnerError
 from learners.memory import memory_limit
@@ -115,6 +117,9 @@ class Sampling:
         if isinstance(store, FileStore):
             n_numbers = parameters.draws * layout.n_parameters
             store.require_room(parameters.chains, prior.shape.n_positions, n_numbers)
+        if parameters.sampler == "collapsed-vb":
+            run = inferred(prior, layout, store, parameters, seed=(self.seed, turn), advance=advance)
+            return self._model(prior, chosen, layout, run, turn)
         run = run_chains(
             prior,
             layout,
@@ -130,7 +135,7 @@ class Sampling:
     def _make(self, known: list[Uint8s] | None) -> Make:
         """Makes the sampler of each chain; rows behind those that are known enter when it starts."""
         moves = Moves(self.parameters.whole_moves, self.parameters.subtree_moves)
-        make = {"lazy": lazy, "reference": reference}[self.parameters.sampler]
+        make = {"lazy": lazy, "reference": reference, "bottom-up": bottom_up}[self.parameters.sampler]
 
         def made(prior: Prior, rows: RowBlocks, chain: int) -> SamplingAlgorithm:
             sampler = make(prior, rows, moves)
@@ -150,13 +155,13 @@ class Sampling:
             layout.circuit_of(run.mean), run.draws[:, :n_weights].T.copy(), run.draws[:, n_weights:].T.copy()
         )
         facts = dict(self.facts) | {
-            "n_rows": len(run.choices[0]),
+            "n_rows": run.n_rows,
             "diagnostics": asdict(run.diagnostics),
             "strengths": asdict(chosen.strengths),
             "trials": [[value, values] for value, values in chosen.trials],
         }
         sampled = None
-        if sum(choices.nbytes for choices in run.choices) <= MOST_STATES:
+        if run.choices and sum(choices.nbytes for choices in run.choices) <= MOST_STATES:
             told: SamplingTold = {
                 "coding": cast("CodingTold", asdict(self.coding)),
                 "strengths": asdict(chosen.strengths),
@@ -166,7 +171,7 @@ class Sampling:
             }
             leaf = np.ascontiguousarray(prior.leaf[:, [FIRST, SECOND]])
             sampled = Sampled(told, leaf, [np.array(choices) for choices in run.choices])
-        return BayesianCircuit(self.schema, draws, self.parameters.chains, facts, run.trace, sampled)
+        return BayesianCircuit(self.schema, draws, run.n_chains, facts, run.trace, sampled)
 
     def _require_memory(self) -> None:
         parameters, n_children = self.parameters, self.parameters.children

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from learners.arrays import Array, Floats
 from learners.circuits.gibbs.leaf_kernels import FIRST, SECOND, SQUARES, TOTAL, N
 from learners.circuits.gibbs.priors import Prior, family_of
-from learners.circuits.gibbs.sampler import Tallies
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON
 
 # A gamma variate of a small shape may be below all doubles; no weight is zero and no spread infinite.
@@ -37,14 +36,30 @@ class Parameters(NamedTuple):
     cells: Floats
 
 
-def drawn_parameters(random: np.random.Generator, prior: Prior, tallies: Tallies) -> Parameters:
+class Counted(Protocol):
+    """Rows at each sum and leaf: whole ones of a sampler's `Tallies`, or expected ones."""
+
+    @property
+    def counts(self) -> Array:
+        """(n_sums, n_children): at each child of a sum."""
+
+    @property
+    def leaf(self) -> Floats:
+        """(n_leaves, 8) float64: statistics, see `leaf_kernels`."""
+
+    @property
+    def cells(self) -> Array:
+        """(n_cells,): with each value at categorical leaves."""
+
+
+def drawn_parameters(random: np.random.Generator, prior: Prior, tallies: Counted) -> Parameters:
     """Weights and leaf parameters from their posterior given the rows at each sum and leaf.
 
     Parameters
     ----------
     random : Generator
     prior : Prior
-    tallies : Tallies
+    tallies : Counted
 
     References
     ----------
@@ -72,7 +87,7 @@ def drawn_parameters(random: np.random.Generator, prior: Prior, tallies: Tallies
     return Parameters(weight, first, second, cells)
 
 
-def mean_parameters(prior: Prior, tallies: Tallies) -> Parameters:
+def mean_parameters(prior: Prior, tallies: Counted) -> Parameters:
     """Posterior means of weights and leaf parameters given the rows at each sum and leaf.
 
     The spread of a Gaussian leaf is that of the mean precision, with what is uncertain about its mean; a rate is the mean rate.

@@ -213,6 +213,11 @@ def tallied(prior: Prior, rows: RowBlocks, choices: Uint8s) -> State:
     return _Work(prior, rows, Moves()).tallied(choices)
 
 
+def recounting(prior: Prior, rows: RowBlocks) -> Callable[[Uint8s], State]:
+    """Makes the state of choices, as `tallied`, again and again."""
+    return _Work(prior, rows, Moves()).tallied
+
+
 def entered(
     random: np.random.Generator, prior: Prior, rows: RowBlocks, moves: Moves, known: Uint8s | None = None
 ) -> State:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from learners.circuits.gibbs.bottom_up import bottom_up
 from learners.circuits.gibbs.leaf_kernels import CENTRE, KIND
 from learners.circuits.gibbs.parameters import drawn_parameters
 from learners.circuits.gibbs.sampler import InMemory, Moves, State, Tallies, lazy, reference, tallied
@@ -146,6 +147,16 @@ def test_the_lazy_sampler_and_the_parameters_have_the_joint_distribution_of_the_
 def test_the_reference_sampler_has_the_joint_distribution_of_the_prior():
     model, random = Model(GAUSSIAN), np.random.default_rng(9)
     assert np.abs(z_scores(simulated(model, random), in_turns(model, random, by_reference))).max() < 4.5
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_bottom_up_sampler_has_the_joint_distribution_of_the_prior(family):
+    model, random = Model(FAMILIES[family]), np.random.default_rng(10)
+
+    def make(prior, rows):
+        return bottom_up(prior, rows).step
+
+    assert np.abs(z_scores(simulated(model, random), in_turns(model, random, make))).max() < 4.5
 
 
 def test_a_sampler_of_another_prior_is_noticed():

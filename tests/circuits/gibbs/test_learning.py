@@ -113,6 +113,26 @@ def test_its_tables_and_structure_tell_how_the_chains_went(model):
     assert told["r_hat"] > 0 and told["effective"] > 0 and told["is_settled"] in (True, False)
 
 
+@pytest.mark.parametrize("sampler", ["reference", "bottom-up", "collapsed-vb"])
+def test_every_sampler_makes_a_posterior(sampler):
+    model = learned(Source.of_table(table_of(300)), sampler=sampler)
+    rows = encode(table_of(200, seed=9), model.schema)
+    assert np.mean(model.predict_proba(rows).argmax(axis=1) == rows.y) > 0.9
+    low, high = model.credible_intervals(rows, 0.9)
+    assert (high > low).all() and model.draws.n_draws == 20
+    again = load_model(*model.to_arrays())
+    assert np.array_equal(again.predict_proba(rows), model.predict_proba(rows))
+    assert (model.sampled is None) == (sampler == "collapsed-vb")
+    if sampler == "collapsed-vb":
+        assert (np.diff(model.trace[:, :, 0]) > -1e-6).all() and model.n_chains == 1
+
+
+def test_variational_inference_ends_when_it_gains_no_more():
+    model = learned(Source.of_table(table_of(200)), sampler="collapsed-vb", iterations="auto", most_iterations=500)
+    told = model.structure()["facts"]
+    assert told["is_settled"] and told["n_sweeps"] < 500 and told["r_hat"] is None
+
+
 def test_without_a_target_there_is_a_density():
     model = learned(Source.of_table(table_of(200).drop_columns("class")), target=None)
     near, far = model.log_likelihood(encode(pa.table({"x": [5.0, 500.0], "wait": [5.0, 5.0]}), model.schema))

@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from learners.circuits.gibbs.bottom_up import bottom_up
 from learners.circuits.gibbs.leaf_kernels import GAUSSIANS, gaussian_log, gaussian_step, log_rise
 from learners.circuits.gibbs.priors import Strengths
 from learners.circuits.gibbs.sampler import InMemory, Moves, entered, lazy, reference, tallied
@@ -26,6 +27,7 @@ SAMPLERS = {
     "lazy, subtrees": lambda prior, rows: lazy(prior, rows, Moves(0.5, 2)),
     "reference": reference,
     "reference, subtrees": lambda prior, rows: reference(prior, rows, Moves(1, 1)),
+    "bottom-up": bottom_up,
 }
 
 
@@ -125,7 +127,7 @@ class InBlocks(InMemory):
             yield where, self.x[where]
 
 
-@pytest.mark.parametrize("make", [lazy, reference])
+@pytest.mark.parametrize("make", [lazy, reference, bottom_up])
 def test_blocks_do_not_matter(make):
     columns = (*THREE, *MIXED)
     prior, x = prior_of(columns, 3), rows_of(columns, 50)

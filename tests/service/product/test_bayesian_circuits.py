@@ -62,6 +62,11 @@ def test_a_sampled_circuit_on_the_command_line(tmp_path):
     best = fewpass("query", "sky", "map", "--of", "outlook", "--of", "windy", "--given", "class=yes", **here).stdout
     assert "of the posterior mean circuit" in best
 
+    guess = fewpass("query", "sky", "impute", "--given", "class=yes", **here).stdout
+    assert "best guess" in guess and "standard deviation" in guess and "probability" in guess
+    strange = fewpass("query", "sky", "surprise", "--given", "humidity=1e6", "--set", "n=200", "--json", **here)
+    assert json.loads(strange.stdout)["rank"] < 0.05
+
     structure = fewpass("models", "structure", "sky", **here).stdout
     for fact in ("r_hat", "effective", "is_settled", "whole_acceptance"):
         assert fact in structure
@@ -87,9 +92,18 @@ def test_a_sampled_circuit_over_rest(site):
     job = site.client.post("/v1/jobs", json=asked).json()
     done = job_at_end(site.client, job["id"])
     assert done["state"] == "succeeded", done
-    query = {"queries": [{"kind": "marginal", "evidence": {"outlook": "sunny"}}]}
-    (answer,) = site.client.post("/v1/models/sampled/query", json=query).json()["answers"]
+    query = {
+        "queries": [
+            {"kind": "marginal", "evidence": {"outlook": "sunny"}},
+            {"kind": "impute", "evidence": {"outlook": "sunny"}, "variables": ["class"]},
+            {"kind": "surprise", "evidence": {"outlook": "sunny"}, "n": 100},
+        ]
+    }
+    answer, guess, surprise = site.client.post("/v1/models/sampled/query", json=query).json()["answers"]
     assert answer["interval"][0] < answer["probability"] < answer["interval"][1]
+    low, high = guess["imputed"]["class"]["interval"]
+    assert low <= guess["imputed"]["class"]["probability"] <= high
+    assert surprise["n"] == 100 and 0 < surprise["rank"] <= 1
     facts = site.client.get("/v1/models/sampled/structure").json()["facts"]
     assert facts["n_sweeps"] == 40 and facts["n_chains"] == 2
     assert "<svg" in site.client.get("/v1/models/sampled/trace.svg").text

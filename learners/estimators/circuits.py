@@ -1,0 +1,326 @@
+"""Sum-product networks as an estimator, whichever way they are learned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Self
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.utils import ClassifierTags, check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from learners import recipes
+from learners.arrays import Array, Floats
+from learners.circuits.answer_forms import Answer
+from learners.circuits.cells import missing_cells, nameable, rows_of_batch, with_cells
+from learners.circuits.filling import filled
+from learners.circuits.model import CircuitModel
+from learners.circuits.recipes import CircuitParameters
+from learners.errors import InvalidParameter
+from learners.estimators.columns import KnownColumns
+from learners.estimators.constructors import COMMON, construct_from
+from learners.estimators.forms import Rows, are_paths, column_of, is_pandas_frame, rows_of
+from learners.estimators.labels import classes_of, name_of
+from learners.passes.engine import OnProgress
+from learners.passes.learner import drive
+from learners.passes.source import Source
+from learners.passes.streams import source_of_stream
+from learners.passes.text_types import told_types
+from learners.query import How, Query, RawValue
+from learners.schema import Overrides, Schema
+from learners.schema.encode import encode
+from learners.schema.losses import losses
+
+# `sample` is a method.
+RENAMED = {"sample": "sample_rows"}
+
+
+def _with_class(network: SumProductNetwork) -> bool:
+    if network.target is None and "classes_" not in vars(network):
+        raise AttributeError(
+            "No class was learned: name the class column, target='…', or give it to fit, to have predictions."
+        )
+    return True
+
+
+class SumProductNetwork(DensityMixin, BaseEstimator):
+    """A sum-product network over the columns of a table, the class among them if there is one.
+
+    `learning` says how: "em", "adf", "bmm", or "gibbs" for a posterior over circuits.
+
+    Attributes
+    ----------
+    model_ : CircuitModel
+        A `BayesianCircuit` with `learning="gibbs"`.
+    classes_ : (n_classes,) array
+        Where there is a class.
+    feature_names_in_ : (n_columns,) array of str
+        Where the columns had names.
+    n_features_in_ : int
+    """
+
+    target: str | None
+    schema: Schema | None
+    columns: Overrides | None
+    threads: int | None
+
+    def fit(self, X: Any, y: Any = None, on_progress: OnProgress | None = None) -> Self:
+        """Learn from a table.
+
+        Parameters
+        ----------
+        X : table
+            As of the classifiers: paths, a `Source`, frames, tables, arrays, streams.
+        y : str or (n,) array-like, optional
+            The class column's name, or the classes themselves (not with paths); by default `target`. Without either there is no
+            class.
+        on_progress : callable, optional
+            Called with a `Progress`; raising in it stops.
+
+        Warns
+        -----
+        ColumnWarning
+            Of columns that are not used, or not with all their values.
+
+        Raises
+        ------
+        InvalidParameter, SourceError, SchemaError, UnknownColumn, EmptyData
+        """
+        source, target, is_named = self._source_of(X, y)
+        own = {theirs: ours for ours, theirs in RENAMED.items()}
+        given = self.get_params(deep=False).items()
+        parameters = {own.get(name, name): value for name, value in given if name not in COMMON}
+        made = recipes.learner("spn", parameters, target, self.schema, self.columns)
+        model = drive(made, source, threads=self.threads, on_progress=on_progress)
+        assert isinstance(model, CircuitModel)
+        self.model_ = model
+        self.arrow_schema_ = pa.schema([field.remove_metadata() for field in source.arrow_schema])
+        self._is_frame = is_pandas_frame(X)
+        names = [name for name in source.arrow_schema.names if name != target]
+        self._columns = KnownColumns(type(self).__name__, model, names, is_named)
+        for name in ("classes_", "feature_names_in_"):
+            if name in vars(self):
+                delattr(self, name)
+        if target is not None:
+            self.classes_ = np.array(model.schema.class_values())
+        if is_named:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        self.n_features_in_ = len(names)
+        if self.schema is None:
+            for loss in losses(model.schema):
+                self._columns.warn_once(loss)
+        return self
+
+    def score_samples(self, X: Any) -> Floats:
+        """(n_rows,) float64: log-likelihood of each row, in nats; of the columns that X has, the class among them, and what is missing
+        summed out.
+
+        Raises
+        ------
+        SchemaError
+        """
+        model = self._model()
+        parts = [model.log_likelihood(encode(batch, model.schema)) for batch in self._batches(X, with_class=True)]
+        return np.concatenate([*parts, np.empty(0)])
+
+    def score(self, X: Any, y: None = None) -> float:
+        """Mean log-likelihood of a row, in nats."""
+        return float(self.score_samples(X).mean())
+
+    @available_if(_with_class)
+    def predict_proba(self, X: Any) -> Floats:
+        """(n_rows, n_classes) float64: P(class | attributes), in the order of `classes_`.
+
+        Raises
+        ------
+        AttributeError
+            If no class was learned.
+        SchemaError
+        """
+        model = self._model()
+        parts = [model.predict_proba(encode(batch, model.schema)) for batch in self._batches(X)]
+        return np.concatenate([*parts, np.empty((0, model.schema.n_classes))])
+
+    @available_if(_with_class)
+    def predict(self, X: Any) -> Array:
+        """(n_rows,): the most probable class of each row.
+
+        Raises
+        ------
+        AttributeError, SchemaError
+        """
+        most_probable = self.predict_proba(X).argmax(axis=1)
+        predicted: Array = self.classes_[most_probable]
+        return predicted
+
+    @available_if(_with_class)
+    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Floats, Floats]:
+        """Low and high ends (n_rows, n_classes) float64 of the credible intervals of class probabilities, for `learning="gibbs"`.
+
+        Raises
+        ------
+        AttributeError, InvalidParameter
+        """
+        model = self._model()
+        intervals_of = getattr(model, "credible_intervals", None)
+        if intervals_of is None:
+            raise InvalidParameter("interval", level, 'only a posterior has intervals: learn with learning="gibbs"')
+        found = [intervals_of(encode(batch, model.schema), level) for batch in self._batches(X)]
+        nobody = np.empty((0, model.schema.n_classes))
+        low, high = (np.concatenate([*(ends[which] for ends in found), nobody]) for which in (0, 1))
+        return low, high
+
+    def query(self, query: Query) -> Answer:
+        """The answer to `Marginal`, `Conditional`, `Moments`, `Sample`, `Map`, `Impute` or `Surprise`, see `circuits.queries.answer_all`.
+
+        With `learning="gibbs"` it has standard errors and intervals.
+
+        Raises
+        ------
+        UnknownColumn, InvalidEvidence, ImpossibleEvidence, SchemaError
+        """
+        return self._model().answer([query])[0]
+
+    def impute(self, X: Any, how: How = "mode", seed: int = 0) -> Any:
+        """A table whose missing cells are filled.
+
+        Parameters
+        ----------
+        X : table
+        how : "mode", "mean" or "draw"
+            Each cell by itself, its most probable value, or the mean of a number; or a row's missing cells together by one draw given the
+            others.
+        seed : int
+            Of draws.
+
+        Returns
+        -------
+        pyarrow.Table, or what X is: a pandas frame or an array
+            Columns that the model does not know are as they were.
+
+        Raises
+        ------
+        InvalidParameter, SchemaError
+        """
+        model, batches, n_rows, schema = self._model(), [], 0, None
+        for batch in self._batches(X, with_class=True, every=True):
+            batches.append(_without_gaps(model, batch, how, seed, n_rows))
+            schema, n_rows = batch.schema, n_rows + batch.num_rows
+        table = pa.Table.from_batches(batches, schema=schema or self.arrow_schema_)
+        return self._as_given(table, is_pandas_frame(X), isinstance(X, np.ndarray))
+
+    def sample(self, n_samples: int = 1, random_state: Any = None, given: Mapping[str, RawValue] | None = None) -> Any:
+        """Rows drawn from the network.
+
+        Parameters
+        ----------
+        n_samples : int
+        random_state : int, RandomState or None
+        given : mapping of column to value, optional
+            What all rows have.
+
+        Returns
+        -------
+        pyarrow.Table, or what the estimator was fitted to: a pandas frame or an array
+            Of the columns and types that it was fitted to, those that it left out excepted.
+
+        Raises
+        ------
+        InvalidParameter, SchemaError
+        """
+        if n_samples < 1:
+            raise InvalidParameter("n_samples", n_samples, "one or more")
+        model, given = self._model(), given or {}
+        seed = int(check_random_state(random_state).randint(0, 2**31 - 1))
+        names = [name for name in self.arrow_schema_.names if name in model.columns.number]
+        model.columns.rows([given])  # refuses unknown columns and values
+        fields = [self.arrow_schema_.field(name) for name in names]
+        arrays = [column_of(field.name, [given.get(field.name)] * n_samples).cast(field.type) for field in fields]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+        table = pa.Table.from_batches([_without_gaps(model, batch, "draw", seed)])
+        return self._as_given(table, self._is_frame, not self._columns.is_named)
+
+    def _model(self) -> CircuitModel:
+        check_is_fitted(self, "model_")
+        return self.model_
+
+    def _batches(self, X: Any, with_class: bool = False, every: bool = False) -> Iterator[pa.RecordBatch]:
+        """The rows with the columns of the model, or all of theirs; columns without names have those of training."""
+        known, schema = self._columns, self._model().schema
+        if are_paths(X) or isinstance(X, Source):
+            source = X if isinstance(X, Source) else Source.open(X, types=told_types(schema))
+            rows = Rows(source.arrow_schema, source.batches(source.arrow_schema.names))
+        else:
+            rows = rows_of(X, self)
+        names = rows.arrow_schema.names
+        features = [name for name in names if name != schema.target or not rows.is_named]
+        by_position = known.names_by_position(len(features), rows.is_named)
+        if by_position is not None:
+            rows = rows.renamed([*by_position, *names[len(by_position) :]])
+        elif known.attributes:
+            known.check_names(features)
+        wanted = set(schema.columns if with_class else known.attributes)
+        for batch in rows.batches:
+            yield batch if every else batch.select([name for name in batch.schema.names if name in wanted])
+
+    def _source_of(self, X: Any, y: Any) -> tuple[Source, str | None, bool]:
+        """The rows to learn from, the class column if there is one, and whether the caller has named the columns."""
+        target = y if isinstance(y, str) else self.target
+        if are_paths(X) or isinstance(X, Source):
+            if y is not None and not isinstance(y, str):
+                raise InvalidParameter("y", type(y).__name__, "with paths, give the name of the class column")
+            types = told_types(self.schema, self.columns)
+            return X if isinstance(X, Source) else Source.open(X, types=types), target, True
+        rows = rows_of(X, self)
+        if y is not None and not isinstance(y, str):
+            target = name_of(y) or self.target or "class"
+            if target in rows.arrow_schema.names:
+                raise InvalidParameter(
+                    "target", target, "a column of that name is in X already: name the classes otherwise"
+                )
+            rows = rows.with_column(target, classes_of(y, target))
+        return source_of_stream(rows.arrow_schema, rows.batches, uuid4().hex), target, rows.is_named
+
+    def _as_given(self, table: pa.Table, is_frame: bool, is_array: bool) -> Any:
+        if is_frame:
+            return table.to_pandas()
+        if is_array:
+            columns = [table.column(name).to_numpy() for name in table.column_names if name in self._columns.names]
+            return np.stack(columns, axis=1)
+        return table
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.categorical = tags.input_tags.string = True
+        tags.input_tags.sparse = True
+        tags.classifier_tags = ClassifierTags()
+        return tags
+
+
+construct_from(SumProductNetwork, CircuitParameters, RENAMED)
+
+
+def _without_gaps(
+    model: CircuitModel, batch: pa.RecordBatch, how: How, seed: int, first_row: int = 0
+) -> pa.RecordBatch:
+    """A batch whose missing cells are filled; of the model's columns those that it has."""
+    columns, places = model.columns, {name: place for place, name in enumerate(batch.schema.names)}
+    x, is_missing = rows_of_batch(columns, batch), missing_cells(columns, batch)
+    known = set(model.circuit.scope(model.circuit.root))
+    for v, name in enumerate(columns.names):
+        if name not in places or v not in known:
+            is_missing[v] = False
+        # Where missing is a value of its own, as in compiled networks, the cell is to be filled all the same.
+        x[v, is_missing[v]] = -1 if columns.n_values[v] else np.nan
+    values = filled(model, x, is_missing, how, nameable=nameable(columns), seed=seed, first_row=first_row)[0]
+    arrays = list(batch.columns)
+    for v, name in enumerate(columns.names):
+        if is_missing[v].any():
+            place = places[name]
+            column = with_cells(columns, v, arrays[place], values[v])
+            arrays[place] = column.cast(batch.schema.field(place).type)
+    return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)

@@ -1,0 +1,159 @@
+"""`SumProductNetwork`: the same class over every way of learning circuits and every form of a table."""
+
+import pickle
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import cross_val_score
+from sklearn.utils.estimator_checks import check_estimator
+
+from learners import SumProductNetwork
+from learners.errors import InvalidParameter, SchemaError, UnknownColumn
+from learners.query import Conditional, Marginal, Moments
+
+WAYS = {
+    "em": {"structure": "chow-liu", "leaves": "gaussian"},
+    "adf": {"learning": "adf", "structure": "random", "leaves": "gaussian"},
+    "bmm": {"learning": "bmm", "structure": "random"},
+    "none": {"learning": "none", "structure": "learnspn"},
+    "gibbs": {"learning": "gibbs", "iterations": 30, "draws": 10},
+}
+
+
+def frame_of(n=300, seed=0):
+    rng = np.random.default_rng(seed)
+    group = rng.integers(0, 2, n)
+    return pd.DataFrame(
+        {
+            "x": rng.normal(6.0 * group, 1.0),
+            "word": np.array(["u", "v", "w"])[(group + (rng.random(n) < 0.1)) % 3],
+            "class": np.array(["a", "b"])[group],
+        }
+    )
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def fitted(request):
+    return SumProductNetwork(target="class", **WAYS[request.param]).fit(frame_of())
+
+
+def test_every_way_of_learning_answers_alike(fitted):
+    rows = frame_of(80, seed=1)
+    logs = fitted.score_samples(rows)
+    assert logs.shape == (80,) and fitted.score(rows) == pytest.approx(logs.mean())
+    p = fitted.predict_proba(rows)
+    assert p.sum(axis=1) == pytest.approx(np.ones(80)) and fitted.classes_.tolist() == ["a", "b"]
+    # The class of a row is part of its likelihood: those of both classes add up to that without it.
+    each = np.stack([fitted.score_samples(rows.assign(**{"class": name})) for name in "ab"])
+    assert np.logaddexp(*each) == pytest.approx(fitted.score_samples(rows.drop(columns="class")))
+    assert np.array_equal(np.exp(each - np.logaddexp(*each)).T.argmax(axis=1), p.argmax(axis=1))
+    answer = fitted.query(Conditional(("class",), {"word": "w"}))
+    assert sum(answer["distributions"]["class"].values()) == pytest.approx(1)
+    assert ("intervals" in answer) == (fitted.learning == "gibbs")
+    assert fitted.feature_names_in_.tolist() == ["x", "word"] and fitted.n_features_in_ == 2
+
+
+def test_rows_that_are_drawn_have_the_columns_and_types_of_the_table(fitted):
+    drawn = fitted.sample(400, random_state=0)
+    assert drawn.dtypes.tolist() == frame_of().dtypes.tolist() and list(drawn) == ["x", "word", "class"]
+    assert drawn.equals(fitted.sample(400, random_state=0)) and not drawn.equals(fitted.sample(400, random_state=1))
+    p = np.exp(fitted.query(Marginal({"class": "a"}))["log_probability"])
+    assert (drawn["class"] == "a").mean() == pytest.approx(p, abs=4 * np.sqrt(0.25 / 400) + 0.02)
+    assert set(fitted.sample(20, given={"class": "b"})["class"]) == {"b"}
+
+
+def test_gaps_are_filled(fitted):
+    rows = frame_of(60, seed=2)
+    holes = rows.copy()
+    holes.loc[::3, "word"] = None
+    holes.loc[1::3, "x"] = np.nan
+    full = fitted.impute(holes)
+    assert not full.isna().any().any() and list(full) == list(rows)
+    assert full[holes.notna()].equals(rows[holes.notna()])
+    drawn = fitted.impute(holes, "draw", seed=1)
+    assert not drawn.isna().any().any() and drawn.equals(fitted.impute(holes, "draw", seed=1))
+
+
+def test_classes_are_told_apart():
+    fitted = SumProductNetwork(**WAYS["em"]).fit(frame_of().drop(columns="class"), frame_of()["class"])
+    test = frame_of(200, seed=3)
+    assert (fitted.predict(test.drop(columns="class")) == test["class"]).mean() > 0.95
+    with pytest.raises(InvalidParameter, match=r"interval=0.9 .*learning=.gibbs"):
+        fitted.predict_interval(test)
+
+
+def test_a_posterior_has_intervals_and_survives_pickling():
+    fitted = SumProductNetwork(target="class", **WAYS["gibbs"]).fit(frame_of())
+    again = pickle.loads(pickle.dumps(fitted))
+    rows = frame_of(10, seed=3)
+    low, high = again.predict_interval(rows, 0.8)
+    p = fitted.predict_proba(rows)
+    assert (low <= p + 1e-9).all() and (p <= high + 1e-9).all()
+    assert fitted.query(Moments(("x",), {"class": "a"}))["moments"]["x"]["standard_error"] > 0
+
+
+def test_tables_come_in_every_form(tmp_path):
+    frame = frame_of().drop(columns="class")
+    pq.write_table(pa.Table.from_pandas(frame), tmp_path / "x.parquet")
+    wanted = SumProductNetwork(**WAYS["em"]).fit(frame).score_samples(frame)
+    of_file = SumProductNetwork(**WAYS["em"]).fit(str(tmp_path / "x.parquet"))
+    assert of_file.score_samples(str(tmp_path / "x.parquet")) == pytest.approx(wanted)
+    assert isinstance(of_file.sample(3), pa.Table) and isinstance(of_file.impute(tmp_path / "x.parquet"), pa.Table)
+    numbers = frame_of()[["x"]].assign(y=lambda t: t["x"] ** 2).to_numpy()
+    of_array = SumProductNetwork(**WAYS["em"]).fit(numbers)
+    assert of_array.sample(5).shape == (5, 2) and of_array.score_samples(numbers).shape == (300,)
+    assert np.isfinite(of_array.impute(np.array([[np.nan, 1.0]]))).all()
+    with pytest.raises(SchemaError, match="X has 3 features, but SumProductNetwork is expecting 2"):
+        of_array.score_samples(np.zeros((2, 3)))
+
+
+def test_what_makes_no_sense_is_refused():
+    with pytest.raises(NotFittedError):
+        SumProductNetwork().score_samples(frame_of())
+    fitted = SumProductNetwork(**WAYS["em"]).fit(frame_of().drop(columns="class"))
+    with pytest.raises(AttributeError, match="has no attribute 'predict'") as raised:
+        fitted.predict(frame_of())
+    assert "name the class column" in str(raised.value.__cause__)
+    with pytest.raises(InvalidParameter, match="n_samples=0"):
+        fitted.sample(0)
+    with pytest.raises(UnknownColumn, match="'wrod' is not in the table"):
+        fitted.sample(3, given={"wrod": "u"})
+    with pytest.raises(InvalidParameter, match=r"y='ndarray' .* the class column"):
+        SumProductNetwork().fit("x.parquet", np.zeros(3))
+
+
+def test_scikit_learn_clones_and_validates():
+    network = SumProductNetwork(**WAYS["em"])
+    assert clone(network).get_params() == network.get_params()
+    assert np.isfinite(cross_val_score(network, frame_of().drop(columns="class"), cv=3)).all()
+    check_estimator(network)
+
+
+def test_the_example_of_the_documentation_runs(tmp_path, monkeypatch):
+    text = (Path(__file__).parents[2] / "docs" / "how-to" / "python.md").read_text()
+    (block,) = [own for own in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "SumProductNetwork" in own]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tables").mkdir()
+    rng, n = np.random.default_rng(0), 300
+    age = rng.normal(45, 12, n).round(1)
+    people = pa.table(
+        {
+            "age": pa.array(age, mask=rng.random(n) < 0.1),
+            "education": np.where(age + rng.normal(0, 8, n) > 40, "Masters", "School"),
+            "income": np.where(age > 45, "high", "low"),
+        }
+    )
+    pq.write_table(people, "tables/people.parquet")
+    pq.write_table(people.drop_columns("income"), "new.parquet")
+    names = {}
+    exec(compile(block, "docs/how-to/python.md", "exec"), names)
+    network = names["network"]
+    assert network.query(names["Surprise"]({"age": 0.0}))["rank"] < 0.05
+    assert network.impute("new.parquet").column("age").null_count == 0
