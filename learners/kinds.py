@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import cast
 
 from learners.arrays import Arrays
-from learners.baselines.boosted import BoostedModel, check_booster
+from learners.baselines.boosted import BoostedModel
+from learners.baselines.boosted_checks import check_boosted_model
 from learners.circuits.draws.model import BayesianCircuit
 from learners.circuits.model import CircuitModel
 from learners.classifiers.checks import check_arrays
@@ -27,7 +28,7 @@ KINDS: dict[str, type[Model]] = {
 CHECKS = {
     LookupModel.kind: check_arrays,
     EnsembleModel.kind: check_ensemble,
-    BoostedModel.kind: check_booster,
+    BoostedModel.kind: check_boosted_model,
     OrderModel.kind: check_posterior,
 }
 

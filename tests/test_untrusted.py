@@ -98,7 +98,8 @@ def changed(array: np.ndarray, rng: random.Random) -> np.ndarray:
 def test_no_change_of_an_array_leads_kernels_astray(kind: str) -> None:
     header, arrays = written(kind)
     rng = random.Random(0)
-    for name in sorted(arrays.keys() - {"booster"}):
+    # XGBoost's own bytes are read in a process that may die: tests/baselines/test_untrusted_boosters.py.
+    for name in sorted(name for name in arrays if not name.startswith("booster")):
         for _ in range(N_CHANGES):
             array = changed(np.array(arrays[name]), rng)
             array.setflags(write=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, ClassVar, cast
@@ -11,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from learners.arrays import Arrays, Codes, Float32s, Floats, Integers, Uint8s
-from learners.errors import InvalidArray
 from learners.model import Header
 from learners.passes.engine import available_cores
 from learners.schema import Chunk, Schema
@@ -217,46 +215,6 @@ class BoostedModel:
                 }
             ),
         }
-
-
-def check_booster(header: Mapping[str, object], arrays: Arrays) -> None:
-    """Refuse a booster that is not of its schema, or whose trees lead anywhere else than down.
-
-    Raises
-    ------
-    InvalidArray
-        Naming the array.
-    """
-    schema = Schema.from_json(cast(Header, header)["schema"])
-    for name, dtype in (("gains", np.float64), ("n_splits", np.int64)):
-        if arrays[name].shape != (schema.n_attributes,) or arrays[name].dtype != dtype:
-            raise InvalidArray(name, f"has not one number for each of {schema.n_attributes} attributes")
-    booster = loaded_booster(arrays["booster"])
-    if booster.num_features() != schema.n_attributes:
-        raise InvalidArray("booster", f"has {booster.num_features()} features, the schema {schema.n_attributes}")
-    learner = json.loads(bytes(booster.save_raw("json")))["learner"]
-    forest = learner["gradient_booster"]["model"]
-    n_groups = 0 if schema.n_classes == 2 else schema.n_classes
-    if int(learner["learner_model_param"]["num_class"]) != n_groups:
-        raise InvalidArray("booster", f"has not the {schema.n_classes} classes of the schema")
-    if len(forest["tree_info"]) != len(forest["trees"]) or not all(
-        0 <= group < max(1, n_groups) for group in forest["tree_info"]
-    ):
-        raise InvalidArray("booster", "has trees of classes that the schema has not")
-    if not all(_leads_down(tree, schema.n_attributes) for tree in forest["trees"]):
-        raise InvalidArray("booster", "has a tree that is none")
-
-
-def _leads_down(tree: Mapping[str, object], n_features: int) -> bool:
-    """Whether children come behind their nodes, and splits are on features that there are."""
-    left, right = np.array(tree["left_children"]), np.array(tree["right_children"])
-    n_nodes, node = left.size, np.arange(left.size)
-    inner = left >= 0
-    children = np.stack([left[inner], right[inner]])
-    feature = np.array(tree["split_indices"])
-    fits = n_nodes > 0 and right.size == feature.size == n_nodes and bool((right[~inner] < 0).all())
-    is_down = bool((children > node[inner]).all() and (children < n_nodes).all())
-    return fits and is_down and bool(((feature >= 0) & (feature < n_features)).all())
 
 
 def loaded_booster(serialised: Uint8s) -> xgboost.Booster:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from learners.arrays import Arrays
+from learners.baselines.boosted_checks import check_booster
 from learners.classifiers.checks import check_arrays, check_tables
 from learners.classifiers.structure import Structure
 from learners.ensembles.compile import PooledFamilies
@@ -55,6 +56,7 @@ def check_ensemble(header: Mapping[str, Any], arrays: Arrays) -> None:
         for i in range(len(header["weights"])):
             if f"booster_{i}" not in arrays:
                 raise InvalidArray(f"booster_{i}", "is missing")
+            check_booster(schema, f"booster_{i}", arrays[f"booster_{i}"])
 
 
 def _require(arrays: Arrays, name: str, dtype: type, size: int) -> None:

@@ -1,24 +1,17 @@
 """One version as one file, to carry elsewhere: export and import."""
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
 
-from learners.circuits.model import CircuitModel
-from learners.classifiers.lookup import LookupModel
-from learners.errors import LearnerError
-from learners.kinds import load_model
-from learners.model import Model
-from learners.query import Marginal
-from learners.schema.records import encode_records, record_classifier
 from service.json_values import JSONObject
 from service.problems import InvalidRequest
 from service.product.outputs import check_free
 from service.product.registry import find_version
+from service.product.trial import try_model
 from service.requests import NAME
 from service.workspace import Workspace
 from storage import bundle, model_file, models
@@ -87,7 +80,7 @@ def import_version(workspace: Workspace, path: Path, name: str | None = None) ->
         try:
             manifest = _checked(path, bundle.unpack_bundle(path, draft))
             header, arrays = model_file.read_model(draft)
-            _check_answers(path, header, arrays)
+            try_model(path, draft, header, arrays)
             _check_lineage(path, draft)
         except CorruptFile as error:
             raise InvalidRequest(f"Nothing was imported: {error.reason}") from error
@@ -127,18 +120,6 @@ def _checked(path: Path, manifest: Mapping[str, Any]) -> Manifest:
         raise CorruptFile(path, f"its manifest cannot be stored: {error}.") from error
 
 
-def _check_answers(path: Path, header: Any, arrays: Any) -> None:
-    """Look at all of a model, and let it answer when nothing is known, before anyone relies on it."""
-    try:
-        model = load_model(header, arrays, is_trusted=False)
-        json.dumps(model.structure(), ensure_ascii=False).encode()
-        probabilities = _answer(model)
-    except (LearnerError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise CorruptFile(path, f"its model cannot be used ({type(error).__name__}: {error}).") from error
-    if len(probabilities) != model.schema.n_classes or not math.isclose(sum(probabilities), 1, abs_tol=1e-6):
-        raise CorruptFile(path, "its model gives no probabilities that sum to one.")
-
-
 def _check_lineage(path: Path, model: Path) -> None:
     """Read what the file says of its making, as lists and lineages will."""
     model_file.read_libraries(model)
@@ -147,13 +128,3 @@ def _check_lineage(path: Path, model: Path) -> None:
             json.dumps(json.loads(text), ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise CorruptFile(path, f"its provenance cannot be read ({error}).") from error
-
-
-def _answer(model: Model) -> list[float]:
-    """The probability of each class, or without classes of everything, when nothing is known."""
-    if isinstance(model, CircuitModel) and model.schema.target is None:
-        return [answer["probability"] for answer in model.answer([Marginal({})])]
-    if isinstance(model, LookupModel) and model.variances:
-        model.credible_intervals(encode_records([{}], model.schema))
-    probabilities: list[float] = record_classifier(model)({}).tolist()
-    return probabilities

@@ -1,0 +1,123 @@
+"""An imported model is tried before anybody relies on it; one that holds another library's bytes, in a process that may die.
+
+`python -m service.product.trial FILE` tries a model file, and says on its standard output why it cannot be used.
+"""
+
+import json
+import math
+import resource
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from learners.arrays import Arrays
+from learners.baselines.boosted import BoostedModel
+from learners.circuits.model import CircuitModel
+from learners.classifiers.lookup import LookupModel
+from learners.ensembles.model import EnsembleModel
+from learners.errors import LearnerError
+from learners.kinds import load_model
+from learners.model import Model
+from learners.query import Marginal
+from learners.schema import Chunk
+from learners.schema.records import encode_records, record_classifier
+from storage import model_file
+from storage.errors import CorruptFile
+
+TRIAL_S = 120
+CPU_S = 60
+REFUSED = 3
+PROBES = 256
+LIBRARY = "booster"  # how the arrays begin that XGBoost reads
+
+
+def try_model(path: Path, draft: Path, header: Mapping[str, object], arrays: Arrays) -> None:
+    """Look at all of a model, and let it answer when nothing is known.
+
+    Parameters
+    ----------
+    path : Path
+        Of the imported file, for messages.
+    draft : Path
+        Of the model file that was in it.
+    header, arrays
+        What was read from it.
+
+    Raises
+    ------
+    CorruptFile
+        If the model cannot be used, or ends the process that tries it.
+    """
+    if any(name.startswith(LIBRARY) for name in arrays):
+        reason = _tried_aside(draft)
+    else:
+        reason = _tried(header, arrays)
+    if reason:
+        raise CorruptFile(path, reason)
+
+
+def _tried_aside(draft: Path) -> str:
+    """Why the model cannot be used, as a process of its own finds."""
+    command = [sys.executable, "-m", "service.product.trial", str(draft)]
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=TRIAL_S, check=False)
+    except subprocess.TimeoutExpired:
+        return f"its model had no answer after {TRIAL_S} s."
+    if done.returncode == 0:
+        return ""
+    if done.returncode == REFUSED:
+        return done.stdout.decode(errors="replace")
+    return f"its model ends the process that reads it (code {done.returncode})."
+
+
+def _tried(header: Mapping[str, object], arrays: Arrays) -> str:
+    """Why the model cannot be used; empty if it can."""
+    try:
+        model = load_model(header, arrays, is_trusted=False)
+        json.dumps(model.structure(), ensure_ascii=False).encode()
+        probabilities = _answer(model)
+        _probe(model)
+    except (LearnerError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        return f"its model cannot be used ({type(error).__name__}: {error})."
+    if len(probabilities) != model.schema.n_classes or not math.isclose(sum(probabilities), 1, abs_tol=1e-6):
+        return "its model gives no probabilities that sum to one."
+    return ""
+
+
+def _probe(model: Model) -> None:
+    """Let trees of another library answer for codes of all kinds, and explain them."""
+    if not isinstance(model, BoostedModel | EnsembleModel):
+        return
+    sizes = model.schema.domain_sizes + 1  # the last code is that of a value never seen
+    rng = np.random.default_rng(0)
+    x = np.array([rng.permutation(np.arange(PROBES) % size) for size in sizes])
+    chunk = Chunk(x.astype(model.schema.code_dtype), None)
+    if not np.isfinite(model.predict_proba(chunk)).all() or not np.isfinite(model.log_terms(chunk)[1]).all():
+        raise ValueError("it has answers that are no numbers")
+    model.tables()
+
+
+def _answer(model: Model) -> list[float]:
+    """The probability of each class, or without classes of everything, when nothing is known."""
+    if isinstance(model, CircuitModel) and model.schema.target is None:
+        return [answer["probability"] for answer in model.answer([Marginal({})])]
+    if isinstance(model, LookupModel) and model.variances:
+        model.credible_intervals(encode_records([{}], model.schema))
+    probabilities: list[float] = record_classifier(model)({}).tolist()
+    return probabilities
+
+
+def main(draft: Path) -> int:
+    """Try a model file here, with the exit code for an answer."""
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    reason = _tried(*model_file.read_model(draft))
+    print(reason, end="")
+    return REFUSED if reason else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
