@@ -10,6 +10,7 @@ from learners.baselines.boosted import BoostedModel
 from learners.baselines.boosted_checks import check_boosted_model
 from learners.circuits.draws.model import BayesianCircuit
 from learners.circuits.model import CircuitModel
+from learners.classifiers.averaged import AveragedTrees, check_trees
 from learners.classifiers.checks import check_arrays
 from learners.classifiers.lookup import LookupModel
 from learners.ensembles.checks import check_ensemble
@@ -22,11 +23,13 @@ from learners.schema import Schema
 from learners.schema.checks import check_schema
 
 KINDS: dict[str, type[Model]] = {
-    model.kind: model for model in (LookupModel, EnsembleModel, BoostedModel, CircuitModel, BayesianCircuit, OrderModel)
+    model.kind: model
+    for model in (LookupModel, AveragedTrees, EnsembleModel, BoostedModel, CircuitModel, BayesianCircuit, OrderModel)
 }
 # Circuits are checked whenever they are made.
 CHECKS = {
     LookupModel.kind: check_arrays,
+    AveragedTrees.kind: check_trees,
     EnsembleModel.kind: check_ensemble,
     BoostedModel.kind: check_boosted_model,
     OrderModel.kind: check_posterior,

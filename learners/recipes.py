@@ -64,7 +64,7 @@ LEARNERS: dict[str, Recipe] = {
         "an ensemble of selective networks", ensembles.ESKDBParameters, ensembles.eskdb, 2, cuts_by=OF_MEMBERS
     ),
     "nb": Recipe("naive Bayes", classifiers.NetworkParameters, classifiers.naive_bayes, 1),
-    "tan": Recipe("tree-augmented naive Bayes", classifiers.StructureParameters, classifiers.tan, 2),
+    "tan": Recipe("tree-augmented naive Bayes", classifiers.TANParameters, classifiers.tan, 2),
     "kdb": Recipe("k-dependence Bayes", classifiers.KDBParameters, classifiers.kdb, 2),
     "skdb": Recipe("selective k-dependence Bayes", classifiers.SKDBParameters, classifiers.skdb, 3),
     "xgboost": Recipe("XGBoost, gradient boosted trees", XGBoostParameters, baselines.xgboost, 1, keeps_schema=False),

@@ -7,7 +7,7 @@ import numpy as np
 
 from learners.jit import kernel
 from learners.orders.lattice_kernels import place_of
-from learners.orders.scaled_kernels import ratio, times
+from learners.scaled_kernels import ratio, times
 
 # No set of nodes of a lattice is this: it would be all 64 nodes, from which no step leads.
 NONE = np.uint64(0xFFFF_FFFF_FFFF_FFFF)

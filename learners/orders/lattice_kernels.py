@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from learners.jit import kernel, popcount
-from learners.orders.scaled_kernels import NOTHING, plus, times
+from learners.scaled_kernels import NOTHING, plus, times
 
 
 class Lattice(NamedTuple):

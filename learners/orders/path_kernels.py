@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from learners.jit import kernel
-from learners.orders.scaled_kernels import ratio
+from learners.scaled_kernels import ratio
 
 
 @kernel

@@ -11,8 +11,8 @@ from learners.arrays import Floats
 from learners.orders.evidence import Edges, with_edges
 from learners.orders.lattice import Lattice
 from learners.orders.lattice_kernels import backward, forward
-from learners.orders.scaled_kernels import add_subsets, log_of, scale
 from learners.orders.scores import FamilyScores
+from learners.scaled_kernels import add_subsets, log_of, scale
 
 
 @dataclass(frozen=True)

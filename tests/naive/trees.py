@@ -1,0 +1,70 @@
+"""Averages over trees by their definition: every tree."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+
+
+def all_trees(n):
+    """The edges i < j of each of the n^(n - 2) trees over n nodes, by their Prüfer sequences."""
+    if n <= 2:
+        return [tuple((i, j) for i in range(n) for j in range(i + 1, n))]
+    found = []
+    for sequence in itertools.product(range(n), repeat=n - 2):
+        degree = [1 + sequence.count(node) for node in range(n)]
+        edges = []
+        for node in sequence:
+            leaf = degree.index(1)
+            edges.append((min(leaf, node), max(leaf, node)))
+            degree[leaf] -= 1
+            degree[node] -= 1
+        last = [node for node in range(n) if degree[node] == 1]
+        found.append((*edges, (last[0], last[1])))
+    return found
+
+
+def log_likelihood(x, y, sizes, n_classes, edges, ess):
+    """Log marginal likelihood of codes x (n, rows) and classes y given a tree, directed away from node 0, by counting."""
+
+    def log_dirichlet(counts, prior):
+        return (
+            math.lgamma(prior * counts.size)
+            - math.lgamma(prior * counts.size + counts.sum())
+            + sum(math.lgamma(prior + k) - math.lgamma(prior) for k in counts.tolist())
+        )
+
+    total = log_dirichlet(np.bincount(y, minlength=n_classes), ess / n_classes)
+    for node, parent in directed(len(sizes), edges):
+        contexts = itertools.product(range(n_classes), range(sizes[parent]) if parent is not None else (None,))
+        for k, value in contexts:
+            chosen = (y == k) & (x[parent] == value if parent is not None else True)
+            n_contexts = n_classes * (sizes[parent] if parent is not None else 1)
+            counts = np.bincount(x[node][chosen], minlength=sizes[node])
+            total += log_dirichlet(counts, ess / (n_contexts * sizes[node]))
+    return total
+
+
+def directed(n, edges):
+    """(node, parent) of a tree directed away from node 0."""
+    found, seen = [(0, None)] if n else [], {0}
+    while len(seen) < n:
+        for a, b in edges:
+            for parent, node in ((a, b), (b, a)):
+                if parent in seen and node not in seen:
+                    found.append((node, parent))
+                    seen.add(node)
+    return found
+
+
+def class_posterior(x, y, sizes, n_classes, ess, row):
+    """P(y | row) averaged over all trees: how much the row, with each class, raises the marginal likelihood."""
+    logs = np.empty((n_classes, len(all_trees(len(sizes)))))
+    for k in range(n_classes):
+        more_x, more_y = np.concatenate([x, row[:, np.newaxis]], axis=1), np.append(y, k)
+        for t, edges in enumerate(all_trees(len(sizes))):
+            logs[k, t] = log_likelihood(more_x, more_y, sizes, n_classes, edges, ess)
+    logs = np.logaddexp.reduce(logs, axis=1)
+    return np.exp(logs - np.logaddexp.reduce(logs))

@@ -1,0 +1,41 @@
+"""TAN averaged over all trees as a user has it: by REST, refreshed and forgotten."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tests.service.conftest import weather
+from tests.service.http.test_predict import problem
+from tests.service.product.test_refresh import finished
+
+
+def test_it_is_trained_served_and_forgets(site, tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    for day in range(2):
+        pq.write_table(weather(300, day), data / f"{day}.parquet")
+    job = {"kind": "train", "uris": [str(data)], "target": "class", "learner": "tan", "update": True}
+    job |= {"parameters": {"average": True}, "model": "average"}
+    first = finished(site.client, job)
+    assert first["metrics"]["zero_one_loss"] < 0.3
+    pq.write_table(weather(300, 2), data / "2.parquet")
+    assert {each["n_files_read"] for each in finished(site.client, job)["passes"]} == {1}
+
+    rows = {"records": [{"outlook": "sunny", "humidity": 50.0, "windy": False}, {"outlook": "rain"}, {}]}
+    told = site.client.post("/v1/models/average/predict", json=rows).json()
+    assert told["predictions"][:2] == ["yes", "no"]
+    np.testing.assert_allclose(np.sum(told["probabilities"], axis=1), 1.0)
+    structure = site.client.get("/v1/models/average/structure").json()
+    assert [edge["rank"] for edge in structure["edges"]].count(1) == 2
+    assert "<svg" in site.client.get("/v1/models/average/structure.svg").text
+    refused = problem(site.client.post("/v1/models/average/explain", json=rows), 422)
+    assert "of kind 'averaged-trees' are no sums over attributes" in refused["detail"]
+    refused = site.client.post("/v1/models/average/query", json={"queries": [{"kind": "marginal"}]})
+    assert "no joint distribution" in problem(refused, 422)["detail"]
+
+    n_rain = int(pc.sum(pc.equal(pq.read_table(data)["outlook"], "rain")).as_py())
+    done = finished(site.client, {"kind": "forget", "model": "average", "where": "outlook = 'rain'"})
+    assert done["n_rows"] == n_rain
+    assert [proof["is_equal"] for proof in done["proofs"]] == [True]
