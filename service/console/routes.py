@@ -9,7 +9,7 @@ from starlette.routing import BaseRoute, Route
 from service.console import documentation, live
 from service.console.assets import N_DIGITS, PREFIX, asset
 from service.console.rendering import respond
-from service.console.screens import data, jobs, models, monitoring, overview, settings, what_if
+from service.console.screens import data, graph, jobs, models, monitoring, overview, settings, what_if
 
 A_YEAR = "public, max-age=31536000, immutable"
 A_LOOK = "no-cache"
@@ -21,6 +21,8 @@ def routes() -> list[BaseRoute]:
         "/console": overview.overview,
         "/console/models/{reference}": models.model,
         "/console/models/{name}/compare": models.compare,
+        "/console/models/{reference}/graph": graph.graph,
+        "/console/models/{reference}/graph/{column:path}": graph.family,
         "/console/models/{reference}/what-if": what_if.explorer,
         "/console/models/{reference}/monitoring": monitoring.of_model,
         "/console/monitoring": monitoring.overview,

@@ -151,7 +151,7 @@ def _draw(settings: Settings, table: DemoTable, outcomes: Sequence[Outcome], out
             is_right = (probabilities.argmax(axis=1) == labels).astype(np.float64)
             curves.append((outcome.learner, probabilities.max(axis=1), is_right))
         last = ours[-1]
-        pictures.draw_structure(product.structure(workspace, last.model), structure, f"{last.learner} on {table.title}")
+        structure.write_bytes(product.draw(workspace, last.model))
     pictures.draw_reliability(curves, reliability, f"Reliability on {table.title}")
     return [structure, reliability]
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from service.product.datasets import register_dataset as register_dataset
     from service.product.datasets import schema_of_files as schema_of_files
     from service.product.drifting import drift as drift
+    from service.product.graphs import family as family
+    from service.product.graphs import graph as graph
     from service.product.inspecting import circuit as circuit
     from service.product.inspecting import draw as draw
     from service.product.inspecting import draw_trace as draw_trace
@@ -100,11 +102,13 @@ _VERBS = {
     "draw_trace": "service.product.inspecting",
     "evaluate": "service.product.job_steps",
     "export_version": "service.product.transfer",
+    "family": "service.product.graphs",
     "find_version": "service.product.registry",
     "forget": "service.product.job_steps",
     "forget_old_jobs": "service.product.submitting",
     "get_dataset": "service.product.datasets",
     "get_schedule": "service.product.schedules",
+    "graph": "service.product.graphs",
     "import_version": "service.product.transfer",
     "impute": "service.product.answering",
     "job_log": "service.product.submitting",

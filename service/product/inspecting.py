@@ -6,6 +6,7 @@ from pathlib import Path
 
 from learners.circuits.draws.model import BayesianCircuit
 from learners.circuits.model import CircuitModel
+from learners.classifiers.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import InvalidParameter, LearnerError
 from learners.model import Model
@@ -14,8 +15,10 @@ from learners.orders.picture import posterior_svg
 from service.json_values import JSONObject
 from service.predictor import Served, map_version
 from service.product.circuit_forms import Form, circuit_of
+from service.product.graphs import graph_of, graph_of_structure
 from service.product.outputs import check_free
 from service.product.registry import find_version
+from service.product.structure_svg import to_svg
 from service.workspace import Workspace
 from storage import model_file
 from storage.files import publish
@@ -75,7 +78,7 @@ def lineage(workspace: Workspace, reference: str) -> JSONObject:
 
 
 def draw(workspace: Workspace, reference: str, member: int | None = None) -> bytes:
-    """The structure of a version as an SVG picture: attributes around the class, or the nodes of a circuit.
+    """The structure of a version as an SVG picture: columns in layers below the class, or the nodes of a circuit.
 
     Of a posterior over structures, every probable edge with its width by probability.
 
@@ -90,11 +93,13 @@ def draw(workspace: Workspace, reference: str, member: int | None = None) -> byt
         return posterior_svg(model.asked, "graph", f"{version.name}@{version.version}").encode()
     if isinstance(model, CircuitModel):
         return circuit_of(model, Form.SVG).encode()
-    from service.product.pictures import draw_structure  # matplotlib takes a second to import
+    return structure_svg(model, f"{version.name}@{version.version}", member).encode()
 
-    picture = BytesIO()
-    draw_structure(structure_of(model, member), picture, f"{version.name}@{version.version}")
-    return picture.getvalue()
+
+def structure_svg(model: Model, title: str, member: int | None = None) -> str:
+    """The graph of a model, or of one member of an ensemble, in layers; see `structure_svg.to_svg`."""
+    has_gains = member is None and isinstance(model, LookupModel | EnsembleModel)
+    return to_svg(graph_of(model) if has_gains else graph_of_structure(structure_of(model, member)), title)
 
 
 def draw_trace(workspace: Workspace, reference: str) -> bytes:

@@ -1,6 +1,6 @@
-"""Pictures of models as SVG or PNG: the learned structure, and how far probabilities can be trusted."""
+"""Pictures of models as SVG or PNG: how far probabilities can be trusted, and how chains went."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -8,55 +8,6 @@ import numpy as np
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 N_BINS = 10
-
-
-def draw_structure(structure: Mapping[str, Any], path: Path | BinaryIO, title: str) -> None:
-    """Draw the attributes on a circle around the class, with an arrow from each parent.
-
-    The arrows from the class to the attributes are left out: they are always there. Those to the class are drawn: of trees
-    they come from the attributes that are used.
-
-    Parameters
-    ----------
-    structure : mapping
-        `nodes` and `edges`, as a model's structure() gives them.
-    path : Path or binary file
-        A path's suffix chooses SVG or PNG; a file gets SVG.
-    title : str
-        Written above.
-    """
-    figure, axes = _canvas(8, 8)
-    names = [str(node["name"]) for node in structure["nodes"]]
-    target = next((str(node["name"]) for node in structure["nodes"] if node["role"] == "class"), None)
-    around = [name for name in names if name != target]
-    angles = np.linspace(np.pi / 2, np.pi / 2 - 2 * np.pi, len(around), endpoint=False)
-    places = {name: (float(np.cos(a)), float(np.sin(a))) for name, a in zip(around, angles, strict=True)}
-    ends = places | ({target: (0.0, 0.0)} if target is not None else {})
-    for source, sink in ((str(edge["from"]), str(edge["to"])) for edge in structure["edges"]):
-        if source == target:
-            continue
-        style = {"arrowstyle": "-|>", "color": "#4c72b0", "alpha": 0.6, "connectionstyle": "arc3,rad=0.15"}
-        axes.annotate("", xy=ends[sink], xytext=ends[source], arrowprops=style | {"shrinkA": 8, "shrinkB": 8})
-    for (name, (x, y)), angle in zip(places.items(), np.degrees(angles), strict=True):
-        axes.plot(x, y, "o", color="#4c72b0", markersize=6)
-        is_left = x < -1e-9
-        axes.text(
-            1.06 * x,
-            1.06 * y,
-            name,
-            rotation=(angle + 180) if is_left else angle,
-            ha="right" if is_left else "left",
-            va="center",
-            rotation_mode="anchor",
-            fontsize=7,
-        )
-    if target is not None:
-        axes.text(0, 0, target, ha="center", va="center", bbox={"boxstyle": "round", "fc": "#f4d35e", "ec": "none"})
-    axes.set(xlim=(-1.7, 1.7), ylim=(-1.7, 1.7), aspect="equal")
-    axes.set_title(title, pad=24)
-    axes.axis("off")
-    kind = None if isinstance(path, Path) else "svg"
-    figure.savefig(path, format=kind, bbox_inches="tight", dpi=150)
 
 
 def draw_reliability(curves: Sequence[tuple[str, Floats, Floats]], path: Path, title: str) -> None:

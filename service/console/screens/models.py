@@ -16,6 +16,7 @@ from storage.models import ModelVersion
 PER_PAGE = 50
 MOST = 500
 N_DECISIONS = 20
+MOST_DRAWN = 4
 # Shown first, where a version has them: the rest follows by name.
 FIRST_METRICS = ("log_loss", "zero_one_loss", "rmse", "ece", "log_likelihood")
 
@@ -105,14 +106,16 @@ def metric_names(versions: Sequence[ModelVersion]) -> list[str]:
 
 
 def series_of(versions: Sequence[ModelVersion], metrics: Sequence[str]) -> JSONObject:
-    """Each metric over the version numbers, ascending; null where a version lacks it."""
+    """The first metrics over the version numbers, ascending; null where a version lacks one."""
     ascending = sorted(versions, key=lambda version: version.version)
+    drawn = [name for name in metrics if name in FIRST_METRICS][:MOST_DRAWN]
     return {
         "versions": [version.version for version in ascending],
-        "metrics": {
-            name: [value if is_plain_number(value := version.metrics.get(name)) else None for version in ascending]
-            for name in metrics
-        },
+        "names": drawn,
+        "lines": [
+            [value if is_plain_number(value := version.metrics.get(name)) else None for version in ascending]
+            for name in drawn
+        ],
     }
 
 

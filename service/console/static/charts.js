@@ -5,7 +5,6 @@ function colour(name) {
 }
 
 function versions(place, told) {
-  const names = Object.keys(told.metrics).slice(0, 4);
   const axis = { stroke: colour("--text"), grid: { stroke: colour("--line") }, ticks: { stroke: colour("--line") } };
   const chart = () => new uPlot({
     width: Math.max(320, place.clientWidth),
@@ -14,9 +13,9 @@ function versions(place, told) {
     axes: [{ ...axis, label: "version", incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000] }, axis],
     series: [
       { label: "version" },
-      ...names.map((name, i) => ({ label: name, stroke: colour(`--series-${i + 1}`), width: 2, points: { show: true } })),
+      ...told.names.map((name, i) => ({ label: name, stroke: colour(`--series-${i + 1}`), width: 2, points: { show: true } })),
     ],
-  }, [told.versions, ...names.map((name) => told.metrics[name])], place);
+  }, [told.versions, ...told.lines], place);
   let drawn = chart();
   addEventListener("resize", () => drawn.setSize({ width: Math.max(320, place.clientWidth), height: 220 }));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {

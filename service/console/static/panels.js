@@ -51,7 +51,7 @@ export function answerPanel(answer, start, prior) {
     before ? signed(told.now[i] - before[i]) : "",
     told.joint ? digits(told.joint[told.labels[i]]) : "",
   ]);
-  const heads = ["answer", "bar, and a line at what it is without evidence", "#probability", band ? `#${band.level * 100} % interval` : "#", "#change", told.joint ? "#joint" : "#"];
+  const heads = ["answer", "line: without evidence", "#probability", band ? `#${band.level * 100} % interval` : "#", "#change", told.joint ? "#joint" : "#"];
   const notes = [];
   if (told.joint) notes.push("joint: what the model's joint distribution says, which sums out what is not known; predictions skip it");
   if (!band && answer.absent.interval && start.target) notes.push(`No interval: ${answer.absent.interval}`);
@@ -69,7 +69,7 @@ export function besidePanel(answer, kept, onSwap, onDrop) {
   const evidence = Object.entries(kept.state.evidence).map(([name, value]) => `${name} = ${value === null ? "missing" : value}`);
   const content = [el("p", {}, evidence.length ? evidence.join(", ") : "No evidence.")];
   if (here && there && answer.target === kept.answer.target) {
-    content.push(table(["answer", "bar, and a line at the other case", "#here", "#beside", "#difference"],
+    content.push(table(["answer", "line: the other case", "#here", "#beside", "#difference"],
       here.labels.slice(0, 50).map((label, i) => {
         const other = there.now[there.labels.indexOf(label)] ?? 0;
         return [label, bar(here.now[i], other), digits(here.now[i]), digits(other), signed(here.now[i] - other)];

@@ -89,6 +89,24 @@ class Pruned(BaseModel):
     removed: list[int]
 
 
+class ContextShape(Shape):
+    """One context: what is given, and of each value its rows and its probability."""
+
+    given: dict[str, str] = Field(examples=[{"class": "yes", "outlook": "sunny"}])
+    n_rows: list[int]
+    probability: list[float]
+
+
+class FamilyShape(Shape):
+    """A column of a network given its parents."""
+
+    column: str
+    parents: list[str]
+    values: list[str]
+    contexts: list[ContextShape]
+    n_contexts: int = Field(description="How many there are; the answer holds at most `limit`.")
+
+
 class LineageShape(Shape):
     """Where a version comes from: files, job, schema, request and libraries."""
 
@@ -142,6 +160,14 @@ def metrics(reference: str, workspace: Ours) -> JSONObject:
 def structure(reference: str, workspace: Ours, member: Member = None) -> JSONObject:
     """Nodes and edges; of an ensemble the member that answers queries, and all families with their weights."""
     return product.structure(workspace, reference, member)
+
+
+@router.get("/{reference}/families/{column}", summary="Show the table behind a column")
+def family(
+    reference: str, column: str, workspace: Ours, limit: Annotated[int, Query(ge=1, le=10_000)] = 200
+) -> FamilyShape:
+    """Of a network: rows and probabilities of each value in each context of the parents, the largest first."""
+    return FamilyShape.model_validate(product.family(workspace, reference, column, limit))
 
 
 @router.get("/{reference}/download", summary="Download a version", response_class=FileResponse)

@@ -1,0 +1,90 @@
+"""The graph of a model: layers of columns, a neighbourhood where there are many, and the table behind each column."""
+
+from collections.abc import Callable
+from urllib.parse import quote, urlencode
+
+from markupsafe import Markup
+from starlette.requests import Request
+
+from learners.circuits.model import CircuitModel
+from service import product
+from service.console.pages import page, whole_number, workspace_of
+from service.console.rendering import Call
+from service.json_values import JSONObject
+from service.predictor import Predictor
+from service.product.graphs import NoGraph, family_of, graph_of, outline
+from service.product.structure_svg import to_svg
+
+# From so many columns on, a neighbourhood is shown.
+MANY = 100
+MOST_STEPS = 4
+
+
+@page("graph.html")
+def graph(request: Request) -> JSONObject:
+    """All columns, or those around one; of a circuit its regions."""
+    reference = request.path_params["reference"]
+    predictor: Predictor = request.app.state.predictor
+    model = (predictor.served(reference) or predictor.resolve(reference)).model
+    shown = product.find_version(workspace_of(request), reference)
+    told: JSONObject = {
+        "name": shown.name,
+        "reference": reference,
+        "shown": shown,
+        "calls": [
+            Call("GET", f"/v1/models/{reference}/structure"),
+            Call("GET", f"/v1/models/{reference}/structure.svg"),
+        ],
+        "is_circuit": isinstance(model, CircuitModel),
+        "reason": None,
+    }
+    try:
+        whole = graph_of(model)
+    except NoGraph as reason:
+        return told | {"reason": str(reason)}
+    focus, steps = (
+        request.query_params.get("around", ""),
+        whole_number(request.query_params.get("steps"), 1, MOST_STEPS),
+    )
+    if not focus and len(whole.columns) > MANY:
+        focus = whole.target or (whole.columns[0] if whole.columns else "")
+    near = whole.around(focus, steps) if focus else whole
+    link = _link(reference)
+    picture = to_svg(near, f"{shown.name}@{shown.version}", link, alone=False)
+    return told | {
+        "focus": focus,
+        "steps": steps,
+        "n_columns": len(whole.columns),
+        "n_shown": len(near.columns),
+        "names": [*([whole.target] if whole.target is not None else []), *whole.columns],
+        "unit": near.unit,
+        # Every text in it was escaped where it was written.
+        "picture": Markup(picture),
+        "outline": outline(near),
+        "target": whole.target,
+        "around": {
+            name: f"/console/models/{quote(reference)}/graph?{urlencode({'around': name})}" for name in near.columns
+        },
+        "links": {name: link(name) for name in near.columns},
+    }
+
+
+@page("family.html")
+def family(request: Request) -> JSONObject:
+    """The table behind one column: rows and probabilities in each context of its parents."""
+    reference, column = request.path_params["reference"], request.path_params["column"]
+    predictor: Predictor = request.app.state.predictor
+    model = (predictor.served(reference) or predictor.resolve(reference)).model
+    shown = product.find_version(workspace_of(request), reference)
+    return {
+        "name": shown.name,
+        "reference": reference,
+        "shown": shown,
+        "family": family_of(model, column),
+        "around": f"/console/models/{quote(reference)}/graph?{urlencode({'around': column})}",
+        "calls": [Call("GET", f"/v1/models/{reference}/families/{quote(column, safe='')}")],
+    }
+
+
+def _link(reference: str) -> Callable[[str], str]:
+    return lambda column: f"/console/models/{quote(reference)}/graph/{quote(column, safe='')}"

@@ -1,0 +1,111 @@
+"""A real browser on our pages: it notes whatever a page does that it must not."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+CHROMIUM = shutil.which("chromium")
+HAS_DRIVER = find_spec("playwright") is not None and find_spec("axe_playwright_python") is not None
+needs_browser = pytest.mark.skipif(
+    CHROMIUM is None or not HAS_DRIVER,
+    reason="no browser: `make browser` installs Debian's Chromium where apt is at hand",
+)
+PATIENCE_MS = 120_000
+# Told by the page itself: a violation of the policy, wherever it comes from.
+LISTEN = """
+window.violations = [];
+document.addEventListener("securitypolicyviolation", (e) => window.violations.push(`${e.violatedDirective} ${e.blockedURI} ${e.sourceFile}:${e.lineNumber}`));
+"""
+
+
+@dataclass
+class Visit:
+    """One page in one tab, and what it has done."""
+
+    page: Page
+    origin: str
+    errors: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    def go(self, path: str) -> None:
+        """Open a page and wait until its scripts have run."""
+        self.page.goto(f"{self.origin}{path}", wait_until="load")
+
+    def violations(self) -> list[str]:
+        """What the policy has forbidden on the present page."""
+        return self.page.evaluate("window.violations ?? []")
+
+    def check(self) -> None:
+        """Nothing was forbidden, nothing failed, nobody else was asked."""
+        assert not self.violations(), self.violations()
+        assert not self.errors, self.errors
+        assert not self.foreign, self.foreign
+
+    def findings(self) -> list[str]:
+        """What axe finds serious or critical."""
+        from axe_playwright_python.sync_playwright import Axe
+
+        found = Axe().run(self.page).response["violations"]
+        return [
+            f"{each['impact']} {each['id']}: {each['help']}: {json.dumps([node['html'][:200] for node in each['nodes'][:3]])}"
+            for each in found
+            if each["impact"] in {"serious", "critical"}
+        ]
+
+    def settled(self) -> None:
+        """Wait until the explorer has shown everything."""
+        self.page.wait_for_selector("#what-if[data-state=settled]", timeout=PATIENCE_MS)
+
+
+@contextlib.contextmanager
+def launched() -> Iterator[Browser]:
+    """Debian's Chromium; a driver that is too old for it says so here."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextlib.contextmanager
+def visit(browser: Browser, origin: str, **context: Any) -> Iterator[Visit]:
+    """A tab of its own; requests to other places fail and are noted."""
+    own = browser.new_context(**context)
+    own.set_default_timeout(PATIENCE_MS)
+    own.add_init_script(LISTEN)
+    page = own.new_page()
+    told = Visit(page, origin)
+    host = urlsplit(origin).netloc
+
+    def route(each: Any) -> None:
+        url = each.request.url
+        if urlsplit(url).netloc == host or url.startswith(("data:", "blob:")):
+            told.requests.append(f"{each.request.method} {urlsplit(url).path}")
+            each.continue_()
+        else:
+            told.foreign.append(url)
+            each.abort()
+
+    own.route("**/*", route)
+    page.on("console", lambda message: told.errors.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: told.errors.append(str(error)))
+    try:
+        yield told
+    finally:
+        own.close()
