@@ -11,6 +11,7 @@ from learners.query import AnyQuery, How
 from service.json_values import JSONObject
 from storage.names import checked_alias, checked_name
 
+MAX_QUERIES = 10_000  # of one request or job
 NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
 
 
@@ -189,7 +190,9 @@ class QueryJobRequest(LimitedRequest):
 
     kind: Literal["query"] = "query"
     model: str = Field(examples=["weather@champion"])
-    queries: list[Annotated[AnyQuery, Field(discriminator="kind")]] = Field(min_length=1, max_length=10_000)
+    queries: list[Annotated[AnyQuery, Field(discriminator="kind")]] = Field(
+        min_length=1, max_length=MAX_QUERIES, fail_fast=True
+    )
 
 
 class RowsRequest(LimitedRequest):

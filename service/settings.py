@@ -132,7 +132,7 @@ class Settings(BaseSettings):
     query_s: float = Field(
         default=10.0,
         gt=0,
-        description="Seconds that one request may spend on MAP searches. Longer searches run as jobs.",
+        description="Seconds that one request may spend on its queries. Longer ones run as jobs.",
     )
     default_model: str | None = Field(default=None, description="The model behind /invocations: name or name@alias.")
     inline_bytes: int = Field(

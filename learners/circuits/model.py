@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, NotRequired, Self, TypedDict, cast
 
 import numpy as np
@@ -158,9 +158,9 @@ class CircuitModel:
         """
         return sample(self.circuit, x, n, seed, numbers)
 
-    def answer(self, asked: Sequence[Query]) -> list[Answer]:
+    def answer(self, asked: Sequence[Query], pause: Callable[[], None] | None = None) -> list[Answer]:
         """Answers as `queries.answer_all` tells them."""
-        return queries.answer_all(self.circuit, self.schema, asked)
+        return queries.answer_all(self.circuit, self.schema, asked, pause=pause)
 
     def structure(self) -> dict[str, object]:
         """The columns, and what the circuit over them consists of."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from learners.circuits.sampling import sample
 from learners.query import Conditional, Impute, Map, Moments, Query, RawValue, Sample, Surprise
 from learners.schema import Schema
 
+TOGETHER = 512  # queries between two pauses
 # A kind, and what the queries of a group share besides.
 _Group = tuple[Any, ...]
 
@@ -53,7 +54,11 @@ def answer(circuit: Circuit, schema: Schema, query: Query) -> Answer:
 
 
 def answer_all(
-    circuit: Circuit, schema: Schema, queries: Sequence[Query], batches: Batches | None = None
+    circuit: Circuit,
+    schema: Schema,
+    queries: Sequence[Query],
+    batches: Batches | None = None,
+    pause: Callable[[], None] | None = None,
 ) -> list[Answer]:
     """Answer many queries; those that differ only by their evidence go through the circuit together.
 
@@ -64,6 +69,8 @@ def answer_all(
     queries : sequence of Query
     batches : mapping of kind to callable, optional
         Who answers all but MAP, in place of the circuit.
+    pause : callable, optional
+        Called before each MAP search and before every 512 other queries; what it raises ends the answering.
 
     Returns
     -------
@@ -97,14 +104,21 @@ def answer_all(
         try:
             if kind == "map":
                 for place in places:
+                    (pause or _go_on)()
                     found[place] = _map(columns, queries[place])
                 continue
-            x = _compact(columns, [queries[place].evidence for place in places])
-            found.update(zip(places, (batches or _BATCHES)[kind](columns, x, *rest), strict=True))
+            for part in (places[at : at + TOGETHER] for at in range(0, len(places), TOGETHER)):
+                (pause or _go_on)()
+                x = _compact(columns, [queries[place].evidence for place in part])
+                found.update(zip(part, (batches or _BATCHES)[kind](columns, x, *rest), strict=True))
         except ImpossibleEvidence as error:
             place = [place for place in places if place not in found][error.row or 0]
             raise _named(columns, queries[place].evidence, place if len(queries) > 1 else None) from error
     return [Answer(kind=query.kind) | found[place] for place, query in enumerate(queries)]
+
+
+def _go_on() -> None:
+    """Nobody waits."""
 
 
 def check(circuit: Circuit, schema: Schema, queries: Sequence[Query]) -> None:

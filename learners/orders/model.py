@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, NotRequired, Self, TypedDict, cast
 
 import numpy as np
@@ -121,9 +121,14 @@ class OrderModel:
         x = (numeric_rows(batch, self.schema) - center) / spread
         return log_densities(bge, self.best.parents, x) - float(np.log(spread).sum())
 
-    def answer(self, asked: Sequence[StructureQuery]) -> list[Answer]:
-        """Answers as `queries.Asked.answer` tells them."""
-        return [self.asked.answer(query) for query in asked]
+    def answer(self, asked: Sequence[StructureQuery], pause: Callable[[], None] | None = None) -> list[Answer]:
+        """Answers as `queries.Asked.answer` tells them; `pause` is called before each, and what it raises ends the answering."""
+        answers = []
+        for query in asked:
+            if pause is not None:
+                pause()
+            answers.append(self.asked.answer(query))
+        return answers
 
     def best_edges(self) -> list[tuple[str, str, float]]:
         """The edges of the most probable graph: names of parent and child, and the probability."""

@@ -53,7 +53,7 @@ class Deadlines:
         """What a late request is told."""
         return TooSlow(
             f"The request took longer than {self.timeout_s:g} s and was given up; what it began may still be finished. "
-            "Send fewer rows, or send the body faster.",
+            "Send fewer rows, or send the body faster; soon after a start, try again.",
             timeout_s=self.timeout_s,
         )
 

@@ -53,6 +53,8 @@ ADMINISTERING = Routes(
 # Rows of data, which whoever may submit jobs may see.
 ROWS = Routes("GET /v1/jobs/{job_id}/output")
 KEYS = "/v1/keys"  # also what a later release puts below
+# Their bodies are read by Python on the event loop.
+QUERYING = Routes("POST /v1/models/{name}/query")
 # Goes to the disk piece by piece, and has a limit of its own.
 IMPORTING = Routes("POST /v1/models/{name}/import")
 EVENTS = Routes("GET /v1/jobs/{job_id}/events")

@@ -2,7 +2,8 @@
 
 import math
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 from weakref import WeakKeyDictionary
@@ -18,7 +19,7 @@ from learners.orders.model import OrderModel
 from learners.orders.queries import answer_size as structures_size
 from learners.orders.queries import n_draws
 from learners.query import AnyQuery, Map, Query, Sample, StructureQuery, Surprise
-from service.problems import BodyTooLarge
+from service.problems import BodyTooLarge, TooSlow
 
 # Samples are rows, and a row has at most some values; so the most that answers may hold follows from the most rows.
 VALUES_PER_ROW = 50
@@ -144,8 +145,36 @@ def check_size(model: Model, queries: Sequence[AnyQuery], max_rows: int) -> None
         )
 
 
-def answers(model: Model, queries: Sequence[AnyQuery]) -> list[dict[str, Any]]:
+def until(deadline: float, time_limit_s: float) -> Callable[[], None]:
+    """What ends the answering of a request at a time of `time.monotonic`.
+
+    Parameters
+    ----------
+    deadline : float
+    time_limit_s : float
+        To be named.
+    """
+
+    def pause() -> None:
+        if time.monotonic() > deadline:
+            raise TooSlow(
+                f"The queries took longer than the {time_limit_s:g} s that one request may ask (FEWPASS_QUERY_S). Ask fewer at "
+                "once, or submit a job of kind 'query'.",
+                timeout_s=time_limit_s,
+            )
+
+    return pause
+
+
+def answers(model: Model, queries: Sequence[AnyQuery], pause: Callable[[], None] | None = None) -> list[dict[str, Any]]:
     """Answers in plain values that JSON has: the logarithm of zero is None. Those of an ensemble name the member that answers.
+
+    Parameters
+    ----------
+    model : Model
+    queries : sequence of Query
+    pause : callable, optional
+        Called again and again; what it raises ends the answering.
 
     Raises
     ------
@@ -156,9 +185,9 @@ def answers(model: Model, queries: Sequence[AnyQuery]) -> list[dict[str, Any]]:
     if isinstance(model, OrderModel):
         about = of_structures(model, queries)
         with _adding_up:
-            return [_finite(answer) for answer in model.answer(about)]
+            return [_finite(answer) for answer in model.answer(about, pause)]
     asked = of_joint(model, queries)
-    told = [_finite(answer) for answer in queryable(model).answer(asked)]
+    told = [_finite(answer) for answer in queryable(model).answer(asked, pause)]
     return [answer | {"member": "joint"} for answer in told] if isinstance(model, EnsembleModel) else told
 
 

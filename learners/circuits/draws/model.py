@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self, cast
 
@@ -144,9 +144,9 @@ class BayesianCircuit(CircuitModel):
         at_a_time = self.draws.rows_at_a_time(width)
         return [np.ascontiguousarray(x[:, first : first + at_a_time]) for first in range(0, x.shape[1], at_a_time)]
 
-    def answer(self, asked: Sequence[Query]) -> list[Answer]:
+    def answer(self, asked: Sequence[Query], pause: Callable[[], None] | None = None) -> list[Answer]:
         """Answers as `draws.queries.answer_all` tells them."""
-        return queries.answer_all(self.draws, self.n_chains, self.schema, asked)
+        return queries.answer_all(self.draws, self.n_chains, self.schema, asked, pause)
 
     def structure(self) -> dict[str, object]:
         """The columns, what the circuit over them consists of, and whether its chains have settled."""

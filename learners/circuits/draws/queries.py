@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
@@ -25,7 +25,13 @@ from learners.schema import Schema
 MAP_OF = "the posterior mean circuit"
 
 
-def answer_all(draws: CircuitDraws, n_chains: int, schema: Schema, asked: Sequence[Query]) -> list[Answer]:
+def answer_all(
+    draws: CircuitDraws,
+    n_chains: int,
+    schema: Schema,
+    asked: Sequence[Query],
+    pause: Callable[[], None] | None = None,
+) -> list[Answer]:
     """Answer many queries by all draws.
 
     Parameters
@@ -35,6 +41,8 @@ def answer_all(draws: CircuitDraws, n_chains: int, schema: Schema, asked: Sequen
     n_chains : int
     schema : Schema
     asked : sequence of Query
+    pause : callable, optional
+        As there.
 
     Returns
     -------
@@ -49,7 +57,7 @@ def answer_all(draws: CircuitDraws, n_chains: int, schema: Schema, asked: Sequen
     UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEvidence
         As there.
     """
-    found = queries.answer_all(draws.circuit, schema, asked, _Asked(draws, n_chains).batches)
+    found = queries.answer_all(draws.circuit, schema, asked, _Asked(draws, n_chains).batches, pause)
     for answer in found:
         if answer["kind"] == "map":
             answer["of"] = MAP_OF

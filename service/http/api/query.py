@@ -1,5 +1,6 @@
 """POST /v1/models/{name}/query: of a joint distribution, or of a posterior over structures."""
 
+import time
 from typing import Annotated
 
 from fastapi import APIRouter, Request
@@ -10,6 +11,7 @@ from service.json_values import JSONObject
 from service.predictor import Predictor
 from service.problems import NotReady
 from service.product import queries
+from service.requests import MAX_QUERIES
 from service.settings import Settings
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
@@ -23,6 +25,8 @@ class QueryRequest(BaseModel):
 
     queries: list[Asked] = Field(
         min_length=1,
+        max_length=MAX_QUERIES,
+        fail_fast=True,  # telling what is wrong with each of thousands would take longer than answering them
         examples=[
             [
                 {"kind": "conditional", "variables": ["outlook"], "evidence": {"play": "yes"}},
@@ -47,10 +51,11 @@ class QueryResponse(BaseModel):
 def query(name: str, body: QueryRequest, request: Request) -> QueryResponse:
     """Of a joint distribution, any columns may be given, asked for, or left out; of a posterior over structures, any edges."""
     settings: Settings = request.app.state.settings
+    pause = queries.until(time.monotonic() + settings.query_s, settings.query_s)
     predictor: Predictor | None = getattr(request.app.state, "predictor", None)
     if predictor is None:
         raise NotReady("The server is starting.")
     served = predictor.served(name) or predictor.resolve(name)
     asked = queries.limited(served.model, body.queries, settings.max_rows, settings.query_s)
     queries.check_size(served.model, asked, settings.max_rows)
-    return QueryResponse(model=served.name, version=served.version, answers=queries.answers(served.model, asked))
+    return QueryResponse(model=served.name, version=served.version, answers=queries.answers(served.model, asked, pause))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import httpx
 import numpy as np
@@ -10,10 +11,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import typer
+from starlette.testclient import TestClient
 
-from learners.query import Conditional, Marginal
+from learners import recipes
+from learners.passes.learner import drive
+from learners.passes.source import Source
+from learners.query import Conditional, Map, Marginal
 from service import product
 from service.cli.querying import query
+from service.http.app import create_app
+from service.http.warm_up import TABLE
+from service.problems import TooSlow
+from service.product import queries
 from service.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
@@ -140,7 +149,7 @@ def test_who_has_no_joint_distribution_says_so(site):
         product.train(workspace, TrainRequest(**asked, parameters={"rounds": 2}))
     assert "no joint distribution" in ask(site.client, "trees", {"kind": "marginal"}, code=422)["detail"]
     response = site.client.post("/v1/models/sky/predict", json={"records": [{"outlook": "rain"}]})
-    assert response.status_code == 422 and "send queries instead" in response.json()["detail"]
+    assert response.status_code == 422 and "or send queries" in response.json()["detail"]
 
 
 def test_long_queries_run_as_jobs(site, circuit):
@@ -310,3 +319,37 @@ def test_an_update_goes_on_from_the_posterior(tmp_path, learning, leaves):
         assert fourth.n_rows < third.n_rows, "what is gone cannot be subtracted, so the rest is learned anew"
         told = product.query(workspace, "sky", [Marginal(), Conditional(("x0",))])
         assert told[0]["probability"] == pytest.approx(1.0)
+
+
+def test_many_queries_that_are_wrong_are_refused_by_the_first(site) -> None:
+    wrong = {"queries": [{"kind": "map", "time_limit_s": -1}] * 1_000}
+    answer = site.client.post("/v1/models/sky/query", json=wrong)
+    assert answer.status_code == 422 and answer.json()["detail"].count("body.queries") == 1
+    job = {"kind": "query", "model": "sky", "queries": [{"kind": "map", "time_limit_s": -1}] * 1_000}
+    answer = site.client.post("/v1/jobs", json=job)
+    assert answer.status_code == 422 and answer.json()["detail"].count("queries") == 1
+
+
+def test_a_request_has_at_most_ten_thousand_queries_in_four_mebibytes(tmp_path) -> None:
+    settings = Settings(workspace=tmp_path / "workspace", job_workers=0, warm_up=False)
+    with TestClient(create_app(settings), base_url="http://localhost") as client:
+        answer = client.post("/v1/models/sky/query", json={"queries": [{"kind": "marginal"}] * 10_001})
+        assert answer.status_code == 422 and "more than the 10000 entries" in answer.json()["detail"]
+        answer = client.post(
+            "/v1/models/sky/query", content=b" " * (4 << 20) + b"[]", headers={"content-type": "application/json"}
+        )
+        assert answer.status_code == 413 and answer.json()["max_bytes"] == 4 << 20
+
+
+def test_the_answering_of_a_request_ends_in_time() -> None:
+    """Also where each query by itself is quick: the limit is for all of them together."""
+    model = drive(recipes.learner("nb", {}, "class"), Source.of_table(TABLE))
+    many = [Map(("word",), {"number": 1.5}, solver="bt")] * 50
+    with pytest.raises(TooSlow, match=r"longer than the 7 s that one request may ask \(FEWPASS_QUERY_S\)"):
+        queries.answers(model, many, queries.until(time.monotonic() - 1, 7))
+    pauses = []
+    assert len(queries.answers(model, many, lambda: pauses.append(1))) == len(pauses) == 50
+    alike = [Marginal({"number": float(n)}) for n in range(1_500)]
+    told = queries.answers(model, alike, lambda: pauses.append(1))
+    assert len(pauses) == 50 + 3
+    assert told == queries.answers(model, alike[:700]) + queries.answers(model, alike[700:]), "whatever they come with"
