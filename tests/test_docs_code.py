@@ -1,0 +1,131 @@
+"""What the documentation shows works: its Python runs, its commands parse, and the tutorial runs from end to end."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import typer.main
+
+from service.cli import app as command_line
+from service.processes.local_server import local_server
+from service.settings import Settings
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES += [
+    page for room in ("how-to", "reference", "explanation") for page in sorted((ROOT / "docs" / room).glob("*.md"))
+]
+# Pages whose Python needs nothing but a few tables; other pages have tests of their own.
+ALONE = ("how-to/python.md", "how-to/evaluation.md", "reference/learners.md")
+COMMANDS = typer.main.get_command(command_line)
+TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """Every code block of a language, in order."""
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def shown_commands() -> list[tuple[str, str]]:
+    """(page, command line) of each `fewpass` command that stands in a shell block."""
+    found = []
+    for page in PAGES:
+        for block in blocks(page.read_text(), "sh"):
+            lines = block.replace("\\\n", " ").splitlines()
+            found += [(page.name, line) for line in lines if re.match(r"fewpass( |$)", line) and "…" not in line]
+    return found
+
+
+@pytest.mark.parametrize(("page", "line"), shown_commands())
+def test_commands_parse(page: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for file in ("income-3.tar", "job.json"):
+        Path(file).touch()
+    parse(line)
+
+
+def parse(line: str) -> None:
+    """Parse each command of a line as the command line would, and run none."""
+    for part in re.split(r" && | \|\| | ; |; ", line):
+        name, *arguments = shlex.split(part, comments=True)
+        if name == "fewpass":
+            command, words = COMMANDS, []
+            while arguments and arguments[0] in getattr(command, "commands", {}):
+                words.append(arguments.pop(0))
+                command = command.commands[words[-1]]
+            command.make_context(" ".join(words), arguments or ["--help"], resilient_parsing=not arguments)
+
+
+def test_commands_that_do_not_parse_are_noticed() -> None:
+    with pytest.raises(Exception, match="No such option: --tagret"):
+        parse("fewpass train a.parquet --tagret b")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tables with the columns that the pages name."""
+    folder = tmp_path_factory.mktemp("docs")
+    rng = np.random.default_rng(0)
+    for file in ("tables/monday", "tables/tuesday", "data/income", "data/class", "new"):
+        age = rng.integers(18, 70, 400)
+        education = rng.choice(["School", "Bachelors", "Masters"], 400, p=[0.6, 0.3, 0.1])
+        is_rich = rng.random(400) < (age > 35) * 0.2 + (education != "School") * 0.4
+        income = np.where(is_rich, ">50K", "<=50K")
+        table = pa.table({"age": age, "education": education, "class" if file == "data/class" else "income": income})
+        (folder / file).parent.mkdir(exist_ok=True)
+        pq.write_table(table, folder / f"{file}.parquet")
+    return folder
+
+
+@pytest.mark.parametrize("page", ALONE)
+def test_python_runs(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    names: dict[str, object] = {"table": pq.read_table("new.parquet")}
+    for block in blocks((ROOT / "docs" / page).read_text(), "python"):
+        exec(compile(block.replace('target="class"', 'target="income"'), page, "exec"), names)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(not (shutil.which("bash") and shutil.which("curl")), reason="bash and curl are needed")
+def test_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (script,) = blocks(TUTORIAL, "python")
+    (tmp_path / "make_deliveries.py").write_text(script)
+    *commands, serve, ask = blocks(TUTORIAL, "sh")
+    assert serve == "fewpass serve\n"
+    _run(tmp_path, "python make_deliveries.py")
+    shown = _run(tmp_path, "".join(commands))
+    for block in blocks(TUTORIAL, "text"):
+        for line in block.splitlines():
+            words = re.sub(r"[┃│]", " ", line).split()
+            assert any(words == re.sub(r"[┃│]", " ", other).split() for other in shown.splitlines()), line
+    monkeypatch.chdir(tmp_path)
+    with local_server(Settings(workspace=tmp_path / "workspace", warm_up=False)) as server:
+        answer = json.loads(_run(tmp_path, ask.replace("localhost:8000", server.url.removeprefix("http://"))))
+    assert answer["version"] == 3 and len(answer["probabilities"]) == 2
+
+
+def _run(folder: Path, script: str) -> str:
+    # The commands of this installation, whatever else is on the path.
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("FEWPASS_")}
+    done = subprocess.run(
+        ["bash", "-ec", script],
+        cwd=folder,
+        env=environment | {"PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=800,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
