@@ -32,6 +32,7 @@ FULL = {
     "service": [],
     "averaged_tan": [],
     "density": [],
+    "density_auto": [],
     "streaming": [],
     "numeric": [],
     "real_table": [],

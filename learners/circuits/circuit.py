@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -91,6 +91,16 @@ class Circuit:
     """
 
     def __init__(self, arrays: CircuitArrays) -> None:
+        self._take(arrays)
+        _check_shapes(self.arrays)
+        _check_leaves(self.arrays)
+        _check_weights(self.arrays)
+        self.scopes = _scopes(self.arrays)
+        # What was made of the structure alone, for all circuits that have it.
+        self._of_structure: dict[str, Any] = {}
+
+    def _take(self, arrays: CircuitArrays) -> None:
+        """Take arrays of the right types, or converted to them."""
         given = arrays._asdict().values()
         self.arrays = CircuitArrays(*(_checked(array, dtype) for array, dtype in zip(given, DTYPES, strict=True)))
         (
@@ -103,10 +113,6 @@ class Circuit:
             self.leaf_parameters,
             self.n_values,
         ) = self.arrays
-        _check_shapes(self.arrays)
-        _check_leaves(self.arrays)
-        _check_weights(self.arrays)
-        self.scopes = _scopes(self.arrays)
 
     @property
     def n_nodes(self) -> int:
@@ -178,7 +184,7 @@ class Circuit:
         return cls(CircuitArrays(*(arrays[name] for name in CircuitArrays._fields)))
 
     def with_parameters(self, log_weight: Floats | None = None, leaf_parameters: Floats | None = None) -> Circuit:
-        """The same structure with other weights or leaves.
+        """The same structure with other weights or leaves; what was made of the structure is not made again.
 
         Raises
         ------
@@ -190,7 +196,17 @@ class Circuit:
             arrays = arrays._replace(log_weight=log_weight)
         if leaf_parameters is not None:
             arrays = arrays._replace(leaf_parameters=leaf_parameters)
-        return Circuit(arrays)
+        made = object.__new__(Circuit)
+        made._take(arrays)
+        if made.log_weight.shape != self.log_weight.shape or made.leaf_parameters.shape != self.leaf_parameters.shape:
+            raise InvalidCircuit("has arrays whose lengths do not fit together")
+        _check_leaves(made.arrays)
+        _check_weights(made.arrays)
+        made.scopes = self.scopes
+        indicators = self.leaf_starts[:-1][self.kind == INDICATOR]
+        is_same = np.array_equal(made.leaf_parameters[indicators], self.leaf_parameters[indicators])
+        made._of_structure = self._of_structure if is_same else {}
+        return made
 
     def __eq__(self, other: object) -> bool:
         """Whether all arrays are equal."""
@@ -201,6 +217,14 @@ class Circuit:
     def __repr__(self) -> str:
         """One line."""
         return f"Circuit({self.n_nodes} nodes, {self.n_edges} edges, {self.n_variables} variables)"
+
+
+def kept_with_structure(circuit: Circuit, make: Callable[[Circuit], Made]) -> Made:
+    """What a function makes of a circuit's structure and indicators, made once for all circuits that share them."""
+    kept = circuit._of_structure
+    name = make.__qualname__
+    made: Made = kept[name] if name in kept else kept.setdefault(name, make(circuit))
+    return made
 
 
 def kept_with(circuit: Circuit, make: Callable[[Circuit], Made]) -> Made:

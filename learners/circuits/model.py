@@ -167,7 +167,8 @@ class CircuitModel:
         nodes = [{"name": attribute.name, "role": "attribute"} for attribute in self.schema.attributes]
         if self._columns.class_variable is not None:
             nodes.insert(0, {"name": str(self.schema.target), "role": "class"})
-        return {"nodes": nodes, "edges": [], "circuit": self.circuit.summary()}
+        told: dict[str, object] = {"nodes": nodes, "edges": [], "circuit": self.circuit.summary()}
+        return told | ({"facts": {"search": self.facts["search"]}} if "search" in self.facts else {})
 
     def to_arrays(self) -> tuple[CircuitHeader, dict[str, Array]]:
         """Header and named arrays, from which `from_arrays` makes the model again."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.arrays import Floats, Integers, Mask, freeze, frozen
-from learners.circuits.circuit import Circuit, kept_with
+from learners.circuits.circuit import Circuit, kept_with, kept_with_structure
 from learners.circuits.kernels import (
     CATEGORICAL,
     EXPONENTIAL,
@@ -103,8 +103,18 @@ class Compiled(NamedTuple):
 
 
 def compiled(circuit: Circuit) -> Compiled:
-    """The circuit's plan, made once."""
+    """The circuit's plan, made once; circuits that differ by their weights share all of it but numeric leaves."""
     return kept_with(circuit, _compile)
+
+
+def _compile(circuit: Circuit) -> Compiled:
+    first = kept_with_structure(circuit, _compile_structure)
+    if not (circuit.kind >= GAUSSIAN).any():
+        return first
+    log_offset = _peaks(circuit)
+    return first._replace(
+        plan=first.plan._replace(numeric=_numeric(circuit, first.node, log_offset)), log_offset=frozen(log_offset)
+    )
 
 
 def entry_weights(circuit: Circuit, plan: Compiled) -> Floats:
@@ -183,7 +193,7 @@ def ranges(firsts: Integers, sizes: Integers) -> Integers:
     return numbers
 
 
-def _compile(circuit: Circuit) -> Compiled:
+def _compile_structure(circuit: Circuit) -> Compiled:
     is_table = _table_sums(circuit)
     kind, variable = _operation_kinds(circuit, is_table), _variables(circuit, is_table)
     depth = np.zeros(circuit.n_nodes, np.int64)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from learners.circuits import choosing
 from learners.circuits.circuit import Circuit
 from learners.circuits.columns import columns_of
 from learners.circuits.draws.model import BayesianCircuit
@@ -34,9 +35,13 @@ from learners.errors import InvalidParameter, SchemaError
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, RowWork
 from learners.passes.rows import Rows
+from learners.passes.together import Together
 from learners.schema import Kept, Overrides, Schema
 from learners.schema.binned import binned_schema
 from learners.schema.summaries import ColumnSummaries
+
+# Of hidden trees, unless the user says how many.
+STATES = 8
 
 
 @dataclass(frozen=True)
@@ -45,26 +50,31 @@ class CircuitParameters(GibbsParameters):
 
     Parameters
     ----------
-    structure : "hclt", "chow-liu", "random", "learnspn" or "file"
-        Hidden Chow-Liu tree, Chow-Liu tree, random region graph, LearnSPN on a sample, or the circuit of a file.
+    structure : "auto", "hclt", "chow-liu", "random", "learnspn" or "file"
+        By default what explains drawn rows best, of trees, hidden trees, LearnSPN and mixtures of them (`search.choose`); or
+        a hidden Chow-Liu tree, Chow-Liu tree, random region graph, LearnSPN on a sample, or the circuit of a file. "auto" is
+        for EM: with another learning, or where `states` are given, it means "hclt".
+    minutes : float
+        Of work that "auto" may take, for two threads of a usual server. Counted, not timed: the circuit does not depend on
+        the machine.
     circuit : str
         Path or URI of the file of "file", text or JSON: variable i is attribute i, the class last.
     learning : "em", "adf", "bmm", "gibbs" or "none"
         Batch EM; one pass of assumed density filtering or of Bayesian moment matching, row by row; a posterior over complete
         binary circuits by sampling, for which no structure is chosen; or the structure's own weights.
     passes : int
-        Most passes of EM.
+        Most passes of EM over all rows; after "auto", which has made passes over drawn rows, 2 where these were all.
     tolerance : float
         EM ends when a pass gains less than so many nats per row.
     laplace : float
-        Rows that EM adds to each count.
+        Rows that EM adds to each count; "auto" chooses them itself.
     strength : float
         Rows that the structure's own weights stand for, in ADF and BMM.
     stream_passes : int
         Of ADF and BMM. After the first each starts at the means of the last, which stand for `strength` rows again, so that
         no row counts twice.
-    states : int
-        Of each latent variable of "hclt".
+    states : int, optional
+        Of each latent variable of "hclt"; 8 unless given.
     depth, sums, replicas : int
         Of "random".
     sample : int
@@ -83,7 +93,8 @@ class CircuitParameters(GibbsParameters):
     InvalidParameter
     """
 
-    structure: Literal["hclt", "chow-liu", "random", "learnspn", "file"] = "hclt"
+    structure: Literal["auto", "hclt", "chow-liu", "random", "learnspn", "file"] = "auto"
+    minutes: float = 10.0
     circuit: str = ""
     learning: Literal["em", "adf", "bmm", "gibbs", "none"] = "em"
     passes: int = 10
@@ -91,7 +102,7 @@ class CircuitParameters(GibbsParameters):
     laplace: float = 0.1
     strength: float = 10.0
     stream_passes: int = 1
-    states: int = 8
+    states: int | None = None
     depth: int = 3
     sums: int = 4
     replicas: int = 4
@@ -115,6 +126,8 @@ class CircuitParameters(GibbsParameters):
             ("seed", 0, 2**32 - 1),
         ):
             value = getattr(self, name)
+            if name == "states" and value is None:
+                continue
             if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
                 raise InvalidParameter(name, value, f"a whole number from {low:,} to {high:,}")
         if bool(self.circuit) != (self.structure == "file"):
@@ -122,6 +135,8 @@ class CircuitParameters(GibbsParameters):
         for name in ("tolerance", "laplace"):
             if not 0 <= getattr(self, name) < 1e9:
                 raise InvalidParameter(name, getattr(self, name), "zero or more")
+        if not 0 < self.minutes <= 100_000:
+            raise InvalidParameter("minutes", self.minutes, "above zero")
         if not 0 < self.strength < 1e9:
             raise InvalidParameter("strength", self.strength, "above zero")
         if self.learning == "gibbs":
@@ -130,6 +145,13 @@ class CircuitParameters(GibbsParameters):
                 raise InvalidParameter("structure", self.structure, "sampling makes its own circuit: leave it out")
         elif self.leaves in (BY_COLUMN, PAPER):
             raise InvalidParameter("leaves", self.leaves, "only with learning='gibbs'")
+
+    @property
+    def made(self) -> str:
+        """The structure that is made."""
+        if self.structure != "auto":
+            return self.structure
+        return "auto" if self.learning == "em" and self.states is None else "hclt"
 
 
 def spn(
@@ -165,9 +187,11 @@ def spn(
         return (yield from bayesian(target, parameters, given, overrides or {}))
     read = read_circuit(parameters.circuit) if parameters.structure == "file" else None
     schema, densities = yield from _schema(target, parameters, given, overrides or {}, read)
+    facts: dict[str, object] = {"learner": "spn", "parameters": asdict(parameters)}
+    if parameters.made == "auto":
+        return (yield from chosen(schema, parameters, densities, facts))
     start = read or with_densities((yield from _structure(schema, parameters)), densities)
     least = narrowest(start, densities) if densities else None
-    facts: dict[str, object] = {"learner": "spn", "parameters": asdict(parameters)}
     if read is not None:
         facts["circuit_sha256"] = fingerprint(read)
     if parameters.learning in ("adf", "bmm"):
@@ -189,6 +213,33 @@ def spn(
         n_rows = last.n_rows
         facts["em_passes"] = len(counting)
     return CircuitModel(schema, circuit, facts | {"n_rows": n_rows or (yield from _n_rows(schema))})
+
+
+def chosen(
+    schema: Schema, parameters: CircuitParameters, densities: dict[int, Densities], facts: dict[str, object]
+) -> Passes[CircuitModel]:
+    """The circuit that explains drawn rows best, of several structures: a pass to draw, and EM over all rows.
+
+    References
+    ----------
+    See `search.choose`.
+    """
+    counted: Together[PairwiseCounts, HoldOut] = yield choosing.drawing(schema, parameters.sample)
+    choice, valid = yield from choosing.searching(counted, parameters.minutes, parameters.laplace, parameters.seed)
+    start = with_densities(choice.circuit, densities)
+    least = narrowest(start, densities) if densities else None
+    counting: list[ExpectedCounts] = []
+    n_drawn = int(counted.second.sample.counts.sum())
+    saw_all = not densities and n_drawn == counted.second.n_rows
+    most = min(parameters.passes, choosing.PASSES_OF_ALL) if saw_all else parameters.passes
+    make = _expecting(schema, counting)
+    if densities:
+        circuit = yield from em_passes(start, most, choice.laplace, parameters.tolerance, make, least)
+    else:
+        gains = choosing.gains_of(schema, valid)
+        circuit, _ = yield from choosing.polished(start, most, choice.laplace, make, gains, least)
+    told = {"em_passes": len(counting), "n_rows": counted.second.n_rows, "search": choosing.told_of(choice)}
+    return CircuitModel(schema, circuit, facts | told)
 
 
 def bayesian(
@@ -280,11 +331,11 @@ def _require_columns(schema: Schema) -> None:
 
 
 def _structure(schema: Schema, parameters: CircuitParameters) -> Passes[Circuit]:
-    if parameters.structure in ("hclt", "chow-liu"):
+    if parameters.made in ("hclt", "chow-liu"):
         pairs: PairwiseCounts = yield PairwiseCounts(schema)
-        if parameters.structure == "chow-liu":
+        if parameters.made == "chow-liu":
             return chow_liu(pairs)
-        return hclt(pairs, parameters.states, parameters.seed)
+        return hclt(pairs, parameters.states or STATES, parameters.seed)
     if parameters.structure == "random":
         margins: FamilyCounts = yield FamilyCounts(schema, [Family(i) for i in range(schema.n_attributes)])
         return random_regions(

@@ -7,8 +7,9 @@ import sys
 import numpy as np
 import pytest
 
-from benchmarks import circuits_peers, density, streaming
+from benchmarks import circuits_peers, density, density_auto, streaming
 from benchmarks.circuits_peer_process import BERNOULLI, SUM, each_node
+from benchmarks.measuring import keep, read_kept
 from learners.circuits.evaluate import log_values
 from learners.circuits.kernels import CATEGORICAL
 from learners.circuits.structures import describe_variables, hclt, random_regions
@@ -100,3 +101,15 @@ def test_published_values_name_their_source():
     for each in density.published().values():
         assert each["source"]
         assert set(each["values"]) <= set(density.COMPLETE)
+
+
+def test_the_search_is_measured_beside_fixed_and_published(monkeypatch, tmp_path):
+    rows = np.random.default_rng(0).integers(0, 2, (4, 400)).astype(np.uint8)
+    monkeypatch.setattr(density_auto, "rows_of", lambda name, split: rows)
+    monkeypatch.setattr(density_auto, "RESULTS", tmp_path)
+    monkeypatch.setattr(density_auto, "published", lambda: {"somebody": {"values": {"nltcs": -2.5}}})
+    found = density_auto.found_on("nltcs", 0.001, 1, 0)
+    assert found.test == found.valid > -2.9 and found.tried[0]["name"] == found.chosen
+    keep(tmp_path / "auto.json", [found])
+    assert read_kept(tmp_path / "auto.json", density_auto.Found) == [found]
+    assert "| -2.500 |" in density_auto.report([found])

@@ -57,7 +57,7 @@ def test_a_circuit_is_learned_and_read_back(folder, parameters, target):
     assert np.all(np.isfinite(logs))
     assert set(model.tables()) == {"columns", "nodes", "edges"}
     if target is None:
-        with pytest.raises(NoClass, match="send queries instead"):
+        with pytest.raises(NoClass, match="or send queries"):
             model.predict_proba(rows)
         return
     probabilities = again.predict_proba(rows)

@@ -121,7 +121,7 @@ def test_words_become_the_posterior_of_all_graphs():
     assert model.facts["score"] == "bdeu"
     with pytest.raises(NotGaussian, match="Effects are of linear Gaussian models"):
         model.answer([Effects()])
-    with pytest.raises(NoClass, match="send queries instead"):
+    with pytest.raises(NoClass, match="or send queries"):
         model.predict_proba(encode(table, model.schema))
 
 

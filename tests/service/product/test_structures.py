@@ -106,7 +106,7 @@ def test_other_models_know_no_structures_and_this_one_no_classes(site, plant, ci
             told = problem(site.client.get(f"/v1/models/{model}/{path}"), 422)["detail"]
             assert f"{kind!r} has no posterior over structures. Train with --learner orders" in told
     told = problem(site.client.post("/v1/models/plant/predict", json={"records": [{"flow": 1.0}]}), 422)
-    assert "send queries instead" in told["detail"]
+    assert "or send queries" in told["detail"]
     assert "no joint distribution" in problem(site.client.get("/v1/models/plant/circuit"), 422)["detail"]
 
 
