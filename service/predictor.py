@@ -17,9 +17,11 @@ import structlog
 from learners.errors import InvalidParameter, LearnerError, NoClass
 from learners.kinds import load_model
 from learners.model import Model
+from learners.monitoring.raw import RawRows
 from learners.schema import Chunk, Schema
 from learners.schema.records import encode_records, record_classifier
 from learners.schema.schema import Value
+from service.observing import Keys, Observer, Watch
 from service.problems import InvalidRequest
 from service.telemetry import MAPPED_MODELS, PREDICTED_ROWS, SWAPS
 from storage import models
@@ -49,6 +51,7 @@ class Served:
     model: Model
     classify: Callable[[Mapping[str, Any]], Probabilities]
     count_rows: Callable[[float], None]
+    watch: Watch | None = None
 
     @property
     def schema(self) -> Schema:
@@ -89,6 +92,12 @@ class Served:
     def predict_proba(self, chunk: Chunk) -> Probabilities:
         """Class probabilities (n_rows, n_classes) of encoded rows."""
         return self.model.predict_proba(chunk)
+
+    def answered(self, chunk: Chunk, probabilities: Probabilities, raw: RawRows, keys: Keys = None) -> None:
+        """Count rows that were answered; `classify` counts its records itself, but for `count_rows`."""
+        self.count_rows(chunk.n_rows)
+        if self.watch is not None:
+            self.watch.add_batch(chunk.x, probabilities, raw, keys)
 
     def intervals(self, chunk: Chunk, level: float) -> tuple[Probabilities, Probabilities]:
         """Credible intervals (low, high) of the probabilities, each (n_rows, n_classes).
@@ -155,6 +164,8 @@ class Predictor:
     control : Control
     max_mapped : int
         Model versions kept mapped; the least recently resolved goes first.
+    observer : Observer, optional
+        Counts what is answered.
 
     Attributes
     ----------
@@ -164,8 +175,8 @@ class Predictor:
         What is wrong with the version that a reference means now; until it is mended, what was mapped before is served.
     """
 
-    def __init__(self, control: Control, max_mapped: int = 256) -> None:
-        self.control = control
+    def __init__(self, control: Control, max_mapped: int = 256, observer: Observer | None = None) -> None:
+        self.control, self.observer = control, observer
         self.max_mapped = max_mapped
         self.generation = models.generation(control)
         self.damaged: dict[str, str] = {}
@@ -225,7 +236,7 @@ class Predictor:
         key = (version.name, version.version, version.sha256)
         served = self._mapped.get(key)
         if served is None:
-            served = map_version(version)
+            served = map_version(version, self.observer)
             with _usable(version):
                 rehearse(served)
             self._mapped[key] = served
@@ -237,11 +248,13 @@ class Predictor:
 
     def _forget(self, key: tuple[str, int, str]) -> None:
         gone = self._mapped.pop(key)
+        if gone.watch is not None and self.observer is not None:
+            self.observer.leave(gone.watch)
         self._served = {reference: served for reference, served in self._served.items() if served is not gone}
 
 
-def map_version(version: ModelVersion) -> Served:
-    """Map the compiled file of a model version and make it ready to answer.
+def map_version(version: ModelVersion, observer: Observer | None = None) -> Served:
+    """Map the compiled file of a model version and make it ready to answer; an observer is told of what it answers.
 
     Raises
     ------
@@ -250,7 +263,8 @@ def map_version(version: ModelVersion) -> Served:
     header, arrays = map_compiled(version.arrow_path)
     with _usable(version):
         model = load_model(header, arrays)
-        classify = record_classifier(model)
+        watch = None if observer is None else observer.watch(model, version.name, version.version)
+        classify = record_classifier(model, watch)
     return Served(
         name=version.name,
         version=version.version,
@@ -259,6 +273,7 @@ def map_version(version: ModelVersion) -> Served:
         model=model,
         classify=classify,
         count_rows=PREDICTED_ROWS.labels(version.name).inc,
+        watch=watch,
     )
 
 
@@ -281,6 +296,8 @@ def rehearse(served: Served) -> None:
         served.classify({})
         for n_rows in REHEARSED:
             served.predict_proba(encode_records([{}] * n_rows, served.schema))
+    if served.watch is not None:
+        served.watch.discard()
 
 
 def shortened(name: str) -> str:

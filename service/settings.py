@@ -151,6 +151,25 @@ class Settings(BaseSettings):
     mapped_models: int = Field(default=256, ge=1, description="Model versions that one serving process keeps mapped.")
     warm_up: bool = Field(default=True, description="Run every kernel that requests use before /readyz answers 200.")
 
+    monitoring: Literal["off", "counts", "rows"] = Field(
+        default="counts",
+        description="What is kept of served rows: nothing, counts of their values, or also each row; a model may have its own.",
+    )
+    monitoring_rows_per_s: int = Field(
+        default=20_000, ge=1, description="Served rows that a process counts in a second; of more, one in k by a hash."
+    )
+    monitoring_fold_s: float = Field(default=1.0, gt=0, le=60, description="How often served rows are counted.")
+    monitoring_flush_s: float = Field(
+        default=60.0, gt=0, le=3600, description="How often counts are written, and so what a killed process may lose."
+    )
+    monitoring_days: int = Field(default=400, ge=1, le=36_500, description="How long counts of served rows are kept.")
+    monitoring_row_days: int = Field(
+        default=30,
+        ge=1,
+        le=36_500,
+        description="How long served rows, predictions that wait for labels, and labels are kept.",
+    )
+
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe log lines to show."
     )

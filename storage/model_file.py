@@ -200,6 +200,22 @@ def read_libraries(duckdb_path: Path | str) -> dict[str, str]:
     return _pairs(Path(duckdb_path), "libraries")
 
 
+def read_table(duckdb_path: Path | str, table: str) -> pa.Table | None:
+    """One of the tables for people; None if the file has none of that name.
+
+    Raises
+    ------
+    NotFound, CorruptFile
+    """
+    path = Path(duckdb_path)
+    if not path.exists():
+        raise NotFound("model file", str(path))
+    with duckdb_files.reading(path) as connection:
+        _refuse_views(path, connection)
+        names = {name for (name,) in connection.sql("SELECT table_name FROM duckdb_tables()").fetchall()}
+        return connection.table(table).to_arrow_table() if table in names else None
+
+
 def _pairs(path: Path, table: str) -> dict[str, str]:
     if not path.exists():
         raise NotFound("model file", str(path))

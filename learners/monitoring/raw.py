@@ -67,7 +67,7 @@ class ColumnRows:
         Makes a list of values of an entry.
     """
 
-    def __init__(self, columns: Mapping[str, object], read: Callable[[object], Sequence[object]]) -> None:
+    def __init__(self, columns: Mapping[str, object], read: Callable[..., Sequence[object]]) -> None:
         self.columns, self.read = columns, read
 
     def values(self, attribute: Attribute, rows: Integers) -> list[object]:

@@ -281,12 +281,27 @@ class Classifier(Protocol):
         """(n_rows, n_classes) float64."""
 
 
-def record_classifier(model: Classifier) -> Callable[[Mapping[str, object]], Floats]:
+# The number of a record, its codes (bytes, or numbers that need 16 bits), its probabilities, the record, and no key.
+Observed = tuple[int, bytes | list[int], Floats, Mapping[str, object], bytes | None]
+
+
+class Observing(Protocol):
+    """Takes every record that was classified; both are called for each, so they are quick."""
+
+    next_id: Callable[[], int]
+    append: Callable[[Observed], None]
+
+
+def record_classifier(
+    model: Classifier, observing: Observing | None = None
+) -> Callable[[Mapping[str, object]], Floats]:
     """The fast way for one row at a time.
 
     Parameters
     ----------
     model : Model
+    observing : Observing, optional
+        Is given each record with its codes and probabilities.
 
     Returns
     -------
@@ -295,20 +310,43 @@ def record_classifier(model: Classifier) -> Callable[[Mapping[str, object]], Flo
         columns are allowed. It raises SchemaError naming a column whose value has the wrong type.
     """
     encode_record = record_encoder(model.schema)
-    predict_proba, dtype = model.predict_proba, model.schema.code_dtype
+    predict_proba, is_narrow = model.predict_proba, model.schema.code_dtype is np.uint8
 
     def classify_numbers(record: Mapping[str, object]) -> Floats:
-        probabilities: Floats = predict_proba(encode_records([record], model.schema))[0]
+        chunk = encode_records([record], model.schema)
+        probabilities: Floats = predict_proba(chunk)[0]
+        if observing is not None:
+            codes = chunk.x[:, 0]
+            observing.append(
+                (observing.next_id(), codes.tobytes() if is_narrow else codes.tolist(), probabilities, record, None)
+            )
         return probabilities
 
     def classify(record: Mapping[str, object]) -> Floats:
         codes = encode_record(record)
         # The shortest way from small numbers to an array.
-        x: Codes = np.frombuffer(bytes(codes), np.uint8) if dtype is np.uint8 else np.array(codes).astype(dtype)
+        x: Codes = np.frombuffer(bytes(codes), np.uint8) if is_narrow else np.array(codes).astype(np.uint16)
         probabilities: Floats = predict_proba(Chunk(x.reshape(-1, 1), None))[0]
         return probabilities
 
-    return classify_numbers if model.schema.continuous else classify
+    if model.schema.continuous:
+        return classify_numbers
+    if observing is None:
+        return classify
+    append, next_id = observing.append, observing.next_id
+
+    def classify_and_tell(record: Mapping[str, object]) -> Floats:
+        codes: list[int] | bytes = encode_record(record)
+        if is_narrow:
+            codes = bytes(codes)
+            x: Codes = np.frombuffer(codes, np.uint8)
+        else:
+            x = np.array(codes).astype(np.uint16)
+        probabilities: Floats = predict_proba(Chunk(x.reshape(-1, 1), None))[0]
+        append((next_id(), codes, probabilities, record, None))
+        return probabilities
+
+    return classify_and_tell
 
 
 def record_encoder(schema: Schema) -> Callable[[Mapping[str, object]], list[int]]:

@@ -30,6 +30,7 @@ from service.http.api import (
     jobs,
     keys,
     models,
+    monitoring,
     query,
     schedules,
     sessions,
@@ -46,6 +47,7 @@ from service.http.threads import Openings
 from service.http.warm_up import warm_up
 from service.jobs.leases import CrewWatch
 from service.json_values import JSONObject
+from service.observing import Observer
 from service.predictor import Predictor
 from service.problems import InvalidRequest, MalformedBody, Problem, UnsupportedMediaType
 from service.settings import Settings
@@ -53,7 +55,9 @@ from service.telemetry import Telemetry
 from service.version import VERSION
 from service.workspace import Workspace
 from storage.control import as_storage_error
+from storage.errors import StorageError
 from storage.generation import generation
+from storage.monitoring import MonitoringFiles
 
 ANSWER_S = 10.0
 OPENING = 8  # data sets that are opened at once for requests: a store that hangs holds these threads, and no others
@@ -126,7 +130,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.include_router(resource.router)
     app.router.routes += [*sessions.routes(), *console.documentation_routes()]
     if not settings.predict_only:
-        for resource in (datasets, jobs, keys, models, schedules):
+        for resource in (datasets, jobs, keys, models, monitoring, schedules):
             app.include_router(resource.router)
         app.router.routes += console.routes()
     app.add_exception_handler(RequestValidationError, _invalid_request)
@@ -154,17 +158,33 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if predictor.observer is not None:
+            await anyio.to_thread.run_sync(predictor.observer.close)
         gc.unfreeze()  # or else what is frozen outlives the interpreter, and libraries complain
         workspace.close()
 
 
 def _open(workspace: Workspace) -> Predictor:
-    predictor = Predictor(workspace.control, workspace.settings.mapped_models)
+    predictor = Predictor(workspace.control, workspace.settings.mapped_models, observer_of(workspace))
     if not workspace.settings.predict_only:
         assert (
             product.job_queue(workspace) is not None
         )  # opened now, so that a broken database fails the start and not a request
     return predictor
+
+
+def observer_of(workspace: Workspace) -> Observer | None:
+    """What counts served rows, unless that is off or the workspace cannot be written."""
+    if workspace.settings.monitoring == "off":
+        return None
+    root = workspace.layout.root
+    try:
+        observer = Observer(workspace.settings, lambda name: MonitoringFiles(root, name).choice())
+    except (OSError, StorageError) as error:
+        structlog.get_logger("serve").warning("served rows are not counted", reason=str(error))
+        return None
+    observer.start()
+    return observer
 
 
 async def _become_ready(app: FastAPI) -> None:

@@ -121,6 +121,18 @@ INTERVAL = {
     "schema": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
     "example": 0.9,
 }
+ID = {
+    "name": "id",
+    "in": "query",
+    "description": "Answer with an id for each prediction, under which its label can be sent later.",
+    "schema": {"type": "boolean", "default": False},
+}
+KEY = {
+    "name": "X-Prediction-Key",
+    "in": "header",
+    "description": "Your own key of the prediction, for its label; with n rows they are key/0 to key/n-1. Only a hash is kept.",
+    "schema": {"type": "string", "maxLength": 256},
+}
 ROW_EXAMPLES = {"records": {"value": RECORDS_EXAMPLE}, "columns": {"value": COLUMNS_EXAMPLE}}
 INFER_EXAMPLE = {"inputs": [{"name": "humidity", "shape": [2], "datatype": "FP64", "data": [71.5, None]}]}
 SPLIT_EXAMPLE = {"dataframe_split": {"columns": ["outlook", "humidity"], "data": [["sunny", 71.5], ["rain", None]]}}
@@ -145,7 +157,7 @@ def _add_plain(schema: JSONObject) -> None:
         "predict",
         "Classify rows",
         f"{text} Arrow in gives Arrow out unless Accept says otherwise.",
-        [NAME, IGNORE_UNKNOWN, INTERVAL],
+        [NAME, IGNORE_UNKNOWN, INTERVAL, ID, KEY],
         rows_in,
         scores_out,
     )

@@ -78,6 +78,12 @@ if TYPE_CHECKING:
     from service.product.transfer import export_version as export_version
     from service.product.transfer import import_version as import_version
     from service.product.transfer import write_export as write_export
+    from service.product.windows import monitor_of as monitor_of
+    from service.product.windows import monitoring as monitoring
+    from service.product.windows import monitoring_column as monitoring_column
+    from service.product.windows import monitoring_families as monitoring_families
+    from service.product.windows import monitoring_windows as monitoring_windows
+    from service.product.windows import set_monitor as set_monitor
 
 # Each is imported when it is first used: a command that lists models should not wait for numba and the job queue.
 _VERBS = {
@@ -124,6 +130,11 @@ _VERBS = {
     "list_schedules": "service.product.schedules",
     "list_versions": "service.product.registry",
     "pause_schedule": "service.product.schedules",
+    "monitor_of": "service.product.windows",
+    "monitoring": "service.product.windows",
+    "monitoring_column": "service.product.windows",
+    "monitoring_families": "service.product.windows",
+    "monitoring_windows": "service.product.windows",
     "predict_files": "service.product.answering",
     "prune": "service.product.pruning",
     "query": "service.product.answering",
@@ -137,6 +148,7 @@ _VERBS = {
     "score": "service.product.answering",
     "served": "service.product.inspecting",
     "set_alias": "service.product.registry",
+    "set_monitor": "service.product.windows",
     "set_retention": "service.product.registry",
     "set_tag": "service.product.registry",
     "structure": "service.product.inspecting",

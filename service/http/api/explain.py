@@ -67,7 +67,7 @@ class Explain:
 
         def work() -> bytes:
             check_explainable(served.model)
-            chunk = self.predict.rows(served, body, content_type, options)
+            chunk = self.predict.rows(served, body, content_type, options).chunk
             if chunk.n_rows > MAX_ROWS:
                 detail = f"{chunk.n_rows} rows; at most {MAX_ROWS} are explained at once."
                 raise BodyTooLarge(detail, max_rows=MAX_ROWS)

@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 from starlette.routing import Route
 
+from learners.monitoring.raw import ColumnRows
 from learners.schema.records import encode_columns
 from learners.schema.schema import Attribute
 from service import product
@@ -154,8 +155,9 @@ class Infer:
         """Tensors in, tensors out."""
         request, columns = read_request(body, header_bytes, self.predict.max_rows)
         served.check_names([columns], request.parameters.get("ignore_unknown", False) is True, WAY_OUT)
-        probabilities = served.predict_proba(encode_columns(columns, served.schema))
-        served.count_rows(len(probabilities))
+        chunk = encode_columns(columns, served.schema)
+        probabilities = served.predict_proba(chunk)
+        served.answered(chunk, probabilities, ColumnRows(columns, list))
         classes = served.classes
         kind = datatype_of_values(classes)
         outputs: list[tuple[str, str, Any]] = [

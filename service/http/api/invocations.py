@@ -11,10 +11,10 @@ from fastapi.responses import PlainTextResponse
 from starlette.responses import Response
 from starlette.routing import Route
 
-from learners.schema import Chunk
+from learners.monitoring.raw import BatchRows, ColumnRows, RecordRows
 from learners.schema.records import encode_columns, encode_records
 from service.http.api.bodies import decoded
-from service.http.api.predict import JSON, Predict, Value, encode_table, headers_of
+from service.http.api.predict import JSON, Predict, Rows, Value, encode_table, headers_of
 from service.json_values import JSONObject
 from service.predictor import Served
 from service.problems import BodyTooLarge, InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
@@ -106,13 +106,13 @@ class Invocations:
     def score(self, served: Served, body: bytes, content_type: str) -> Response:
         """Rows in, classes out."""
         if content_type == JSON:
-            chunk = chunk_of_json(served, body, self.predict.max_rows)
+            rows = rows_of_json(served, body, self.predict.max_rows)
         elif content_type == CSV:
-            chunk = chunk_of_csv(served, body, self.predict.max_rows)
+            rows = rows_of_csv(served, body, self.predict.max_rows)
         else:
             raise UnsupportedMediaType(f"Content type {content_type!r} is not read here. Send {JSON} or {CSV}.")
-        probabilities = served.predict_proba(chunk)
-        served.count_rows(chunk.n_rows)
+        probabilities = served.predict_proba(rows.chunk)
+        served.answered(rows.chunk, probabilities, rows.raw)
         classes = served.classes
         answer = {
             "predictions": [classes[code] for code in probabilities.argmax(axis=1)],
@@ -122,7 +122,7 @@ class Invocations:
         return Response(msgspec.json.encode(answer), media_type=JSON)
 
 
-def chunk_of_json(served: Served, body: bytes, max_rows: int) -> Chunk:
+def rows_of_json(served: Served, body: bytes, max_rows: int) -> Rows:
     """The rows of any of the four forms."""
     request = decoded(DECODE, body, "Name the columns: records, columns, or dataframe_split.")
     forms = ("dataframe_split", "dataframe_records", "inputs", "instances")
@@ -136,10 +136,10 @@ def chunk_of_json(served: Served, body: bytes, max_rows: int) -> Chunk:
         rows = {name: values if isinstance(values, list) else [values] for name, values in rows.items()}
         check_rows(max((len(values) for values in rows.values()), default=0), max_rows)
         served.check_names([rows], ignore_unknown=False, way_out=WAY_OUT)
-        return encode_columns(rows, served.schema)
+        return Rows(encode_columns(rows, served.schema), ColumnRows(rows, list))
     check_rows(len(rows), max_rows)
     served.check_names(rows, ignore_unknown=False, way_out=WAY_OUT)
-    return encode_records(rows, served.schema)
+    return Rows(encode_records(rows, served.schema), RecordRows(rows))
 
 
 def columns_of(split: Split) -> dict[str, list[Value]]:
@@ -150,7 +150,7 @@ def columns_of(split: Split) -> dict[str, list[Value]]:
     return {name: [row[j] for row in split.data] for j, name in enumerate(split.columns)}
 
 
-def chunk_of_csv(served: Served, body: bytes, max_rows: int) -> Chunk:
+def rows_of_csv(served: Served, body: bytes, max_rows: int) -> Rows:
     """The rows of a CSV with a header; an empty field is a missing value."""
     texts = [a.name for a in served.schema.attributes if a.kind == "nominal" and isinstance((*a.values, "")[0], str)]
     options = pacsv.ConvertOptions(
@@ -164,7 +164,7 @@ def chunk_of_csv(served: Served, body: bytes, max_rows: int) -> Chunk:
         raise MalformedBody(f"The body is not CSV with a header: {error}") from error
     check_rows(table.num_rows, max_rows)
     served.check_names([dict.fromkeys(table.column_names)], ignore_unknown=False, way_out=WAY_OUT)
-    return encode_table(table, served)
+    return Rows(encode_table(table, served), BatchRows(table))
 
 
 def check_rows(n_rows: int, max_rows: int) -> None:

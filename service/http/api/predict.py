@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from learners.classifiers.lookup import LookupModel
 from learners.errors import InvalidBuffers
+from learners.monitoring.raw import BatchRows, ColumnRows, RawRows, RecordRows
 from learners.schema import Chunk
 from learners.schema.encode import encode
 from learners.schema.json_columns import NotColumns, json_columns_of
@@ -23,7 +24,7 @@ from service.http.api.bodies import decoded, read_body, send_body, send_problem
 from service.http.api.streams import QuickStreams, read_stream
 from service.http.paths import is_hot
 from service.json_values import JSONObject
-from service.predictor import Predictor, Served, scored_batch
+from service.predictor import Predictor, Probabilities, Served, scored_batch
 from service.problems import BodyTooLarge, InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
 from service.settings import Settings
 
@@ -34,6 +35,7 @@ PATH = "/v1/models/{name}/predict"
 ARROW_TIMES, CELLS_TIMES = 16, 2
 
 Value = str | int | float | bool | None
+PREDICTION_KEY, MOST_KEY = b"x-prediction-key", 256
 ROWS = "Send {'records': [{...}]} or {'columns': {...}}."
 
 
@@ -60,18 +62,28 @@ class PredictResponse(msgspec.Struct):
     predictions: list[str | int | bool]
     probabilities: list[list[float]]
     intervals: list[list[Annotated[list[float], msgspec.Meta(min_length=2, max_length=2)]]] | None = None
+    ids: list[str] | None = None
 
 
 class Options(NamedTuple):
-    """What the query string asks for."""
+    """What the query string asks for, and the client's own key of the prediction."""
 
     ignore_unknown: bool = False
     interval: float | None = None
+    id: bool = False
+    key: str | None = None
 
     @property
     def is_plain(self) -> bool:
-        """Whether the answer is nothing but classes and probabilities."""
-        return self.interval is None
+        """Whether the answer is nothing but classes and probabilities, and nobody will ask for it again."""
+        return self.interval is None and not self.id and self.key is None
+
+
+class Rows(NamedTuple):
+    """Encoded rows, and the rows as they came."""
+
+    chunk: Chunk
+    raw: RawRows
 
 
 NO_OPTIONS = Options()
@@ -124,10 +136,13 @@ class Predict:
         """The response's content type and body."""
         content_type, accept, length = headers_of(scope)
         options = options_of(scope["query_string"])
+        key = scope["fewpass.headers"].get(PREDICTION_KEY)
+        if key is not None:
+            options = options._replace(key=checked_key(key))
         body = await read_body(receive, length, self.max_body_bytes)
         served = await self.served(scope["path_params"]["name"])
         # The first interval of a model makes tables of its variances, which may take seconds.
-        is_quick = options.is_plain and len(body) <= self.inline_bytes
+        is_quick = options.interval is None and len(body) <= self.inline_bytes
         if is_quick and content_type == JSON and accept != ARROW:
             return JSON, self.answer_json(served, self.parse(body), options)
         if content_type == ARROW and (found := self.quick_batch(served, body, options)) is not None:
@@ -176,23 +191,24 @@ class Predict:
             return self._one(served, records[0])
         return self._json(served, self.chunk(served, request, options), options)
 
-    def chunk(self, served: Served, request: RawRequest, options: Options) -> Chunk:
+    def chunk(self, served: Served, request: RawRequest, options: Options) -> Rows:
         """The rows of a request, encoded as the model's schema says."""
         if request.records is not None:
             served.check_names(request.records, options.ignore_unknown)
-            return encode_records(request.records, served.schema)
+            return Rows(encode_records(request.records, served.schema), RecordRows(request.records))
         raw = request.columns or {}
         served.check_names([raw], options.ignore_unknown)
         try:
-            return json_columns_of(served.schema).encode(raw, self.decode_column, self.max_rows)
+            chunk = json_columns_of(served.schema).encode(raw, self.decode_column, self.max_rows)
+            return Rows(chunk, ColumnRows(raw, self.decode_column))
         except (NotColumns, msgspec.MsgspecError, UnicodeDecodeError):
             columns = (
                 decoded(self.decode_values, self.encode(request), ROWS).columns or {}
             )  # says what is wrong, if anything is
         self._check_rows(_n_rows(columns))
-        return encode_columns(columns, served.schema)
+        return Rows(encode_columns(columns, served.schema), ColumnRows(columns, list))
 
-    def rows(self, served: Served, body: bytes, content_type: str, options: Options) -> Chunk:
+    def rows(self, served: Served, body: bytes, content_type: str, options: Options) -> Rows:
         """The rows of a body of either content type, encoded."""
         if content_type == JSON:
             return self.chunk(served, self.parse(body), options)
@@ -205,10 +221,10 @@ class Predict:
 
     def checked_chunk(
         self, served: Served, rows: pa.Table | pa.RecordBatch, names: tuple[str, ...], options: Options
-    ) -> Chunk:
+    ) -> Rows:
         """Rows with columns of these names that nobody has checked, encoded."""
         served.check_columns(names, options.ignore_unknown)
-        return encode_table(rows, served, is_trusted=False)
+        return Rows(encode_table(rows, served, is_trusted=False), BatchRows(rows))
 
     def _one(self, served: Served, record: dict[str, Value]) -> bytes:
         probabilities = served.classify(record).tolist()
@@ -218,9 +234,9 @@ class Predict:
             (served.json_head, served.json_classes[best], b'],"probabilities":[', self.encode(probabilities), b"]}")
         )
 
-    def _json(self, served: Served, chunk: Chunk, options: Options) -> bytes:
-        probabilities = served.predict_proba(chunk)
-        served.count_rows(len(probabilities))
+    def _json(self, served: Served, rows: Rows, options: Options) -> bytes:
+        probabilities = served.predict_proba(rows.chunk)
+        ids = answered(served, rows, probabilities, options)
         classes = served.classes
         response: JSONObject = {
             "model": served.name,
@@ -230,8 +246,10 @@ class Predict:
             "probabilities": probabilities.tolist(),
         }
         if options.interval is not None:
-            low, high = served.intervals(chunk, options.interval)
+            low, high = served.intervals(rows.chunk, options.interval)
             response["intervals"] = np.stack([low, high], axis=2).tolist()
+        if ids is not None:
+            response["ids"] = ids
         return self.encode(response)
 
     def answer_batch(
@@ -245,17 +263,61 @@ class Predict:
             return self.answer_chunk(served, self.chunk(served, request, options), ARROW, options)
         return self.answer_chunk(served, self.rows(served, body, content_type, options), accept, options)
 
-    def answer_chunk(self, served: Served, chunk: Chunk, accept: str, options: Options) -> tuple[str, bytes]:
+    def answer_chunk(self, served: Served, rows: Rows, accept: str, options: Options) -> tuple[str, bytes]:
         """Classify encoded rows: Arrow out, unless JSON is wanted."""
         if accept == JSON:
-            return JSON, self._json(served, chunk, options)
-        intervals = None if options.interval is None else served.intervals(chunk, options.interval)
-        batch = scored_batch(served.classes, served.predict_proba(chunk), intervals)
-        served.count_rows(batch.num_rows)
+            return JSON, self._json(served, rows, options)
+        intervals = None if options.interval is None else served.intervals(rows.chunk, options.interval)
+        probabilities = served.predict_proba(rows.chunk)
+        batch = scored_batch(served.classes, probabilities, intervals)
+        ids = answered(served, rows, probabilities, options)
+        if ids is not None:
+            batch = batch.append_column("id", pa.array(ids))
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as writer:
             writer.write_batch(batch)
         return ARROW, sink.getvalue().to_pybytes()
+
+
+def answered(served: Served, rows: Rows, probabilities: Probabilities, options: Options) -> list[str] | None:
+    """Count what was answered; returns the ids of the predictions if they are asked for.
+
+    Raises
+    ------
+    InvalidRequest
+        If an id or a key is wanted of a model that is not monitored.
+    """
+    if not options.id and options.key is None:
+        served.answered(rows.chunk, probabilities, rows.raw)
+        return None
+    if served.watch is None:
+        raise InvalidRequest(
+            "This server keeps no predictions, so that no label could be joined: set FEWPASS_MONITORING=counts.",
+            parameter="id" if options.id else "X-Prediction-Key",
+        )
+    n_rows = rows.chunk.n_rows
+    if options.key is not None:
+        ids = [options.key] if n_rows == 1 else [f"{options.key}/{row}" for row in range(n_rows)]
+        keys = [served.watch.key_of("key", one) for one in ids]
+    else:
+        ids = served.watch.new_ids(n_rows)
+        keys = [served.watch.key_of("id", one) for one in ids]
+    served.answered(rows.chunk, probabilities, rows.raw, keys)
+    return ids if options.id else None
+
+
+def checked_key(key: bytes) -> str:
+    """A client's key of a prediction, from its header.
+
+    Raises
+    ------
+    InvalidRequest
+        If it is empty or too long.
+    """
+    text = key.decode("latin-1").strip()
+    if not text or len(text) > MOST_KEY:
+        raise InvalidRequest(f"X-Prediction-Key needs 1 to {MOST_KEY} characters.", parameter="X-Prediction-Key")
+    return text
 
 
 def headers_of(scope: Scope) -> tuple[str, str, int | None]:
@@ -279,13 +341,13 @@ def options_of(query: bytes) -> Options:
         return NO_OPTIONS
     options: JSONObject = {}
     for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
-        if name == "ignore_unknown" and value.lower() in {"true", "false", "1", "0"}:
+        if name in {"ignore_unknown", "id"} and value.lower() in {"true", "false", "1", "0"}:
             options[name] = value.lower() in {"true", "1"}
         elif name == "interval" and (level := _level(value)) is not None:
             options[name] = level
         else:
             raise InvalidRequest(
-                f"Query parameter {name}={value!r} is not known; there are ignore_unknown, true or false, and "
+                f"Query parameter {name}={value!r} is not known; there are ignore_unknown and id, true or false, and "
                 "interval, a probability above 0 and below 1.",
                 parameter=name,
             )

@@ -1,0 +1,334 @@
+"""What serving processes count: the hot path appends, a thread counts, files keep it. Nothing here ever blocks a prediction."""
+
+import itertools
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import structlog
+
+from learners.arrays import Codes, Floats, Integers, Mask
+from learners.model import Model
+from learners.monitoring.kernels import sampled_rows
+from learners.monitoring.raw import RawRows, RecordRows, status_counts
+from learners.monitoring.slices import ServedCounts, ServedRows
+from learners.monitoring.watched import Watched
+from learners.schema.records import Observed
+from service.settings import Settings
+from storage.errors import StorageError
+from storage.files import Layout
+from storage.monitoring import HOUR, MonitorChoice, MonitoringFiles, workspace_secret
+
+MOST_RECORDS = 1 << 16  # that wait to be counted
+MOST_CELLS = 1 << 25  # of batches that wait
+AT_ONCE = 256  # rows counted before other threads get a turn
+COMPARED_ONE_IN = 8  # of busy hours: rows whose numbers are compared with the range of training
+BREATH_S = 0.0005
+Keys = Sequence[bytes] | None
+
+
+class Waiting(NamedTuple):
+    """Rows that were answered and are not yet counted."""
+
+    first_id: int
+    x: Codes
+    probabilities: Floats | None
+    raw: RawRows
+    keys: Keys
+
+
+class Watch:
+    """Counts what one version serves; threads and the event loop append.
+
+    Parameters
+    ----------
+    model : Model
+    name, version : of it
+
+    Attributes
+    ----------
+    append, next_id : callable
+        For one record: `append((next_id(), codes, probabilities, record, key))`, with codes as bytes or a list.
+    """
+
+    def __init__(self, model: Model, name: str, version: int, secret: bytes) -> None:
+        self.model, self.name, self.version, self.secret = model, name, version, secret
+        self.requests = itertools.count().__next__
+        self.prefix = secrets.token_hex(8)
+        self.records: deque[Observed] = deque(maxlen=MOST_RECORDS)
+        self.append: Callable[[Observed], None] = self.records.append
+        self.next_id: Callable[[], int] = itertools.count().__next__
+        self.lock = threading.Lock()
+        self.batches: list[Waiting] = []
+        self.n_cells = self.n_skipped = self.n_requests = 0
+        self.last_id = -1
+        self.is_left = False
+        self.choice: MonitorChoice = {}
+        self.watched: Watched | None = None
+        self.hours: dict[datetime, ServedCounts] = {}
+        self.changed: set[datetime] = set()
+        self.logged: list[tuple[bytes, datetime, Floats, bytes | None]] = []
+
+    def add_batch(self, x: Codes, probabilities: Floats | None, raw: RawRows, keys: Keys = None) -> None:
+        """Take rows that were answered; beyond what may wait, only their number."""
+        with self.lock:
+            self.n_requests += 1
+            if self.n_cells + x.size > MOST_CELLS:
+                self.n_skipped += x.shape[1]
+                return
+            self.n_cells += x.size
+            self.batches.append(Waiting(self.next_batch(x.shape[1]), x, probabilities, raw, keys))
+
+    def new_ids(self, n_rows: int) -> list[str]:
+        """Ids for the predictions of one request, which nobody else has given or will guess."""
+        request = f"{self.prefix}{self.requests():x}"
+        return [f"{request}-{row}" for row in range(n_rows)]
+
+    def key_of(self, kind: str, text: str) -> bytes:
+        """Under which an id or a client's key is kept: a keyed hash, from which nobody reads it."""
+        return keyed(self.secret, kind, text)
+
+    def next_batch(self, n_rows: int) -> int:
+        """The id of the first row; batches have numbers of their own, far from those of single records."""
+        first = self._batch_id
+        self._batch_id += n_rows
+        return first
+
+    _batch_id = 1 << 48
+
+    def discard(self) -> None:
+        """Forget what waits: it was no request."""
+        if self.records:
+            self.last_id = self.records[-1][0]
+        self.records.clear()
+        self.batches.clear()
+        self.n_cells = self.n_skipped = self.n_requests = 0
+
+
+class Observer:
+    """Counts what the models of one serving process answer, on a thread of its own.
+
+    Parameters
+    ----------
+    settings : Settings
+    choice_of : callable
+        What is decided for a model, by its name; asked now and then.
+    clock : callable
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        choice_of: Callable[[str], MonitorChoice],
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.settings, self.choice_of, self.clock = settings, choice_of, clock
+        self.root = Layout(settings.workspace).root
+        self.process = secrets.token_hex(4)
+        self.secret = workspace_secret(self.root)
+        self.watches: list[Watch] = []
+        self.one_in = 1
+        self.log = structlog.get_logger("monitor")
+        self._stopping = threading.Event()
+        self._working = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._flushed_at = time.monotonic()
+        self._n_files = itertools.count()
+
+    def watch(self, model: Model, name: str, version: int) -> Watch:
+        """Begin to watch a version."""
+        watch = Watch(model, name, version, self.secret)
+        watch.choice = self.choice_of(name)
+        self.watches = [*self.watches, watch]
+        return watch
+
+    def leave(self, watch: Watch) -> None:
+        """Count what waits of a version that is no longer mapped, and watch it no more."""
+        watch.is_left = True
+
+    def start(self) -> None:
+        """Start the thread that counts."""
+        self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Count and write what waits, and end."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(10)
+        with self._working:
+            self.fold()
+            self.flush(is_end=True)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self.settings.monitoring_fold_s):
+            try:
+                with self._working:
+                    self.fold()
+                    if time.monotonic() - self._flushed_at >= self.settings.monitoring_flush_s:
+                        self.flush()
+            except StorageError as error:
+                self.log.warning("what was served could not be written", reason=str(error))
+            except Exception:
+                self.log.exception("what was served could not be counted")
+
+    def fold(self) -> None:
+        """Count what waits."""
+        started = time.monotonic()
+        n_rows = sum(self._fold(watch) for watch in self.watches)
+        seconds = max(time.monotonic() - started, self.settings.monitoring_fold_s)
+        wanted = n_rows / seconds / self.settings.monitoring_rows_per_s
+        self.one_in = 1 if wanted <= 1 else 1 << int(np.ceil(np.log2(wanted)))
+
+    def _fold(self, watch: Watch) -> int:
+        """Count what waits for one version; returns how many rows there were."""
+        records = [watch.records.popleft() for _ in range(len(watch.records))]
+        with watch.lock:
+            batches, watch.batches = watch.batches, []
+            n_skipped, watch.n_skipped = watch.n_skipped, 0
+            n_requests, watch.n_requests, watch.n_cells = watch.n_requests, 0, 0
+        if records:
+            n_skipped += records[-1][0] - watch.last_id - len(records)
+            watch.last_id = records[-1][0]
+        n_rows: int = len(records) + sum(one.x.shape[1] for one in batches) + n_skipped
+        if not n_rows:
+            return 0
+        if watch.choice.get("mode", self.settings.monitoring) == "off":
+            return n_rows
+        if watch.watched is None:
+            watch.watched = Watched(watch.model)
+        counts = self._counts_now(watch)
+        counts.block("rows")[1:] += (n_skipped, n_requests)
+        for start in range(0, len(records), AT_ONCE):
+            self._count(watch, counts, _joined(watch.watched, records[start : start + AT_ONCE]), 1)
+            time.sleep(BREATH_S)
+        for one in batches:
+            self._count(watch, counts, one, 0)
+            time.sleep(BREATH_S)
+        return n_rows
+
+    def _counts_now(self, watch: Watch) -> ServedCounts:
+        assert watch.watched is not None
+        hour = self.clock().replace(minute=0, second=0, microsecond=0)
+        watch.changed.add(hour)
+        if hour not in watch.hours:
+            watch.hours[hour] = ServedCounts(watch.watched)
+        return watch.hours[hour]
+
+    def _count(self, watch: Watch, counts: ServedCounts, rows: Waiting, requests_per_row: int) -> None:
+        assert watch.watched is not None
+        n_rows, schema = rows.x.shape[1], watch.watched.schema
+        one_in = self.one_in
+        every: Integers = np.arange(n_rows)
+        chosen = every if one_in == 1 else every[_chosen(rows.first_id, n_rows, one_in)]
+        self._log(watch, rows, every)
+        x = rows.x
+        if chosen.size < n_rows:
+            x = np.ascontiguousarray(x[:, chosen])
+        denied = [
+            i for i, attribute in enumerate(schema.attributes) if attribute.name in watch.choice.get("denied", ())
+        ]
+        if denied:
+            x = x.copy()
+            x[denied] = schema.domain_sizes[denied][:, None]
+        x.setflags(write=False)
+        probabilities = rows.probabilities
+        if probabilities is not None and chosen.size < n_rows:
+            probabilities = probabilities[chosen]
+        counts.add(ServedRows(x, probabilities, None), n_rows, one_in, requests_per_row * n_rows)
+        compared = chosen
+        if chosen.size >= AT_ONCE // 2:
+            compared = chosen[_chosen(rows.first_id + 1, n_rows, COMPARED_ONE_IN)[chosen]]
+        statuses = status_counts(rows.x, rows.raw, schema, chosen, compared)
+        statuses[denied] = 0
+        counts.add_statuses(statuses)
+
+    def _log(self, watch: Watch, rows: Waiting, every: Integers) -> None:
+        """Keep the predictions that a label may be sent for, and all of them if rows are to be kept."""
+        keeps_rows = watch.choice.get("mode", self.settings.monitoring) == "rows"
+        if rows.probabilities is None or (rows.keys is None and not keeps_rows):
+            return
+        now = self.clock()
+        for row in every.tolist():
+            key = rows.keys[row] if rows.keys is not None else b""
+            if not key and not keeps_rows:
+                continue
+            codes = np.ascontiguousarray(rows.x[:, row]).tobytes() if keeps_rows else None
+            watch.logged.append((key or secrets.token_bytes(16), now, rows.probabilities[row], codes))
+
+    def flush(self, is_end: bool = False) -> None:
+        """Write what has changed; hours that are over are closed and forgotten here."""
+        now = self.clock()
+        self._flushed_at = time.monotonic()
+        for watch in self.watches:
+            files = MonitoringFiles(self.root, watch.name)
+            for hour in sorted(watch.hours):
+                is_over = is_end or now >= hour + HOUR
+                if hour in watch.changed or is_over:
+                    counts = watch.hours[hour]
+                    layout = counts.watched.fingerprint
+                    files.write_slice(
+                        watch.version,
+                        hour,
+                        self.process,
+                        counts.to_arrow(),
+                        layout,
+                        covered_until=min(now, hour + HOUR),
+                        is_closed=is_over,
+                    )
+                    watch.changed.discard(hour)
+                if is_over:
+                    del watch.hours[hour]
+            if watch.logged:
+                logged, watch.logged = watch.logged, []
+                name = f"{now:%Y%m%dT%H%M%S}-{self.process}-{next(self._n_files)}"
+                files.write_rows(watch.version, "predictions", name, _predictions(logged))
+            watch.choice = self.choice_of(watch.name)
+        self.watches = [watch for watch in self.watches if not watch.is_left or watch.hours or watch.records]
+
+
+def _chosen(first_id: int, n_rows: int, one_in: int) -> Mask:
+    """(n_rows,) bool: about one in so many, by the hash of the row's number."""
+    chosen = np.zeros(n_rows, np.uint8)
+    sampled_rows(np.arange(first_id, first_id + n_rows).astype(np.uint64), one_in, chosen)
+    return chosen.astype(bool)
+
+
+def _joined(watched: Watched, records: Sequence[Observed]) -> Waiting:
+    """Single records as one batch; their numbers follow one another but for those that were dropped."""
+    dtype = watched.schema.code_dtype
+    narrow = [one[1] for one in records if isinstance(one[1], bytes)]
+    if len(narrow) == len(records):
+        rows = np.frombuffer(b"".join(narrow), np.uint8)
+    else:
+        rows = np.array([one[1] for one in records]).ravel().astype(dtype)
+    x: Codes = np.ascontiguousarray(rows.reshape(len(records), -1).T)
+    probabilities = np.concatenate([one[2] for one in records]).reshape(len(records), -1)
+    keys = [one[4] or b"" for one in records]
+    return Waiting(
+        records[0][0], x, probabilities, RecordRows([one[3] for one in records]), keys if any(keys) else None
+    )
+
+
+def _predictions(logged: Sequence[tuple[bytes, datetime, Floats, bytes | None]]) -> pa.Table:
+    keys, moments, probabilities, codes = zip(*logged, strict=True)
+    return pa.table(
+        {
+            "key": pa.array(keys, pa.binary(16)),
+            "at": pa.array(moments, pa.timestamp("us", tz="UTC")),
+            "p": pa.array([p.astype(np.float32) for p in probabilities], pa.list_(pa.float32())),
+            "codes": pa.array(codes, pa.binary()),
+        }
+    )
+
+
+def keyed(secret: bytes, kind: str, text: str) -> bytes:
+    """16 bytes that stand for a prediction's id or a client's key."""
+    return blake2b(f"{kind}\0{text}".encode(), digest_size=16, key=secret).digest()

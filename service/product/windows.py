@@ -1,0 +1,404 @@
+"""What a served version shows: windows of what was counted, against training, other windows or other versions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal, get_args
+
+from learners.errors import EmptyData
+from learners.kinds import load_model
+from learners.monitoring.drift import drift_report
+from learners.monitoring.findings import Limits, estimates, rates
+from learners.monitoring.reference import Reference, served_reference, training_reference
+from learners.monitoring.slices import ServedCounts
+from learners.monitoring.watched import Watched
+from service.predictor import map_version
+from service.problems import InvalidRequest
+from service.product.registry import find_version
+from service.workspace import Workspace
+from storage.compiled import map_compiled
+from storage.model_file import read_table
+from storage.models import ModelVersion
+from storage.monitoring import HOUR, MonitorChoice, MonitoringFiles, SliceFile
+
+Mode = Literal["off", "counts", "rows"]
+MODES: tuple[str, ...] = get_args(Mode)
+MOST_WINDOWS = 1000
+MOST_TESTED = 72
+SMALLEST = 5  # rows of a cell that is shown
+REPORTED = "served_counts"
+LAYOUT_TABLE = "served_layout"
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """What was served in some hours.
+
+    Parameters
+    ----------
+    counts : ServedCounts
+    since, until : aware, UTC
+    gaps : sequence of dict
+        Processes that did not end as they should, and from when on their rows may be missing.
+    n_left_out : int
+        Slices that count something else, as an earlier release wrote them.
+    """
+
+    counts: ServedCounts
+    since: datetime
+    until: datetime
+    gaps: Sequence[dict[str, object]]
+    n_left_out: int
+
+
+class Watching:
+    """A version and its files of monitoring.
+
+    Parameters
+    ----------
+    workspace : Workspace
+    reference : str
+        name, name@version or name@alias.
+    """
+
+    def __init__(self, workspace: Workspace, reference: str) -> None:
+        self.workspace = workspace
+        self.version: ModelVersion = find_version(workspace, reference)
+        self.watched = _watched(self.version.arrow_path, self.version.sha256)
+        self.files = MonitoringFiles(workspace.layout.root, self.version.name)
+
+    def window(self, since: datetime, until: datetime) -> Window:
+        """The sum of all hours, of all processes, that begin within a time."""
+        whole, n_left_out = ServedCounts(self.watched), 0
+        gaps: list[dict[str, object]] = []
+        for one in self.files.slices(self.version.version, since, until):
+            if one.layout != self.watched.fingerprint:
+                n_left_out += 1
+                continue
+            whole.merge(whole.from_arrow(one.counts()))
+            if self._is_gap(one):
+                missing_from = one.covered_until.isoformat()
+                gaps.append(
+                    {"process": one.process, "hour": one.start.isoformat(), "rows_may_be_missing_from": missing_from}
+                )
+        return Window(whole, since, until, gaps, n_left_out)
+
+    def _is_gap(self, one: SliceFile) -> bool:
+        late = timedelta(seconds=3 * self.workspace.settings.monitoring_flush_s)
+        return not one.is_closed and min(one.end, datetime.now(UTC) - late) > one.covered_until
+
+    def scored(self) -> ServedCounts | None:
+        """Counts of the rows that the version was measured on, if it was, and by this release's layout."""
+        return _scored(self.version.duckdb_path, self.watched)
+
+    def reference(self, asked: str, window: Window) -> Reference:
+        """What a window is compared with.
+
+        Raises
+        ------
+        InvalidRequest
+            If nothing is known under that name.
+        """
+        kind, _, more = asked.partition(":")
+        if kind == "training" and not more:
+            found = training_reference(self.watched, self.scored())
+            if found is None:
+                raise InvalidRequest(
+                    f"A model of kind {self.watched.model.kind!r} keeps no counts of its training. Compare with reference="
+                    "window:7d, same-hour:4w or version:N.",
+                    field="reference",
+                )
+            return found
+        if kind == "window" and (span := span_of(more)) is not None:
+            return served_reference(asked, self.window(window.since - span, window.since).counts)
+        if kind == "same-hour" and (span := span_of(more)) is not None and span >= timedelta(weeks=1):
+            return served_reference(asked, self._same_hours(window, span // timedelta(weeks=1)))
+        if kind == "version" and more.isdecimal():
+            other = Watching(self.workspace, f"{self.version.name}@{more}")
+            if other.watched.fingerprint != self.watched.fingerprint:
+                raise InvalidRequest(
+                    f"Version {more} counts other columns or families, which cannot be compared value by value.",
+                    field="reference",
+                )
+            return served_reference(asked, other.window(window.since, window.until).counts)
+        raise InvalidRequest(
+            f"The reference {asked!r} is not known; there are training, window:7d, same-hour:4w and version:3.",
+            field="reference",
+        )
+
+    def _same_hours(self, window: Window, n_weeks: int) -> ServedCounts:
+        whole = ServedCounts(self.watched)
+        for week in range(1, n_weeks + 1):
+            back = timedelta(weeks=week)
+            whole.merge(self.window(window.since - back, window.until - back).counts)
+        return whole
+
+
+@lru_cache(maxsize=16)
+def _watched(arrow_path: Path, sha256: str) -> Watched:
+    """Of a version; its files never change."""
+    del sha256
+    return Watched(load_model(*map_compiled(arrow_path)))
+
+
+def _scored(duckdb_path: Path, watched: Watched) -> ServedCounts | None:
+    layout = read_table(duckdb_path, LAYOUT_TABLE)
+    if layout is None or layout["sha256"].to_pylist() != [watched.fingerprint]:
+        return None
+    return ServedCounts(watched).from_arrow(read_table(duckdb_path, REPORTED))
+
+
+def span_of(text: str) -> timedelta | None:
+    """A time such as 24h, 7d or 4w; None if it is none."""
+    units = {"h": HOUR, "d": timedelta(days=1), "w": timedelta(weeks=1)}
+    number, unit = text[:-1], text[-1:]
+    if not number.isdecimal() or unit not in units or not 0 < int(number) < 10_000:
+        return None
+    return int(number) * units[unit]
+
+
+def span(name: str, text: str) -> timedelta:
+    """A time such as 24h, 7d or 4w.
+
+    Raises
+    ------
+    InvalidRequest
+        Naming the parameter.
+    """
+    found = span_of(text)
+    if found is None:
+        raise InvalidRequest(f"{name}={text!r} is no time such as 24h, 7d or 4w.", field=name)
+    return found
+
+
+def monitoring(
+    workspace: Workspace,
+    reference: str,
+    *,
+    window: str = "24h",
+    until: datetime | None = None,
+    against: str = "training",
+    limits: Limits | None = None,
+) -> dict[str, object]:
+    """What a version shows in the last hours: rows, tests, causes, estimates and gaps.
+
+    Parameters
+    ----------
+    workspace : Workspace
+    reference : str
+        name, name@version or name@alias.
+    window : str
+        How long, such as 24h or 7d; whole hours, the present one included.
+    until : datetime, optional
+        The end of the window; now unless given.
+    against : str
+        training, window:7d, same-hour:4w or version:3.
+    limits : Limits, optional
+
+    Returns
+    -------
+    dict
+        As `learners.monitoring.drift.drift_report` has it, with `model`, `version`, `since`, `until`, `gaps`,
+        `statuses` and `sampling`. Without rows `is_drifting` is None and `why` says what is missing.
+
+    Raises
+    ------
+    InvalidRequest, NotFound
+    """
+    watching = Watching(workspace, reference)
+    end = _hour_end(until)
+    seen = watching.window(end - span("window", window), end)
+    head: dict[str, object] = {
+        "model": watching.version.name,
+        "version": watching.version.version,
+        "mode": mode_of(workspace, watching.version.name),
+        "since": seen.since.isoformat(),
+        "until": seen.until.isoformat(),
+        "gaps": seen.gaps,
+        "n_left_out": seen.n_left_out,
+    }
+    if not seen.counts.n_rows:
+        return head | {"is_drifting": None, "why": "nothing was served in this window", "rows": rows_of(seen.counts)}
+    try:
+        found = drift_report(seen.counts, watching.reference(against, seen), limits or Limits())
+    except EmptyData as error:
+        return head | {"is_drifting": None, "why": str(error), "rows": rows_of(seen.counts)}
+    return head | found | {"rows": rows_of(seen.counts)}
+
+
+def _hour_end(until: datetime | None) -> datetime:
+    moment = (until or datetime.now(UTC)).astimezone(UTC)
+    hour = moment.replace(minute=0, second=0, microsecond=0)
+    return hour if hour == moment and until is not None else hour + HOUR
+
+
+def rows_of(counts: ServedCounts) -> dict[str, int]:
+    """How many rows were served and counted."""
+    counted, served, requests = (int(number) for number in counts.block("rows"))
+    most = max((k for k, n in enumerate(counts.block("rates").tolist()) if n), default=0)
+    return {"counted": counted, "served": served, "requests": requests, "counted_one_in_at_most": 1 << most}
+
+
+def monitoring_windows(
+    workspace: Workspace,
+    reference: str,
+    *,
+    since: str = "24h",
+    step: str = "1h",
+    until: datetime | None = None,
+    against: str = "training",
+) -> dict[str, object]:
+    """A timeline: for each step rows, rates, surprise, estimates, and whether it drifts.
+
+    Parameters
+    ----------
+    workspace, reference
+    since : str
+        How far back, such as 24h or 30d.
+    step : str
+    until : datetime, optional
+    against : str
+        As in `monitoring`; steps are tested only where there are at most 72, as each has its own tests.
+
+    Raises
+    ------
+    InvalidRequest, NotFound
+    """
+    watching = Watching(workspace, reference)
+    end, whole, each = _hour_end(until), span("since", since), span("step", step)
+    n_windows = -(-whole // each)
+    if n_windows > MOST_WINDOWS:
+        raise InvalidRequest(f"{n_windows} windows; at most {MOST_WINDOWS} are told at once.", field="step")
+    told = []
+    for k in reversed(range(n_windows)):
+        seen = watching.window(end - (k + 1) * each, end - k * each)
+        told.append(_told(watching, seen, against if n_windows <= MOST_TESTED else None))
+    return {
+        "model": watching.version.name,
+        "version": watching.version.version,
+        "step": step,
+        "reference": against if n_windows <= MOST_TESTED else None,
+        "windows": told,
+    }
+
+
+def _told(watching: Watching, seen: Window, against: str | None) -> dict[str, object]:
+    counts = seen.counts
+    head: dict[str, object] = {
+        "since": seen.since.isoformat(),
+        "until": seen.until.isoformat(),
+        "rows": rows_of(counts),
+        "gaps": seen.gaps,
+    }
+    if not counts.n_rows:
+        return head | {"is_drifting": None}
+    totals: dict[str, float] = {}
+    for own in rates(counts):
+        for kind, (count, n) in own.items():
+            totals[kind] = max(totals.get(kind, 0.0), count / n if n else 0.0)
+    head |= {"worst_rates": totals, "estimated": estimates(counts)}
+    if against is None:
+        return head | {"is_drifting": None}
+    try:
+        found = drift_report(counts, watching.reference(against, seen))
+    except EmptyData:
+        return head | {"is_drifting": None}
+    return head | {"is_drifting": found["is_drifting"], "drift_nats": found["drift_nats"], "causes": found["causes"]}
+
+
+def monitoring_families(
+    workspace: Workspace,
+    reference: str,
+    *,
+    window: str = "24h",
+    until: datetime | None = None,
+    against: str = "training",
+) -> dict[str, object]:
+    """Each column given its parents, by how much it has changed; for a picture of the model's graph.
+
+    Raises
+    ------
+    InvalidRequest, NotFound
+    """
+    found = monitoring(workspace, reference, window=window, until=until, against=against)
+    kept = ("model", "version", "since", "until", "is_drifting", "why", "drift_nats", "reference")
+    columns = found.get("columns", [])
+    return {name: found[name] for name in kept if name in found} | {"families": columns}
+
+
+def set_monitor(workspace: Workspace, name: str, choice: MonitorChoice) -> MonitorChoice:
+    """Decide for one model what is kept of served rows; processes follow at their next writing.
+
+    Raises
+    ------
+    InvalidRequest
+        If the mode or a column is not known.
+    NotFound
+    """
+    version = find_version(workspace, name)
+    mode = choice.get("mode", "counts")
+    if mode not in MODES:
+        raise InvalidRequest(f"The mode {mode!r} is none of {', '.join(MODES)}.", field="mode")
+    columns = [attribute.name for attribute in map_version(version).schema.attributes]
+    for column in choice.get("denied", []):
+        if column not in columns:
+            raise InvalidRequest(f"Model {name!r} has no column {column!r} to deny.", field="denied")
+    MonitoringFiles(workspace.layout.root, version.name).decide(choice)
+    return monitor_of(workspace, version.name)
+
+
+def monitor_of(workspace: Workspace, name: str) -> MonitorChoice:
+    """What is decided for a model.
+
+    Raises
+    ------
+    NotFound
+    """
+    found = find_version(workspace, name).name
+    decided = MonitoringFiles(workspace.layout.root, found).choice()
+    return {"mode": decided.get("mode", workspace.settings.monitoring), "denied": list(decided.get("denied", []))}
+
+
+def mode_of(workspace: Workspace, name: str) -> str:
+    """off, counts or rows."""
+    return str(monitor_of(workspace, name).get("mode"))
+
+
+def monitoring_column(
+    workspace: Workspace,
+    reference: str,
+    column: str,
+    *,
+    window: str = "24h",
+    until: datetime | None = None,
+    against: str = "training",
+) -> dict[str, object]:
+    """The values of one column in a window and in the reference; cells of fewer than five rows are null.
+
+    Raises
+    ------
+    InvalidRequest
+        If the model has no such column.
+    NotFound
+    """
+    watching = Watching(workspace, reference)
+    if column not in watching.watched.names:
+        raise InvalidRequest(f"Model {watching.version.name!r} has no column {column!r}.", column=column)
+    i, end = watching.watched.names.index(column), _hour_end(until)
+    seen = watching.window(end - span("window", window), end)
+    attribute = watching.watched.codes.attributes[i]
+    other = watching.reference(against, seen).family(i).sum(axis=0).tolist()
+    return {
+        "model": watching.version.name,
+        "version": watching.version.version,
+        "column": column,
+        "kind": attribute.kind,
+        "since": seen.since.isoformat(),
+        "until": seen.until.isoformat(),
+        "reference": against,
+        "labels": [*attribute.labels(), "(unknown)"],
+        "window": [n if n == 0 or n >= SMALLEST else None for n in seen.counts.marginal(i).tolist()],
+        "expected": [n if n == 0 or n >= SMALLEST else None for n in other],
+    }

@@ -1,0 +1,174 @@
+"""What a real server has counted, and what it says of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import httpx
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from service import product
+from service.processes.local_server import local_server
+from service.requests import TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from tests.monitoring import problems
+from tests.processes import wait_for
+from tests.service.asking import client_of
+
+ARROW = {"content-type": "application/vnd.apache.arrow.stream"}
+PATH = "/v1/models/towns/predict"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("monitoring")
+    pq.write_table(problems.rows(8000, 1), folder / "train.parquet")
+    settings = Settings(
+        workspace=folder / "workspace",
+        job_workers=0,
+        monitoring_fold_s=0.05,
+        monitoring_flush_s=0.1,
+        generation_poll_s=0.05,
+    )
+    asked = {"uris": [str(folder / "train.parquet")], "target": "class", "learner": "kdb", "parameters": {"k": 1}}
+    with Workspace(settings) as opened:
+        for model in ("towns", "broken", "quiet", "killed"):
+            product.train(opened, TrainRequest(**asked, model=model))
+    with local_server(settings) as server, client_of(server) as client:
+        yield settings, client
+
+
+def records_of(table):
+    return table.drop_columns(["class"]).to_pylist()
+
+
+def stream_of(table):
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def seen(client, model, n_rows, **asked):
+    """What is told of a model as soon as so many rows are counted."""
+
+    def look():
+        found = client.get(f"/v1/models/{model}/monitoring", params=asked).json()
+        return found if found.get("rows", {}).get("served", 0) >= n_rows else {}
+
+    return wait_for(look)
+
+
+def test_rows_of_every_way_in_are_counted(place):
+    _, client = place
+    table = problems.rows(600, 40).drop_columns(["class"])
+    records = table.slice(0, 100).to_pylist()
+    for record in records[:50]:
+        assert client.post(PATH, json={"records": [record]}).status_code == 200
+    assert client.post(PATH, json={"records": records[50:]}).status_code == 200
+    columns = table.slice(100, 100).to_pydict()
+    assert client.post(PATH, json={"columns": columns}).status_code == 200
+    assert client.post(PATH, content=stream_of(table.slice(200, 300)), headers=ARROW).status_code == 200
+    tensors = [
+        {"name": name, "shape": [100], "datatype": "FP64" if name in ("size", "weight") else "BYTES", "data": values}
+        for name, values in table.slice(500, 100).to_pydict().items()
+        if name in ("size", "weight", "town", "road")
+    ]
+    assert client.post("/v2/models/towns/infer", json={"inputs": tensors}).status_code == 200
+    found = seen(client, "towns", 600)
+    assert found["rows"] == {"counted": 600, "served": 600, "requests": 54, "counted_one_in_at_most": 1}
+    by_name = {column["column"]: column for column in found["columns"]}
+    assert by_name["other"]["rates"]["absent"]["share"] == pytest.approx(100 / 600)
+    assert by_name["town"]["rates"]["unseen"]["share"] == 0
+    assert {column for cause in found["causes"] for column in cause["columns"]} == {"other", "noise"} & set(by_name)
+    assert found["estimated"]["accuracy"] > 0.8
+
+
+def test_a_broken_column_is_blamed(place):
+    _, client = place
+    table = problems.rows(3000, 41)
+    table = table.set_column(0, "size", pa.array(table["size"].to_numpy() * 100)).drop_columns(["class"])
+    client.post("/v1/models/broken/predict", content=stream_of(table.slice(0, 1500)), headers=ARROW)
+    client.post("/v1/models/broken/predict", json={"records": table.slice(1500).to_pylist()})
+    found = seen(client, "broken", 3000)
+    assert found["is_drifting"] and found["causes"][0]["kind"] == "out_of_range"
+    assert found["causes"][0]["columns"] == ["size"]
+    families = client.get("/v1/models/broken/monitoring/families").json()
+    assert families["families"][0]["column"] == "size"
+    windows = client.get("/v1/models/broken/monitoring/windows", params={"since": "3h"}).json()["windows"]
+    assert len(windows) == 3 and windows[-1]["is_drifting"] and windows[0]["is_drifting"] is None
+    column = client.get("/v1/models/broken/monitoring/columns/size").json()
+    assert len(column["labels"]) == len(column["window"]) == len(column["expected"])
+    own = client.get("/v1/models/broken/monitoring", params={"against": "version:1"}).json()
+    assert own["is_drifting"] is False
+    for wrong in ("yesterday", "window:9y", "version:x"):
+        answer = client.get("/v1/models/broken/monitoring", params={"against": wrong})
+        assert answer.status_code == 422 and "there are training" in answer.json()["detail"]
+    assert client.get("/v1/models/broken/monitoring", params={"against": "window:7d"}).json()["is_drifting"] is None
+    assert client.get("/v1/models/broken/monitoring/columns/nothing").status_code == 422
+    assert client.get("/v1/models/unknown/monitoring").status_code == 404
+
+
+def test_denied_columns_are_not_counted_and_a_model_may_be_left_alone(place):
+    _, client = place
+    assert client.get("/v1/models/quiet/monitor").json() == {"mode": "counts", "denied": []}
+    chosen = {"mode": "counts", "denied": ["town"]}
+    assert client.put("/v1/models/quiet/monitor", json=chosen).json() == chosen
+    assert client.put("/v1/models/quiet/monitor", json={"denied": ["nothing"]}).status_code == 422
+    records = records_of(problems.rows(500, 42))
+    client.post("/v1/models/quiet/predict", json={"records": [record | {"town": "oslo"} for record in records]})
+    found = seen(client, "quiet", 500)
+    town = client.get("/v1/models/quiet/monitoring/columns/town").json()
+    assert sum(town["window"][:-1]) == 0 and town["window"][-1] == 500
+    assert "town" not in {column for cause in found["causes"] for column in cause["columns"]}
+    client.put("/v1/models/quiet/monitor", json={"mode": "off"})
+    time.sleep(0.5)  # until the server has written again, and read this
+    client.post("/v1/models/quiet/predict", json={"records": records})
+    time.sleep(0.5)
+    assert seen(client, "quiet", 500)["rows"]["served"] == 500
+
+
+def test_a_killed_process_says_what_it_may_have_lost(place):
+    settings, _ = place
+    alone = settings.model_copy(update={"monitoring_flush_s": 0.2})
+    records = records_of(problems.rows(200, 43))
+    with local_server(alone) as server, client_of(server) as client:
+        client.post("/v1/models/killed/predict", json={"records": records})
+        assert seen(client, "killed", 200)["gaps"] == []
+        os.kill(server.pid, signal.SIGKILL)
+        wait_for(lambda: _is_gone(client))
+    with Workspace(settings) as opened:
+        found = wait_for(lambda: _with_gaps(opened))
+    assert found["rows"]["served"] == 200
+    assert len(found["gaps"]) == 1 and found["gaps"][0]["rows_may_be_missing_from"] > found["since"]
+
+
+def _is_gone(client):
+    try:
+        client.get("/healthz")
+    except httpx.TransportError:
+        return True
+    return False
+
+
+def _with_gaps(opened):
+    found = product.monitoring(opened, "killed")
+    return found if found["gaps"] else {}
+
+
+def test_estimates_are_those_of_the_predictions(place):
+    settings, client = place
+    table = problems.rows(400, 44).drop_columns(["class"])
+    answer = client.post("/v1/models/killed/predict", json={"records": table.to_pylist()}).json()
+    with Workspace(settings) as opened:
+        before = product.monitoring(opened, "killed")["rows"]["served"]
+    assert before >= 200
+    found = seen(client, "killed", 600)
+    p = np.array(answer["probabilities"]).max(axis=1)
+    assert found["estimated"]["accuracy"] == pytest.approx(p.mean(), abs=0.05)
