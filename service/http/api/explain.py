@@ -9,7 +9,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from learners.explanation import explain
-from service.http.api.predict import JSON, Predict, headers_of, options_of
+from service.http.api.options import options_of
+from service.http.api.predict import JSON, Predict, headers_of
 from service.json_values import JSONObject
 from service.predictor import Served
 from service.problems import BodyTooLarge

@@ -1,7 +1,6 @@
 """POST /v1/models/{name}/predict: a plain ASGI endpoint with msgspec in and out, because it is the hot path."""
 
 from typing import Annotated, NamedTuple
-from urllib.parse import parse_qsl
 
 import anyio.to_thread
 import msgspec
@@ -21,6 +20,7 @@ from learners.schema.json_columns import NotColumns, json_columns_of
 from learners.schema.records import encode_columns, encode_records
 from service import problems
 from service.http.api.bodies import decoded, read_body, send_body, send_problem
+from service.http.api.options import PREDICTION_KEY, Options, checked_key, options_of
 from service.http.api.streams import QuickStreams, read_stream
 from service.http.paths import is_hot
 from service.json_values import JSONObject
@@ -35,7 +35,6 @@ PATH = "/v1/models/{name}/predict"
 ARROW_TIMES, CELLS_TIMES = 16, 2
 
 Value = str | int | float | bool | None
-PREDICTION_KEY, MOST_KEY = b"x-prediction-key", 256
 ROWS = "Send {'records': [{...}]} or {'columns': {...}}."
 
 
@@ -65,28 +64,11 @@ class PredictResponse(msgspec.Struct):
     ids: list[str] | None = None
 
 
-class Options(NamedTuple):
-    """What the query string asks for, and the client's own key of the prediction."""
-
-    ignore_unknown: bool = False
-    interval: float | None = None
-    id: bool = False
-    key: str | None = None
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether the answer is nothing but classes and probabilities, and nobody will ask for it again."""
-        return self.interval is None and not self.id and self.key is None
-
-
 class Rows(NamedTuple):
     """Encoded rows, and the rows as they came."""
 
     chunk: Chunk
     raw: RawRows
-
-
-NO_OPTIONS = Options()
 
 
 class Predict:
@@ -306,20 +288,6 @@ def answered(served: Served, rows: Rows, probabilities: Probabilities, options: 
     return ids if options.id else None
 
 
-def checked_key(key: bytes) -> str:
-    """A client's key of a prediction, from its header.
-
-    Raises
-    ------
-    InvalidRequest
-        If it is empty or too long.
-    """
-    text = key.decode("latin-1").strip()
-    if not text or len(text) > MOST_KEY:
-        raise InvalidRequest(f"X-Prediction-Key needs 1 to {MOST_KEY} characters.", parameter="X-Prediction-Key")
-    return text
-
-
 def headers_of(scope: Scope) -> tuple[str, str, int | None]:
     """Content type, wanted content type, and length."""
     headers = scope["fewpass.headers"]
@@ -333,33 +301,6 @@ def headers_of(scope: Scope) -> tuple[str, str, int | None]:
 
 def _media_type(value: bytes) -> str:
     return value.decode("latin-1").partition(";")[0].strip().lower()
-
-
-def options_of(query: bytes) -> Options:
-    """What a query string asks for."""
-    if not query:
-        return NO_OPTIONS
-    options: JSONObject = {}
-    for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
-        if name in {"ignore_unknown", "id"} and value.lower() in {"true", "false", "1", "0"}:
-            options[name] = value.lower() in {"true", "1"}
-        elif name == "interval" and (level := _level(value)) is not None:
-            options[name] = level
-        else:
-            raise InvalidRequest(
-                f"Query parameter {name}={value!r} is not known; there are ignore_unknown and id, true or false, and "
-                "interval, a probability above 0 and below 1.",
-                parameter=name,
-            )
-    return Options(**options)
-
-
-def _level(text: str) -> float | None:
-    try:
-        level = float(text)
-    except ValueError:
-        return None
-    return level if 0 < level < 1 else None
 
 
 def _n_rows(columns: dict[str, list[Value]]) -> int:
