@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from service.product.keys import create_key as create_key
     from service.product.keys import list_keys as list_keys
     from service.product.keys import revoke_key as revoke_key
+    from service.product.monitor_choice import monitor_of as monitor_of
+    from service.product.monitor_choice import set_monitor as set_monitor
     from service.product.prechecks import check_request as check_request
     from service.product.pruning import delete_model as delete_model
     from service.product.pruning import delete_version as delete_version
@@ -78,12 +80,10 @@ if TYPE_CHECKING:
     from service.product.transfer import export_version as export_version
     from service.product.transfer import import_version as import_version
     from service.product.transfer import write_export as write_export
-    from service.product.windows import monitor_of as monitor_of
     from service.product.windows import monitoring as monitoring
     from service.product.windows import monitoring_column as monitoring_column
     from service.product.windows import monitoring_families as monitoring_families
     from service.product.windows import monitoring_windows as monitoring_windows
-    from service.product.windows import set_monitor as set_monitor
 
 # Each is imported when it is first used: a command that lists models should not wait for numba and the job queue.
 _VERBS = {
@@ -130,7 +130,7 @@ _VERBS = {
     "list_schedules": "service.product.schedules",
     "list_versions": "service.product.registry",
     "pause_schedule": "service.product.schedules",
-    "monitor_of": "service.product.windows",
+    "monitor_of": "service.product.monitor_choice",
     "monitoring": "service.product.windows",
     "monitoring_column": "service.product.windows",
     "monitoring_families": "service.product.windows",
@@ -148,7 +148,7 @@ _VERBS = {
     "score": "service.product.answering",
     "served": "service.product.inspecting",
     "set_alias": "service.product.registry",
-    "set_monitor": "service.product.windows",
+    "set_monitor": "service.product.monitor_choice",
     "set_retention": "service.product.registry",
     "set_tag": "service.product.registry",
     "structure": "service.product.inspecting",

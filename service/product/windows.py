@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, get_args
 
 from learners.errors import EmptyData
 from learners.kinds import load_model
@@ -14,17 +13,15 @@ from learners.monitoring.findings import Limits, estimates, rates
 from learners.monitoring.reference import Reference, served_reference, training_reference
 from learners.monitoring.slices import ServedCounts
 from learners.monitoring.watched import Watched
-from service.predictor import map_version
 from service.problems import InvalidRequest
+from service.product.monitor_choice import mode_of
 from service.product.registry import find_version
 from service.workspace import Workspace
 from storage.compiled import map_compiled
 from storage.model_file import read_table
 from storage.models import ModelVersion
-from storage.monitoring import HOUR, MonitorChoice, MonitoringFiles, SliceFile
+from storage.monitoring import HOUR, MonitoringFiles, SliceFile
 
-Mode = Literal["off", "counts", "rows"]
-MODES: tuple[str, ...] = get_args(Mode)
 MOST_WINDOWS = 1000
 MOST_TESTED = 72
 SMALLEST = 5  # rows of a cell that is shown
@@ -326,44 +323,6 @@ def monitoring_families(
     kept = ("model", "version", "since", "until", "is_drifting", "why", "drift_nats", "reference")
     columns = found.get("columns", [])
     return {name: found[name] for name in kept if name in found} | {"families": columns}
-
-
-def set_monitor(workspace: Workspace, name: str, choice: MonitorChoice) -> MonitorChoice:
-    """Decide for one model what is kept of served rows; processes follow at their next writing.
-
-    Raises
-    ------
-    InvalidRequest
-        If the mode or a column is not known.
-    NotFound
-    """
-    version = find_version(workspace, name)
-    mode = choice.get("mode", "counts")
-    if mode not in MODES:
-        raise InvalidRequest(f"The mode {mode!r} is none of {', '.join(MODES)}.", field="mode")
-    columns = [attribute.name for attribute in map_version(version).schema.attributes]
-    for column in choice.get("denied", []):
-        if column not in columns:
-            raise InvalidRequest(f"Model {name!r} has no column {column!r} to deny.", field="denied")
-    MonitoringFiles(workspace.layout.root, version.name).decide(choice)
-    return monitor_of(workspace, version.name)
-
-
-def monitor_of(workspace: Workspace, name: str) -> MonitorChoice:
-    """What is decided for a model.
-
-    Raises
-    ------
-    NotFound
-    """
-    found = find_version(workspace, name).name
-    decided = MonitoringFiles(workspace.layout.root, found).choice()
-    return {"mode": decided.get("mode", workspace.settings.monitoring), "denied": list(decided.get("denied", []))}
-
-
-def mode_of(workspace: Workspace, name: str) -> str:
-    """off, counts or rows."""
-    return str(monitor_of(workspace, name).get("mode"))
 
 
 def monitoring_column(
