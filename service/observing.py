@@ -24,7 +24,7 @@ from learners.schema.records import Observed
 from service.settings import Settings
 from storage.errors import StorageError
 from storage.files import Layout
-from storage.monitoring import HOUR, MonitorChoice, MonitoringFiles, workspace_secret
+from storage.monitoring import HOUR, Alive, MonitorChoice, MonitoringFiles, workspace_secret
 
 MOST_RECORDS = 1 << 16  # that wait to be counted
 MOST_CELLS = 1 << 25  # of batches that wait
@@ -133,6 +133,7 @@ class Observer:
         self.root = Layout(settings.workspace).root
         self.process = secrets.token_hex(4)
         self.secret = workspace_secret(self.root)
+        self.alive = Alive(self.root, self.process)
         self.watches: list[Watch] = []
         self.one_in = 1
         self.log = structlog.get_logger("monitor")
@@ -166,6 +167,7 @@ class Observer:
         with self._working:
             self.fold()
             self.flush(is_end=True)
+        self.alive.close()
 
     def _run(self) -> None:
         while not self._stopping.wait(self.settings.monitoring_fold_s):

@@ -7,6 +7,7 @@ labels are immutable files of rows.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import secrets
@@ -218,7 +219,11 @@ class MonitoringFiles:
 def monitored_models(root: Path) -> tuple[str, ...]:
     """The models of which something was counted."""
     folder = Path(root) / "monitoring"
-    return tuple(sorted(entry.name for entry in folder.iterdir() if entry.is_dir())) if folder.is_dir() else ()
+    return (
+        tuple(sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith(".")))
+        if folder.is_dir()
+        else ()
+    )
 
 
 def workspace_secret(root: Path) -> bytes:
@@ -235,6 +240,43 @@ def workspace_secret(root: Path) -> bytes:
             os.link(draft, path)  # of several that make one, the first counts
         draft.unlink()
     return path.read_bytes()
+
+
+class Alive:
+    """Shows other processes that this one lives; the kernel takes the sign away when it ends, however it ends.
+
+    Parameters
+    ----------
+    root : of the workspace
+    process : str
+    """
+
+    def __init__(self, root: Path, process: str) -> None:
+        path = _sign(root, process)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path, self._file = path, path.open("a")
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    def close(self) -> None:
+        """It has ended as it should."""
+        self._path.unlink(missing_ok=True)
+        self._file.close()
+
+
+def is_alive(root: Path, process: str) -> bool:
+    """Whether a process that counts is still there."""
+    try:
+        with _sign(root, process).open("r") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _sign(root: Path, process: str) -> Path:
+    return Path(root) / "monitoring" / ".processes" / f"{process}.lock"
 
 
 def _remove_old(paths: tuple[Path, ...], before: datetime) -> int:

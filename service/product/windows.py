@@ -20,7 +20,7 @@ from service.workspace import Workspace
 from storage.compiled import map_compiled
 from storage.model_file import read_table
 from storage.models import ModelVersion
-from storage.monitoring import HOUR, MonitoringFiles, SliceFile
+from storage.monitoring import HOUR, MonitoringFiles, SliceFile, is_alive
 
 MOST_WINDOWS = 1000
 MOST_TESTED = 72
@@ -83,8 +83,7 @@ class Watching:
         return Window(whole, since, until, gaps, n_left_out)
 
     def _is_gap(self, one: SliceFile) -> bool:
-        late = timedelta(seconds=3 * self.workspace.settings.monitoring_flush_s)
-        return not one.is_closed and min(one.end, datetime.now(UTC) - late) > one.covered_until
+        return not one.is_closed and not is_alive(self.workspace.layout.root, one.process)
 
     def scored(self) -> ServedCounts | None:
         """Counts of the rows that the version was measured on, if it was, and by this release's layout."""
