@@ -64,7 +64,7 @@ def limit_memory(n_bytes: int, directory: Path | str | None = None) -> None:
 
 def memory_limit() -> MemoryLimit:
     """The limit that was set; else FEWPASS_MEMORY, or a quarter of the machine."""
-    if _limit is None:
+    if _limit is None or not _limit.directory.is_dir():  # the workspace whose folder it was may be closed
         text = os.environ.get("FEWPASS_MEMORY")
         limit_memory(parse_bytes(text) if text else machine_bytes() // 4)
     assert _limit is not None

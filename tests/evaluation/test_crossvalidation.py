@@ -180,7 +180,7 @@ def test_specs_have_one_spelling():
     assert LearnerSpec.parse(" kdb:m=1,k=3 ").text == "kdb:k=3,m=1"
     assert LearnerSpec.parse("kdb:k=3").parameters == (("k", 3),)
     assert LearnerSpec.parse("random-forest").is_peer
-    with pytest.raises(InvalidParameter, match=r"'nbb' is not allowed: use one of nb, tan"):
+    with pytest.raises(InvalidParameter, match=r"'nbb' is not allowed: use one of auto, eskdb, nb, tan"):
         LearnerSpec.parse("nbb")
     with pytest.raises(InvalidParameter, match="'k' is not parameter=value"):
         LearnerSpec.parse("kdb:k")

@@ -185,7 +185,7 @@ def test_truncated_files_are_named(tmp_path, n_bytes):
 @pytest.mark.parametrize(
     ("learner", "parameters", "says"),
     [
-        ("nbb", {}, "learner='nbb' is not allowed: use one of nb, tan, kdb"),
+        ("nbb", {}, "learner='nbb' is not allowed: use one of auto, eskdb, nb, tan, kdb"),
         ("nb", {"k": 1}, "Parameter k=1 is not allowed: learner 'nb' has the parameters"),
         ("kdb", {"k": 0}, "Parameter k=0 is not allowed: a whole number from 1 to 5"),
         ("kdb", {"k": 6}, "Parameter k=6 is not allowed"),

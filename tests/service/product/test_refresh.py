@@ -139,7 +139,7 @@ def test_a_window_learns_the_newest_rows(workspace, folder):
 def test_the_command_line_updates_and_forgets(folder, tmp_path):
     columns, place = tmp_path / "columns.json", tmp_path / "workspace"
     columns.write_text(json.dumps(COLUMNS))
-    train = ["train", folder, "-t", "class", "-n", "daily", "--k", "2", "--columns", columns, "--update"]
+    train = ["train", folder, "-t", "class", "-n", "daily", "-l", "kdb", "--k", "2", "--columns", columns, "--update"]
     fewpass(*train, workspace=place)
     write(folder, 5)
     updated = fewpass(*train, workspace=place)
@@ -157,7 +157,7 @@ def test_the_command_line_updates_and_forgets(folder, tmp_path):
 
 def test_what_is_logged_does_not_stand_in_the_json(folder, tmp_path):
     place = tmp_path / "workspace"
-    train = ["train", folder, "-t", "class", "-n", "daily", "--update", "--json"]
+    train = ["train", folder, "-t", "class", "-n", "daily", "-l", "kdb", "--update", "--json"]
     fewpass(*train, workspace=place)
     for statistic in (place / "models" / "daily" / "data" / "statistics").glob("*.duckdb"):
         statistic.chmod(0o644)
