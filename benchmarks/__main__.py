@@ -35,6 +35,9 @@ FULL = {
     "density_auto": [],
     "streaming": [],
     "numeric": [],
+    "bayesian_circuits": [],
+    "bayesian_calibration": [],
+    "bayesian_circuits_paper": [],
     "real_table": [],
     "wide_table": [],
     "real_sets": [],
@@ -59,6 +62,8 @@ QUICK = {
     "real_table": ["--rows", "100000", "--rounds", "2", "--command-rounds", "1"],
     "wide_table": ["--rounds", "1"],
     "real_sets": ["--rounds", "1"],
+    "bayesian_circuits": ["--quick", "sweeps", "growth", "query"],
+    "bayesian_calibration": ["--sets", "50", "--rows", "20"],
 }
 
 
