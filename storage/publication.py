@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -67,7 +67,8 @@ def register(
             raise error from None  # nobody can say whether it is in: the files stay, and doctor looks at them
         if registered is not None and registered.sha256 == version.sha256:
             return registered  # it is in, and only the answer was lost
-        remove_model(version.duckdb_path)
+        with suppress(OSError):  # of a disk that refuses everything: doctor finds what stays
+            remove_model(version.duckdb_path)
         raise
     if found.duckdb_path != version.duckdb_path:
         remove_model(version.duckdb_path)

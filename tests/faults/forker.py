@@ -1,0 +1,279 @@
+"""A process from which small runs of the product are forked, each with one system call that fails or kills.
+
+`python -m tests.faults.forker LIBRARY FOLDER`, preloaded with LIBRARY, reads commands as lines of JSON and answers each
+with a line. It has run everything once, so that a forked run costs what its own work costs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import os
+import shutil
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from service import product
+from service.operations import backup, doctor
+from service.predictor import map_version
+from service.problems import is_expected, problem_of
+from service.requests import ForgetRequest, TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from storage import models
+from storage.compiled import map_compiled
+from storage.errors import NotFound
+from storage.forgotten import Forgotten
+from storage.model_file import read_model, read_provenance
+from tests.service.conftest import weather
+
+KINDS = {"none": 0, "kill": 1, "once": 2, "from_then_on": 3}
+RUN_S = 240
+
+
+def settings_of(folder: Path) -> Settings:
+    return Settings(workspace=folder / "workspace", threads=1)
+
+
+def asked(folder: Path, model: str, **given: object) -> TrainRequest:
+    plain = {"learner": "nb", "target": "class", "parameters": {"m": 1.0}, "holdout": 0}
+    return TrainRequest(uris=[str(folder / "data")], model=model, **(plain | given))
+
+
+def train(folder: Path) -> None:
+    with Workspace(settings_of(folder)) as workspace:
+        product.train(workspace, asked(folder, "fresh", aliases=["champion"]))
+
+
+def update(folder: Path) -> None:
+    with Workspace(settings_of(folder)) as workspace:
+        product.train(workspace, asked(folder, "m", update=True, aliases=["champion"]))
+
+
+def forget(folder: Path) -> None:
+    with Workspace(settings_of(folder)) as workspace:
+        product.forget(workspace, ForgetRequest(model="m", where="outlook = 'rain' AND windy"))
+
+
+def alias(folder: Path) -> None:
+    with Workspace(settings_of(folder)) as workspace:
+        product.set_alias(workspace, "m", "other", 1)
+
+
+def publish(folder: Path) -> None:
+    with Workspace(settings_of(folder)) as workspace:
+        product.import_version(workspace, folder / "m.tar", "imported")
+
+
+def delete(folder: Path) -> None:
+    with Workspace(settings_of(folder)) as workspace:
+        try:
+            product.delete_version(workspace, "old", 1)
+        except NotFound:  # an earlier start has deleted it
+            return
+
+
+def copy(folder: Path) -> None:
+    target = folder / "copy"
+    if target.exists():  # of an earlier start, whose answer was lost: it must be whole
+        backup.restore(target, folder / "looked-at")
+        shutil.rmtree(folder / "looked-at")
+        return
+    with Workspace(settings_of(folder)) as workspace:
+        backup.back_up(workspace, target)
+
+
+def restore(folder: Path) -> None:
+    if not (folder / "restored").exists():
+        backup.restore(folder / "kept", folder / "restored")
+    with Workspace(Settings(workspace=folder / "restored")) as workspace:
+        models.get_version(workspace.control, "m", 1)
+
+
+OPERATIONS: dict[str, Callable[[Path], None]] = {
+    "train": train,
+    "update": update,
+    "forget": forget,
+    "alias": alias,
+    "publish": publish,
+    "delete": delete,
+    "backup": copy,
+    "restore": restore,
+}
+
+
+def prepare(folder: Path) -> None:
+    """A workspace with a model of one file, one that nobody needs, an export, a backup, and a second file to learn."""
+    (folder / "data").mkdir(parents=True)
+    table = weather(240, 1)
+    pq.write_table(table, folder / "data" / "a.parquet")
+    with Workspace(settings_of(folder)) as workspace:
+        product.train(workspace, asked(folder, "m", update=True, aliases=["champion"]))
+        product.train(workspace, asked(folder, "old"))
+        product.write_export(workspace, "m", folder / "m.tar")
+        backup.back_up(workspace, folder / "kept")
+    pq.write_table(pa.concat_tables([weather(120, 2)]), folder / "data" / "b.parquet")
+
+
+def facts(folder: Path) -> dict[str, object]:
+    """What others see of a workspace: each version's bits, the aliases, the rules; and what doctor says."""
+    settings = settings_of(folder)
+    with Workspace(settings) as workspace:
+        versions = {
+            f"{version.name}@{version.version}": digest(version.arrow_path)
+            for version in backup.all_versions(workspace.control)
+        }
+        names = {reference.partition("@")[0] for reference in versions}
+        aliases = {name: dict(models.aliases(workspace.control, name)) for name in sorted(names)}
+        rules = sorted(
+            rule.where
+            for path in workspace.layout.models.glob("*/data/forgotten.json")
+            for rule in Forgotten(path).rules()
+        )
+    return {"versions": versions, "aliases": aliases, "rules": rules, "doctor": complaints(settings)}
+
+
+def complaints(settings: Settings) -> list[str]:
+    ignored = {"disk space", "compiled kernels", "workers"}
+    return [
+        f"{found.check}: {found.state}: {found.detail}"
+        for found in doctor.examine(settings)
+        if found.state != "ok" and found.check not in ignored
+    ]
+
+
+def repair(folder: Path) -> dict[str, object]:
+    doctor.examine(settings_of(folder), is_repairing=True)
+    hidden = [str(path) for path in (folder / "workspace").rglob(".*.partial")]
+    return {"doctor": complaints(settings_of(folder)), "hidden": hidden}
+
+
+def served(folder: Path) -> dict[str, object]:
+    """What `m` answers when it is served, and which number that has."""
+    with Workspace(settings_of(folder)) as workspace:
+        model = map_version(product.find_version(workspace, "m"))
+    asked = [{}, {"outlook": "rain", "humidity": 60.0}, {"windy": True, "station": "north"}]
+    return {"version": model.version, "answers": [model.classify(record).tolist() for record in asked]}
+
+
+def read(folder: Path) -> dict[str, object]:
+    """What the DuckDB file of `m` holds, as exports and rebuilt serving files have it."""
+    with Workspace(settings_of(folder)) as workspace:
+        path = product.find_version(workspace, "m").duckdb_path
+    header, arrays = read_model(path)
+    return {"digest": digest_of(header, arrays), "provenance": read_provenance(path).get("request")}
+
+
+def learned(folder: Path) -> dict[str, object]:
+    """What the next training makes of all that is kept of the data."""
+    update(folder)
+    return served(folder)
+
+
+def imported(folder: Path) -> dict[str, object]:
+    with Workspace(settings_of(folder)) as workspace:
+        return {"digest": digest(product.import_version(workspace, folder / "m.tar", "imported").arrow_path)}
+
+
+def restored(folder: Path) -> dict[str, object]:
+    backup.restore(folder / "kept", folder / "restored")
+    with Workspace(Settings(workspace=folder / "restored")) as workspace:
+        return {"digest": digest(product.find_version(workspace, "m").arrow_path)}
+
+
+ANSWERS: dict[str, Callable[[Path], dict[str, object]]] = {
+    "served": served,
+    "read": read,
+    "learned": learned,
+    "imported": imported,
+    "restored": restored,
+}
+
+
+def digest(path: Path) -> str:
+    """Of all that a model answers by; not of how long its training took."""
+    return digest_of(*map_compiled(path))
+
+
+def digest_of(header: Mapping[str, object], arrays: Mapping[str, np.ndarray]) -> str:
+    told = {name: value for name, value in header.items() if name != "facts"}
+    found = hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode())
+    for name in sorted(arrays):
+        found.update(name.encode() + np.ascontiguousarray(arrays[name]).tobytes())
+    return found.hexdigest()[:16]
+
+
+def ran(library: ctypes.CDLL, command: dict) -> dict[str, object]:
+    folder = Path(command["folder"])
+    if command["do"] == "facts":
+        return facts(folder)
+    if command["do"] == "repair":
+        return repair(folder)
+    if command["do"] in ANSWERS:
+        try:
+            return ANSWERS[command["do"]](folder)
+        except Exception as error:
+            return told(error)
+    log = command.get("log", "/dev/null")
+    library.fault_arm(str(folder).encode(), log.encode(), command["at"], KINDS[command["kind"]], command["errno"])
+    try:
+        OPERATIONS[command["do"]](folder)
+    except BaseException as error:
+        library.fault_disarm()
+        return told(error)
+    return {"calls": library.fault_disarm()}
+
+
+def told(error: BaseException) -> dict[str, object]:
+    text = "".join(traceback.format_exception(error))[-3000:]
+    return {"error": problem_of(error).title, "is_expected": is_expected(error), "text": text}
+
+
+def forked(library: ctypes.CDLL, command: dict) -> dict[str, object]:
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(RUN_S)
+        try:
+            answer = ran(library, command)
+        except BaseException as error:
+            answer = {"error": "harness", "is_expected": False, "text": "".join(traceback.format_exception(error))}
+        with os.fdopen(writing, "w") as pipe:
+            pipe.write(json.dumps(answer))
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        told = pipe.read()
+    _, status = os.waitpid(child, 0)
+    answer = json.loads(told) if told else {}
+    return {"signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0, **answer}
+
+
+def main(path: str, folder: Path) -> None:
+    library = ctypes.CDLL(path)
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # libraries and logs may print
+    run = folder / "run"
+    prepare(run)
+    shutil.copytree(run, folder / "base")
+    for operation in OPERATIONS.values():  # imports and kernels, before the first fork
+        operation(run)
+    facts(run)
+    repair(run)
+    served(run)
+    read(run)
+    print(json.dumps({"ready": True}), file=answers, flush=True)
+    for line in sys.stdin:
+        print(json.dumps(forked(library, json.loads(line))), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))
