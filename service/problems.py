@@ -65,6 +65,10 @@ class TooSlow(ServiceError, RuntimeError):
     """A request was given up because it took too long."""
 
 
+class Overloaded(ServiceError, RuntimeError):
+    """The requests under way hold all the memory that they may; this one may be sent again."""
+
+
 class NotReady(ServiceError, RuntimeError):
     """The server is starting, stopping, or lacks what this call needs."""
 
@@ -89,6 +93,7 @@ TABLE: tuple[tuple[type[Exception], int, str], ...] = (
     (Forbidden, 403, "Forbidden"),
     (TooSlow, 503, "Too slow"),
     (NotReady, 503, "Not ready"),
+    (Overloaded, 503, "Overloaded"),
     (OutOfMemory, 500, "Out of memory"),
     (JobFailed, 500, "Job failed"),
     (storage_errors.NotFound, 404, "Not found"),

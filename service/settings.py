@@ -122,6 +122,16 @@ class Settings(BaseSettings):
         description="Folders or URI prefixes from which REST may read data. Default: anywhere where no keys are required, nowhere where they are.",
     )
     max_body_bytes: int = Field(default=32 * 2**20, ge=1024, description="Largest request body in bytes.")
+    max_decoded_bytes: int = Field(
+        default=512 * 2**20,
+        ge=2**20,
+        description="Most bytes that one request body may take once it is decoded; found out before it is decoded.",
+    )
+    max_in_flight_bytes: int = Field(
+        default=2**31,
+        ge=2**20,
+        description="Most bytes that the request bodies in one serving process may take together, decoded ones included.",
+    )
     max_rows: int = Field(default=100_000, ge=1, description="Most rows in one prediction request.")
     max_import_bytes: int = Field(
         default=8 * 2**30, ge=1024, description="Largest model file that can be imported, in bytes."

@@ -41,6 +41,7 @@ from service.http.api.explain import Explain
 from service.http.api.predict import HotPath, Predict
 from service.http.browsers import protection_of
 from service.http.deadlines import Deadlines
+from service.http.in_flight import InFlight
 from service.http.paths import EVENTS
 from service.http.security import Guard
 from service.http.threads import Openings
@@ -79,14 +80,15 @@ class Application(FastAPI):
 
     def __init__(self, settings: Settings, **fields: Any) -> None:
         super().__init__(**fields)
-        self.predict = Predict(settings)
+        in_flight = InFlight(settings.max_in_flight_bytes)
+        self.predict = Predict(settings, in_flight)
         self.router.routes += [
             self.predict.route(),
             Explain(self.predict).route(),
             *inference.Infer(self.predict).routes(),
             invocations.Invocations(self.predict, settings).route(),
         ]
-        control_plane = BodyLimit(super().__call__, settings.max_body_bytes)
+        control_plane = BodyLimit(super().__call__, settings, in_flight)
         self.deadlines = Deadlines(HotPath(control_plane, self.predict), settings.request_timeout_s)
         self.guard = Guard(self.deadlines, settings)
         self.entrance = Telemetry(self.guard, settings.slow_request_s, protection_of)

@@ -53,6 +53,13 @@ ADMINISTERING = Routes(
 # Rows of data, which whoever may submit jobs may see.
 ROWS = Routes("GET /v1/jobs/{job_id}/output")
 KEYS = "/v1/keys"  # also what a later release puts below
+# They look themselves what their bodies will hold, which may be other than JSON.
+READING = Routes(
+    "POST /v1/models/{name}/explain",
+    "POST /v2/models/{name}/infer",
+    "POST /v2/models/{name}/versions/{version}/infer",
+    "POST /invocations",
+)
 # Their bodies are read by Python on the event loop.
 QUERYING = Routes("POST /v1/models/{name}/query")
 # Goes to the disk piece by piece, and has a limit of its own.

@@ -11,8 +11,11 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service import problems
-from service.http.paths import IMPORTING, QUERYING
-from service.problems import BodyTooLarge, InvalidRequest, MalformedBody
+from service.http.api.decoded_sizes import check_json
+from service.http.in_flight import UNCOUNTED, Hold, InFlight
+from service.http.paths import IMPORTING, QUERYING, READING
+from service.problems import BodyTooLarge, InvalidRequest, MalformedBody, Overloaded
+from service.settings import Settings
 
 Decoded = TypeVar("Decoded")
 MAX_QUERY_BYTES = 4 << 20  # 10,000 queries of 400 bytes; to read them all takes a tenth of a second
@@ -27,9 +30,9 @@ class BodyLimit:
     Starlette's own limit answers in plain text; bodies of the control plane are small, so reading ahead costs nothing.
     """
 
-    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
-        self.app = app
-        self.max_bytes = max_bytes
+    def __init__(self, app: ASGIApp, settings: Settings, in_flight: InFlight) -> None:
+        self.app, self.in_flight = app, in_flight
+        self.max_bytes, self.max_decoded_bytes = settings.max_body_bytes, settings.max_decoded_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on with its body, or answer 413."""
@@ -37,14 +40,21 @@ class BodyLimit:
         if not has_body or IMPORTING.take(scope):
             await self.app(scope, receive, send)
             return
+        with self.in_flight.holding() as hold:
+            await self._with_body(scope, receive, send, hold)
+
+    async def _with_body(self, scope: Scope, receive: Receive, send: Send, hold: Hold) -> None:
         try:
             most = min(self.max_bytes, MAX_QUERY_BYTES) if QUERYING.take(scope) else self.max_bytes
-            body = await read_body(receive, content_length(scope), most)
+            body = await read_body(receive, content_length(scope), most, hold)
+            if len(body) > UNCOUNTED and not READING.take(scope):  # those look themselves
+                hold.add(check_json(body, self.max_decoded_bytes))
         except ClientDisconnect:
             return
-        except BodyTooLarge as error:
+        except (BodyTooLarge, Overloaded) as error:
             await send_problem(error, scope, send)
             return
+        scope["fewpass.hold"] = hold
         if MAYBE_HALF.search(body) and has_lone_surrogates(body):
             await send_problem(MalformedBody(HALF_A_CHARACTER), scope, send)
             return
@@ -130,8 +140,8 @@ def is_json(content_type: str | None) -> bool:
     return media_type.startswith("application/") and media_type.endswith(("/json", "+json"))
 
 
-async def read_body(receive: Receive, length: int | None, max_bytes: int) -> bytes:
-    """The whole request body, refused as soon as it is known to be too long."""
+async def read_body(receive: Receive, length: int | None, max_bytes: int, hold: Hold) -> bytes:
+    """The whole request body, refused as soon as it is known to be too long; a large one is held piece by piece."""
     if length is not None and length > max_bytes:
         raise BodyTooLarge(f"The body has {length} bytes; at most {max_bytes} are read.", max_bytes=max_bytes)
     parts: list[bytes] = []
@@ -144,6 +154,8 @@ async def read_body(receive: Receive, length: int | None, max_bytes: int) -> byt
         n_bytes += len(part)
         if n_bytes > max_bytes:
             raise BodyTooLarge(f"The body has more than {max_bytes} bytes.", max_bytes=max_bytes)
+        if is_more or len(part) > UNCOUNTED:
+            hold.add(len(part))
         parts.append(part)
     return b"".join(parts) if len(parts) > 1 else parts[0]
 

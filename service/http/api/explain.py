@@ -67,6 +67,7 @@ class Explain:
         served = await self.predict.served(request.path_params["name"])
 
         def work() -> bytes:
+            self.predict.held(body, content_type, request.scope["fewpass.hold"])
             check_explainable(served.model)
             chunk = self.predict.rows(served, body, content_type, options).chunk
             if chunk.n_rows > MAX_ROWS:

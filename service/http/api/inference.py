@@ -14,7 +14,8 @@ from learners.schema.schema import Attribute
 from service import product
 from service.http.api.predict import JSON, Predict
 from service.http.api.shapes import workspace_of
-from service.http.api.tensors import LENGTH, read_request, write_response
+from service.http.api.tensors import LENGTH, decoded_bytes, read_request, write_response
+from service.http.in_flight import Hold
 from service.predictor import Served
 from service.problems import NotReady
 from service.version import VERSION
@@ -145,14 +146,16 @@ class Infer:
     async def answer(self, request: Request) -> Response:
         """Answer one request; long ones on a thread."""
         body = await request.body()
+        hold = request.scope["fewpass.hold"]
         served = await self.predict.served(reference_of(**request.path_params))
         header_bytes = request.scope["fewpass.headers"].get(LENGTH)
         if len(body) <= self.predict.inline_bytes:
-            return self.infer(served, body, header_bytes)
-        return await anyio.to_thread.run_sync(self.infer, served, body, header_bytes)
+            return self.infer(served, body, header_bytes, hold)
+        return await anyio.to_thread.run_sync(self.infer, served, body, header_bytes, hold)
 
-    def infer(self, served: Served, body: bytes, header_bytes: bytes | None) -> Response:
+    def infer(self, served: Served, body: bytes, header_bytes: bytes | None, hold: Hold) -> Response:
         """Tensors in, tensors out."""
+        hold.add(decoded_bytes(body, header_bytes, self.predict.max_decoded_bytes))
         request, columns = read_request(body, header_bytes, self.predict.max_rows)
         served.check_names([columns], request.parameters.get("ignore_unknown", False) is True, WAY_OUT)
         chunk = encode_columns(columns, served.schema)

@@ -14,7 +14,9 @@ from starlette.routing import Route
 from learners.monitoring.raw import BatchRows, ColumnRows, RecordRows
 from learners.schema.records import encode_columns, encode_records
 from service.http.api.bodies import decoded
+from service.http.api.decoded_sizes import check_csv
 from service.http.api.predict import JSON, Predict, Rows, Value, encode_table, headers_of
+from service.http.in_flight import UNCOUNTED, Hold
 from service.json_values import JSONObject
 from service.predictor import Served
 from service.problems import BodyTooLarge, InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
@@ -98,13 +100,18 @@ class Invocations:
             raise NotReady("There is no default model: set FEWPASS_DEFAULT_MODEL to a name or name@alias.")
         content_type, _, _ = headers_of(request.scope)
         body = await request.body()
+        hold = request.scope["fewpass.hold"]
         served = await self.predict.served(self.model)
         if len(body) <= self.predict.inline_bytes:
-            return self.score(served, body, content_type)
-        return await anyio.to_thread.run_sync(self.score, served, body, content_type)
+            return self.score(served, body, content_type, hold)
+        return await anyio.to_thread.run_sync(self.score, served, body, content_type, hold)
 
-    def score(self, served: Served, body: bytes, content_type: str) -> Response:
+    def score(self, served: Served, body: bytes, content_type: str, hold: Hold) -> Response:
         """Rows in, classes out."""
+        if content_type == CSV and len(body) > UNCOUNTED:
+            hold.add(check_csv(body, self.predict.max_decoded_bytes))
+        else:
+            self.predict.held(body, content_type, hold)
         if content_type == JSON:
             rows = rows_of_json(served, body, self.predict.max_rows)
         elif content_type == CSV:

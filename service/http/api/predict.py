@@ -20,8 +20,10 @@ from learners.schema.json_columns import NotColumns, json_columns_of
 from learners.schema.records import encode_columns, encode_records
 from service import problems
 from service.http.api.bodies import decoded, read_body, send_body, send_problem
+from service.http.api.decoded_sizes import check_arrow, check_json
 from service.http.api.options import PREDICTION_KEY, Options, checked_key, options_of
 from service.http.api.streams import QuickStreams, read_stream
+from service.http.in_flight import UNCOUNTED, Hold, InFlight
 from service.http.paths import is_hot
 from service.json_values import JSONObject
 from service.predictor import Predictor, Probabilities, Served, scored_batch
@@ -77,6 +79,8 @@ class Predict:
     Parameters
     ----------
     settings : Settings
+    in_flight : InFlight
+        What the requests of the process hold.
 
     Attributes
     ----------
@@ -84,9 +88,10 @@ class Predict:
         Set when the registry is open.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, in_flight: InFlight) -> None:
         self.predictor: Predictor | None = None
-        self.max_body_bytes = settings.max_body_bytes
+        self.in_flight = in_flight
+        self.max_body_bytes, self.max_decoded_bytes = settings.max_body_bytes, settings.max_decoded_bytes
         self.max_rows = settings.max_rows
         self.inline_bytes = settings.inline_bytes
         self.decode = msgspec.json.Decoder(RawRequest).decode
@@ -116,20 +121,21 @@ class Predict:
 
     async def answer(self, scope: Scope, receive: Receive) -> tuple[str, bytes]:
         """The response's content type and body."""
-        content_type, accept, length = headers_of(scope)
-        options = options_of(scope["query_string"])
-        key = scope["fewpass.headers"].get(PREDICTION_KEY)
-        if key is not None:
-            options = options._replace(key=checked_key(key))
-        body = await read_body(receive, length, self.max_body_bytes)
-        served = await self.served(scope["path_params"]["name"])
-        # The first interval of a model makes tables of its variances, which may take seconds.
-        is_quick = options.interval is None and len(body) <= self.inline_bytes
-        if is_quick and content_type == JSON and accept != ARROW:
-            return JSON, self.answer_json(served, self.parse(body), options)
-        if content_type == ARROW and (found := self.quick_batch(served, body, options)) is not None:
-            return self.answer_chunk(served, self.checked_chunk(served, *found, options), accept, options)
-        return await anyio.to_thread.run_sync(self.answer_batch, served, body, content_type, accept, options)
+        with self.in_flight.holding() as hold:
+            content_type, accept, length = headers_of(scope)
+            options = options_of(scope["query_string"])
+            key = scope["fewpass.headers"].get(PREDICTION_KEY)
+            if key is not None:
+                options = options._replace(key=checked_key(key))
+            body = await read_body(receive, length, self.max_body_bytes, hold)
+            served = await self.served(scope["path_params"]["name"])
+            # The first interval of a model makes tables of its variances, which may take seconds.
+            is_quick = options.interval is None and len(body) <= self.inline_bytes
+            if is_quick and content_type == JSON and accept != ARROW:
+                return JSON, self.answer_json(served, self.parse(body), options)
+            if content_type == ARROW and (found := self.quick_batch(served, body, options)) is not None:
+                return self.answer_chunk(served, self.checked_chunk(served, *found, options), accept, options)
+            return await anyio.to_thread.run_sync(self.answer_batch, served, body, content_type, accept, options, hold)
 
     def quick_batch(
         self, served: Served, body: bytes, options: Options
@@ -190,15 +196,27 @@ class Predict:
         self._check_rows(_n_rows(columns))
         return Rows(encode_columns(columns, served.schema), ColumnRows(columns, list))
 
+    def held(self, body: bytes, content_type: str, hold: Hold) -> None:
+        """Refuse a body that would be too large once it is decoded, or too large beside those of other requests.
+
+        Raises
+        ------
+        BodyTooLarge, MalformedBody, Overloaded
+        """
+        if content_type == ARROW:
+            hold.add(check_arrow(body, self.max_rows, self.max_decoded_bytes))
+        elif len(body) > UNCOUNTED:
+            hold.add(check_json(body, self.max_decoded_bytes))
+
     def rows(self, served: Served, body: bytes, content_type: str, options: Options) -> Rows:
-        """The rows of a body of either content type, encoded."""
+        """The rows of a body of either content type, encoded; what it holds was looked at before."""
         if content_type == JSON:
             return self.chunk(served, self.parse(body), options)
         if content_type != ARROW:
             raise UnsupportedMediaType(
                 f"Content type {content_type!r} is not read here. Send {JSON} or {ARROW}.", content_type=content_type
             )
-        table = read_stream(body, self.max_rows)
+        table = read_stream(body, self.max_rows, self.max_decoded_bytes)
         return self.checked_chunk(served, table, tuple(table.column_names), options)
 
     def checked_chunk(
@@ -235,9 +253,10 @@ class Predict:
         return self.encode(response)
 
     def answer_batch(
-        self, served: Served, body: bytes, content_type: str, accept: str, options: Options
+        self, served: Served, body: bytes, content_type: str, accept: str, options: Options, hold: Hold
     ) -> tuple[str, bytes]:
         """Classify a larger request on a thread: JSON or Arrow in, JSON or Arrow out."""
+        self.held(body, content_type, hold)
         if content_type == JSON:
             request = self.parse(body)
             if accept != ARROW:

@@ -2,9 +2,12 @@
 
 from struct import Struct, error
 
+import numpy as np
 import pyarrow as pa
 
-from service.problems import BodyTooLarge, MalformedBody
+from service.http.api.decoded_sizes import check_arrow, check_bytes
+from service.http.api.flatbuffers import field, table_at
+from service.problems import MalformedBody
 
 MAX_SCHEMAS, MAX_SCHEMA_BYTES = 64, 65_536  # that are remembered
 CONTINUED = 0xFFFFFFFF
@@ -14,26 +17,45 @@ ENDINGS = (b"", b"\xff\xff\xff\xff\0\0\0\0")
 HEADER_TYPE, HEADER, BODY_LENGTH = 1, 2, 3
 COMPRESSION = 3
 
-_prefix, _unsigned, _signed = Struct("<Ii").unpack_from, Struct("<I").unpack_from, Struct("<i").unpack_from
-_short, _long = Struct("<H").unpack_from, Struct("<q").unpack_from
+_prefix, _long = Struct("<Ii").unpack_from, Struct("<q").unpack_from
 
 
-def read_stream(body: bytes, max_rows: int) -> pa.Table:
+def read_stream(body: bytes, max_rows: int, max_bytes: int) -> pa.Table:
     """The table of an Arrow IPC stream; what stands in its buffers is checked when it is encoded.
+
+    What it will hold is known before anything is decompressed.
 
     Raises
     ------
     MalformedBody, BodyTooLarge
     """
+    check_arrow(body, max_rows, max_bytes)
     try:
         with pa.ipc.open_stream(body) as reader:
             table = reader.read_all()
             _ = table.column_names  # which may not be UTF-8
     except (pa.ArrowException, OSError, UnicodeDecodeError) as failure:
         raise MalformedBody(f"The body is not an Arrow IPC stream: {failure}") from failure
-    if table.num_rows > max_rows:
-        raise BodyTooLarge(f"{table.num_rows} rows; at most {max_rows} are answered at once.", max_rows=max_rows)
+    check_bytes(sum(_viewed_bytes(chunk) for column in table.columns for chunk in column.chunks), max_bytes)
     return table
+
+
+def _has_views(kind: pa.DataType) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
+
+
+def _viewed_bytes(column: pa.Array) -> int:
+    """Bytes of the texts of a column of views, of which many may show the same bytes; 0 for any other column."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary
+    if not _has_views(column.type):
+        return 0
+    views = column.buffers()[1]
+    if views is None:
+        return 0
+    lengths = np.frombuffer(views, np.int32, views.size // 16 * 4)[::4][column.offset : column.offset + len(column)]
+    return int(np.maximum(lengths, 0).sum(dtype=np.int64))
 
 
 class QuickStreams:
@@ -54,6 +76,8 @@ class QuickStreams:
             if not _is_plain_batch(body, begin) or body[end:] not in ENDINGS:
                 return None
             schema, names = self._schema_of(body[:begin])
+            if any(map(_has_views, schema.types)):  # which may show the same bytes again and again
+                return None
             rest = pa.py_buffer(body).slice(begin)
             return pa.ipc.read_record_batch(pa.ipc.read_message(rest), schema), names
         except (error, IndexError, pa.ArrowException, OSError, UnicodeDecodeError):
@@ -82,7 +106,7 @@ def end_of_message(body: bytes, place: int) -> int:
     marker, size = _prefix(body, place)
     if marker != CONTINUED or size <= 0:
         raise IndexError
-    length = _field(body, _message(body, place), BODY_LENGTH)
+    length = field(body, table_at(body, place + 8), BODY_LENGTH)
     n_bytes = _long(body, length)[0] if length else 0
     if n_bytes < 0:
         raise IndexError
@@ -90,25 +114,11 @@ def end_of_message(body: bytes, place: int) -> int:
     return end
 
 
-def _message(body: bytes, place: int) -> int:
-    return place + 8 + int(_unsigned(body, place + 8)[0])
-
-
 def _is_plain_batch(body: bytes, place: int) -> bool:
-    message = _message(body, place)
-    kind, header = _field(body, message, HEADER_TYPE), _field(body, message, HEADER)
+    message = table_at(body, place + 8)
+    kind, header = field(body, message, HEADER_TYPE), field(body, message, HEADER)
     return bool(kind and body[kind] == RECORD_BATCH and header and not _is_compressed(body, header))
 
 
 def _is_compressed(body: bytes, header: int) -> bool:
-    return _field(body, header + _unsigned(body, header)[0], COMPRESSION) != 0
-
-
-def _field(body: bytes, table: int, number: int) -> int:
-    """Where a field of a flatbuffers table is; 0 if it has none such."""
-    layout = table - _signed(body, table)[0]
-    entry = 4 + 2 * number
-    if layout < 0 or entry >= _short(body, layout)[0]:
-        return 0
-    offset = _short(body, layout + entry)[0]
-    return table + offset if offset else 0
+    return field(body, table_at(body, header), COMPRESSION) != 0

@@ -7,12 +7,15 @@ Open Inference Protocol, HTTP/REST (KServe), and its binary tensor data extensio
 
 import struct
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from service.http.api.bodies import decoded
+from service.http.api.decoded_sizes import check_bytes, check_json
+from service.http.in_flight import UNCOUNTED
 from service.json_values import JSONObject
 from service.problems import BodyTooLarge, InvalidRequest, MalformedBody
 
@@ -21,6 +24,7 @@ DTYPES = {
     **{f"{sign}INT{8 * size}": f"<{code}{size}" for sign, code in (("", "i"), ("U", "u")) for size in (1, 2, 4, 8)},
     **{f"FP{8 * size}": f"<f{size}" for size in (2, 4, 8)},
 }
+BINARY_TIMES = 8  # a double takes 40 bytes as Python has it; smaller numbers are mostly the same ones again
 MOST_TOLD = 8  # dimensions
 LENGTH = b"inference-header-content-length"
 
@@ -73,6 +77,30 @@ TENSORS = "Send {'inputs': [{'name', 'shape', 'datatype', 'data'}]}."
 DECODE = msgspec.json.Decoder(InferRequest).decode
 
 
+def decoded_bytes(body: bytes, header_bytes: bytes | None, max_bytes: int) -> int:
+    """Refuse a body whose JSON part would be too large decoded; returns about the bytes that all of it will take.
+
+    Of its binary tensors the values are counted when they are read: `read_request` reads no more than the rows that were told.
+
+    Raises
+    ------
+    MalformedBody, BodyTooLarge
+    """
+    n_json = _json_length(body, header_bytes)
+    n_bytes = check_json(body[:n_json], max_bytes) if n_json > UNCOUNTED else 0
+    n_bytes += BINARY_TIMES * (len(body) - n_json)
+    check_bytes(n_bytes, max_bytes)
+    return n_bytes
+
+
+def _json_length(body: bytes, header_bytes: bytes | None) -> int:
+    if header_bytes is None:
+        return len(body)
+    if not (header_bytes.isdigit() and int(header_bytes) <= len(body)):
+        raise MalformedBody("Inference-Header-Content-Length is no number of bytes of this body.")
+    return int(header_bytes)
+
+
 def read_request(body: bytes, header_bytes: bytes | None, max_rows: int) -> tuple[InferRequest, dict[str, list[Any]]]:
     """The request, and the values of each input.
 
@@ -87,9 +115,7 @@ def read_request(body: bytes, header_bytes: bytes | None, max_rows: int) -> tupl
     ------
     MalformedBody, InvalidRequest, BodyTooLarge
     """
-    if header_bytes is not None and not (header_bytes.isdigit() and int(header_bytes) <= len(body)):
-        raise MalformedBody("Inference-Header-Content-Length is no number of bytes of this body.")
-    n_json = len(body) if header_bytes is None else int(header_bytes)
+    n_json = _json_length(body, header_bytes)
     request = decoded(DECODE, body[:n_json], TENSORS)
     columns: dict[str, list[Any]] = {}
     at = n_json
@@ -103,7 +129,7 @@ def read_request(body: bytes, header_bytes: bytes | None, max_rows: int) -> tupl
         if size is None:
             values = list(flat(tensor.data or []))
         elif isinstance(size, int) and 0 <= size <= len(body) - at:
-            values = of_bytes(tensor, body[at : at + size])
+            values = of_bytes(tensor, body[at : at + size], n_rows)
             at += size
         else:
             raise MalformedBody(f"Input {tensor.name!r}: binary_data_size {size!r} goes beyond the body.")
@@ -142,14 +168,14 @@ def flat(values: list[Any]) -> Iterator[Any]:
             yield value
 
 
-def of_bytes(tensor: Tensor, content: bytes) -> list[Any]:
-    """The values of a binary tensor."""
+def of_bytes(tensor: Tensor, content: bytes, n_rows: int) -> list[Any]:
+    """The values of a binary tensor; one more than its rows, at most."""
     if tensor.datatype == "BYTES":
-        return list(_texts(tensor, content))
+        return list(islice(_texts(tensor, content), n_rows + 1))
     dtype = np.dtype(DTYPES[tensor.datatype])
     if len(content) % dtype.itemsize:
         raise MalformedBody(f"Input {tensor.name!r}: {len(content)} bytes are no whole number of {tensor.datatype}.")
-    values: list[Any] = np.frombuffer(content, dtype).tolist()
+    values: list[Any] = np.frombuffer(content, dtype)[: n_rows + 1].tolist()
     return values
 
 

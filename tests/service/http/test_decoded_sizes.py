@@ -1,0 +1,199 @@
+"""What a body will hold is known before it is decoded: bombs are refused, and what is within the limits is read."""
+
+from __future__ import annotations
+
+import json
+import struct
+import tracemalloc
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.testclient import TestClient
+
+from service import product
+from service.http.api.decoded_sizes import check_arrow, check_csv, check_json
+from service.http.api.predict import ARROW
+from service.http.api.streams import QuickStreams, read_stream
+from service.http.api.tensors import LENGTH, decoded_bytes, read_request
+from service.http.app import create_app
+from service.http.in_flight import InFlight
+from service.problems import BodyTooLarge, MalformedBody, Overloaded
+from service.requests import TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from tests.service.http.test_streams import stream_of
+
+MEBIBYTE = 1 << 20
+ZEROS = pa.RecordBatch.from_pydict({"a": np.zeros(MEBIBYTE)})
+
+
+@given(
+    st.lists(st.lists(st.one_of(st.none(), st.text(max_size=8)), min_size=3, max_size=3), min_size=1, max_size=4),
+    st.sampled_from([None, "zstd", "lz4"]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_the_bytes_of_a_stream_are_those_that_arrow_allocates(columns, compression, is_dictionary, is_legacy):
+    arrays = [pa.array(column, pa.string()) for column in columns]
+    if is_dictionary:
+        arrays[0] = arrays[0].dictionary_encode()
+    batch = pa.RecordBatch.from_arrays(arrays, names=[f"c{i}" for i in range(len(arrays))])
+    body = stream_of(batch, batch, compression=compression, use_legacy_format=is_legacy)
+    read = read_stream(body, 6, MEBIBYTE)
+    held = sum(buffer.size for buffer in _buffers(read) if buffer is not None)
+    told = check_arrow(body, 6, MEBIBYTE)
+    assert told <= held + 8 * 64 * len(arrays)
+    assert held <= told + 8 * 64 * len(arrays), "but for padding"
+    with pytest.raises(BodyTooLarge, match="6 rows; at most 5"):
+        check_arrow(body, 5, MEBIBYTE)
+
+
+def _buffers(table: pa.Table):
+    for column in table.columns:
+        for chunk in column.chunks:
+            yield from chunk.buffers()
+            if pa.types.is_dictionary(chunk.type):
+                yield from chunk.dictionary.buffers()
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+def test_a_bomb_is_refused_before_anything_of_it_is_decompressed(compression):
+    body = stream_of(*[ZEROS] * 8, compression=compression)
+    assert len(body) < MEBIBYTE
+    before = pa.total_allocated_bytes()
+    with pytest.raises(
+        BodyTooLarge, match=r"would take .* bytes decoded; at most 1,048,576 are \(FEWPASS_MAX_DECODED_BYTES\)"
+    ):
+        read_stream(body, 1 << 30, MEBIBYTE)
+    assert pa.total_allocated_bytes() == before
+    assert read_stream(body, 1 << 30, 65 * MEBIBYTE).num_rows == 8 * MEBIBYTE
+
+
+def test_views_of_the_same_bytes_are_counted_as_often_as_they_are_shown():
+    text = "x" * 100_000
+    views = struct.pack("<i4sii", len(text), b"xxxx", 0, 0) * 1_000
+    buffers = [None, pa.py_buffer(views), pa.py_buffer(text.encode())]
+    batch = pa.RecordBatch.from_arrays([pa.Array.from_buffers(pa.string_view(), 1_000, buffers)], names=["a"])
+    body = stream_of(batch)
+    assert QuickStreams().read(body) is None
+    with pytest.raises(BodyTooLarge, match="would take 100,000,000 bytes"):
+        read_stream(body, 1_000, MEBIBYTE)
+
+
+@given(st.integers(0, 2**32), st.integers(0, 255), st.sampled_from([None, "zstd"]))
+def test_a_spoiled_stream_is_refused_or_holds_what_was_told(place, value, compression):
+    batch = pa.RecordBatch.from_pydict({"a": ["x", None, "y"] * 9, "b": np.arange(27.0)})
+    body = bytearray(stream_of(batch, compression=compression))
+    body[place % len(body)] = value
+    try:
+        table = read_stream(bytes(body), 100, MEBIBYTE)
+    except (MalformedBody, BodyTooLarge):
+        return
+    assert sum(buffer.size for buffer in _buffers(table) if buffer is not None) <= MEBIBYTE
+
+
+def test_json_is_measured_by_its_punctuation():
+    rows = json.dumps({"records": [{"a": 1, "b": "x"}] * 1_000}).encode()
+    assert check_json(rows, MEBIBYTE) < MEBIBYTE
+    with pytest.raises(BodyTooLarge, match="at most 1,048,576"):
+        check_json(rows * 20, MEBIBYTE)
+    one = json.dumps({"records": [{f"k{i}": 1 for i in range(140_000)}]}).encode()
+    with pytest.raises(BodyTooLarge, match="more than 65,536 members"):
+        check_json(one, 1 << 30)
+    columns = json.dumps({"columns": {f"c{i}": [1] * 1_000 for i in range(100)}}).encode()
+    tracemalloc.start()
+    decoded = json.loads(columns)
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert decoded and taken <= check_json(columns, 1 << 30) <= 8 * taken
+    with pytest.raises(BodyTooLarge, match="at most 1,048,576"):
+        check_csv(b"1,1\n" * 100_000, MEBIBYTE)
+
+
+def test_a_binary_tensor_is_read_as_far_as_its_rows_go():
+    header = json.dumps(
+        {"inputs": [{"name": "a", "shape": [2], "datatype": "INT8", "parameters": {"binary_data_size": 2_000_000}}]}
+    ).encode()
+    body, length = header + bytes(2_000_000), str(len(header)).encode()
+    with pytest.raises(BodyTooLarge, match="at most 1,048,576"):
+        decoded_bytes(body, length, MEBIBYTE)
+    tracemalloc.start()
+    with pytest.raises(Exception, match="has 3 values, but its shape"):
+        read_request(body, length, 10)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 3_000_000, "a copy of the bytes, and no list of two million numbers"
+    assert LENGTH
+
+
+def test_requests_together_hold_no_more_than_they_may():
+    in_flight = InFlight(100)
+    with in_flight.holding() as first:
+        first.add(60)
+        with in_flight.holding() as second:
+            second.add(40)
+            with pytest.raises(Overloaded, match="hold 100 bytes, and this one would take 1 more than the 100 for all"):
+                second.add(1)
+        assert in_flight.n_bytes == 60
+    assert in_flight.n_bytes == 0
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory, weather_files):
+    folder = tmp_path_factory.mktemp("bombs")
+    settings = Settings(
+        workspace=folder / "workspace",
+        job_workers=0,
+        warm_up=False,
+        max_decoded_bytes=MEBIBYTE,
+        max_in_flight_bytes=4 * MEBIBYTE,
+    )
+    with Workspace(settings) as workspace:
+        product.train(
+            workspace, TrainRequest(uris=[str(weather_files[0])], target="class", learner="nb", model="weather")
+        )
+    with TestClient(create_app(settings), base_url="http://localhost") as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("path", ["/v1/models/weather/predict", "/v1/models/weather/explain"])
+def test_a_server_answers_bombs_with_413(client, path):
+    answer = client.post(path, content=stream_of(ZEROS, compression="zstd"), headers={"content-type": ARROW})
+    assert answer.status_code == 413
+    answer = client.post(path, json={"records": [{"outlook": "rain"}] * 15_000})
+    assert answer.status_code == 413
+    assert answer.json()["max_decoded_bytes"] == MEBIBYTE
+    assert client.post(path, json={"records": [{"outlook": "rain"}]}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (
+            "/v2/models/weather/infer",
+            {"inputs": [{"name": "outlook", "shape": [9], "datatype": "BYTES", "data": ["x"] * 99_000}]},
+        ),
+        ("/v1/datasets", {"name": "x", "uris": ["x"] * 99_000}),
+    ],
+)
+def test_so_do_other_ways_in(client, path, body):
+    answer = client.post(path, json=body)
+    assert answer.status_code == 413
+    assert answer.json()["max_decoded_bytes"] == MEBIBYTE
+
+
+def test_a_server_that_holds_enough_says_so(client):
+    in_flight = client.app.predict.in_flight
+    with in_flight.holding() as others:
+        others.add(4 * MEBIBYTE)
+        answer = client.post("/v1/models/weather/predict", json={"records": [{"outlook": "rain"}] * 5_000})
+        assert answer.status_code == 503
+        assert answer.headers["retry-after"]
+        assert answer.json()["title"] == "Overloaded"
+        assert client.post("/v1/models/weather/predict", json={"records": [{"outlook": "rain"}]}).status_code == 200
+    assert in_flight.n_bytes == 0
+    answer = client.post("/v1/models/weather/predict", json={"records": [{"outlook": "rain"}] * 5_000})
+    assert answer.status_code == 200
