@@ -157,11 +157,13 @@ def repair(folder: Path) -> dict[str, object]:
 
 
 def served(folder: Path) -> dict[str, object]:
-    """What `m` answers when it is served, and which number that has."""
+    """What `m` answers when it is served, with which arrays, and which number it has."""
     with Workspace(settings_of(folder)) as workspace:
-        model = map_version(product.find_version(workspace, "m"))
+        version = product.find_version(workspace, "m")
+        model = map_version(version)
     asked = [{}, {"outlook": "rain", "humidity": 60.0}, {"windy": True, "station": "north"}]
-    return {"version": model.version, "answers": [model.classify(record).tolist() for record in asked]}
+    answers = [model.classify(record).tolist() for record in asked]
+    return {"version": model.version, "answers": answers, "digest": digest(version.arrow_path)}
 
 
 def read(folder: Path) -> dict[str, object]:
