@@ -1,0 +1,206 @@
+"""Posteriors over structures: seconds and peak memory on one thread, the pass beside a bare scan, BDeu scores beside pgmpy's.
+
+python -m benchmarks.structures --peer-python peers/bin/python
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("NUMBA_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.measuring import Figure, alternated, figure, machine, report
+from benchmarks.structure_problems import bge_of, known_edges, linear_gaussian
+from benchmarks.tables import ROW_GROUP_ROWS, scratch
+from service.operations.measuring import apart, bare_scan
+
+N_ROWS = 100
+# The authors' program, measured by the project: fit and all edge marginals of d = 16, and Gadget alone.
+WANTED = {
+    16: ("0.6 s, 300 MiB", "0.2 s"),
+    20: ("20 s, 1.5 GiB", "6 s"),
+    32: ("60 s, 1 GiB", "15 s"),
+}
+OF_QUERIES = {16: ("0.3 s", "0.1 s"), 20: ("", ""), 32: ("1 s", "0.3 s")}
+MAX_PARENTS = 4
+
+
+def posterior_seconds(d: int, n_sets: int, rounds: int) -> dict[str, Any]:
+    """Seconds from moments to all edge marginals, and of one query with 16 known edges."""
+    from learners.orders.bge import Standard
+    from learners.orders.edges import edge_probabilities
+    from learners.orders.evidence import Edges
+    from learners.orders.parameters import OrderParameters
+    from learners.orders.priors import StructurePrior
+    from learners.orders.recipes import posterior_of
+
+    def run(d: int, sets: int, seed: int) -> tuple[Any, float]:
+        problem = linear_gaussian(d, N_ROWS, seed)
+        score, started = bge_of(problem.train), time.perf_counter()
+        parameters = OrderParameters(sets=sets, seed=seed, method="blocks" if d > 24 else "exact")
+        posterior = posterior_of(score, StructurePrior(), parameters, d - 1, Standard.none(d), lambda *_: None)
+        edge_probabilities(posterior.prior_sums)
+        return posterior, time.perf_counter() - started
+
+    run(6, 100, 0)
+    run(26, 200, 0) if d > 24 else None  # every kernel has been loaded
+    seconds, queries, coverage = [], [], {}
+    for seed in range(rounds):
+        posterior, taken = run(d, n_sets, seed)
+        seconds.append(taken)
+        coverage = posterior.coverage.told()
+        known = [
+            e
+            for e in known_edges(linear_gaussian(d, N_ROWS, seed), 16, seed)
+            if e[0] in posterior.scores.candidates[e[1]]
+        ]
+        started = time.perf_counter()
+        edge_probabilities(posterior.sums(Edges(present=frozenset(known))))
+        queries.append(time.perf_counter() - started)
+    return {"seconds": seconds, "queries": queries, "coverage": coverage}
+
+
+def of_posteriors(columns: Sequence[int], n_sets: int, rounds: int) -> tuple[list[Figure], dict[str, Any]]:
+    """Each in a process of its own."""
+    figures, facts = [], {}
+    for d in columns:
+        found, peak = apart(posterior_seconds, d, n_sets, rounds)
+        own, asked = found["seconds"], found["queries"]
+        covered = "" if found["coverage"]["is_exact"] else f", orders {found['coverage']['orders']:.1%} covered"
+        kind = "exact" if found["coverage"]["is_exact"] else f"blocks, {n_sets:,} sets"
+        figures.append(
+            Figure(
+                f"d = {d}, {kind}: moments to all edge marginals, s",
+                statistics.median(own),
+                min(own),
+                max(own),
+                *WANTED.get(d, ("", "")),
+                f"peak {peak / 2**20:.0f} MiB{covered}",
+            )
+        )
+        wanted = OF_QUERIES.get(d, ("", ""))
+        middle, low, high = statistics.median(asked), min(asked), max(asked)
+        figures.append(Figure(f"d = {d}: all edge marginals given 16 edges, s", middle, low, high, *wanted, ""))
+        facts[f"d={d}"] = found | {"peak_bytes": peak}
+    return figures, facts
+
+
+def numeric_table(n_rows: int, d: int) -> Path:
+    """A Parquet file of doubles from a linear Gaussian network."""
+    path = scratch() / f"gaussian-{n_rows}x{d}.parquet"
+    if not path.exists():
+        names, aside = [f"x{i:02d}" for i in range(d)], path.with_suffix(".partial")
+        with pq.ParquetWriter(aside, pa.schema([(name, pa.float64()) for name in names])) as writer:
+            for start in range(0, n_rows, ROW_GROUP_ROWS):
+                rows = linear_gaussian(d, min(ROW_GROUP_ROWS, n_rows - start), start).train
+                writer.write_table(pa.table(list(rows.T), names=names), row_group_size=ROW_GROUP_ROWS)
+        aside.rename(path)
+    return path
+
+
+def of_pass(n_rows: int, rounds: int) -> Figure:
+    """The pass for moments against a bare scan, one thread each."""
+    from learners.counts.moments import Moments, Unit
+    from learners.passes.engine import collect
+    from learners.passes.inference import infer_schema
+    from learners.passes.source import Source
+
+    pa.set_cpu_count(1)
+    path = numeric_table(n_rows, 16)
+    source = Source.open(str(path))
+    schema = infer_schema(source, None, threads=1)
+    units = [Unit.of(attribute) for attribute in schema.attributes]
+    seconds = alternated(
+        rounds, scan=lambda: bare_scan([path], 1), moments=lambda: collect(Moments(units), source, threads=1)
+    )
+    return figure(f"moments of {n_rows:,} × 16 ÷ bare scan", seconds["moments"], seconds["scan"], "3", "1.5")
+
+
+def bdeu_seconds(n_rows: int, d: int) -> dict[str, Any]:
+    """Seconds a family of all families of at most four parents of nominal columns, counted rows given."""
+    from learners.counts.rows import DistinctRows
+    from learners.orders.bdeu import BDeu
+    from learners.orders.candidates import all_candidates
+    from learners.orders.priors import StructurePrior
+    from learners.schema import Attribute, Chunk, Schema
+
+    codes = nominal_rows(n_rows, d)
+    schema = Schema(tuple(Attribute(f"x{i}", "nominal", ("a", "b", "c")) for i in range(d)), None, ("",))
+    counted = DistinctRows(schema)
+    started = time.perf_counter()
+    counted.update(Chunk(codes, None))
+    of_rows = time.perf_counter() - started
+    BDeu(counted, schema.domain_sizes, 1.0).potentials(np.array([3], np.uint64))
+    score, started = BDeu(counted, schema.domain_sizes, 1.0), time.perf_counter()
+    tables = score.tables(all_candidates(d, StructurePrior()), MAX_PARENTS)
+    taken = time.perf_counter() - started
+    n_families = sum(int(np.isfinite(table).sum()) for table in tables)
+    return {"seconds": taken, "count_seconds": of_rows, "n_families": n_families, "n_distinct": counted.n_distinct}
+
+
+def nominal_rows(n_rows: int, d: int) -> np.ndarray[Any, Any]:
+    """(d, n_rows) codes of three values; each column resembles the one before, so that rows repeat."""
+    rng = np.random.default_rng(d)
+    codes = rng.integers(0, 3, (d, n_rows), dtype=np.uint8)
+    for i in range(1, d):
+        codes[i] = np.where(rng.random(n_rows) < 0.85, codes[i - 1], codes[i])
+    return codes
+
+
+def of_scores(n_rows: int, d: int, python: str) -> list[Figure]:
+    """BDeu, a family: beside pgmpy where it is there."""
+    from benchmarks.structures_paper import has, peer
+
+    found, peak = apart(bdeu_seconds, n_rows, d)
+    per_family = (found["seconds"] + found["count_seconds"]) / found["n_families"]
+    detail = (
+        f"{per_family * 1e6:.1f} µs for each of {found['n_families']:,}, counting {found['n_distinct']:,} distinct rows included; "
+        f"peak {peak / 2**20:.0f} MiB"
+    )
+    what = f"BDeu of {d} nominal columns, {n_rows:,} rows, at most {MAX_PARENTS} parents"
+    if not has(python, "pgmpy"):
+        seconds = found["seconds"] + found["count_seconds"]
+        return [Figure(f"{what}, s (no pgmpy here)", seconds, seconds, seconds, "", "", detail)]
+    rng = np.random.default_rng(1)
+    sets = list(itertools.combinations(range(1, d), MAX_PARENTS))
+    some = [(0, [int(p) for p in sets[i]]) for i in rng.choice(len(sets), 20, replace=False)]
+    theirs = peer("bdeu", np.ascontiguousarray(nominal_rows(n_rows, d).T), {"families": some}, python)
+    faster = float(theirs["seconds"]) / per_family
+    detail = f"{float(theirs['seconds']) * 1e3:.1f} ms / {detail}"
+    return [Figure(f"{what}: pgmpy's time a family ÷ ours", faster, faster, faster, "50", "300", detail)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--columns", type=int, nargs="*", default=[16, 20, 32])
+    parser.add_argument("--sets", type=int, default=400_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rows", type=int, default=5_000_000, help="of the pass; 0 leaves it out")
+    parser.add_argument("--nominal-rows", type=int, default=1_000_000, help="of BDeu; 0 leaves it out")
+    parser.add_argument("--nominal-columns", type=int, default=20)
+    parser.add_argument("--peer-python", default=sys.executable, help="of an environment with pgmpy")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    figures, facts = of_posteriors(args.columns, args.sets, args.rounds)
+    if args.rows:
+        figures.append(of_pass(args.rows, args.rounds))
+    if args.nominal_rows:
+        figures += of_scores(args.nominal_rows, args.nominal_columns, args.peer_python)
+    report("Posteriors over structures, one thread", figures, machine() | facts, args.json)
+
+
+if __name__ == "__main__":
+    main()
