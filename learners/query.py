@@ -115,7 +115,7 @@ class Map:
     Parameters
     ----------
     variables : tuple of str
-        None named: every column that is not given.
+        None named: every column that is not given; without the numeric ones, unless the solver is 'bt' or 'kbt'.
     evidence : mapping of column to value
     solver : 'bt', 'ng', 'amap', 'beam', 'kbt' or 'exact'
     time_limit_s : float

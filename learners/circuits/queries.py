@@ -328,8 +328,10 @@ def in_words(columns: Columns, variables: tuple[int, ...], rows: Floats) -> list
 
 
 def _asked_of_map(columns: Columns, query: Map) -> tuple[int, ...]:
-    """The variables of a MAP query, for which its solver can be asked."""
+    """The variables of a MAP query: none named, those that its solver can be asked for, if there are any."""
     asked = _asked(columns, query, discrete=None)
+    if not query.variables and query.solver not in TREE_SOLVERS:
+        asked = tuple(v for v in asked if columns.n_values[v]) or asked
     numeric = [columns.names[v] for v in asked if not columns.n_values[v]]
     if numeric and query.solver not in TREE_SOLVERS:
         raise InvalidEvidence(

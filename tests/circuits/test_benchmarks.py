@@ -108,7 +108,7 @@ def test_the_search_is_measured_beside_fixed_and_published(monkeypatch, tmp_path
     monkeypatch.setattr(density_auto, "rows_of", lambda name, split: rows)
     monkeypatch.setattr(density_auto, "RESULTS", tmp_path)
     monkeypatch.setattr(density_auto, "published", lambda: {"somebody": {"values": {"nltcs": -2.5}}})
-    found = density_auto.found_on("nltcs", 0.001, 1, 0)
+    found = density_auto.found_on("nltcs", 0.0003, 1, 0)
     assert found.test == found.valid > -2.9 and found.tried[0]["name"] == found.chosen
     keep(tmp_path / "auto.json", [found])
     assert read_kept(tmp_path / "auto.json", density_auto.Found) == [found]

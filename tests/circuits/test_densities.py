@@ -270,8 +270,10 @@ def test_what_is_a_density_is_called_one(table):
     assert set(dense) == {"kind", "log_probability", "density"}
     (count,) = model.answer([Marginal({"visits": 3})])
     assert "probability" in count, "of a whole number"
-    with pytest.raises(InvalidEvidence, match="'height', 'visits', 'wait' are numbers"):
-        model.answer([Map(())])
+    (told,) = model.answer([Map(())])
+    assert not {"height", "visits", "wait"} & set(told["assignment"]) and told["is_optimal"]
+    with pytest.raises(InvalidEvidence, match="'height', 'wait' are numbers"):
+        model.answer([Map(("height", "wait"))])
     with pytest.raises(InvalidEvidence, match="leaves=gaussian"):
         model.answer([Moments(("since",))])
     (told,) = model.answer([Map((), solver="bt")])

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from learners.circuits.kernels import CATEGORICAL
 from learners.circuits.map import (
@@ -22,8 +23,8 @@ from learners.circuits.map import (
     value_kernels,
 )
 from learners.circuits.map.approximate import log_probabilities
-from learners.circuits.map.whole import whole_circuit
-from tests.circuits.map_circuits import problems
+from learners.circuits.map.whole import MOST_PATTERNS, WholeCircuit, whole_circuit
+from tests.circuits.map_circuits import problems, random_circuit
 from tests.naive import map as naive
 from tests.naive.map import flat_circuit
 
@@ -168,3 +169,29 @@ def test_kernels_are_compiled_once():
         search_kernels.solve_easy,
     ):
         assert len(kernel.signatures) == 1
+
+
+@given(problem=problems(), seed=st.integers(0, 1000))
+@settings(max_examples=60, deadline=None)
+def test_a_pattern_that_comes_again_gives_what_a_fresh_circuit_gives(problem, seed):
+    """Whatever values were given before."""
+    circuit, query, evidence = problem
+    whole, rng = whole_circuit(circuit), np.random.default_rng(seed)
+    for _ in range(2):
+        whole.reduced(query, {v: int(rng.integers(circuit.n_values[v])) for v in evidence})
+    again, fresh = whole.reduced(query, evidence), WholeCircuit.of(circuit).reduced(query, evidence)
+    assert again.log_bound == pytest.approx(fresh.log_bound, rel=1e-12)
+    assert again.variables.tolist() == fresh.variables.tolist()
+    if again.n_variables:
+        np.testing.assert_allclose(
+            log_probabilities(again, worlds_of(again)), log_probabilities(fresh, worlds_of(fresh))
+        )
+
+
+def test_only_the_last_patterns_are_kept():
+    circuit = random_circuit(np.random.default_rng(0), 6)
+    whole = whole_circuit(circuit)
+    for query in itertools.combinations(range(6), 3):
+        for given_v in sorted(set(range(6)) - set(query))[:2]:
+            whole.reduced(list(query), {given_v: 0})
+    assert len(whole.patterns) <= MOST_PATTERNS

@@ -101,8 +101,8 @@ def test_steps_gain_and_the_best_circuit_is_kept() -> None:
 def test_the_search_finds_the_groups_and_does_not_depend_on_threads() -> None:
     fit, valid = rows_of(3000, 6), rows_of(600, 7)
     said = []
-    one = choose(schema_of(), fit, valid, minutes=0.02, told=lambda share, note: said.append((share, note)))
-    two = choose(schema_of(), fit, valid, minutes=0.02, threads=2)
+    one = choose(schema_of(), fit, valid, minutes=0.006, told=lambda share, note: said.append((share, note)))
+    two = choose(schema_of(), fit, valid, minutes=0.006, threads=2)
     assert one.circuit == two.circuit and one.tried == two.tried
     values = [each.valid for each in one.tried if not np.isnan(each.valid)]
     tree = next(each for each in one.tried if each.name == "Chow-Liu tree")
@@ -111,12 +111,12 @@ def test_the_search_finds_the_groups_and_does_not_depend_on_threads() -> None:
     assert {each.how for each in one.tried} <= {"ended", "stopped", "out of work", "too large"}
     assert said and all(0 <= share <= 1.01 for share, _ in said)
     spent = sum(each.n_passes * each.n_edges * 3000.0 for each in one.tried)
-    assert spent <= work_of(0.02) * 1.01
+    assert spent <= work_of(0.006) * 1.01
 
 
 def test_what_would_take_too_much_is_left_out_and_told() -> None:
     fit, valid = rows_of(1000, 6), rows_of(100, 7)
-    found = choose(schema_of(), fit, valid, minutes=2e-4)
+    found = choose(schema_of(), fit, valid, minutes=6e-5)
     left = {each.name for each in found.tried if each.how == "too large"}
     assert "hidden tree of 32 states" in left and "Chow-Liu tree" not in left
     with pytest.raises(InvalidParameter, match="minutes"):
@@ -147,14 +147,14 @@ def table_of(n_rows: int, seed: int = 1) -> pa.Table:
 
 def test_auto_is_the_default_of_em_and_tells_what_it_tried() -> None:
     table = table_of(1500)
-    model = drive(recipes.learner("spn", {"minutes": 0.01}, None), Source.of_table(table))
+    model = drive(recipes.learner("spn", {"minutes": 0.003}, None), Source.of_table(table))
     search = model.facts["search"]
     assert search["tried"][0]["valid"] >= search["tried"][1]["valid"] and model.facts["n_rows"] == 1500
     assert model.structure()["facts"]["search"] == search
     plain = drive(recipes.learner("spn", {"structure": "chow-liu"}, None), Source.of_table(table))
     rows = recipes_chunk(model, table_of(500, 2))
     assert model.log_likelihood(rows).mean() > plain.log_likelihood(rows).mean() + 0.03
-    again = drive(recipes.learner("spn", {"minutes": 0.01}, None), Source.of_table(table), threads=2)
+    again = drive(recipes.learner("spn", {"minutes": 0.003}, None), Source.of_table(table), threads=2)
     assert again.circuit == model.circuit
 
 
@@ -166,7 +166,7 @@ def recipes_chunk(model, table: pa.Table) -> Chunk:
 
 def test_auto_with_numbers_and_a_class() -> None:
     table = table_of(800).append_column("class", pa.array(np.where(np.arange(800) % 3 == 0, "a", "b")))
-    asked = {"minutes": 0.005, "leaves": "gaussian", "passes": 3}
+    asked = {"minutes": 0.0015, "leaves": "gaussian", "passes": 3}
     model = drive(recipes.learner("spn", asked, "class"), Source.of_table(table))
     assert model.circuit.n_values[N] == 0 and model.facts["em_passes"] <= 3
     assert model.predict_proba(recipes_chunk(model, table)).shape == (800, 2)

@@ -186,4 +186,6 @@ def _approximate(problem: MaxProblem, solver: str, k: int, seed: int) -> Integer
 def _assignment(whole: WholeCircuit, problem: MaxProblem, asked: Sequence[int], x: Integers) -> dict[int, float]:
     """Values of the asked variables, in their order; one that the evidence leaves only one value has that one."""
     code = dict(zip(problem.variables.tolist(), x.tolist(), strict=True))
+    if whole.finite is not None:
+        return {v: code.get(v, 0) for v in asked}
     return {v: whole.value(v, code.get(v, 0)) for v in asked}

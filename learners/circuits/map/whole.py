@@ -16,11 +16,35 @@ from learners.circuits.map.reduction import MaxProblem, restricted
 from learners.circuits.map.reduction_kernels import MaxArrays
 
 FINITE = (INDICATOR, CATEGORICAL)
+# Patterns of asked and given variables whose reduction is kept.
+MOST_PATTERNS = 32
 
 
 def whole_circuit(circuit: Circuit) -> WholeCircuit:
     """The prepared form of a circuit, made once."""
     return kept_with(circuit, WholeCircuit.of)
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """What queries that ask for and are given the same variables share.
+
+    Attributes
+    ----------
+    problem : MaxProblem
+    allowed : (n_slots,) uint8
+        Values of the problem's variables: none of a given one yet.
+    hidden : (n_variables,) uint8
+        Which of them are neither asked for nor given.
+    places, slots : (n,) int64
+        Of the given variables that the problem has: their places among all that are given, and their first slots.
+    """
+
+    problem: MaxProblem
+    allowed: Uint8s
+    hidden: Uint8s
+    places: Integers
+    slots: Integers
 
 
 @dataclass(frozen=True)
@@ -38,6 +62,8 @@ class WholeCircuit:
     parameter_starts, parameters : (n_leaves + 1,) int64, (n,) float64
     finite : MaxProblem or None
         The reduced circuit if all variables have a finite domain.
+    patterns : dict
+        The patterns of asked and given variables that came last.
     """
 
     n_values: Integers
@@ -48,6 +74,7 @@ class WholeCircuit:
     parameter_starts: Integers
     parameters: Floats
     finite: MaxProblem | None = field(default=None, compare=False)
+    patterns: dict[tuple[tuple[int, ...], tuple[int, ...]], Pattern] = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(cls, circuit: Circuit) -> WholeCircuit:
@@ -152,9 +179,22 @@ class WholeCircuit:
         With `hide_continuous`, asked continuous variables are summed out of the problem over leaves: at most the weighted
         sum of their peaks, so the bound holds for densities, too.
         """
-        problem = self.problem(asked, given)
-        if problem.log_bound == -math.inf:  # no leaf is possible, so none is left
-            return problem
+        key = (tuple(asked), tuple(given))
+        if self.finite is None:
+            pattern = self._pattern(self.problem(asked, given), *key, hide_continuous)
+        else:
+            pattern = self.patterns.get(key) or self._kept_pattern(key)
+        if pattern.problem.log_bound == -math.inf:  # no leaf is possible, so none is left
+            return pattern.problem
+        values = np.array([*given.values(), 0.0])[pattern.places].astype(np.int64)
+        allowed = pattern.allowed.copy()
+        allowed[pattern.slots + values] = 1
+        return restricted(pattern.problem, allowed, pattern.hidden)
+
+    def _pattern(
+        self, problem: MaxProblem, asked: Sequence[int], given: Sequence[int], hide_continuous: bool = False
+    ) -> Pattern:
+        """What is the same whatever values are given, of a problem over asked and given variables and others."""
         starts = problem.arrays.value_starts
         position = np.full(self.n_values.size, -1)
         position[problem.variables] = np.arange(problem.n_variables)
@@ -163,14 +203,26 @@ class WholeCircuit:
         for v in asked:
             if position[v] >= 0 and not (hide_continuous and self.n_values[v] == 0):
                 hidden[position[v]] = 0
-        for v, value in given.items():
-            at = position[v]
-            # Variables with one value, such as a continuous one that is given, are folded in already.
-            if at >= 0:
-                hidden[at] = 0
-                allowed[starts[at] : starts[at + 1]] = 0
-                allowed[starts[at] + int(value)] = 1
-        return restricted(problem, allowed, hidden)
+        # Variables with one value, such as a continuous one that is given, are folded in already.
+        places = np.array([place for place, v in enumerate(given) if position[v] >= 0], np.int64)
+        at = position[np.array(given, np.int64)[places]]
+        hidden[at] = 0
+        for place in at.tolist():
+            allowed[starts[place] : starts[place + 1]] = 0
+        return Pattern(problem, allowed, hidden, places, starts[at])
+
+    def _kept_pattern(self, key: tuple[tuple[int, ...], tuple[int, ...]]) -> Pattern:
+        """A pattern of finite domains, its hidden variables summed out of the problem; the last ones are kept."""
+        assert self.finite is not None
+        problem, (asked, given) = self.finite, key
+        hidden = ~np.isin(problem.variables, [*asked, *given])
+        if hidden.any():
+            everything = np.ones(int(problem.arrays.value_starts[-1]), np.uint8)
+            problem = restricted(problem, everything, hidden.astype(np.uint8))
+        for other in list(self.patterns)[: max(0, len(self.patterns) - MOST_PATTERNS + 1)]:
+            self.patterns.pop(other, None)  # another thread may do the same
+        pattern = self.patterns[key] = self._pattern(problem, asked, given)
+        return pattern
 
 
 def _inner(
