@@ -314,7 +314,11 @@ def intervals_of(model: Any, chunk: Chunk, level: float) -> tuple[Probabilities,
         If it has none: XGBoost, or m-estimates.
     """
     if not hasattr(model, "credible_intervals"):
-        raise InvalidParameter("interval", level, f"a model of kind {model.kind!r} has no posterior; use estimator hdp")
+        raise InvalidParameter(
+            "interval",
+            level,
+            f"a model of kind {model.kind!r} has no posterior; use estimator hdp, or learner spn with learning=gibbs",
+        )
     low, high = model.credible_intervals(chunk, level)
     return low, high
 

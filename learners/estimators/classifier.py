@@ -246,7 +246,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         return self._known().classify
 
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Floats, Floats]:
-        """Central credible intervals of the class probabilities, for estimators hdp and hdp-map.
+        """Central credible intervals of the class probabilities, for estimators hdp and hdp-map; of circuits see `SumProductNetwork`.
 
         Returns
         -------

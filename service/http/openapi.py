@@ -117,7 +117,7 @@ IGNORE_UNKNOWN = {
 INTERVAL = {
     "name": "interval",
     "in": "query",
-    "description": "Add credible intervals of this posterior probability, for estimators hdp and hdp-map.",
+    "description": "Add credible intervals of this posterior probability, for estimators hdp and hdp-map, and circuits that were sampled.",
     "schema": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
     "example": 0.9,
 }

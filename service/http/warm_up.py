@@ -13,7 +13,7 @@ from learners.classifiers.lookup import LookupModel
 from learners.kinds import load_model
 from learners.passes.learner import drive
 from learners.passes.source import Source
-from learners.query import Conditional, Map, Marginal, Moments, Query, Sample, Solver
+from learners.query import Conditional, Impute, Map, Marginal, Moments, Query, Sample, Solver, Surprise
 from learners.schema.encode import encode
 from learners.schema.json_columns import json_columns_of
 from learners.schema.records import encode_columns, encode_records, record_classifier
@@ -86,6 +86,8 @@ def ask_everything(model: CircuitModel) -> None:
         Conditional(("class",), {"word": "a"}),
         Conditional(("class", "word"), {}, joint=True),
         Sample(2, {"number": 1.5}),
+        Impute((), {"number": 1.5}),
+        Surprise({"number": 1.5}, n=2),
     ]
     queries += [Map(("word", "class"), {"number": 1.5}, solver=solver) for solver in get_args(Solver)]
     if model.schema.continuous:

@@ -18,6 +18,10 @@ CIRCUITS: list[JSONObject] = [
     {"structure": "random", "learning": "bmm"},
     {"leaves": "gaussian", "learning": "em"},
     {"leaves": "gaussian", "learning": "bmm"},
+    {"learning": "gibbs", "iterations": 4, "draws": 4},
+    {"learning": "gibbs", "iterations": 4, "draws": 4, "sampler": "reference"},
+    {"learning": "gibbs", "iterations": 4, "draws": 4, "sampler": "bottom-up"},
+    {"learning": "gibbs", "iterations": 4, "draws": 4, "sampler": "collapsed-vb"},
 ]
 
 
