@@ -44,6 +44,7 @@ FULL = {
     "real_table": [],
     "wide_table": [],
     "real_sets": [],
+    "monitoring": ["power", "--repeats", "20"],
 }
 QUICK = {
     "passes": ["--rows", "1000000", "--rounds", "3"],
@@ -67,6 +68,7 @@ QUICK = {
     "service": ["--rounds", "1", "--seconds", "1", "--jobs", "300"],
     "real_table": ["--rows", "100000", "--rounds", "2", "--command-rounds", "1"],
     "wide_table": ["--rounds", "1"],
+    "monitoring": ["power", "--repeats", "1"],
     "real_sets": ["--rounds", "1"],
     "bayesian_circuits": ["--quick", "sweeps", "growth", "query"],
     "bayesian_calibration": ["--sets", "50", "--rows", "20"],

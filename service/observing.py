@@ -22,6 +22,7 @@ from learners.monitoring.slices import ServedCounts, ServedRows
 from learners.monitoring.watched import Watched
 from learners.schema.records import Observed
 from service.settings import Settings
+from service.telemetry import MONITORED_ROWS, SAMPLED_OUT_ROWS
 from storage.errors import StorageError
 from storage.files import Layout
 from storage.monitoring import HOUR, Alive, MonitorChoice, MonitoringFiles, workspace_secret
@@ -32,6 +33,10 @@ AT_ONCE = 256  # rows counted before other threads get a turn
 COMPARED_ONE_IN = 8  # of busy hours: rows whose numbers are compared with the range of training
 BREATH_S = 0.0005
 Keys = Sequence[bytes] | None
+
+
+# Key, moment, probabilities, codes if rows are kept, whether the row was counted.
+Logged = tuple[bytes, datetime, Floats, bytes | None, bool]
 
 
 class Waiting(NamedTuple):
@@ -74,7 +79,7 @@ class Watch:
         self.watched: Watched | None = None
         self.hours: dict[datetime, ServedCounts] = {}
         self.changed: set[datetime] = set()
-        self.logged: list[tuple[bytes, datetime, Floats, bytes | None]] = []
+        self.logged: list[Logged] = []
 
     def add_batch(self, x: Codes, probabilities: Floats | None, raw: RawRows, keys: Keys = None) -> None:
         """Take rows that were answered; beyond what may wait, only their number."""
@@ -230,7 +235,7 @@ class Observer:
         one_in = self.one_in
         every: Integers = np.arange(n_rows)
         chosen = every if one_in == 1 else every[_chosen(rows.first_id, n_rows, one_in)]
-        self._log(watch, rows, every)
+        self._log(watch, rows, set(chosen.tolist()))
         x = rows.x
         if chosen.size < n_rows:
             x = np.ascontiguousarray(x[:, chosen])
@@ -245,6 +250,8 @@ class Observer:
         if probabilities is not None and chosen.size < n_rows:
             probabilities = probabilities[chosen]
         counts.add(ServedRows(x, probabilities, None), n_rows, one_in, requests_per_row * n_rows)
+        MONITORED_ROWS.labels(watch.name).inc(chosen.size)
+        SAMPLED_OUT_ROWS.labels(watch.name).inc(n_rows - chosen.size)
         compared = chosen
         if chosen.size >= AT_ONCE // 2:
             compared = chosen[_chosen(rows.first_id + 1, n_rows, COMPARED_ONE_IN)[chosen]]
@@ -252,18 +259,19 @@ class Observer:
         statuses[denied] = 0
         counts.add_statuses(statuses)
 
-    def _log(self, watch: Watch, rows: Waiting, every: Integers) -> None:
+    def _log(self, watch: Watch, rows: Waiting, counted: set[int]) -> None:
         """Keep the predictions that a label may be sent for, and all of them if rows are to be kept."""
         keeps_rows = watch.choice.get("mode", self.settings.monitoring) == "rows"
         if rows.probabilities is None or (rows.keys is None and not keeps_rows):
             return
         now = self.clock()
-        for row in every.tolist():
+        for row in range(rows.x.shape[1]):
             key = rows.keys[row] if rows.keys is not None else b""
             if not key and not keeps_rows:
                 continue
             codes = np.ascontiguousarray(rows.x[:, row]).tobytes() if keeps_rows else None
-            watch.logged.append((key or secrets.token_bytes(16), now, rows.probabilities[row], codes))
+            logged = (key or secrets.token_bytes(16), now, rows.probabilities[row], codes, row in counted)
+            watch.logged.append(logged)
 
     def flush(self, is_end: bool = False) -> None:
         """Write what has changed; hours that are over are closed and forgotten here."""
@@ -319,14 +327,15 @@ def _joined(watched: Watched, records: Sequence[Observed]) -> Waiting:
     )
 
 
-def _predictions(logged: Sequence[tuple[bytes, datetime, Floats, bytes | None]]) -> pa.Table:
-    keys, moments, probabilities, codes = zip(*logged, strict=True)
+def _predictions(logged: Sequence[Logged]) -> pa.Table:
+    keys, moments, probabilities, codes, counted = zip(*logged, strict=True)
     return pa.table(
         {
             "key": pa.array(keys, pa.binary(16)),
             "at": pa.array(moments, pa.timestamp("us", tz="UTC")),
-            "p": pa.array([p.astype(np.float32) for p in probabilities], pa.list_(pa.float32())),
+            "p": pa.array(list(probabilities), pa.list_(pa.float64())),
             "codes": pa.array(codes, pa.binary()),
+            "is_counted": pa.array(counted, pa.bool_()),
         }
     )
 

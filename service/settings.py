@@ -172,6 +172,12 @@ class Settings(BaseSettings):
     monitoring_flush_s: float = Field(
         default=60.0, gt=0, le=3600, description="How often counts are written, and so what a killed process may lose."
     )
+    monitoring_look_s: float = Field(
+        default=300.0, gt=0, le=86_400, description="How often models are tested, for alerts, metrics and webhooks."
+    )
+    webhook_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(), description="Hosts that webhooks may lead to although their addresses are inner ones."
+    )
     monitoring_days: int = Field(default=400, ge=1, le=36_500, description="How long counts of served rows are kept.")
     monitoring_row_days: int = Field(
         default=30,
@@ -212,7 +218,7 @@ class Settings(BaseSettings):
             raise ValueError(f"must have at least {LEAST_KEY} characters; openssl rand -hex 24 makes a good one")
         return key
 
-    @field_validator("trusted_hosts", "data_roots", mode="before")
+    @field_validator("trusted_hosts", "data_roots", "webhook_hosts", mode="before")
     @classmethod
     def _is_list(cls, given: Any) -> Any:
         if not isinstance(given, str):

@@ -47,6 +47,26 @@ MODEL_AGE = Gauge(
     multiprocess_mode="mostrecent",
 )
 
+SERIES = {
+    "window_end_timestamp_seconds": "The end of the window that the other series are of.",
+    "columns_alerting": "Columns with an alarm.",
+    "max_effect_nats": "The largest change of a column given its parents.",
+    "unseen_ratio": "The largest share of values that training never saw, over the columns.",
+    "missing_ratio": "The largest share of missing values, over the columns.",
+    "surprise_nats": "Mean -log P(row) for each known attribute.",
+    "estimated_log_loss": "The log loss that the predictions expect of themselves.",
+    "realised_log_loss": "The log loss of labelled predictions.",
+    "label_coverage_ratio": "The share of predictions with an id or a key that have a label.",
+    "label_delay_seconds": "Median time from a prediction to its label.",
+}
+# One series a model, and none a column: a table of a thousand columns must not make a thousand series.
+MONITOR = {
+    name: Gauge(f"fewpass_monitor_{name}", words, ["model"], multiprocess_mode="mostrecent")
+    for name, words in SERIES.items()
+}
+MONITORED_ROWS = Counter("fewpass_monitor_rows", "Served rows that were counted.", ["model"])
+SAMPLED_OUT_ROWS = Counter("fewpass_monitor_sampled_out_rows", "Served rows that were not counted.", ["model"])
+
 
 def configure_logs(settings: Settings, process: str) -> None:
     """Send every log line of this process, also those of libraries, to standard error in one format."""

@@ -12,7 +12,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TypedDict, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from storage.errors import CorruptFile
@@ -30,6 +31,7 @@ HOUR = timedelta(hours=1)
 FORM = "%Y%m%dT%H"
 DAY = "%Y%m%d"
 META = b"fewpass"
+DAY_PROCESS = "day"
 SECRET_BYTES = 32
 
 
@@ -58,6 +60,7 @@ class SliceFile:
     layout : what the counts mean
     covered_until : aware, UTC; rows after it, by the same process in the same hour, are not in it
     is_closed : whether the process has come to the end of the hour, or ended as it should
+    holds : names of the files that were added up here; where they are still there, they count no more
     """
 
     path: Path
@@ -67,6 +70,7 @@ class SliceFile:
     layout: str
     covered_until: datetime
     is_closed: bool
+    holds: tuple[str, ...] = ()
 
     def counts(self) -> pa.Table:
         """Cells and counts.
@@ -101,6 +105,7 @@ class MonitoringFiles:
         covered_until: datetime,
         is_closed: bool,
         end: datetime | None = None,
+        holds: Sequence[str] = (),
     ) -> Path:
         """Publish the counts of an hour, in place of what this process has written of it before."""
         form = FORM if end is None else DAY
@@ -112,6 +117,7 @@ class MonitoringFiles:
             "layout": layout,
             "covered_until": covered_until.isoformat(),
             "is_closed": is_closed,
+            "holds": list(holds),
         }
         _write(path, counts, told)
         return path
@@ -125,13 +131,15 @@ class MonitoringFiles:
             with suppress(FileNotFoundError):  # compacted meanwhile
                 told = _told(path)
                 start, end = (datetime.fromisoformat(str(told[name])) for name in ("start", "end"))
-                if (since is None or start >= since) and (until is None or start < until):
+                if until is None or start < until:
                     covered = datetime.fromisoformat(str(told["covered_until"]))
                     closed = bool(told["is_closed"])
-                    found.append(
-                        SliceFile(path, start, end, str(told["process"]), str(told["layout"]), covered, closed)
-                    )
-        return tuple(sorted(found, key=lambda one: (one.start, one.process)))
+                    holds = tuple(map(str, cast("Sequence[object]", told.get("holds", ()))))
+                    process, layout = str(told["process"]), str(told["layout"])
+                    found.append(SliceFile(path, start, end, process, layout, covered, closed, holds))
+        held = {name for one in found for name in one.holds}
+        own = [one for one in found if one.path.name not in held and (since is None or one.start >= since)]
+        return tuple(sorted(own, key=lambda one: (one.start, one.process)))
 
     def choice(self) -> MonitorChoice:
         """What was decided for the model; nothing unless somebody has.
@@ -183,6 +191,18 @@ class MonitoringFiles:
             with suppress(FileNotFoundError):
                 yield _read(path)
 
+    def forget_labels(self, keys: pa.Array) -> int:
+        """Remove the labels of some keys; returns how many there were."""
+        gone = 0
+        for path in self._parquets(self.folder / "labels"):
+            with suppress(FileNotFoundError):
+                table = _read(path)
+                kept = table.filter(pc.invert(pc.is_in(table["key"], value_set=keys)))
+                if kept.num_rows < table.num_rows:
+                    gone += table.num_rows - kept.num_rows
+                    self.replace_rows(path, kept)
+        return gone
+
     def replace_rows(self, path: Path, rows: pa.Table) -> None:
         """Put other rows in the place of a file's; none removes it."""
         if rows.num_rows:
@@ -214,6 +234,59 @@ class MonitoringFiles:
         if not folder.is_dir():
             return ()
         return tuple(path for path in files_below(folder) if path.suffix == ".parquet" and path.parent == folder)
+
+
+def compact_old(files: MonitoringFiles, before: datetime) -> int:
+    """Add up the hours of each day that ended before a moment into one file a layout; returns how many files went.
+
+    A day that has its file already keeps its later hours beside it: sums do not care. Killed in between, a day would be
+    counted twice, so its file names the hours that are in it, and they are removed by whoever looks next.
+    """
+    gone = 0
+    for version in files.versions():
+        found = files.slices(version, until=before)
+        for whole in (one for one in found if one.process.startswith(DAY_PROCESS)):
+            gone += _finish(whole, files.folder / str(version))
+        days: dict[tuple[str, str], list[SliceFile]] = {}
+        for one in files.slices(version, until=before):
+            if one.end - one.start <= HOUR and one.end <= before and not is_alive(files.folder.parents[1], one.process):
+                days.setdefault((f"{one.start:{DAY}}", one.layout), []).append(one)
+        for (day, layout), hours in sorted(days.items()):
+            if len(hours) > 1:
+                start = datetime.strptime(day, DAY).replace(tzinfo=UTC)
+                names = sorted(one.path.name for one in hours)
+                summed = _summed([one.counts() for one in hours])
+                path = files.write_slice(
+                    version,
+                    start,
+                    f"{DAY_PROCESS}-{secrets.token_hex(4)}",
+                    summed,
+                    layout,
+                    covered_until=start + timedelta(days=1),
+                    is_closed=True,
+                    end=start + timedelta(days=1),
+                    holds=names,
+                )
+                gone += _remove_held(path, names)
+    return gone
+
+
+def _finish(whole: SliceFile, folder: Path) -> int:
+    return _remove_held(folder / whole.path.name, list(whole.holds))
+
+
+def _remove_held(path: Path, names: list[str]) -> int:
+    gone = 0
+    for name in names:
+        with suppress(FileNotFoundError):
+            (path.parent / name).unlink()
+            gone += 1
+    return gone
+
+
+def _summed(tables: list[pa.Table]) -> pa.Table:
+    whole = pa.concat_tables(tables).group_by("cell").aggregate([("count", "sum")])
+    return whole.rename_columns(["cell", "count"]).sort_by("cell")
 
 
 def monitored_models(root: Path) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from service.cli import (
     querying,
     schedules,
     serving,
+    watching,
 )
 from service.terminal import show_error
 from service.version import VERSION
@@ -77,6 +78,9 @@ app.command()(densities.impute)
 app.command()(learning.evaluate)
 app.command()(learning.forget)
 app.command()(monitoring.drift)
+app.command()(watching.monitor)
+app.command()(watching.labels)
+app.command()(watching.alerts)
 app.command()(querying.query)
 app.command()(evaluation.compare)
 app.command()(evaluation.bench)
@@ -88,6 +92,7 @@ app.add_typer(models.app, name="models")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(schedules.app, name="schedules")
 app.add_typer(keys.app, name="keys")
+app.add_typer(watching.app, name="webhooks")
 
 
 @app.callback(invoke_without_command=True)

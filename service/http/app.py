@@ -22,6 +22,7 @@ from service.complaints import complaints
 from service.console import routes as console
 from service.http import openapi, signposts
 from service.http.api import (
+    alerts,
     datasets,
     densities,
     health,
@@ -51,6 +52,7 @@ from service.json_values import JSONObject
 from service.observing import Observer
 from service.predictor import Predictor
 from service.problems import InvalidRequest, MalformedBody, Problem, UnsupportedMediaType
+from service.product.looking import Looker
 from service.settings import Settings
 from service.telemetry import Telemetry
 from service.version import VERSION
@@ -132,7 +134,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.include_router(resource.router)
     app.router.routes += [*sessions.routes(), *console.documentation_routes()]
     if not settings.predict_only:
-        for resource in (datasets, jobs, keys, models, monitoring, schedules):
+        for resource in (alerts, datasets, jobs, keys, models, monitoring, schedules):
             app.include_router(resource.router)
         app.router.routes += console.routes()
     app.add_exception_handler(RequestValidationError, _invalid_request)
@@ -151,6 +153,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     workspace: Workspace = app.state.workspace
     predictor = await anyio.to_thread.run_sync(_open, workspace)
     app.state.predictor = app.predict.predictor = predictor
+    looker = None if predictor.observer is None else Looker(workspace).start()
     app.guard.load(predictor.control)
     tasks = [asyncio.create_task(work) for work in (_become_ready(app), _follow(app), app.deadlines.sweep())]
     try:
@@ -160,7 +163,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if predictor.observer is not None:
+        if predictor.observer is not None and looker is not None:
+            await anyio.to_thread.run_sync(looker.close)
             await anyio.to_thread.run_sync(predictor.observer.close)
         gc.unfreeze()  # or else what is frozen outlives the interpreter, and libraries complain
         workspace.close()

@@ -37,6 +37,7 @@ PREDICTING = Routes(
     "POST /v1/models/{name}/score",
     "POST /v1/models/{name}/impute",
     "POST /v1/models/{name}/whatif",
+    "POST /v1/models/{reference}/labels",
     "POST /v2/models/{name}/infer",
     "POST /v2/models/{name}/versions/{version}/infer",
     "POST /invocations",
@@ -49,6 +50,10 @@ ADMINISTERING = Routes(
     "DELETE /v1/models/{name}",
     "DELETE /v1/models/{name}/versions/{version}",
     "DELETE /v1/datasets/{name}",
+    # Whoever makes one lets this server ask others.
+    "POST /v1/webhooks",
+    "POST /v1/webhooks/{webhook}/test",
+    "DELETE /v1/webhooks/{webhook}",
 )
 # Rows of data, which whoever may submit jobs may see.
 ROWS = Routes("GET /v1/jobs/{job_id}/output")

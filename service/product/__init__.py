@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from service.jobs.queue import job_queue as job_queue
+    from service.product.alerts import acknowledge_alert as acknowledge_alert
+    from service.product.alerts import alert_rule as alert_rule
+    from service.product.alerts import list_alerts as list_alerts
+    from service.product.alerts import set_alert_rule as set_alert_rule
     from service.product.answering import impute as impute
     from service.product.answering import predict_files as predict_files
     from service.product.answering import query as query
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from service.product.datasets import register_dataset as register_dataset
     from service.product.datasets import schema_of_files as schema_of_files
     from service.product.drifting import drift as drift
+    from service.product.forgetting_served import forget_predictions as forget_predictions
     from service.product.graphs import family as family
     from service.product.graphs import graph as graph
     from service.product.inspecting import circuit as circuit
@@ -40,6 +45,8 @@ if TYPE_CHECKING:
     from service.product.keys import create_key as create_key
     from service.product.keys import list_keys as list_keys
     from service.product.keys import revoke_key as revoke_key
+    from service.product.labels import add_labels as add_labels
+    from service.product.labels import performance as performance
     from service.product.monitor_choice import monitor_of as monitor_of
     from service.product.monitor_choice import set_monitor as set_monitor
     from service.product.prechecks import check_request as check_request
@@ -80,6 +87,11 @@ if TYPE_CHECKING:
     from service.product.transfer import export_version as export_version
     from service.product.transfer import import_version as import_version
     from service.product.transfer import write_export as write_export
+    from service.product.webhooks import create_webhook as create_webhook
+    from service.product.webhooks import delete_webhook as delete_webhook
+    from service.product.webhooks import list_deliveries as list_deliveries
+    from service.product.webhooks import list_webhooks as list_webhooks
+    from service.product.webhooks import test_webhook as test_webhook
     from service.product.windows import monitoring as monitoring
     from service.product.windows import monitoring_column as monitoring_column
     from service.product.windows import monitoring_families as monitoring_families
@@ -87,6 +99,17 @@ if TYPE_CHECKING:
 
 # Each is imported when it is first used: a command that lists models should not wait for numba and the job queue.
 _VERBS = {
+    "acknowledge_alert": "service.product.alerts",
+    "alert_rule": "service.product.alerts",
+    "set_alert_rule": "service.product.alerts",
+    "list_alerts": "service.product.alerts",
+    "add_labels": "service.product.labels",
+    "performance": "service.product.labels",
+    "create_webhook": "service.product.webhooks",
+    "delete_webhook": "service.product.webhooks",
+    "list_webhooks": "service.product.webhooks",
+    "list_deliveries": "service.product.webhooks",
+    "test_webhook": "service.product.webhooks",
     "alias_history": "service.product.registry",
     "aliases_of": "service.product.registry",
     "bif": "service.product.structures",
@@ -111,6 +134,7 @@ _VERBS = {
     "family": "service.product.graphs",
     "find_version": "service.product.registry",
     "forget": "service.product.job_steps",
+    "forget_predictions": "service.product.forgetting_served",
     "forget_old_jobs": "service.product.submitting",
     "get_dataset": "service.product.datasets",
     "get_schedule": "service.product.schedules",

@@ -8,10 +8,12 @@ from learners.monitoring.reference import Reference, served_reference, training_
 from learners.monitoring.slices import ServedCounts
 from learners.monitoring.watched import Watched
 from learners.passes.engine import collect
+from service.predictor import map_version
 from service.problems import InvalidRequest
 from service.product.data_roots import open_source
-from service.product.inspecting import served
+from service.product.registry import find_version
 from service.product.reports import Report, reporting, silent
+from service.product.scored_counts import scored_counts
 from service.product.scoring import absences
 from service.settings import available_threads
 from service.workspace import Workspace
@@ -54,10 +56,11 @@ def drift(
         If the data has none of the model's columns, or the model keeps no counts to compare with.
     EmptyData, SourceError, SchemaError, NotFound
     """
-    asked = served(workspace, reference)
+    version = find_version(workspace, reference)
+    asked = map_version(version)
     watched = Watched(asked.model)
     whole, warnings = _counts(workspace, watched, uris, report)
-    known = _reference(workspace, watched, against, report)
+    known = _reference(workspace, watched, against, scored_counts(version.duckdb_path, watched), report)
     told = drift_report(whole, known, limits or Limits())
     return {"model": asked.name, "version": asked.version, **told, "warnings": warnings}
 
@@ -73,10 +76,12 @@ def _counts(
     return collect(empty, source, threads=threads, on_progress=reporting(report), n_passes=1), warnings
 
 
-def _reference(workspace: Workspace, watched: Watched, against: Sequence[str], report: Report) -> Reference:
+def _reference(
+    workspace: Workspace, watched: Watched, against: Sequence[str], scored: ServedCounts | None, report: Report
+) -> Reference:
     if against:
         return served_reference(", ".join(against), _counts(workspace, watched, against, report)[0])
-    found = training_reference(watched)
+    found = training_reference(watched, scored)
     if found is None:
         raise InvalidRequest(
             f"A model of kind {watched.model.kind!r} keeps no counts of its training to compare with. Name files of known "

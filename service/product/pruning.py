@@ -10,6 +10,7 @@ from service.workspace import Workspace
 from storage import model_file, removal
 from storage.errors import NotFound
 from storage.models import ModelVersion
+from storage.monitoring import MonitoringFiles
 
 if TYPE_CHECKING:
     from service.jobs.queue import Job, JobQueue
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 def delete_version(workspace: Workspace, name: str, version: int) -> None:
     """Remove a version and its files; an aliased version is refused."""
     model_file.remove_model(removal.delete_version(workspace.control, name, version).duckdb_path)
+    MonitoringFiles(workspace.layout.root, name).remove(version)
 
 
 def delete_model(workspace: Workspace, name: str) -> list[int]:
@@ -35,6 +37,7 @@ def delete_model(workspace: Workspace, name: str) -> list[int]:
     for version in gone:
         model_file.remove_model(version.duckdb_path)
     remove_counted(workspace.layout.model_directory(name) / DATA)
+    MonitoringFiles(workspace.layout.root, name).remove()
     return [version.version for version in gone]
 
 
@@ -64,6 +67,7 @@ def prune(workspace: Workspace, name: str, keep: int | None = None, *, job_id: s
     gone = removal.retain_versions(workspace.control, name, keep, is_spared)
     for version in gone:
         model_file.remove_model(version.duckdb_path)
+        MonitoringFiles(workspace.layout.root, name).remove(version.version)
     return [version.version for version in gone]
 
 

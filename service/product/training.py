@@ -4,6 +4,7 @@ import time
 from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from learners import recipes
@@ -24,6 +25,7 @@ from service.product.data_roots import check_roots, files_of, open_source, plain
 from service.product.datasets import file_facts, get_dataset
 from service.product.kept_counts import Ledger, ledger_of
 from service.product.reports import reporting
+from service.product.scored_counts import keep_scored, scored_tables
 from service.product.training_rows import TrainingRows, check_forgotten, discard_forgotten, training_rows
 from service.requests import TrainRequest
 from service.settings import available_threads
@@ -163,6 +165,7 @@ def evaluate_learned(workspace: Workspace, run: Run) -> JSONObject:
         )
     else:
         return {"metrics": timing}
+    keep_scored(model, rows, Path(learned["path"]))
     return {"metrics": scoring.measure(model, rows, run.report) | {"evaluated_on": where} | timing}
 
 
@@ -194,6 +197,7 @@ def _published(workspace: Workspace, request: TrainRequest, run: Run) -> ModelVe
     number = run.receipts["reserve"]["version"]
     header, arrays = map_compiled(learned["path"])
     tables = load_model(header, arrays).tables() | provenance.tables(request, learned, metrics, run.job_id)
+    tables |= scored_tables(Path(learned["path"]))
     files = write_model(workspace.layout.models, request.model, number, header, arrays, tables)
     return register(
         workspace.control,

@@ -16,17 +16,15 @@ from learners.monitoring.watched import Watched
 from service.problems import InvalidRequest
 from service.product.monitor_choice import mode_of
 from service.product.registry import find_version
+from service.product.scored_counts import scored_counts
 from service.workspace import Workspace
 from storage.compiled import map_compiled
-from storage.model_file import read_table
 from storage.models import ModelVersion
 from storage.monitoring import HOUR, MonitoringFiles, SliceFile, is_alive
 
 MOST_WINDOWS = 1000
 MOST_TESTED = 72
 SMALLEST = 5  # rows of a cell that is shown
-REPORTED = "served_counts"
-LAYOUT_TABLE = "served_layout"
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +85,7 @@ class Watching:
 
     def scored(self) -> ServedCounts | None:
         """Counts of the rows that the version was measured on, if it was, and by this release's layout."""
-        return _scored(self.version.duckdb_path, self.watched)
+        return scored_counts(self.version.duckdb_path, self.watched)
 
     def reference(self, asked: str, window: Window) -> Reference:
         """What a window is compared with.
@@ -137,13 +135,6 @@ def _watched(arrow_path: Path, sha256: str) -> Watched:
     """Of a version; its files never change."""
     del sha256
     return Watched(load_model(*map_compiled(arrow_path)))
-
-
-def _scored(duckdb_path: Path, watched: Watched) -> ServedCounts | None:
-    layout = read_table(duckdb_path, LAYOUT_TABLE)
-    if layout is None or layout["sha256"].to_pylist() != [watched.fingerprint]:
-        return None
-    return ServedCounts(watched).from_arrow(read_table(duckdb_path, REPORTED))
 
 
 def span_of(text: str) -> timedelta | None:

@@ -30,6 +30,7 @@ PREDICT = {
     "POST /v2/models/{name}/infer",
     "POST /v2/models/{name}/versions/{version}/infer",
     "POST /invocations",
+    "POST /v1/models/{reference}/labels",
 }
 ADMIN = {
     "GET /v1/keys",
@@ -41,6 +42,9 @@ ADMIN = {
     "POST /v1/models/{name}/prune",
     "PUT /v1/models/{name}/retention",
     "POST /v1/models/{name}/import",
+    "POST /v1/webhooks",
+    "POST /v1/webhooks/{webhook}/test",
+    "DELETE /v1/webhooks/{webhook}",
 }
 # What ends or is a route elsewhere, and what the routing takes although it is no such text.
 TRAIN = {"GET /v1/jobs/{job_id}/output"}

@@ -1,0 +1,342 @@
+"""How often monitoring is wrong, what it finds, and what it costs.
+
+python -m benchmarks monitoring false-alarms --months 100     # 40 columns, hourly looks at the last day, a daily cycle and bursts
+python -m benchmarks monitoring power --repeats 20            # ten kinds of drift, three sizes
+python -m benchmarks monitoring serving --seconds 10          # requests/s with counts ÷ without
+python -m benchmarks monitoring scan --rows 10000000          # fewpass drift ÷ a bare scan of the same files
+
+The first two go on where they were stopped: each month or drift is one line of a file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from learners import recipes
+from learners.monitoring.drift import drift_report
+from learners.monitoring.reference import training_reference
+from learners.monitoring.slices import ServedCounts
+from learners.monitoring.watched import Watched
+from learners.passes.engine import collect
+from learners.passes.learner import drive
+from learners.passes.source import Source
+
+N_COLUMNS, N_TRAIN, N_SCORED = 40, 100_000, 20_000
+HOURS = 24 * 30
+PERSISTENCE, LOOKS = 2, 3
+
+
+def table_of(rng: np.random.Generator, n: int, yes: float = 0.35) -> pa.Table:
+    """40 columns: numbers, words and missing values, in chains that begin at the class."""
+    y = rng.random(n) < yes
+    columns: dict[str, pa.Array] = {}
+    before = y.astype(float)
+    for j in range(N_COLUMNS):
+        if j % 8 == 0:
+            before = y * 1.0
+        if j % 2:
+            x = rng.normal(0.9 * before, 1.0)
+            before = x
+            columns[f"c{j:02d}"] = pa.array(x, mask=rng.random(n) < (0.05 if j % 5 == 0 else 0.0))
+        else:
+            shift = np.clip(np.round(before + rng.normal(0, 0.8, n)), -1, 2).astype(int) + 1
+            columns[f"c{j:02d}"] = pa.array(np.array(["a", "b", "c", "d"])[shift])
+            before = shift - 1.0
+    return pa.table(columns | {"class": np.where(y, "yes", "no")})
+
+
+def prepared() -> tuple[Watched, ServedCounts]:
+    """A kDB-2 model, and counts of rows that it did not see."""
+    train = table_of(np.random.default_rng(1), N_TRAIN)
+    watched = Watched(drive(recipes.learner("kdb", {"k": 2}, "class"), Source.of_table(train)))
+    return watched, counts_of(watched, table_of(np.random.default_rng(2), N_SCORED))
+
+
+def counts_of(watched: Watched, table: pa.Table) -> ServedCounts:
+    return collect(ServedCounts(watched, present=table.column_names), Source.of_table(table), threads=1)
+
+
+def done(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def false_alarms(months: int, rows_per_hour: int, path: Path) -> None:
+    watched, scored = prepared()
+    reference = training_reference(watched, scored)
+    for month in range(len(done(path)), months):
+        rng = np.random.default_rng(1000 + month)
+        started, hours, last, alarms, open_subjects = time.perf_counter(), [], [], [], set()
+        window = ServedCounts(watched)
+        for hour in range(HOURS):
+            n = rng.poisson(rows_per_hour * (1 + 0.8 * np.sin(2 * np.pi * hour / 24)))
+            rows = table_of(rng, max(n, 1))
+            if rng.random() < 0.05:  # somebody sends one row again and again
+                rows = pa.concat_tables([rows, *[rows.slice(0, 1)] * int(rng.integers(20, 200))])
+            hours.append(counts_of(watched, rows))
+            window.merge(hours[-1])
+            if len(hours) > 24:
+                window.subtract(hours.pop(0))
+            causes = drift_report(window, reference)["causes"]
+            seen = {" ".join([cause["kind"], *cause["columns"]]) for cause in causes if cause["kind"] != "repeats"}
+            last = [*last, seen][-LOOKS:]
+            lasting = {one for one in seen if sum(one in some for some in last) >= PERSISTENCE}
+            alarms += [(hour, one) for one in sorted(lasting - open_subjects)]
+            open_subjects = (open_subjects & seen) | lasting
+        told = {"month": month, "alarms": alarms, "seconds": time.perf_counter() - started}
+        with path.open("a") as file:
+            file.write(json.dumps(told) + "\n")
+        print(told, flush=True)
+    found = done(path)
+    print(
+        f"{sum(len(one['alarms']) for one in found) / max(1, len(found)):.3f} alarms a model-month over {len(found)} months"
+    )
+
+
+def nudged(table: pa.Table, name: str, values) -> pa.Table:
+    return table.set_column(table.column_names.index(name), name, pa.array(values))
+
+
+def _mixed(rng, table, name, values, share):
+    old = np.array(table[name].to_pylist(), object)
+    return nudged(table, name, np.where(rng.random(len(old)) < share, np.array(values, object), old).tolist())
+
+
+def prior(rng, n, size):
+    from scipy.optimize import brentq
+
+    q = 0.35
+    p = brentq(lambda p: p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q)) - size, q + 1e-6, 0.999)
+    return table_of(rng, n, p), ("class_mix", ())
+
+
+def covariate(rng, n, size):
+    table = table_of(rng, n)
+    return _mixed(rng, table, "c01", rng.normal(2.5, 1.0, n), np.sqrt(size)), (None, ("c01",))
+
+
+def mechanism(rng, n, size):
+    table = table_of(rng, n)
+    return _mixed(rng, table, "c11", rng.permutation(np.array(table["c11"].to_pylist())), min(1, 3 * np.sqrt(size))), (
+        None,
+        ("c11",),
+    )
+
+
+def unseen(rng, n, size):
+    return _mixed(rng, table_of(rng, n), "c04", ["z"] * n, size), ("unseen", ("c04",))
+
+
+def missing(rng, n, size):
+    return _mixed(rng, table_of(rng, n), "c06", [None] * n, size), ("missing", ("c06",))
+
+
+def unit(rng, n, size):
+    table = table_of(rng, n)
+    return _mixed(rng, table, "c07", np.array(table["c07"].to_pylist()) * 100, size), (None, ("c07",))
+
+
+def swapped(rng, n, size):
+    table = table_of(rng, n)
+    a, b = np.array(table["c03"].to_pylist()), np.array(table["c09"].to_pylist())
+    share = rng.random(n) < min(1.0, 10 * size)
+    return nudged(nudged(table, "c03", np.where(share, b, a)), "c09", np.where(share, a, b)), (None, ("c03", "c09"))
+
+
+def truncated(rng, n, size):
+    table = table_of(rng, n)
+    x = np.array(table["c13"].to_pylist())
+    return nudged(table, "c13", np.minimum(x, np.quantile(x, 1 - 3 * size))), (None, ("c13",))
+
+
+def duplicated(rng, n, size):
+    table = table_of(rng, n)
+    return pa.concat_tables([table, table.slice(0, int(n * size))]), ("repeats", ())
+
+
+def delayed(rng, n, size):
+    table = table_of(rng, n)
+    x = np.array(table["c19"].to_pylist())
+    return _mixed(rng, table, "c19", np.roll(x, 1), min(1, 3 * np.sqrt(size))), (None, ("c19",))
+
+
+KINDS = (prior, covariate, mechanism, unseen, missing, unit, swapped, truncated, duplicated, delayed)
+SIZES = (0.01, 0.03, 0.1)
+
+
+def power(repeats: int, n_rows: int, path: Path) -> None:
+    watched, scored = prepared()
+    reference = training_reference(watched, scored)
+    known = {(one["kind"], one["size"], one["repeat"]) for one in done(path)}
+    for k, kind in enumerate(KINDS):
+        for size in SIZES:
+            for repeat in range(repeats):
+                if (kind.__name__, size, repeat) in known:
+                    continue
+                rng = np.random.default_rng([k, int(size * 1000), repeat])
+                table, (cause, columns) = kind(rng, n_rows, size)
+                found = drift_report(counts_of(watched, table), reference)
+                first = found["causes"][0] if found["causes"] else None
+                named = first is not None and (
+                    (cause is None or first["kind"] == cause)
+                    and (not columns or bool(set(columns) & set(first["columns"])))
+                )
+                told = {
+                    "kind": kind.__name__,
+                    "size": size,
+                    "repeat": repeat,
+                    "found": found["is_drifting"],
+                    "named": named,
+                }
+                told["first"] = None if first is None else [first["kind"], *first["columns"]]
+                told |= anchors(watched, table, scored)
+                with path.open("a") as file:
+                    file.write(json.dumps(told) + "\n")
+    report(done(path))
+
+
+def anchors(watched: Watched, table: pa.Table, scored: ServedCounts) -> dict[str, bool]:
+    """The default rules of others on the same codes: any column above 0.1 in PSI or in Jensen-Shannon distance."""
+    found = drift_report(counts_of(watched, table), training_reference(watched, scored))
+    return {
+        "psi_0.1": any(column["psi"] > 0.1 for column in found["columns"]),
+        "js_0.1": any(column["js"] > 0.1 for column in found["columns"]),
+    }
+
+
+def report(found: list[dict]) -> None:
+    print(
+        "| drift | size | found | cause named first | any PSI > 0.1 | any JS > 0.1 |\n| --- | --- | --- | --- | --- | --- |"
+    )
+    for kind in KINDS:
+        for size in SIZES:
+            own = [one for one in found if (one["kind"], one["size"]) == (kind.__name__, size)]
+            if own:
+                shares = [np.mean([one[name] for one in own]) for name in ("found", "named", "psi_0.1", "js_0.1")]
+                print(f"| {kind.__name__} | {size} | " + " | ".join(f"{share:.0%}" for share in shares) + " |")
+
+
+def serving(seconds: float, rounds: int) -> None:
+    """Single records over loopback, and 1,000-row Arrow batches: off, counts, rows, turn by turn."""
+    from service import product
+    from service.processes.local_server import local_server
+    from service.requests import TrainRequest
+    from service.settings import Settings
+    from service.workspace import Workspace
+
+    with tempfile.TemporaryDirectory() as folder:
+        train = Path(folder) / "train.parquet"
+        table = table_of(np.random.default_rng(1), 20_000)
+        pq.write_table(table, train)
+        base = Settings(workspace=Path(folder) / "workspace", job_workers=0)
+        with Workspace(base) as opened:
+            product.train(
+                opened,
+                TrainRequest(uris=[str(train)], target="class", learner="kdb", parameters={"k": 2}, model="m"),
+            )
+        inputs = table.drop_columns(["class"])
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, inputs.schema) as writer:
+            writer.write_table(inputs.slice(0, 1000).combine_chunks())
+        bodies = [json.dumps({"records": [row]}).encode() for row in inputs.slice(0, 200).to_pylist()]
+        found: dict[str, dict[str, list[float]]] = {"records": {}, "batches": {}}
+        for _ in range(rounds):
+            for mode in ("off", "counts", "rows"):
+                settings = base.model_copy(update={"monitoring": mode})
+                with local_server(settings) as server:
+                    url = f"{server.url}/v1/models/m/predict"
+                    of_records = _rate(url, bodies, "application/json", seconds)
+                    batch = [sink.getvalue().to_pybytes()]
+                    of_batches = _rate(url, batch, "application/vnd.apache.arrow.stream", seconds)
+                found["records"].setdefault(mode, []).append(of_records)
+                found["batches"].setdefault(mode, []).append(of_batches)
+        for kind, modes in found.items():
+            off = np.median(modes["off"])
+            for mode, rates in modes.items():
+                print(f"{kind} {mode}: {np.median(rates):,.0f} requests/s, {np.median(rates) / off:.3f} of off")
+
+
+def _rate(url: str, bodies: list[bytes], content_type: str, seconds: float) -> float:
+    import http.client
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 80)
+    n, ends = 0, time.perf_counter() + seconds
+    headers = {"content-type": content_type}
+    started = time.perf_counter()
+    while time.perf_counter() < ends:
+        connection.request("POST", parts.path, bodies[n % len(bodies)], headers)
+        answer = connection.getresponse()
+        answer.read()
+        assert answer.status == 200
+        n += 1
+    return n / (time.perf_counter() - started)
+
+
+def scan(n_rows: int, n_columns: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.parquet"
+        rng, writer, part = np.random.default_rng(1), None, 200_000
+        for _ in range(max(1, n_rows // part)):
+            y = rng.random(part) < 0.4
+            columns = {f"c{j}": rng.normal(y * (j % 3 == 0), 1.0) for j in range(n_columns)}
+            table = pa.table(columns | {"class": np.where(y, "yes", "no")})
+            writer = writer or pq.ParquetWriter(path, table.schema)
+            writer.write_table(table)
+        assert writer is not None
+        writer.close()
+        source = Source.open([str(path)])
+        model = drive(recipes.learner("kdb", {"k": 1}, "class"), Source.of_table(pq.read_table(path).slice(0, 100_000)))
+        watched = Watched(model)
+        names = [attribute.name for attribute in model.schema.attributes]
+        started = time.perf_counter()
+        for _ in source.batches(names):
+            pass
+        bare = time.perf_counter() - started
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        started = time.perf_counter()
+        one_in = max(1, source.n_rows // 200_000)
+        counts = collect(ServedCounts(watched, one_in), source)
+        drift_report(counts, training_reference(watched))
+        seconds = time.perf_counter() - started
+        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory) / 1024
+        print(
+            f"{source.n_rows:,} rows x {len(names)}: bare scan {bare:.2f} s, drift {seconds:.2f} s = {seconds / bare:.2f} x"
+        )
+        print(f"memory beyond the scan's: {grown:,.0f} MiB")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["false-alarms", "power", "serving", "scan"])
+    parser.add_argument("--months", type=int, default=1)
+    parser.add_argument("--rows-per-hour", type=int, default=500)
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--rows", type=int, default=20_000)
+    parser.add_argument("--columns", type=int, default=100)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=Path("build/benchmarks"))
+    asked = parser.parse_args(arguments)
+    asked.out.mkdir(parents=True, exist_ok=True)
+    if asked.what == "false-alarms":
+        false_alarms(asked.months, asked.rows_per_hour, asked.out / "false-alarms.jsonl")
+    elif asked.what == "power":
+        power(asked.repeats, asked.rows, asked.out / "power.jsonl")
+    elif asked.what == "serving":
+        serving(asked.seconds, asked.rounds)
+    else:
+        scan(asked.rows, asked.columns)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""`fewpass monitor | labels | alerts | webhooks`: what served models show."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from service import product
+from service.cli.monitoring import EXIT_DRIFT, show_drift
+from service.terminal import JsonOption, WorkspaceOption, escape, existing, out, show_json, show_table
+
+Reference = Annotated[str, typer.Argument(help="name, name@version or name@alias.")]
+app = typer.Typer(help="Send alerts to others.", no_args_is_help=True)
+
+
+def monitor(
+    model: Reference,
+    window: Annotated[str, typer.Option("--window", help="How long, such as 24h or 7d.")] = "24h",
+    against: Annotated[
+        str, typer.Option("--against", help="training, window:7d, same-hour:4w or version:3.")
+    ] = "training",
+    check: Annotated[bool, typer.Option("--check", help=f"Exit with {EXIT_DRIFT} if there is an alarm.")] = False,
+    forget: Annotated[
+        list[str] | None, typer.Option("--forget", help="Forget the prediction of this key or id; may be repeated.")
+    ] = None,
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Show what a served model was asked, what has changed, and what labels say."""
+    from service.workspace import Workspace
+
+    with Workspace(existing(workspace)) as here:
+        if forget:
+            done = product.forget_predictions(here, model, forget)
+            show_json(done) if json_output else out.print(
+                f"{done['predictions']} predictions and {done['labels']} labels are forgotten, {done['subtracted']} rows "
+                "are subtracted from the counts"
+            )
+            return
+        found = product.monitoring(here, model, window=window, against=against)
+    if json_output:
+        show_json(found)
+    elif found["is_drifting"] is None:
+        out.print(escape(str(found["why"])))
+    else:
+        show_drift(found)
+    if check and found["is_drifting"]:
+        raise typer.Exit(EXIT_DRIFT)
+
+
+def labels(
+    model: Reference,
+    file: Annotated[Path, typer.Argument(help="Parquet file with a row for each label.")],
+    key: Annotated[str, typer.Option("--key", help="The column of your keys, or of ids with --ids.")],
+    label: Annotated[str, typer.Option("--label", help="The column of the classes.")],
+    ids: Annotated[bool, typer.Option("--ids", help="The column holds the ids that predictions answered.")] = False,
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Send labels of earlier predictions; sending them again changes nothing."""
+    import pyarrow.parquet as pq
+
+    from learners.errors import UnknownColumn
+    from service.product.labels import Label
+    from service.workspace import Workspace
+
+    names = pq.read_schema(file).names
+    for name in (key, label):
+        if name not in names:
+            raise UnknownColumn(name, names)
+    table = pq.read_table(file, columns=[key, label])
+    kind = "id" if ids else "key"
+    found = [Label(kind, str(k), y) for k, y in zip(table[key].to_pylist(), table[label].to_pylist(), strict=True)]
+    with Workspace(existing(workspace)) as here:
+        done = product.add_labels(here, model, found)
+    if json_output:
+        show_json(done)
+    else:
+        out.print(
+            f"{done['accepted']:,} labels: {done['matched']:,} matched, {done['pending']:,} wait for a prediction"
+        )
+
+
+def alerts(
+    model: Annotated[str | None, typer.Option("--model", help="Of one model.")] = None,
+    is_open: Annotated[bool, typer.Option("--open", help="Only those that are not over.")] = False,
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """List alerts, the newest first."""
+    from service.workspace import Workspace
+
+    with Workspace(existing(workspace)) as here:
+        found = product.list_alerts(here, model, is_open=True if is_open else None)
+    if json_output:
+        show_json(found)
+        return
+    rows = [
+        [
+            one["id"],
+            f"{one['model']}@{one['version']}",
+            one["fired_at"][:16],
+            (one["resolved_at"] or "")[:16],
+            one["words"],
+        ]
+        for one in found
+    ]
+    show_table(None, ["id", "model", "fired", "resolved", "cause"], rows, empty="no alerts")
+
+
+@app.command("list")
+def list_all(workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+    """List webhooks."""
+    from service.workspace import Workspace
+
+    with Workspace(existing(workspace)) as here:
+        found = product.list_webhooks(here)
+    if json_output:
+        show_json(found)
+    else:
+        show_table(None, ["id", "url", "created"], [[one["id"], one["url"], one["created_at"]] for one in found])
+
+
+@app.command()
+def add(
+    url: str,
+    model: Annotated[list[str] | None, typer.Option("--model", help="May be repeated; all unless given.")] = None,
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Send alerts to a URL; the secret is shown this once."""
+    from service.workspace import Workspace
+
+    with Workspace(existing(workspace)) as here:
+        made = product.create_webhook(here, url, model or [])
+    show_json(made) if json_output else out.print(f"{made['id']} {made['secret']}", highlight=False)
+
+
+@app.command()
+def test(webhook: str, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+    """Send a test event."""
+    from service.workspace import Workspace
+
+    with Workspace(existing(workspace)) as here:
+        told = product.test_webhook(here, webhook)
+    if json_output:
+        show_json(told)
+    else:
+        out.print(f"{told['status']} after {told['attempts']} attempts{': ' + told['error'] if told['error'] else ''}")
+
+
+@app.command()
+def delete(webhook: str, workspace: WorkspaceOption = None) -> None:
+    """Send nothing there any more."""
+    from service.workspace import Workspace
+
+    with Workspace(existing(workspace)) as here:
+        product.delete_webhook(here, webhook)

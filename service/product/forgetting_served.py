@@ -1,0 +1,76 @@
+"""Forgetting predictions: their rows go from the logs, their labels too, and what was counted of them is subtracted."""
+
+import secrets
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from learners.monitoring.slices import ServedCounts, ServedRows
+from learners.monitoring.watched import Watched
+from service.observing import keyed
+from service.product.windows import Watching
+from service.workspace import Workspace
+from storage.monitoring import HOUR, MonitoringFiles, workspace_secret
+
+
+def forget_predictions(workspace: Workspace, reference: str, keys: Sequence[str]) -> dict[str, int]:
+    """Forget predictions by the client's keys or by their ids, of every version of a model.
+
+    Where rows are kept (mode "rows") what was counted of them is subtracted, but for how many values were absent, null,
+    unseen or out of range. Of counts alone nobody knows which row they came from.
+
+    Returns
+    -------
+    dict of int
+        `predictions` and `labels` that were removed, and rows that were `subtracted` from the counts.
+
+    Raises
+    ------
+    NotFound
+    """
+    name = Watching(workspace, reference).version.name
+    root = workspace.layout.root
+    files, secret = MonitoringFiles(root, name), workspace_secret(root)
+    hashed = pa.array([keyed(secret, kind, key) for key in keys for kind in ("key", "id")], pa.binary(16))
+    n_predictions = n_subtracted = 0
+    for version in files.versions():
+        watched = Watching(workspace, f"{name}@{version}").watched
+        for path, table in files.rows(version, "predictions"):
+            is_gone = pc.is_in(table["key"], value_set=hashed)
+            gone = table.filter(is_gone)
+            if gone.num_rows:
+                n_predictions += gone.num_rows
+                # First out of the log: killed in between, a row stays counted, and is not subtracted twice.
+                files.replace_rows(path, table.filter(pc.invert(is_gone)))
+                n_subtracted += _subtract(files, version, watched, gone)
+    n_labels = files.forget_labels(hashed)
+    return {"predictions": n_predictions, "labels": n_labels, "subtracted": n_subtracted}
+
+
+def _subtract(files: MonitoringFiles, version: int, watched: Watched, gone: pa.Table) -> int:
+    """Write the counts of rows, negative, beside those of their hours: sums are then without them."""
+    names = [attribute.name for attribute in watched.schema.attributes]
+    denied = [names.index(name) for name in files.choice().get("denied", []) if name in names]
+    known = gone.filter(pc.and_(pc.is_valid(gone["codes"]), gone["is_counted"]))
+    hours: dict[datetime, list[int]] = {}
+    for row, moment in enumerate(known["at"].to_pylist()):
+        hours.setdefault(moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0), []).append(row)
+    for hour, rows in hours.items():
+        some = known.take(rows)
+        codes = np.frombuffer(b"".join(some["codes"].to_pylist()), watched.schema.code_dtype).reshape(len(rows), -1).T
+        x = np.ascontiguousarray(codes)
+        x[denied] = watched.schema.domain_sizes[denied][:, None]
+        x.setflags(write=False)
+        counts, less = ServedCounts(watched), ServedCounts(watched)
+        p = np.array(some["p"].to_pylist(), np.float64)
+        counts.add(ServedRows(x, p, None), n_requests=0)
+        less.subtract(counts)
+        now, process = datetime.now(UTC), f"forgotten-{secrets.token_hex(4)}"
+        end = hour + HOUR
+        files.write_slice(
+            version, hour, process, less.to_arrow(), watched.fingerprint, covered_until=max(now, end), is_closed=True
+        )
+    return int(known.num_rows)

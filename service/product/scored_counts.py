@@ -1,0 +1,48 @@
+"""Counts of the rows that a version was measured on: what its predictions were like where it had not learned."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from learners.model import Model
+from learners.monitoring.slices import ServedCounts
+from learners.monitoring.watched import Watched
+from learners.passes.source import Source
+from storage.files import publish
+from storage.model_file import read_table
+
+MOST_ROWS = 50_000
+COUNTS, LAYOUT = "served_counts", "served_layout"
+
+
+def keep_scored(model: Model, rows: Source, beside: Path) -> None:
+    """Count rows as if they had been served, into a file beside that of the model that was learned."""
+    counts = ServedCounts(Watched(model), present=rows.arrow_schema.names)
+    for batch in rows.thinned(MOST_ROWS).batches(counts.columns):
+        counts.update(batch)
+    with publish(_place(beside), replace=True) as draft:
+        told = {LAYOUT.encode(): counts.watched.fingerprint.encode()}
+        pq.write_table(counts.to_arrow().replace_schema_metadata(told), draft)
+
+
+def scored_tables(beside: Path) -> dict[str, pa.Table]:
+    """The tables of a model file that keep these counts; none where nothing was measured."""
+    if not _place(beside).exists():
+        return {}
+    counts = pq.read_table(_place(beside))
+    layout = (counts.schema.metadata or {})[LAYOUT.encode()].decode()
+    return {COUNTS: counts.replace_schema_metadata(None), LAYOUT: pa.table({"sha256": [layout]})}
+
+
+def scored_counts(duckdb_path: Path, watched: Watched) -> ServedCounts | None:
+    """The counts of a version, if it has them and by the layout of this release."""
+    layout = read_table(duckdb_path, LAYOUT)
+    if layout is None or layout["sha256"].to_pylist() != [watched.fingerprint]:
+        return None
+    counts = read_table(duckdb_path, COUNTS)
+    return None if counts is None else ServedCounts(watched).from_arrow(counts)
+
+
+def _place(beside: Path) -> Path:
+    return beside.with_name(f"{beside.name}.served.parquet")

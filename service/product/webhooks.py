@@ -1,0 +1,244 @@
+"""Webhooks: alerts as CloudEvents, signed, with retries and a log, to nobody on the inside unless that is allowed."""
+
+import base64
+import hashlib
+import hmac
+import ipaddress
+import json
+import secrets
+import socket
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import cast
+from urllib.parse import urlsplit
+
+from service.problems import InvalidRequest
+from service.workspace import Workspace
+from storage.errors import NotFound
+from storage.monitoring_records import AlertRecord, DeliveryRecord, WebhookRecord, records_of, with_records
+
+ATTEMPTS, FIRST_WAIT_S, LONGEST_WAIT_S, TIMEOUT_S = 5, 0.5, 30.0, 10.0
+KEPT = 1000
+PREFIX = "whsec_"
+
+
+def create_webhook(workspace: Workspace, url: str, models: list[str], secret: str | None = None) -> dict[str, object]:
+    """Send alerts of some models (all, if none is named) to a URL; the answer alone tells the secret.
+
+    Raises
+    ------
+    InvalidRequest
+        If the URL is none, or leads to an address that is not allowed.
+    """
+    check_address(workspace, url)
+    made: WebhookRecord = {
+        "id": secrets.token_hex(8),
+        "url": url,
+        "secret": secret or PREFIX + base64.b64encode(secrets.token_bytes(24)).decode(),
+        "models": models,
+        "created_at": _now(),
+    }
+    if not made["secret"].startswith(PREFIX) or len(_key(made["secret"])) < 16:
+        raise InvalidRequest(
+            f"A secret is {PREFIX} and at least 16 bytes in base64; leave it out to get one.", field="secret"
+        )
+    with with_records(workspace.layout.root, "webhooks") as webhooks:
+        webhooks[made["id"]] = dict(made)
+    return dict(made)
+
+
+def list_webhooks(workspace: Workspace) -> list[dict[str, object]]:
+    """The webhooks, without their secrets."""
+    return [_shown(one) for one in records_of(workspace.layout.root, "webhooks").values()]
+
+
+def delete_webhook(workspace: Workspace, webhook: str) -> None:
+    """Send nothing there any more.
+
+    Raises
+    ------
+    NotFound
+    """
+    _webhook(workspace, webhook)
+    with with_records(workspace.layout.root, "webhooks") as webhooks:
+        webhooks.pop(webhook, None)
+
+
+def list_deliveries(workspace: Workspace, webhook: str | None = None) -> list[DeliveryRecord]:
+    """What was sent, the newest first; the last thousand are kept."""
+    found = [cast("DeliveryRecord", one) for one in records_of(workspace.layout.root, "deliveries").values()]
+    chosen = [one for one in found if webhook is None or one["webhook"] == webhook]
+    return sorted(chosen, key=lambda one: one["at"], reverse=True)
+
+
+def test_webhook(workspace: Workspace, webhook: str) -> DeliveryRecord:
+    """Send an event that says it is a test, and tell what came of it.
+
+    Raises
+    ------
+    NotFound
+    """
+    return deliver(workspace, _webhook(workspace, webhook), "fewpass.test", None, {"message": "This is a test."})
+
+
+def send(workspace: Workspace, change: str, alert: AlertRecord) -> list[DeliveryRecord]:
+    """Tell every webhook that listens to the model that an alert was fired or resolved; muted ones are told to nobody."""
+    if alert["is_muted"]:
+        return []
+    listening = [
+        cast("WebhookRecord", one)
+        for one in records_of(workspace.layout.root, "webhooks").values()
+        if not one["models"] or alert["model"] in one["models"]
+    ]
+    return [deliver(workspace, one, f"fewpass.alert.{change}", alert["id"], dict(alert)) for one in listening]
+
+
+def deliver(
+    workspace: Workspace, webhook: WebhookRecord, kind: str, alert: str | None, content: Mapping[str, object]
+) -> DeliveryRecord:
+    """Send one event, five times at most, and keep what came of it.
+
+    The id of an event depends on what it says, so a receiver knows again what it had before.
+    """
+    event_id = hashlib.sha256(f"{webhook['id']} {kind} {alert or secrets.token_hex(8)}".encode()).hexdigest()[:32]
+    event = {
+        "specversion": "1.0",
+        "id": event_id,
+        "source": "/fewpass",
+        "type": kind,
+        "time": _now(),
+        "datacontenttype": "application/json",
+        "data": content,
+    }
+    body = json.dumps(event).encode()
+    attempts, status, error = _post(workspace, webhook, event_id, body)
+    told: DeliveryRecord = {
+        "id": event_id,
+        "webhook": webhook["id"],
+        "type": kind,
+        "alert": alert,
+        "at": _now(),
+        "attempts": attempts,
+        "status": status,
+        "error": error,
+    }
+    with with_records(workspace.layout.root, "deliveries") as deliveries:
+        deliveries[f"{told['at']} {event_id}"] = dict(told)
+        for key in sorted(deliveries)[:-KEPT]:
+            del deliveries[key]
+    return told
+
+
+def signature(secret: str, event_id: str, timestamp: str, body: bytes) -> str:
+    """As https://www.standardwebhooks.com has it: version 1, HMAC-SHA256 of id, time and body."""
+    signed = f"{event_id}.{timestamp}.".encode() + body
+    return "v1," + base64.b64encode(hmac.new(_key(secret), signed, hashlib.sha256).digest()).decode()
+
+
+def check_address(workspace: Workspace, url: str) -> str:
+    """Refuse what is no http(s) URL or leads inside: loopback, private networks, link-local (where clouds keep secrets).
+
+    Parameters
+    ----------
+    workspace : Workspace
+        `FEWPASS_WEBHOOK_HOSTS` names hosts that are allowed all the same.
+    url : str
+
+    Returns
+    -------
+    str
+        The address to connect to: what was looked at is what is asked.
+
+    Raises
+    ------
+    InvalidRequest
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
+        raise InvalidRequest(f"{url!r} is no http or https URL of a host, without a user.", field="url")
+    host = parts.hostname
+    try:
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        found = [str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    except (OSError, ValueError) as error:
+        raise InvalidRequest(f"The host of {url!r} is not found ({error}).", field="url") from error
+    if host in workspace.settings.webhook_hosts:
+        return found[0]
+    for address in found:
+        if not ipaddress.ip_address(address.partition("%")[0]).is_global:
+            raise InvalidRequest(
+                f"{host!r} leads to the inner address {address}: name the host in FEWPASS_WEBHOOK_HOSTS to allow it.",
+                field="url",
+            )
+    return found[0]
+
+
+def _post(
+    workspace: Workspace, webhook: WebhookRecord, event_id: str, body: bytes
+) -> tuple[int, int | None, str | None]:
+    """Attempts, the last status, and what was wrong."""
+    import httpx  # a tenth of a second to import, which a command that sends nothing need not wait for
+    from tenacity import RetryError, Retrying, retry_if_result, stop_after_attempt, wait_random_exponential
+
+    waits = wait_random_exponential(multiplier=FIRST_WAIT_S, max=LONGEST_WAIT_S)
+    retrying = Retrying(
+        stop=stop_after_attempt(ATTEMPTS), wait=waits, retry=retry_if_result(lambda told: told[1] is not None)
+    )
+
+    def once() -> tuple[int | None, str | None]:
+        try:
+            address = check_address(workspace, webhook["url"])
+            return _post_once(webhook, event_id, body, address)
+        except InvalidRequest as error:
+            return None, str(error)
+        except httpx.HTTPError as error:
+            return None, f"{type(error).__name__}: {error}"
+
+    try:
+        status, error = retrying(once)
+    except RetryError as failed:
+        status, error = failed.last_attempt.result()
+    return int(retrying.statistics["attempt_number"]), status, error
+
+
+def _post_once(webhook: WebhookRecord, event_id: str, body: bytes, address: str) -> tuple[int | None, str | None]:
+    import httpx
+
+    timestamp = str(int(datetime.now(UTC).timestamp()))
+    url = httpx.URL(webhook["url"])
+    headers = {
+        "content-type": "application/cloudevents+json",
+        "webhook-id": event_id,
+        "webhook-timestamp": timestamp,
+        "webhook-signature": signature(webhook["secret"], event_id, timestamp, body),
+        "host": url.netloc.decode("ascii"),
+    }
+    # The address that was looked at is connected to, whatever the name means a moment later; no redirect is followed.
+    target = url.copy_with(host=address)
+    with httpx.Client(timeout=TIMEOUT_S, follow_redirects=False, trust_env=False) as client:
+        answer = client.post(target, content=body, headers=headers, extensions={"sni_hostname": url.host})
+    if answer.is_success:
+        return answer.status_code, None
+    return answer.status_code, f"the receiver answered {answer.status_code}"
+
+
+def _key(secret: str) -> bytes:
+    try:
+        return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
+    except ValueError:
+        return b""
+
+
+def _webhook(workspace: Workspace, webhook: str) -> WebhookRecord:
+    found = records_of(workspace.layout.root, "webhooks")
+    if webhook not in found:
+        raise NotFound("webhook", webhook)
+    return cast("WebhookRecord", found[webhook])
+
+
+def _shown(webhook: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in webhook.items() if name != "secret"}
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()

@@ -1,0 +1,251 @@
+"""Labels, alerts and webhooks on files that a process has written, and a receiver on loopback."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import threading
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from learners.monitoring.raw import BatchRows
+from learners.schema.encode import encode
+from service import product
+from service.observing import Observer
+from service.predictor import map_version
+from service.problems import InvalidRequest
+from service.product import alerts, looking, webhooks
+from service.product.labels import Label
+from service.product.windows import Watching
+from service.requests import TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from storage.errors import NotFound
+from storage.monitoring import MonitoringFiles, compact_old
+from tests.monitoring import problems
+from tests.service.cli.test_cli import fewpass
+
+NOON = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("alerts")
+    pq.write_table(problems.rows(8000, 1), folder / "train.parquet")
+    settings = Settings(workspace=folder / "workspace", webhook_hosts=("127.0.0.1",))
+    with Workspace(settings) as opened:
+        asked = {"uris": [str(folder / "train.parquet")], "target": "class", "learner": "kdb", "holdout": 0.2}
+        for model in ("labelled", "alerting", "compacted", "measured", "forgetful", "deleted"):
+            product.train(opened, TrainRequest(**asked, model=model, parameters={"k": 1}))
+        yield opened
+
+
+def serve(workspace, name, table, at, keys=None, choice=None):
+    """Count rows as a serving process would at some time; returns their probabilities."""
+    observer = Observer(workspace.settings, lambda _: choice or {}, clock=lambda: at)
+    served = map_version(product.find_version(workspace, name), observer)
+    chunk = encode(table, served.schema, with_class=False)
+    probabilities = served.predict_proba(chunk)
+    hashed = None if keys is None else [served.watch.key_of("key", key) for key in keys]
+    served.answered(chunk, probabilities, BatchRows(table), hashed)
+    observer.close()
+    return probabilities
+
+
+def broken(n_rows, seed):
+    table = problems.rows(n_rows, seed)
+    return table.set_column(0, "size", pa.array(table["size"].to_numpy() * 100))
+
+
+def test_labels_are_counted_once_and_the_last_one_counts(trained):
+    table = problems.rows(300, 50)
+    keys = [f"k{row}" for row in range(300)]
+    p = serve(trained, "labelled", table, datetime.now(UTC), keys)
+    truth = table["class"].to_pylist()
+    wrong = [Label("key", key, "yes" if y == "no" else "no") for key, y in zip(keys, truth, strict=True)]
+    right = [Label("key", key, y) for key, y in zip(keys, truth, strict=True)]
+    assert product.add_labels(trained, "labelled", wrong[:200]) == {"accepted": 200, "matched": 200, "pending": 0}
+    for _ in range(2):
+        product.add_labels(trained, "labelled", right[:200])
+    assert product.add_labels(trained, "labelled", [Label("key", "unknown", "no")])["pending"] == 1
+    found = product.performance(trained, "labelled")
+    y = np.array([["no", "yes"].index(name) for name in truth[:200]])
+    own = p[:200]
+    assert found["labelled"] == 200 and found["coverage"] == pytest.approx(200 / 300)
+    assert found["accuracy"] == pytest.approx((own.argmax(axis=1) == y).mean())
+    assert found["log_loss"] == pytest.approx(-np.log(own[np.arange(200), y]).mean())
+    with pytest.raises(InvalidRequest, match="'maybe' is no class"):
+        product.add_labels(trained, "labelled", [Label("key", "k0", "maybe")])
+
+
+def test_keys_are_not_written(trained):
+    serve(trained, "labelled", problems.rows(1, 51), datetime.now(UTC), ["secret-customer-17"])
+    for path in MonitoringFiles(trained.layout.root, "labelled").folder.rglob("*"):
+        assert path.is_dir() or b"secret-customer-17" not in path.read_bytes()
+
+
+def test_an_alarm_that_lasts_becomes_one_alert_and_ends(trained):
+    day = timedelta(days=1)
+    product.set_alert_rule(trained, "alerting", {"window": "2h"})
+    serve(trained, "alerting", broken(2000, 52), NOON - day)
+    first = alerts.look(trained, "alerting", NOON - day + timedelta(minutes=30))
+    assert first == [], "once is not lasting"
+    fired = alerts.look(trained, "alerting", NOON - day + timedelta(minutes=61))
+    assert ("fired", "out_of_range size") in [(change, one["subject"]) for change, one in fired]
+    assert alerts.look(trained, "alerting", NOON - day + timedelta(minutes=62)) == []
+    opened = product.list_alerts(trained, "alerting", is_open=True)
+    assert product.acknowledge_alert(trained, opened[0]["id"])["acknowledged_at"]
+    with pytest.raises(NotFound, match="no alert 'none'"):
+        product.acknowledge_alert(trained, "none")
+    serve(trained, "alerting", problems.rows(2000, 53), NOON - day + timedelta(hours=5))
+    ended = alerts.look(trained, "alerting", NOON - day + timedelta(hours=5, minutes=10))
+    assert {change for change, _ in ended} == {"resolved"}
+    assert product.list_alerts(trained, "alerting", is_open=True) == [], product.monitoring(
+        trained, "alerting", window="2h", until=NOON - day + timedelta(hours=5, minutes=10)
+    )["alarms"]
+
+
+class Receiver:
+    """Keeps what is posted to it; answers 500 as often as told."""
+
+    def __init__(self, failures=0):
+        got = self.got = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["content-length"]))
+                got.append((dict(self.headers), body))
+                self.send_response(500 if len(got) <= failures else 204)
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}/hook"
+
+
+def test_webhooks_are_signed_and_tried_again(trained, monkeypatch):
+    monkeypatch.setattr(webhooks, "FIRST_WAIT_S", 0.01)
+    receiver = Receiver(failures=2)
+    made = product.create_webhook(trained, receiver.url, ["alerting"])
+    told = product.test_webhook(trained, made["id"])
+    assert (told["attempts"], told["status"], told["error"]) == (3, 204, None)
+    headers, body = receiver.got[-1]
+    key = base64.b64decode(made["secret"].removeprefix("whsec_"))
+    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+    expected = base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
+    assert headers["webhook-signature"] == f"v1,{expected}"
+    event = json.loads(body)
+    assert event["specversion"] == "1.0" and event["type"] == "fewpass.test"
+    assert all("secret" not in one for one in product.list_webhooks(trained))
+    assert product.list_deliveries(trained, made["id"])[0]["id"] == told["id"]
+    product.delete_webhook(trained, made["id"])
+    receiver.server.shutdown()
+
+
+@pytest.mark.parametrize(
+    "url", ["http://localhost:1/x", "http://169.254.169.254/latest", "http://10.0.0.1/", "http://[::1]:80/"]
+)
+def test_inner_addresses_are_refused(trained, url):
+    with pytest.raises(InvalidRequest, match=r"inner address|is not found"):
+        product.create_webhook(trained, url, [])
+
+
+@pytest.mark.parametrize("url", ["ftp://example.com/", "file:///etc/passwd", "http://user@example.com/", "nothing"])
+def test_what_is_no_url_of_a_host_is_refused(trained, url):
+    with pytest.raises(InvalidRequest, match="no http or https URL"):
+        product.create_webhook(trained, url, [])
+
+
+def test_a_look_sends_alerts_and_sets_series(trained, monkeypatch):
+    monkeypatch.setattr(webhooks, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(alerts, "PERSISTENCE", 1)
+    receiver = Receiver()
+    made = product.create_webhook(trained, receiver.url, ["measured"])
+    serve(trained, "measured", broken(2000, 54), datetime.now(UTC))
+    looking.Looker(trained).look()
+    types = [json.loads(body)["type"] for _, body in receiver.got]
+    assert types and set(types) == {"fewpass.alert.fired"}
+    assert looking.MONITOR["columns_alerting"].labels("measured")._value.get() >= 1
+    product.delete_webhook(trained, made["id"])
+    receiver.server.shutdown()
+
+
+def test_compaction_changes_no_count_even_if_it_was_interrupted(trained):
+    day = datetime(2026, 1, 5, tzinfo=UTC)
+    for hour in range(4):
+        serve(trained, "compacted", problems.rows(100, 60 + hour), day + timedelta(hours=hour))
+    before = product.monitoring(trained, "compacted", window="24h", until=day + timedelta(days=1))
+    files = MonitoringFiles(trained.layout.root, "compacted")
+    kept = {one.path: one.path.read_bytes() for one in files.slices(1)}
+    assert compact_old(files, day + timedelta(days=2)) == 4
+    assert len(files.slices(1)) == 1
+    assert product.monitoring(trained, "compacted", window="24h", until=day + timedelta(days=1)) == before
+    for path, content in kept.items():  # as if it had been killed before it removed them
+        path.write_bytes(content)
+    assert product.monitoring(trained, "compacted", window="24h", until=day + timedelta(days=1)) == before
+    assert compact_old(files, day + timedelta(days=2)) == 4
+    assert files.remove_before(day + timedelta(days=400), day) == 1 and files.slices(1) == ()
+
+
+def test_training_keeps_counts_of_the_rows_it_was_measured_on(trained):
+    serve(trained, "measured", problems.rows(2000, 55), datetime.now(UTC))
+    found = product.monitoring(trained, "measured")
+    kinds = {one["kind"] for one in found["alarms"]}
+    assert found["reference"]["name"] == "training" and "confidence" in kinds, "half of the rows are broken"
+
+
+def test_a_forgotten_prediction_leaves_no_count(trained):
+    choice = {"mode": "rows", "denied": ["road"]}
+    product.set_monitor(trained, "forgetful", choice)
+    table, keys = problems.rows(50, 70), [f"f{row}" for row in range(50)]
+    at = datetime(2026, 2, 3, 4, 5, tzinfo=UTC)
+
+    def counts():
+        return Watching(trained, "forgetful").window(at - timedelta(hours=5), at + timedelta(hours=5)).counts
+
+    serve(trained, "forgetful", table.slice(0, 40), at, keys[:40], choice)
+    before = counts()
+    serve(trained, "forgetful", table.slice(40), at, keys[40:], choice)
+    assert counts().n_rows == 50
+    product.add_labels(trained, "forgetful", [Label("key", "f45", "no")])
+    done = product.forget_predictions(trained, "forgetful", keys[40:])
+    assert done == {"predictions": 10, "labels": 1, "subtracted": 10}
+    after = counts()
+    for name in before.watched.blocks:
+        if name not in ("rows", "statuses"):
+            np.testing.assert_array_equal(after.block(name), before.block(name), err_msg=name)
+    assert after.n_rows == 40
+    assert product.forget_predictions(trained, "forgetful", keys[40:])["predictions"] == 0
+
+
+def test_a_deleted_model_leaves_nothing_behind(trained):
+    serve(trained, "deleted", problems.rows(10, 71), datetime.now(UTC), [f"d{row}" for row in range(10)])
+    folder = MonitoringFiles(trained.layout.root, "deleted").folder
+    assert folder.is_dir()
+    product.delete_model(trained, "deleted")
+    assert not folder.exists()
+
+
+def test_the_commands_say_the_same(trained, tmp_path):
+    where = {"workspace": trained.settings.workspace}
+    pq.write_table(pa.table({"order": ["k0", "nobody"], "income": ["yes", "no"]}), tmp_path / "labels.parquet")
+    command = ["labels", "labelled", tmp_path / "labels.parquet", "--key", "order", "--label", "income"]
+    assert "2 labels: 1 matched, 1 wait" in fewpass(*command, **where).stdout
+    assert "'nothing' is not in the table" in fewpass(*command[:-1], "nothing", **where, code=1).stderr
+    assert json.loads(fewpass("monitor", "labelled", "--json", **where).stdout)["rows"]["served"] >= 300
+    assert "rows against training" in fewpass("monitor", "labelled", **where).stdout
+    assert "size" in fewpass("alerts", **where).stdout
+    assert fewpass("webhooks", "list", "--json", **where).stdout.strip() == "[]"
+    assert "inner address" in fewpass("webhooks", "add", "http://localhost:1/", **where, code=1).stderr.replace(
+        "\n", " "
+    )
