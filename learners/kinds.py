@@ -36,6 +36,15 @@ CHECKS = {
 }
 
 
+def completed(header: Mapping[str, object], arrays: Arrays) -> Arrays:
+    """The arrays of a model with those that its header names as derived, made anew where they are missing."""
+    derived = cast("Mapping[str, list[str]]", header).get("derived", [])
+    if all(name in arrays for name in derived):
+        return arrays
+    made = load_model(header, arrays).to_arrays()[1]
+    return dict(arrays) | {name: made[name] for name in derived}
+
+
 def load_model(header: Mapping[str, object], arrays: Arrays, *, is_trusted: bool = True) -> Model:
     """The model of `Model.to_arrays`.
 

@@ -19,6 +19,12 @@ class Header(TypedDict):
     facts: dict[str, object]
 
 
+class DerivedHeader(Header):
+    """Of a model of which some arrays follow from the others: they need not be stored."""
+
+    derived: list[str]
+
+
 class Model(Protocol):
     """Immutable arrays with their schema."""
 

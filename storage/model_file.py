@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,8 @@ from storage.compiled import Arrays, Header, array_bytes, header_json, map_compi
 from storage.errors import Conflict, CorruptFile, NotFound
 from storage.files import drafting, make_folder, read_manifest, settle, sha256_of_file, verify_file, write_manifest
 from storage.names import checked_name
+
+Completed = Callable[[Mapping[str, object], Arrays], Mapping[str, np.ndarray]]
 
 __all__ = [
     "ModelFiles",
@@ -71,7 +73,8 @@ def write_model(
     ----------
     directory : of all models; the files go to its folder `name`
     version : from `storage.models.reserve_version`
-    header, arrays : what `read_model` and `map_compiled` give back
+    header, arrays : what `map_compiled` gives back; arrays that the header names as `derived` follow from the others, and only the
+        compiled form holds them
     tables : for people; table name -> rows
 
     Raises
@@ -85,7 +88,10 @@ def write_model(
     """
     folder = Path(directory) / checked_name("model", name)
     with drafting(folder, "model.duckdb") as draft:
-        _write_duckdb(draft, header, arrays, tables)
+        derived = header.get("derived", ())
+        assert isinstance(derived, Sequence)
+        stored = {array: arrays[array] for array in arrays if array not in derived}
+        _write_duckdb(draft, header, stored, tables)
         sha256 = sha256_of_file(draft)
         duckdb_path = folder / f"{int(version)}-{sha256[:8]}.duckdb"
         return _settle_all(draft, duckdb_path, sha256, header, arrays)
@@ -145,7 +151,7 @@ def _check_table_names(tables: Mapping[str, pa.Table]) -> None:
 
 
 def read_model(duckdb_path: Path | str) -> tuple[Header, Arrays]:
-    """Header and arrays of a model, from its DuckDB file; every array is checked against its SHA-256.
+    """Header and arrays of a model, from its DuckDB file, but for derived ones; every array is checked against its SHA-256.
 
     Returns
     -------
@@ -228,7 +234,12 @@ def _pairs(path: Path, table: str) -> dict[str, str]:
 
 
 def adopt_model(
-    directory: Path | str, name: str, version: int, draft: Path, header: Mapping[str, object], arrays: Arrays
+    directory: Path | str,
+    name: str,
+    version: int,
+    draft: Path,
+    header: Mapping[str, object],
+    arrays: Mapping[str, np.ndarray],
 ) -> ModelFiles:
     """Publish a DuckDB file that was made elsewhere, byte by byte as it is, with a compiled form made here.
 
@@ -236,7 +247,7 @@ def adopt_model(
     ----------
     directory, name, version : as for `write_model`
     draft : on the same file system; it is moved
-    header, arrays : what `read_model` gave for it
+    header, arrays : what `read_model` gave for it, with its derived arrays
 
     Raises
     ------
@@ -265,8 +276,14 @@ def verify(duckdb_path: Path | str) -> None:
         verify_file(file, manifest[file.name])
 
 
-def rebuild_compiled(duckdb_path: Path | str) -> Path:
+def rebuild_compiled(duckdb_path: Path | str, completed: Completed) -> Path:
     """Make the compiled form anew from the DuckDB file; processes that have mapped the old one keep it.
+
+    Parameters
+    ----------
+    duckdb_path
+    completed : callable
+        Adds the derived arrays, given header and arrays.
 
     Returns
     -------
@@ -281,7 +298,8 @@ def rebuild_compiled(duckdb_path: Path | str) -> Path:
     manifest_path, arrow_path = path.with_suffix(".sha256"), path.with_suffix(".arrow")
     sha256 = read_manifest(manifest_path).get(path.name) if manifest_path.exists() else sha256_of_file(path)
     verify_file(path, sha256 or "")
-    write_compiled(arrow_path, *read_model(path), replace=True)
+    header, arrays = read_model(path)
+    write_compiled(arrow_path, header, completed(header, arrays), replace=True)
     write_manifest(manifest_path, {path.name: sha256 or "", arrow_path.name: sha256_of_file(arrow_path)})
     return arrow_path
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from learners import recipes
+from learners.classifiers import compile as compile_module
 from learners.errors import InvalidArray, LearnerError, SchemaError
 from learners.explanation import explain
 from learners.kinds import load_model
@@ -45,7 +46,11 @@ N_CHANGES = 20
 @cache
 def written(kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Header and arrays as they are stored."""
-    header, arrays = drive(recipes.learner(*RUNS[kind], "class"), Source.of_table(TABLE)).to_arrays()
+    with pytest.MonkeyPatch.context() as patch:
+        if kind == "lookup":  # some attributes by hash tables too
+            patch.setattr(compile_module, "SMALL_TABLE", 100)
+            patch.setattr(compile_module, "DENSE_RATIO", 0)
+        header, arrays = drive(recipes.learner(*RUNS[kind], "class"), Source.of_table(TABLE)).to_arrays()
     return json.loads(json.dumps(header)), dict(arrays)
 
 
@@ -106,20 +111,40 @@ def test_no_change_of_an_array_leads_kernels_astray(kind: str) -> None:
             answers(header, arrays | {name: array})
 
 
+def test_variances_that_are_no_numbers_are_refused() -> None:
+    header, arrays = written("lookup")
+    infinite = arrays | {"estimate_variance": arrays["estimate_variance"] | np.uint16(0x7F80)}
+    with pytest.raises(InvalidArray, match="Array 'estimate_variance' of the model holds what is no variance"):
+        load_model(header, infinite, is_trusted=False)
+
+
 @pytest.mark.parametrize(
     ("name", "change", "words"),
     [
         ("table_dense_starts", lambda a: a + 10**12, "leads beyond the dense tables"),
-        ("table_hash_rows", lambda a: a - 10**12, "leads beyond the vectors"),
-        ("table_hash_keys", lambda a: np.zeros_like(a), "without an empty slot"),
+        ("table_hash_ranks", lambda a: a + 10**6, "leads beyond the vectors"),
+        ("table_hash_words", lambda a: a | np.uint64(2**64 - 1), "without an empty slot"),
+        ("table_key_low", lambda a: a[:-1].copy(), "is not as long as the vectors"),
         ("table_parents", lambda a: a + 100, "does not follow from the schema and the structure"),
         ("table_strides", lambda a: a * 1000, "does not follow from the schema and the structure"),
         ("table_dense", lambda a: a.astype(np.float64), "is float64 of shape"),
         ("table_log_prior", lambda a: a * np.nan, "holds what is no finite number"),
-        ("tree_parent", lambda a: a + 10**9, "has a tree without one root"),
-        ("tree_cell_value", lambda a: -a - 1, "holds codes that there are none of"),
-        ("tree_cell_starts_ends", lambda a: a[::-1].copy(), "does not ascend from zero"),
-        ("estimate_rest", lambda a: a[1:], "where float64 of shape"),
+        ("tree_levels", lambda a: a + 1, "has a tree without one root"),
+        (
+            "tree_n_children",
+            lambda a: np.array([a[0] - 1, a[1] + 1, *a[2:]], a.dtype),
+            "leads to a node that is not of the level below",
+        ),
+        ("tree_n_children", lambda a: a + np.uint8(1), "does not lead to every node once"),
+        ("tree_n_cells", lambda a: a[:-1].copy(), "elements where the trees have"),
+        ("tree_cell_count_at", lambda a: np.array([10**9], np.uint32), "leads beyond the numbers"),
+        ("tree_cell_count_above", lambda a: a.astype(np.int64), "where uint32 of shape"),
+        ("tree_branch", lambda a: a + np.uint8(99), "holds codes that there are none of"),
+        ("tree_cell_value", lambda a: a + np.uint8(99), "holds codes that there are none of"),
+        ("tree_cell_value", lambda a: a[::-1].copy(), "values out of order"),
+        ("tree_cell_count", lambda a: a.astype(np.int64), "where uint8 of shape"),
+        ("estimate_rest", lambda a: a[1:], "elements where the trees have"),
+        ("estimate_probability", lambda a: a.astype(np.float64), "where float32 of shape"),
         ("class_counts", lambda a: -a - 1, "holds what is no number of rows"),
     ],
 )

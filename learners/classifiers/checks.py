@@ -12,17 +12,19 @@ from numpy.typing import ArrayLike
 from learners.arrays import Array, Arrays
 from learners.classifiers import kernels
 from learners.classifiers.compile import strides_of
+from learners.classifiers.context_tree import ContextTree
+from learners.classifiers.lookup import TABLES as TABLES_STORED
 from learners.classifiers.lookup import LookupHeader
+from learners.classifiers.packing import NUMBERS, VARIANCE, unpack
 from learners.classifiers.structure import Structure
 from learners.errors import InvalidArray
 from learners.schema import Schema
 
 TABLES: dict[str, type] = dict.fromkeys(kernels.LookupTables._fields, np.int64)
 TABLES |= {"dense": np.float32, "vectors": np.float32, "log_prior": np.float64, "is_hierarchical": np.uint8}
-# What the parts of a tree are as long as.
-OF_NODES, OF_CELLS = ("parent", "branch"), ("cell_value", "cell_count", "cell_parent")
+TABLES |= {"hash_words": np.uint64, "hash_ranks": np.int32, "key_low": np.uint32, "key_high": np.uint32}
 MOST_ROWS = 1 << 53  # a float64 holds them all
-OF_TREES = ("level_starts", *OF_NODES, "cell_starts", *OF_CELLS)
+INFINITE = 0x7F80  # the upper half of a float32's infinity; beyond it are NaN and negative numbers
 
 
 def check_arrays(header: Mapping[str, object], arrays: Arrays) -> None:
@@ -44,21 +46,34 @@ def check_arrays(header: Mapping[str, object], arrays: Arrays) -> None:
     known = range(schema.n_attributes)
     if not all(type(a) is int and a in known for a in (*structure.order, *sum(structure.parents, ()))):
         raise InvalidArray("order", "names attributes that the schema has not")
-    check_tables(schema, structure, arrays)
+    if TABLES_STORED[0] in arrays:  # or else they are compiled from the rest
+        check_tables(schema, structure, arrays)
     counts = _typed(arrays, "class_counts", np.int64, schema.n_classes)
     _refuse("class_counts", (counts < 0) | (counts > MOST_ROWS), "holds what is no number of rows")
     sizes = schema.domain_sizes[list(structure.order)].tolist()
     if stored["tree_values"] != sizes or len(stored["hierarchical"]) != len(sizes):
         raise InvalidArray("tree_values", "does not fit the schema")
-    parts = {field: _parts(arrays, f"tree_{field}", len(sizes)) for field in OF_TREES}
-    for i, parents in enumerate(structure.parents):
-        tree = {field: parts[field][i] for field in OF_TREES}
-        _check_tree(tree, [schema.n_classes, *schema.domain_sizes[list(parents)].tolist()], sizes[i])
-    n_nodes, n_cells = arrays["tree_parent"].size, arrays["tree_cell_value"].size
-    for name, size in (("probability", n_cells), ("rest", n_nodes), ("variance", n_cells)):
-        if name != "variance" or "estimate_variance" in arrays:
-            estimates = _typed(arrays, f"estimate_{name}", np.float64, size)
-            _refuse(f"estimate_{name}", ~((estimates >= 0) & (estimates < np.inf)), "holds what is no estimate")
+    _check_packed(arrays, len(sizes))
+    trees = unpack(arrays, sizes, stored["hierarchical"]).trees
+    for tree, parents in zip(trees, structure.parents, strict=True):
+        _check_tree(tree, [schema.n_classes, *schema.domain_sizes[list(parents)].tolist()])
+
+
+def _check_packed(arrays: Arrays, m: int) -> None:
+    """The types, and levels without gaps of which the first is a root."""
+    levels = _typed(arrays, "tree_levels", np.int64, m, None)
+    _refuse("tree_levels", (levels < 0) | (levels > MOST_ROWS), "holds what is no number of nodes")
+    if m and ((levels[:, 0] != 1).any() or ((levels[:, 1:] > 0) & (levels[:, :-1] == 0)).any()):
+        raise InvalidArray("tree_levels", "has a tree without one root, or a gap")
+    for name in NUMBERS:
+        _typed(arrays, name, np.uint8)
+        for part in ("at", "above"):
+            _typed(arrays, f"{name}_{part}", np.uint32)
+    for name in ("probability", "rest"):
+        estimates = _typed(arrays, f"estimate_{name}", np.float32)
+        _refuse(f"estimate_{name}", ~((estimates >= 0) & (estimates < np.inf)), "holds what is no estimate")
+    if VARIANCE in arrays:
+        _refuse(VARIANCE, _typed(arrays, VARIANCE, np.uint16) >= INFINITE, "holds what is no variance")
 
 
 def check_tables(schema: Schema, structure: Structure, arrays: Arrays) -> None:
@@ -97,16 +112,22 @@ def check_tables(schema: Schema, structure: Structure, arrays: Arrays) -> None:
 
 def _check_hashes(tables: Mapping[str, Array], m: int, n_vectors: int) -> None:
     """Hash tables of powers of two slots, of which one at least is empty: or else a search in them would not end."""
-    starts, shifts, keys = tables["hash_starts"], tables["hash_shifts"], tables["hash_keys"]
-    _check_starts("table_hash_starts", starts, m, keys.size)
-    if shifts.size != m or ((shifts < 1) | (shifts > 63)).any() or (np.diff(starts) != 1 << (64 - shifts)).any():
+    starts, shifts, words = tables["hash_starts"], tables["hash_shifts"], tables["hash_words"]
+    _check_starts("table_hash_starts", starts, m, words.size)
+    if tables["dense_starts"].size != m or (np.diff(starts)[tables["dense_starts"] < 0] == 0).any():
+        raise InvalidArray("table_hash_starts", "leaves an attribute without a table")
+    has_slots = np.diff(starts) > 0
+    fits = np.diff(starts)[has_slots] == 1 << np.maximum(58 - shifts[has_slots], 0) if shifts.size == m else np.zeros(1)
+    if shifts.size != m or ((shifts < 1) | (shifts > 63)).any() or not fits.all():
         raise InvalidArray("table_hash_shifts", "does not fit the sizes of the hash tables")
-    if m and not np.logical_or.reduceat(keys == kernels.EMPTY, starts[:-1]).all():
-        raise InvalidArray("table_hash_keys", "has a hash table without an empty slot")
-    rows = tables["hash_rows"]
-    if rows.size != keys.size:
-        raise InvalidArray("table_hash_rows", "is not as long as the keys")
-    _refuse("table_hash_rows", (rows < 0) | (rows >= n_vectors), "leads beyond the vectors")
+    is_full = words == np.uint64(2**64 - 1)
+    if has_slots.any() and np.logical_and.reduceat(is_full, starts[:-1][has_slots]).any():
+        raise InvalidArray("table_hash_words", "has a hash table without an empty slot")
+    in_use = np.bitwise_count(words).astype(np.int64)
+    if not np.array_equal(tables["hash_ranks"], np.cumsum(in_use) - in_use) or int(in_use.sum()) != n_vectors:
+        raise InvalidArray("table_hash_ranks", "leads beyond the vectors")
+    if tables["key_low"].size != n_vectors or tables["key_high"].size not in (0, n_vectors):
+        raise InvalidArray("table_key_low", "is not as long as the vectors")
 
 
 def _check_dense(tables: Mapping[str, Array], structure: Structure, n_classes: int) -> None:
@@ -122,38 +143,23 @@ def _check_dense(tables: Mapping[str, Array], structure: Structure, n_classes: i
             raise InvalidArray("table_dense_starts", "leads beyond the dense tables")
 
 
-def _check_tree(tree: Mapping[str, Array], level_sizes: list[int], n_values: int) -> None:
-    """One context tree: every node below one of the level above it, every cell in a node.
+def _check_tree(tree: ContextTree, level_sizes: list[int]) -> None:
+    """One context tree: every node below one of the level above it, every code one of its column.
 
     `level_sizes` are the numbers of classes, and of values of each parent.
     """
-    n_nodes, n_cells = tree["parent"].size, tree["cell_value"].size
-    for fields, size in ((OF_NODES, n_nodes), (OF_CELLS, n_cells)):
-        for field in fields:
-            if tree[field].size != size:
-                raise InvalidArray(f"tree_{field}", "is not as long as the others")
-    _check_starts("tree_level_starts", tree["level_starts"], len(level_sizes) + 1, n_nodes)
-    _check_starts("tree_cell_starts", tree["cell_starts"], n_nodes, n_cells)
-    _refuse("tree_cell_starts", np.diff(tree["cell_starts"]) == 0, "has a node without a cell")
-    edges = tree["level_starts"].tolist()
-    if edges[1] != 1 or tree["parent"][0] != -1 or tree["branch"][0] != -1:
-        raise InvalidArray("tree_parent", "has a tree without one root")
+    edges = tree.level_starts.tolist()
+    if len(edges) > len(level_sizes) + 2:
+        raise InvalidArray("tree_levels", "has more levels than the structure has parents")
     for (above, first), (_, last), n_branches in zip(pairwise(edges), pairwise(edges[1:]), level_sizes, strict=False):
-        parent, branch = tree["parent"][first:last], tree["branch"][first:last]
-        _refuse("tree_parent", (parent < above) | (parent >= first), "leads to a node that is not of the level above")
-        _refuse("tree_branch", (branch < 0) | (branch >= n_branches), "holds codes that there are none of")
-    value, cell_parent = tree["cell_value"], tree["cell_parent"]
-    _refuse("tree_cell_value", (value < 0) | (value >= n_values), "holds codes that there are none of")
-    count = tree["cell_count"]
-    _refuse("tree_cell_count", (count < 0) | (count > MOST_ROWS), "holds what is no number of rows")
-    _refuse("tree_cell_parent", (cell_parent < -1) | (cell_parent >= n_cells), "leads beyond the cells")
-
-
-def _parts(arrays: Arrays, name: str, m: int) -> list[Array]:
-    """The part of each tree in what is one array for all of them."""
-    whole, ends = _typed(arrays, name, np.int64), _typed(arrays, f"{name}_ends", np.int64, m)
-    _check_starts(f"{name}_ends", np.concatenate([np.zeros(1, np.int64), ends]), m, whole.size)
-    return np.split(whole, ends[:-1]) if m else []
+        parent = tree.parent[first:last]
+        _refuse(
+            "tree_n_children", (parent < above) | (parent >= first), "leads to a node that is not of the level below"
+        )
+        _refuse("tree_branch", tree.branch[first:last] >= n_branches, "holds codes that there are none of")
+    _refuse("tree_n_cells", np.diff(tree.cell_starts) == 0, "has a node without a cell")
+    _refuse("tree_cell_value", tree.cell_value >= tree.n_values, "holds codes that there are none of")
+    _refuse("tree_cell_count", tree.cell_count > MOST_ROWS, "holds what is no number of rows")
 
 
 def _check_starts(name: str, starts: Array, n_parts: int, end: int) -> None:

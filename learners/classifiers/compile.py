@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Floats, Integers, freeze
+from learners.arrays import Float32s, Floats, Integers, Uint8s, Uint64s, freeze
 from learners.classifiers import kernels
 from learners.classifiers.context_tree import ContextTree, Estimates
 from learners.classifiers.structure import Structure
@@ -15,7 +16,8 @@ from learners.errors import FamilyTooLarge
 from learners.schema import Schema
 
 DENSE_FLOATS = 1 << 22
-DENSE_RATIO = 16
+DENSE_RATIO = 2
+WORD = 64
 SMALL_TABLE = 1 << 14
 
 
@@ -23,7 +25,7 @@ class _Sparse(NamedTuple):
     """Keys and vectors of one attribute (see `kernels.LookupTables`)."""
 
     keys: Integers
-    vectors: Floats
+    vectors: Float32s
 
 
 def compile_tables(
@@ -53,34 +55,67 @@ def compile_tables(
     """
     sizes = [schema.domain_sizes[list(parents)].astype(np.int64) for parents in structure.parents]
     strides = [strides_of(schema, a, parents) for a, parents in zip(structure.order, structure.parents, strict=True)]
-    sparse = [
-        _sparse_form(tree, estimate, size, stride, schema.n_classes)
-        for tree, estimate, size, stride in zip(trees, estimates, sizes, strides, strict=True)
-    ]
-    hashes = [_hash_table(form.keys) for form in sparse]
-    first_rows = np.concatenate([[0], np.cumsum([form.keys.size for form in sparse])]).astype(np.int64)
+    n_classes = class_counts.size
     # Smoothing of one row, so that no class that occurred is ever impossible beforehand.
-    prior = np.log((class_counts + 1.0 / class_counts.size) / (class_counts.sum() + 1.0))
-    tables = kernels.LookupTables(
-        attribute=np.array(structure.order, np.int64),
-        n_values=np.array([tree.n_values for tree in trees], np.int64),
-        parent_starts=_starts([len(parents) for parents in structure.parents]),
-        parents=np.array([p for parents in structure.parents for p in parents], np.int64),
-        parent_sizes=_joined(sizes),
-        strides=_joined(strides),
-        dense_starts=np.full(len(trees), -1, np.int64),
-        dense=np.empty(0, np.float32),
-        hash_starts=_starts([keys.size for keys, _, _ in hashes]),
-        hash_shifts=np.array([shift for _, _, shift in hashes], np.int64),
-        hash_keys=_joined([keys for keys, _, _ in hashes]),
-        hash_rows=_joined([rows + first for (_, rows, _), first in zip(hashes, first_rows[:-1], strict=True)]),
-        vectors=np.concatenate([form.vectors for form in sparse]).astype(np.float32)
-        if sparse
-        else np.empty((0, class_counts.size), np.float32),
-        log_prior=prior,
-        is_hierarchical=np.array([bool(estimates and estimates[0].hierarchical)], np.uint8),
+    prior = np.log((class_counts + 1.0 / n_classes) / (class_counts.sum() + 1.0))
+    is_hierarchical = np.array([bool(estimates and estimates[0].hierarchical)], np.uint8)
+    found = []
+    for i, (tree, estimate) in enumerate(zip(trees, estimates, strict=True)):
+        hashed = _hashed(_sparse_form(tree, estimate, sizes[i], strides[i], schema.n_classes))
+        alone = _tables_of(structure, [i], sizes, strides, [tree.n_values], [hashed], prior, is_hierarchical)
+        found.append(_dense_form(alone) or hashed)
+    return _tables_of(
+        structure, range(len(trees)), sizes, strides, [tree.n_values for tree in trees], found, prior, is_hierarchical
     )
-    return _with_dense_tables(tables, [form.vectors.size for form in sparse])
+
+
+class _Form(NamedTuple):
+    """How one attribute answers: by a dense table, or by hashed rows."""
+
+    dense: Float32s
+    words: Uint64s
+    shift: int
+    keys: Integers
+    vectors: Float32s
+
+
+def _tables_of(
+    structure: Structure,
+    members: Sequence[int],
+    sizes: Sequence[Integers],
+    strides: Sequence[Integers],
+    n_values: Sequence[int],
+    forms: Sequence[_Form],
+    prior: Floats,
+    is_hierarchical: Uint8s,
+) -> kernels.LookupTables:
+    """The forms of some attributes, one behind the other."""
+    keys = _joined([form.keys for form in forms])
+    words = np.concatenate([np.empty(0, np.uint64), *(form.words for form in forms)])
+    ranks = np.cumsum(np.bitwise_count(words), dtype=np.int64) - np.bitwise_count(words)
+    dense_sizes = np.array([form.dense.size for form in forms], np.int64)
+    is_wide = keys.size and int(keys.max()) >= 1 << 32
+    tables = kernels.LookupTables(
+        attribute=np.array([structure.order[i] for i in members], np.int64),
+        n_values=np.array(n_values, np.int64),
+        parent_starts=_starts([len(structure.parents[i]) for i in members]),
+        parents=np.array([p for i in members for p in structure.parents[i]], np.int64),
+        parent_sizes=_joined([sizes[i] for i in members]),
+        strides=_joined([strides[i] for i in members]),
+        dense_starts=np.where(dense_sizes > 0, np.cumsum(dense_sizes) - dense_sizes, -1),
+        dense=np.concatenate([np.empty(0, np.float32), *(form.dense for form in forms)]),
+        hash_starts=_starts([form.words.size for form in forms]),
+        hash_shifts=np.array([form.shift for form in forms], np.int64),
+        hash_words=words,
+        hash_ranks=ranks.astype(np.int32),
+        key_low=keys.astype(np.uint32),
+        key_high=(keys >> 32).astype(np.uint32) if is_wide else np.empty(0, np.uint32),
+        vectors=np.concatenate([np.empty((0, prior.size), np.float32), *(form.vectors for form in forms)]),
+        log_prior=prior,
+        is_hierarchical=is_hierarchical,
+    )
+    freeze(*tables)  # as when predicting: one compiled signature
+    return tables
 
 
 def _starts(sizes: Sequence[int]) -> Integers:
@@ -158,7 +193,7 @@ def _sparse_form(
         vectors.append(rest_vector)
         pair_keys, probability = own_keys, own
     with np.errstate(divide="ignore"):
-        return _Sparse(np.concatenate(keys), np.log(np.concatenate(vectors)))
+        return _Sparse(np.concatenate(keys), np.log(np.concatenate(vectors)).astype(np.float32))
 
 
 def _dropped(context: Integers, size: int, stride: int) -> Integers:
@@ -167,30 +202,25 @@ def _dropped(context: Integers, size: int, stride: int) -> Integers:
     return context + (size - digit) * stride
 
 
-def _hash_table(keys: Integers) -> tuple[Integers, Integers, int]:
-    """Keys, rows and shift of a hash table that is at most half full."""
-    bits = max(1, int(2 * keys.size - 1).bit_length())
-    hash_keys = np.full(1 << bits, kernels.EMPTY, np.int64)
-    hash_rows = np.zeros(1 << bits, np.int64)
-    kernels.fill_hash(keys, 64 - bits, hash_keys, hash_rows)
-    return hash_keys, hash_rows, 64 - bits
+def _hashed(sparse: _Sparse) -> _Form:
+    """Rows in the order of their slots, of which at most half are in use."""
+    bits = max(WORD.bit_length() - 1, int(2 * sparse.keys.size - 1).bit_length())
+    owners = np.full(1 << bits, kernels.EMPTY, np.int32)
+    kernels.fill_hash(sparse.keys, 64 - bits, owners)
+    is_used = owners != kernels.EMPTY
+    order = owners[is_used]
+    words = np.packbits(is_used, bitorder="little").view("<u8").astype(np.uint64)
+    return _Form(np.empty(0, np.float32), words, 64 - bits, sparse.keys[order], sparse.vectors[order])
 
 
-def _with_dense_tables(tables: kernels.LookupTables, n_sparse: Sequence[int]) -> kernels.LookupTables:
-    """Add a dense table for every attribute whose contexts are few enough, or not much more than occurred."""
-    n_classes = tables.log_prior.size
-    freeze(*tables)  # as when predicting: one compiled signature
-    parts, starts, n_floats = [], np.full(tables.attribute.size, -1, np.int64), 0
-    for a in range(tables.attribute.size):
-        parents = slice(int(tables.parent_starts[a]), int(tables.parent_starts[a + 1]))
-        n_contexts = (
-            int(np.prod(tables.parent_sizes[parents].astype(object) + 1)) if parents.stop > parents.start else 1
-        )
-        size = n_contexts * int(tables.n_values[a]) * n_classes
-        if size > min(DENSE_FLOATS, max(SMALL_TABLE, DENSE_RATIO * n_sparse[a])):
-            continue
-        table = np.empty((n_contexts, int(tables.n_values[a]), n_classes), np.float32)
-        kernels.fill_dense(tables, a, table)
-        parts.append(table.ravel())
-        starts[a], n_floats = n_floats, n_floats + size
-    return tables._replace(dense_starts=starts, dense=np.concatenate(parts) if parts else np.empty(0, np.float32))
+def _dense_form(alone: kernels.LookupTables) -> _Form | None:
+    """The dense table of the only attribute, if its contexts are few enough, or not much more than occurred."""
+    n_classes = alone.log_prior.size
+    n_contexts = math.prod((alone.parent_sizes + 1).tolist())
+    size = n_contexts * int(alone.n_values[0]) * n_classes
+    if size > min(DENSE_FLOATS, max(SMALL_TABLE, DENSE_RATIO * alone.vectors.size)):
+        return None
+    table = np.empty((n_contexts, int(alone.n_values[0]), n_classes), np.float32)
+    kernels.fill_dense(alone, 0, table)
+    no_keys, no_vectors = np.empty(0, np.int64), np.empty((0, n_classes), np.float32)
+    return _Form(table.ravel(), np.empty(0, np.uint64), WORD - 1, no_keys, no_vectors)

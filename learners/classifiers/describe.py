@@ -111,7 +111,7 @@ def _contexts(structure: Structure, trees: Sequence[ContextTree], estimates: Seq
             "parent_node": _joined([tree.parent for tree in trees], np.int64),
             "branch": _joined([tree.branch for tree in trees], np.int64),
             "n_rows": _joined([tree.node_counts() for tree in trees], np.int64),
-            "rest": _joined([estimate.rest for estimate in estimates], np.float64),
+            "rest": _joined([estimate.rest for estimate in estimates], np.float64).astype(np.float32),
         }
     )
 
@@ -120,14 +120,14 @@ def _cells(
     structure: Structure, trees: Sequence[ContextTree], estimates: Sequence[Estimates], variances: Sequence[Floats]
 ) -> pa.Table:
     """One row per (context, value) that occurred."""
-    variance = {"variance": np.concatenate(variances)} if variances else {}
+    variance = {"variance": np.concatenate(variances).astype(np.float32)} if variances else {}
     return pa.table(
         {
             "attribute": np.repeat(np.array(structure.order, np.int32), [tree.n_cells for tree in trees]),
             "node": _joined([tree.node_of_cell() for tree in trees], np.int64),
             "code": _joined([tree.cell_value for tree in trees], np.int64),
             "n_rows": _joined([tree.cell_count for tree in trees], np.int64),
-            "probability": _joined([estimate.probability for estimate in estimates], np.float64),
+            "probability": _joined([estimate.probability for estimate in estimates], np.float64).astype(np.float32),
         }
         | variance
     )

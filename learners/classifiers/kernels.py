@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Float32s, Floats, Integers, Uint8s
-from learners.jit import kernel
+from learners.arrays import Float32s, Floats, Int32s, Integers, Uint8s, Uint32s, Uint64s
+from learners.jit import kernel, popcount
 
 BLOCK_ROWS = 256
 MANY_ROWS = 24
@@ -21,6 +21,9 @@ class LookupTables(NamedTuple):
     table from (context, value) to a vector of C logarithms. A context is numbered in mixed radix by its parents' codes,
     the unseen code included; one with its last parents dropped has their unseen codes.
 
+    Of a hash table only the slots in use have a row: bit i of word w says whether slot 64 w + i is one, and `hash_ranks[w]` is the
+    row of the first of them. So slots are cheap, and a row holds nothing but a key and its vector.
+
     Parameters
     ----------
     attribute, n_values : (m,) int64
@@ -31,10 +34,13 @@ class LookupTables(NamedTuple):
         Where the dense table begins in `dense`; -1 without one.
     dense : (n,) float32
     hash_starts : (m + 1,) int64
+        Words of each attribute's hash table; none where it has a dense table.
     hash_shifts : (m,) int64
-        64 minus the binary logarithm of the hash table's size.
-    hash_keys, hash_rows : (h,) int64
-        Key context * (v + 1) + value, with value v for the context's rest; row of `vectors`.
+        64 minus the binary logarithm of the number of slots.
+    hash_words : (w,) uint64
+    hash_ranks : (w,) int32
+    key_low, key_high : (r,) uint32
+        Key context * (v + 1) + value, with value v for the context's rest; `key_high` is empty where all keys are below 2^32.
     vectors : (r, C) float32
     log_prior : (C,) float64
     is_hierarchical : (1,) uint8
@@ -50,8 +56,10 @@ class LookupTables(NamedTuple):
     dense: Float32s
     hash_starts: Integers
     hash_shifts: Integers
-    hash_keys: Integers
-    hash_rows: Integers
+    hash_words: Uint64s
+    hash_ranks: Int32s
+    key_low: Uint32s
+    key_high: Uint32s
     vectors: Float32s
     log_prior: Floats
     is_hierarchical: Uint8s
@@ -63,29 +71,33 @@ def _slot(key, shift):
 
 
 @kernel
-def fill_hash(keys, shift, hash_keys, hash_rows):  # (n,) int64; OUT (size,) int64 filled with EMPTY, (size,) int64
-    """Enter keys, whose rows are their positions, by linear probing."""
-    mask = hash_keys.size - 1
-    for row in range(keys.size):
-        slot = _slot(keys[row], shift)
-        while hash_keys[slot] != EMPTY:
+def fill_hash(keys, shift, owners):  # (n,) int64; OUT (slots,) int32 of EMPTY
+    """Give every key a slot by linear probing: owners[slot] is its position."""
+    mask = owners.size - 1
+    for position in range(keys.size):
+        slot = _slot(keys[position], shift)
+        while owners[slot] != EMPTY:
             slot = (slot + 1) & mask
-        hash_keys[slot] = keys[row]
-        hash_rows[slot] = row
+        owners[slot] = position
 
 
 @kernel
 def _find(tables, a, key):
     """Row of `vectors` for a key of attribute a, or -1."""
     first = tables.hash_starts[a]
-    mask = tables.hash_starts[a + 1] - first - 1
+    mask = (tables.hash_starts[a + 1] - first) * 64 - 1
     slot = _slot(key, tables.hash_shifts[a])
+    low, high = np.uint32(key), np.uint32(key >> 32)
+    is_wide = tables.key_high.size > 0
     while True:
-        found = tables.hash_keys[first + slot]
-        if found == key:
-            return tables.hash_rows[first + slot]
-        if found == EMPTY:
+        place, bit = first + (slot >> 6), np.uint64(slot & 63)
+        word = tables.hash_words[place] >> bit
+        if not word & np.uint64(1):
             return np.int64(-1)
+        before = tables.hash_words[place] & ((np.uint64(1) << bit) - np.uint64(1))
+        row = np.int64(tables.hash_ranks[place]) + np.int64(popcount(before))
+        if tables.key_low[row] == low and (not is_wide or tables.key_high[row] == high):
+            return row
         slot = (slot + 1) & mask
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import ClassVar, cast
@@ -17,18 +17,19 @@ from learners.classifiers.context_tree import ContextTree, Estimates
 from learners.classifiers.contributions import log_factors
 from learners.classifiers.describe import describe_structure, describe_tables
 from learners.classifiers.intervals import credible_intervals, spread_tables
+from learners.classifiers.packing import Contents, pack, rounded, rounded_variances, unpack
 from learners.classifiers.structure import Structure
 from learners.errors import InvalidParameter
-from learners.model import Header
+from learners.model import DerivedHeader
 from learners.passes.engine import available_cores
 from learners.schema import Chunk, Schema
 
 # Below this many rows a thread costs more than it brings.
 PARALLEL_ROWS = 8192
-TREE_FIELDS = ("level_starts", "parent", "branch", "cell_starts", "cell_value", "cell_count", "cell_parent")
+TABLES = tuple(f"table_{name}" for name in kernels.LookupTables._fields)
 
 
-class LookupHeader(Header):
+class LookupHeader(DerivedHeader):
     """The header of a stored `LookupModel`."""
 
     order: list[int]
@@ -47,16 +48,12 @@ class LookupModel:
     schema : Schema
     structure : Structure
     class_counts : (n_classes,) int64
-    trees : sequence of ContextTree
-        One per entry of `structure.order`.
-    estimates : sequence of Estimates
-        One per tree.
+    contents : callable
+        Gives the trees and estimates, which predictions do not need; called once, when somebody asks.
     tables : kernels.LookupTables
         The compiled form.
     facts : dict
         What else is known of the training: learner, parameters, the chosen m, …; JSON can hold it.
-    variances : sequence of (n_cells,) float64
-        Posterior variance of each probability, one array per tree; empty if the estimates have none.
     """
 
     kind: ClassVar[str] = "lookup"
@@ -66,17 +63,33 @@ class LookupModel:
         schema: Schema,
         structure: Structure,
         class_counts: Integers,
-        trees: Sequence[ContextTree],
-        estimates: Sequence[Estimates],
+        contents: Callable[[], Contents],
         tables: kernels.LookupTables,
         facts: Mapping[str, object],
-        variances: Sequence[Floats] = (),
     ) -> None:
-        self.variances = tuple(variances)
         self.schema, self.network, self.class_counts = schema, structure, class_counts
-        self.trees, self.estimates, self.facts = tuple(trees), tuple(estimates), dict(facts)
+        self.facts, self._read_contents = dict(facts), contents
         freeze(*tables)  # mapped and fresh models then share one compiled signature
         self._tables = tables
+
+    @cached_property
+    def _contents(self) -> Contents:
+        return self._read_contents()
+
+    @property
+    def trees(self) -> tuple[ContextTree, ...]:
+        """One per entry of the order."""
+        return self._contents.trees
+
+    @property
+    def estimates(self) -> tuple[Estimates, ...]:
+        """One per tree."""
+        return self._contents.estimates
+
+    @property
+    def variances(self) -> tuple[Floats, ...]:
+        """(n_cells,) float64 of each tree: the posterior variance of each probability; empty if the estimates have none."""
+        return self._contents.variances
 
     @classmethod
     def of(
@@ -89,9 +102,10 @@ class LookupModel:
         facts: Mapping[str, object],
         variances: Sequence[Floats] = (),
     ) -> LookupModel:
-        """Compile the estimates into tables."""
-        tables = compile_tables(schema, structure, class_counts, trees, estimates)
-        return cls(schema, structure, class_counts, trees, estimates, tables, facts, variances)
+        """Compile the estimates, as float32 holds them, into tables."""
+        contents = Contents(tuple(trees), tuple(rounded(estimates)), rounded_variances(variances))
+        tables = compile_tables(schema, structure, class_counts, trees, contents.estimates)
+        return cls(schema, structure, class_counts, lambda: contents, tables, facts)
 
     def predict_proba(self, chunk: Chunk, threads: int | None = None) -> Floats:
         """Class probabilities.
@@ -172,45 +186,27 @@ class LookupModel:
             "hierarchical": [estimates.hierarchical for estimates in self.estimates],
             "tree_values": [tree.n_values for tree in self.trees],
             "facts": self.facts,
+            "derived": list(TABLES),
         }
         arrays: dict[str, Array] = {"class_counts": np.asarray(self.class_counts)}
-        arrays.update({f"table_{name}": array for name, array in self._tables._asdict().items()})
-        for field in TREE_FIELDS:
-            parts = [getattr(tree, field) for tree in self.trees]
-            arrays[f"tree_{field}"] = np.concatenate(parts) if parts else np.empty(0, np.int64)
-            arrays[f"tree_{field}_ends"] = np.cumsum([part.size for part in parts], dtype=np.int64)
-        for field in ("probability", "rest"):
-            parts = [getattr(estimates, field) for estimates in self.estimates]
-            arrays[f"estimate_{field}"] = np.concatenate(parts) if parts else np.empty(0)
-        if self.variances:
-            arrays["estimate_variance"] = np.concatenate(self.variances)
-        return header, arrays
+        arrays.update(zip(TABLES, self._tables, strict=True))
+        return header, arrays | pack(self._contents)
 
     @classmethod
     def from_arrays(cls, header: Mapping[str, object], arrays: Arrays) -> LookupModel:
-        """The model of `to_arrays`; nothing is copied."""
+        """The model of `to_arrays`; nothing is copied. Tables that are missing are compiled from the rest."""
         stored = cast(LookupHeader, header)
-        fields = {field: np.split(arrays[f"tree_{field}"], arrays[f"tree_{field}_ends"][:-1]) for field in TREE_FIELDS}
-        trees = [
-            ContextTree(**{field: fields[field][i] for field in TREE_FIELDS}, n_values=n_values)
-            for i, n_values in enumerate(stored["tree_values"])
-        ]
-        ends = {"probability": "cell_value", "rest": "parent"}
-        split = {
-            field: np.split(arrays[f"estimate_{field}"], arrays[f"tree_{like}_ends"][:-1])
-            for field, like in ends.items()
-        }
-        estimates = [
-            Estimates(split["probability"][i], split["rest"][i], hierarchical)
-            for i, hierarchical in enumerate(stored["hierarchical"])
-        ]
-        tables = kernels.LookupTables(**{name: arrays[f"table_{name}"] for name in kernels.LookupTables._fields})
         structure = Structure(tuple(stored["order"]), tuple(tuple(parents) for parents in stored["parents"]))
         schema = Schema.from_json(stored["schema"])
-        variances: list[Floats] = []
-        if "estimate_variance" in arrays:
-            variances = np.split(arrays["estimate_variance"], arrays["tree_cell_value_ends"][:-1])
-        return cls(schema, structure, arrays["class_counts"], trees, estimates, tables, stored["facts"], variances)
+
+        def contents() -> Contents:
+            return unpack(arrays, stored["tree_values"], stored["hierarchical"])
+
+        if all(name in arrays for name in TABLES):
+            tables = kernels.LookupTables(*(arrays[name] for name in TABLES))
+        else:
+            tables = compile_tables(schema, structure, arrays["class_counts"], *contents()[:2])
+        return cls(schema, structure, arrays["class_counts"], contents, tables, stored["facts"])
 
     def structure(self) -> dict[str, object]:
         """Nodes and edges of the network, with domain and context-tree sizes; and `facts`, what else the training found."""

@@ -13,6 +13,7 @@ from learners.classifiers.context_tree import ContextTree, context_tree_from_cel
 from learners.classifiers.hdp import HDPParameters, Posterior, hdp_estimates, hdp_map_estimates
 from learners.classifiers.lookup import LookupModel
 from learners.classifiers.m_estimate import GRID, m_estimates
+from learners.classifiers.mixing import pruned
 from learners.classifiers.selection import LOSSES, PrefixLosses
 from learners.classifiers.structure import Structure, k_dependence, naive_structure, tree_augmented
 from learners.classifiers.tree_average import TreePosterior, most_probable_prior, tree_posterior
@@ -72,9 +73,18 @@ class StructureParameters(NetworkParameters):
     width_cost : float
         What (conditional) mutual information pays for each value more: this times df / 2N is taken off before attributes and
         parents are ranked, df being the degrees of freedom. 0 is the textbook's ranking, 2 that of AIC, ln N that of BIC.
+    prune : bool
+        Whether each attribute loses its last parents that tell nothing of it beyond those before, each row predicted from all
+        others; with the estimators hdp and hdp-map, which mix contexts with shorter ones.
     """
 
     width_cost: float = 2.0
+    prune: bool = True
+
+    @property
+    def is_pruned(self) -> bool:
+        """Whether parents are dropped once contexts are counted."""
+        return self.prune and self.estimator != "m"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -254,6 +264,8 @@ def skdb(
     structure = k_dependence(counted.first, parameters.k, parameters.width_cost)
     families: FamilyCounts = yield FamilyCounts(schema, structure.families())
     trees: list[ContextTree] = yield Work("growing trees", lambda _, advance: trees_of(families, advance))
+    if parameters.is_pruned:
+        structure, trees = pruned(structure, trees)
     losses: PrefixLosses = yield PrefixLosses(
         schema, structure, trees, families.class_counts, parameters.loss, mixes=parameters.estimator != "m"
     )
@@ -287,6 +299,8 @@ def fitted(
     """The model with its estimates, from counts alone."""
     facts = {"learner": name, "parameters": asdict(parameters), "n_rows": families.n_rows, **(facts or {})}
     trees: list[ContextTree] = yield Work("growing trees", lambda _, advance: trees_of(families, advance))
+    if isinstance(parameters, StructureParameters) and parameters.is_pruned:
+        structure, trees = pruned(structure, trees)
     if parameters.estimator == "m":
         m = parameters.m
         if m is None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from learners.arrays import Floats, Integers, freeze
 from learners.classifiers import selection_kernels as kernels
 from learners.classifiers.context_tree import ContextTree
+from learners.classifiers.mixing import best_concentration
 from learners.classifiers.structure import Structure
 from learners.errors import EmptyStatistic, StatisticMismatch
 from learners.schema import Chunk, Schema
@@ -20,9 +21,6 @@ from learners.schema import Chunk, Schema
 LOSSES = ("squared", "zero-one")
 M = 1.0
 """The pseudo-count of m-estimates, and of every root (Martínez et al. 2016, section 4)."""
-
-CONCENTRATIONS = tuple(2.0**power for power in range(10, -4, -1))
-"""How many rows the level above may weigh; of equally good ones the first."""
 
 DENSE_ROWS = 1 << 16
 DENSE_RATIO = 8
@@ -247,26 +245,6 @@ def _levels(tree: ContextTree, sizes: Sequence[int], n_classes: int, mixes: bool
         own_left_out[row, label[node]] = left_out[cells]
         yield _Level(own_keys, n_contexts * n_values, own, own_left_out)
         keys, from_above = own_keys, own
-
-
-def best_concentration(n: Floats, total: Floats, from_above: Floats) -> float:
-    """The concentration of `CONCENTRATIONS` under which rows are most probable, each predicted from the others.
-
-    Parameters
-    ----------
-    n, total : (m,) float64
-        Rows of each cell, and of its context.
-    from_above : (m,) float64
-        Probability of the value at the level above, without the row.
-
-    References
-    ----------
-    Ney, Essen, Kneser (1994), On structuring probabilistic dependences in stochastic language modelling, section 4.
-    """
-    several = total > 1
-    n, total, from_above = n[several], total[several], from_above[several]
-    scores = [float(n @ np.log((n - 1 + a * from_above) / (total - 1 + a))) for a in CONCENTRATIONS]
-    return CONCENTRATIONS[int(np.argmax(scores))]
 
 
 def loss_tables(

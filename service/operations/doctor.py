@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from learners.kernel_cache import cache_folder
+from learners.kinds import completed
 from service import product
 from service.http.security import check_start
 from service.jobs.leases import crew_of
@@ -159,7 +160,7 @@ def _is_registered(workspace: Workspace, version: ModelVersion) -> bool:
 def _mended(name: str, path: Path, error: CorruptFile, is_repairing: bool) -> Finding:
     if is_repairing:
         try:
-            rebuild_compiled(path)
+            rebuild_compiled(path, completed)
         except (StorageError, OSError):
             pass
         else:

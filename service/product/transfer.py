@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
 
+from learners.kinds import completed
 from service.json_values import JSONObject
 from service.problems import InvalidRequest
 from service.product.outputs import check_free
@@ -87,7 +88,7 @@ def import_version(workspace: Workspace, path: Path, name: str | None = None) ->
         name = name or manifest.name
         number = models.reserve_version(control, name)
         with publishing(layout.model_directory(name)):
-            files = model_file.adopt_model(layout.models, name, number, draft, header, arrays)
+            files = model_file.adopt_model(layout.models, name, number, draft, header, completed(header, arrays))
             return register(control, _imported(manifest, name, number, files))
 
 

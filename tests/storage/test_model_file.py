@@ -256,6 +256,20 @@ def test_a_log_beside_a_published_file_is_damage(tmp_path):
         read_model(written.duckdb_path)
 
 
+def as_read(header, arrays):
+    """Nothing is derived."""
+    return arrays
+
+
+def test_arrays_that_follow_from_others_are_in_the_compiled_form_only(tmp_path):
+    arrays = {"given": np.arange(5), "twice": 2 * np.arange(5)}
+    written = write_model(tmp_path, "m", 1, {"derived": ["twice"]}, arrays, {})
+    assert list(read_model(written.duckdb_path)[1]) == ["given"]
+    written.arrow_path.unlink()
+    rebuild_compiled(written.duckdb_path, lambda _, read: read | {"twice": 2 * read["given"]})
+    assert_same(map_compiled(written.arrow_path, verify=True)[1], arrays)
+
+
 def test_the_compiled_form_can_be_rebuilt(tmp_path):
     written = write_model(tmp_path, "m", 1, HEADER, ARRAYS, TABLES)
     _, before = map_compiled(written.arrow_path)
@@ -263,12 +277,12 @@ def test_the_compiled_form_can_be_rebuilt(tmp_path):
         damage(written.arrow_path)
         with pytest.raises(CorruptFile):
             verify(written.duckdb_path)
-        assert rebuild_compiled(written.duckdb_path) == written.arrow_path
+        assert rebuild_compiled(written.duckdb_path, as_read) == written.arrow_path
         verify(written.duckdb_path)
     assert_same(map_compiled(written.arrow_path, verify=True)[1], ARRAYS)
     assert_same(before, ARRAYS)
     written.duckdb_path.with_suffix(".sha256").unlink()
-    rebuild_compiled(written.duckdb_path)
+    rebuild_compiled(written.duckdb_path, as_read)
     verify(written.duckdb_path)
 
 

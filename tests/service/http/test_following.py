@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from learners.kinds import completed
 from service import product
 from service.http import security
 from service.http.app import Application, create_app
@@ -83,7 +84,7 @@ def test_a_damaged_version_costs_itself_and_no_other(tmp_path: Path, weather_fil
             "b": 2,
         }
         assert predictor.damaged.keys() == {"a", "a@champion"} and str(path) in predictor.damaged["a"]
-        rebuild_compiled(path.with_suffix(".duckdb"))
+        rebuild_compiled(path.with_suffix(".duckdb"), completed)
         assert predictor.refresh() and not predictor.damaged  # without a change of the registry
         found = predictor.served("a")
         assert found is not None and found.version == 2

@@ -1,0 +1,81 @@
+"""Which parents tell something, against predicting every row from all others."""
+
+from __future__ import annotations
+
+from math import log
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from learners import recipes
+from learners.classifiers.mixing import CHANCE_NATS, cut, pruned, telling_levels
+from learners.classifiers.recipes import trees_of
+from learners.classifiers.structure import Structure
+from learners.counts.family import Family, FamilyCounts
+from learners.errors import InvalidParameter
+from learners.passes.learner import drive
+from learners.passes.source import Source
+from tests import laws, strategies
+from tests.naive.selection import best_weights, estimate
+
+
+def tree_of(chunk, sizes, n_classes, attribute, parents):
+    families = FamilyCounts(strategies.schema_of(sizes, n_classes), (Family(attribute, parents),))
+    return trees_of(laws.updated(families, [chunk]))[0]
+
+
+def chunk_of(rng, n, follows):
+    """Three columns of 3, 2 and 4 values; the last follows some of the others."""
+    y = rng.integers(0, 2, n)
+    a, b = rng.integers(0, 3, n), rng.integers(0, 2, n)
+    told = sum({"a": a, "b": 2 * b, "y": y}[name] for name in follows)
+    c = np.where(rng.random(n) < 0.8, told % 4, rng.integers(0, 4, n))
+    return strategies.Chunk(np.array([a, b, c], np.uint8), y.astype(np.uint8))
+
+
+@pytest.mark.parametrize("follows", ["", "y", "a", "ab", "b"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_telling_levels_predict_left_out_rows_best(follows, seed):
+    chunk = chunk_of(np.random.default_rng(seed), 50, follows)
+    x, y, parents = chunk.x, chunk.y, (0, 1)
+    weights = best_weights(x, y, 2, parents, 4)
+    scores = []
+    for depth in range(3):
+        score = 0.0
+        for row in range(y.size):
+            others = np.arange(y.size) != row
+            given = (parents[:depth], x[list(parents[:depth]), row], 4, weights[: depth + 1])
+            score += log(estimate(x[:, others], y[others], 2, x[2, row], y[row], *given))
+        scores.append(score)
+    assert telling_levels(tree_of(chunk, (3, 2, 4), 2, 2, parents)) == min(
+        d for d in range(3) if scores[d] >= max(scores) - CHANCE_NATS
+    )
+
+
+def test_parents_that_tell_something_stay_and_others_go():
+    chunk = chunk_of(np.random.default_rng(0), 3000, "a")
+    tree = tree_of(chunk, (3, 2, 4), 2, 2, (0, 1))
+    structure, trees = pruned(
+        Structure((0, 1, 2), ((), (), (0, 1))), [*(tree_of(chunk, (3, 2, 4), 2, a, ()) for a in (0, 1)), tree]
+    )
+    assert structure == Structure((0, 1, 2), ((), (), (0,)))
+    counted = tree_of(chunk, (3, 2, 4), 2, 2, (0,))
+    assert all(np.array_equal(ours, theirs) for ours, theirs in zip(trees[2], counted, strict=True))
+    assert all(np.array_equal(ours, theirs) for ours, theirs in zip(cut(tree, 2), tree, strict=True))
+
+
+@pytest.mark.parametrize(("parameters", "n_edges"), [({}, 1), ({"prune": False}, 3), ({"estimator": "m"}, 3)])
+def test_a_network_loses_edges_that_tell_nothing(parameters, n_edges):
+    """m-estimates do not mix contexts with shorter ones, so nothing of theirs is pruned."""
+    chunk = chunk_of(np.random.default_rng(0), 3000, "ay")
+    columns = {name: [f"{name}{value}" for value in codes] for name, codes in zip("abc", chunk.x, strict=True)}
+    table = pa.table(columns | {"class": [f"k{label}" for label in chunk.y]})
+    given = {"estimator": "hdp-map", "k": 2} | parameters
+    model = drive(recipes.learner("kdb", given, "class"), Source.of_table(table))
+    assert sum(map(len, model.network.parents)) == n_edges
+
+
+def test_prune_is_a_boolean():
+    with pytest.raises(InvalidParameter, match="prune"):
+        recipes.parse_parameters("kdb", {"prune": "sometimes"})
