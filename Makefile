@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test faults check docs bench serve clean setup container-test audit load
+.PHONY: demo test faults soak check docs bench serve clean setup container-test audit load
 
 setup: $(READY)
 
@@ -22,6 +22,10 @@ test: $(READY)
 # What takes minutes of killing and waiting, and so is not in `make test`.
 faults: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m faults
+
+# An hour of predictions, trainings, promotions and queries: no error, and memory, descriptors and threads stay flat.
+soak: $(READY)
+	$(BIN)/python -m load_tests.soak
 
 check: $(READY)
 	$(BIN)/ruff check .
