@@ -32,6 +32,14 @@ def _sum_equal(keys: Integers, counts: Integers) -> tuple[Integers, Integers]:
     return keys[starts], np.add.reduceat(counts, starts, axis=0)
 
 
+def _bit_lengths(numbers: Integers) -> Integers:
+    """(n,) int64: how many bits each number has, taken for an unsigned one."""
+    bits = numbers.view(np.uint64)
+    for shift in (1, 2, 4, 8, 16, 32):
+        bits = bits | bits >> np.uint64(shift)
+    return np.bitwise_count(bits).astype(np.int64)
+
+
 @dataclass(frozen=True, eq=False)
 class Histogram:
     """Class counts of the values of a numeric column, exact up to `MAX_BINS` distinct values and coarser beyond.
@@ -70,10 +78,12 @@ class Histogram:
         return Histogram(*_sum_equal(self.keys >> (level - self.level), self.counts), level)
 
     def _fitted(self) -> Histogram:
-        histogram = self
-        while histogram.keys.size > MAX_BINS:
-            histogram = histogram.at_level(histogram.level + 1)
-        return histogram
+        if self.keys.size <= MAX_BINS:
+            return self
+        # Neighbours share a bin as soon as the highest bit in which they differ is dropped, so these bits tell the level at once.
+        n_differing = np.bincount(_bit_lengths(self.keys[1:] ^ self.keys[:-1]), minlength=65)
+        n_bins = self.keys.size - np.cumsum(n_differing)
+        return self.at_level(self.level + int(np.argmax(n_bins <= MAX_BINS)))
 
     def merge(self, other: Histogram) -> Histogram:
         """Counts of both."""
