@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test faults soak check docs bench serve clean setup container-test audit load
+.PHONY: demo test browser screenshots faults soak check docs bench serve clean setup container-test audit load
 
 setup: $(READY)
 
@@ -18,6 +18,16 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+# Debian's Chromium for the tests of the console, where apt is at hand; without a browser those tests are skipped.
+browser:
+	@command -v chromium >/dev/null || { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] \
+		&& apt-get update -q && apt-get install -y -q --no-install-recommends chromium; } \
+		|| echo "no Chromium, and no way to install it: the tests in a browser will be skipped"
+
+# The pictures of the console in docs/how-to, taken by a browser.
+screenshots: $(READY) browser
+	$(BIN)/python docs/screenshots.py
 
 # What takes minutes of killing and waiting, and so is not in `make test`.
 faults: $(READY)

@@ -81,6 +81,10 @@ def _is_missing(value: object) -> bool:
     return value is None
 
 
+def _is_false(value: object) -> bool:
+    return value is False
+
+
 class LimitedRequest(Request):
     """Base of the jobs: what one may take. Left out of the stored request where it is not given."""
 
@@ -246,6 +250,11 @@ class ForgetRequest(LimitedRequest):
     retrain: bool = Field(default=True, description="Train the models again, each as its newest version was.")
     prove: bool = Field(
         default=True, description="Count once more from the remaining rows alone and compare the models bit for bit."
+    )
+    dry_run: bool = Field(
+        default=False,
+        exclude_if=_is_false,
+        description="Only say how many rows of which files would be forgotten, and which models would be trained again.",
     )
 
     @model_validator(mode="after")

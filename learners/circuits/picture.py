@@ -11,6 +11,7 @@ import numpy as np
 from learners.circuits.circuit import Circuit
 from learners.circuits.columns import columns_of
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, POISSON, PRODUCT, SUM
+from learners.circuits.regions import regions
 from learners.errors import LearnerError
 from learners.schema import Schema
 
@@ -172,28 +173,20 @@ def _graph(circuit: Circuit, schema: Schema | None, max_nodes: int) -> Graph:
 
 def _regions(circuit: Circuit, names: list[str], max_nodes: int) -> Graph:
     """A box for all nodes over the same columns, with how many sums and products they are."""
-    scopes, first, region = np.unique(circuit.scopes, axis=0, return_index=True, return_inverse=True)
-    sizes = np.bitwise_count(scopes).sum(axis=1)
-    if sizes.size > max_nodes:
-        raise PictureTooLarge(circuit.n_nodes, sizes.size, max_nodes)
-    order = np.argsort(sizes, kind="stable")
-    place = np.empty_like(order)
-    place[order] = np.arange(order.size)
-    region = place[region.ravel()]
-    counts = np.zeros((sizes.size, 2), np.int64)
-    for column, kind in enumerate(SYMBOLS):
-        np.add.at(counts[:, column], region[circuit.kind == kind], 1)
+    found = regions(circuit)
+    if len(found) > max_nodes:
+        raise PictureTooLarge(circuit.n_nodes, len(found), max_nodes)
     labels = []
-    for (n_sums, n_products), node in zip(counts.tolist(), first[order].tolist(), strict=True):
-        columns = [names[v] for v in circuit.scope(node)]
+    for region in found:
+        columns = [names[v] for v in region.variables]
         said = ", ".join(columns) if len(columns) <= 3 else f"{len(columns)} columns"
-        shown = [f"{n:,} {symbol}" for n, symbol in zip((n_sums, n_products), SYMBOLS.values(), strict=True) if n]
+        counted = ((region.n_sums, SYMBOLS[SUM]), (region.n_products, SYMBOLS[PRODUCT]))
+        shown = [f"{n:,} {symbol}" for n, symbol in counted if n]
         labels.append("\n".join([said, *([" ".join(shown)] if shown else [])]))
-    parents = region[np.repeat(np.arange(circuit.n_nodes), np.diff(circuit.child_starts))]
-    edges = np.unique(np.stack([parents, region[circuit.children]], axis=1), axis=0)
-    return Graph(
-        [REGION] * sizes.size, labels, [(parent, child, None) for parent, child in edges.tolist() if parent != child]
-    )
+    edges: list[tuple[int, int, str | None]] = [
+        (parent, child, None) for parent, region in enumerate(found) for child in region.children
+    ]
+    return Graph([REGION] * len(found), labels, edges)
 
 
 def _drawn(text: str) -> str:

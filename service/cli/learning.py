@@ -114,6 +114,7 @@ def forget(
     where: Annotated[str, typer.Option("--where", help="Which rows, as an SQL condition, such as 'user_id = 7'.")],
     retrain: Annotated[bool, typer.Option(help="Train the models again without the rows.")] = True,
     prove: Annotated[bool, typer.Option(help="Learn once more from the remaining rows alone, and compare.")] = True,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be forgotten.")] = False,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -123,10 +124,14 @@ def forget(
 
     with Workspace(existing(workspace)) as here, progress_bar(not json_output) as report:
         place: JSONObject = {product.kind_of_name(here, name): name}
-        request = ForgetRequest(where=where, retrain=retrain, prove=prove, **place)
+        request = ForgetRequest(where=where, retrain=retrain, prove=prove, dry_run=dry_run, **place)
         done = product.forget(here, request, report)
     if json_output:
         show_json(done)
+        return
+    if dry_run:
+        out.print(f"{done['n_rows']:,} rows in {len(done['files'])} files would be forgotten: {escape(where)}")
+        out.print(f"Models that would be trained again: {', '.join(done['would_retrain']) or 'none'}")
         return
     out.print(f"{done['n_rows']:,} rows in {len(done['files'])} files are forgotten: {escape(where)}")
     for entry in done["versions"]:

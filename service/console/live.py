@@ -18,6 +18,8 @@ from storage.generation import generation
 POLL_S = 1.0
 # Proxies and browsers drop a stream on which nothing comes; this is less than what they wait.
 HEARTBEAT_S = 20.0
+# How soon a stream notices that the server stops.
+WAKE_S = 0.5
 RETRY_MS = 2_000
 RECENT = 20
 Marks = dict[str, str]
@@ -39,7 +41,7 @@ class Live:
         self._task: asyncio.Task[None] | None = None
 
     async def listen(self, known: Marks) -> AsyncIterator[Marks | None]:
-        """What is otherwise than the listener knows, as soon as it is; None where a while passes without any."""
+        """What is otherwise than the listener knows, as soon as it is; None each time that a moment passes without any."""
         self.n_listeners += 1
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._watch())
@@ -47,7 +49,7 @@ class Live:
             while True:
                 fresh: Marks = {}
                 try:
-                    async with asyncio.timeout(HEARTBEAT_S), self._changed:
+                    async with asyncio.timeout(WAKE_S), self._changed:
                         await self._changed.wait_for(partial(self._fresh, known))
                         fresh = self._fresh(known)
                 except TimeoutError:
@@ -97,12 +99,15 @@ async def events(request: Request) -> StreamingResponse:
 
     async def stream() -> AsyncIterator[bytes]:
         yield f"retry: {RETRY_MS}\n\n".encode()
-        marks = dict(known)
+        marks, n_quiet = dict(known), 0
         async for fresh in live.listen(known):
             if state.not_ready is not None:
                 return
             if fresh is None:
-                yield b": still here\n\n"
+                n_quiet += 1
+                if n_quiet * WAKE_S >= HEARTBEAT_S:
+                    n_quiet = 0
+                    yield b": still here\n\n"
                 continue
             marks |= fresh
             told = _write_id(marks)

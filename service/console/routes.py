@@ -23,6 +23,7 @@ def routes() -> list[BaseRoute]:
         "/console/models/{name}/compare": models.compare,
         "/console/models/{reference}/graph": graph.graph,
         "/console/models/{reference}/graph/{column:path}": graph.family,
+        "/console/models/{reference}/regions": graph.circuit,
         "/console/models/{reference}/what-if": what_if.explorer,
         "/console/models/{reference}/monitoring": monitoring.of_model,
         "/console/monitoring": monitoring.overview,

@@ -30,6 +30,7 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
         """Let in who is there, close the door, and answer everybody's last request."""
         self.config.is_stopping = True
+        self._tell_streams()
         loop = asyncio.get_running_loop()
         # Nothing is awaited between this and the end of listening, which the original begins with.
         let_in = [
@@ -39,6 +40,14 @@ class Server(uvicorn.Server):
         ]
         await super().shutdown(sockets)
         await asyncio.gather(*let_in, return_exceptions=True)
+
+    def _tell_streams(self) -> None:
+        """Let answers that never end by themselves see that they must: the lifespan's own end comes after them."""
+        app = self.config.loaded_app
+        while not hasattr(app, "state") and hasattr(app, "app"):
+            app = app.app  # within what uvicorn has wrapped it in
+        if hasattr(app, "state"):
+            app.state.not_ready = "The server is stopping."
 
     def _connection(self) -> "Connection":
         return Connection(self.config, server_state=self.server_state, app_state=self.lifespan.state)

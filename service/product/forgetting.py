@@ -58,6 +58,10 @@ def mark(workspace: Workspace, run: Run) -> JSONObject:
     _check_columns(predicate, source.arrow_schema.names)
     # Searched before the rule stands: who compares text with a number, say, shall read so, and not that no row matches.
     matching_rows(source, predicate, range(min(1, len(source.files))), report=run.report, is_strict=True)
+    if request.dry_run:
+        counts = matching_rows(source, predicate, range(len(source.files)), report=run.report)
+        found = {source.files[index].path: n for index, n in counts.items() if n}
+        return {"n_rows": sum(found.values()), "files": found, "models": []}
     forgotten.add(predicate.text)
     counts = matching_rows(source, predicate, range(len(source.files)), forgotten, run.report)
     found = {source.files[index].path: n for index, n in counts.items() if n}
@@ -153,6 +157,9 @@ def prove(workspace: Workspace, run: Run) -> JSONObject:
     request = ForgetRequest(**run.request)
     marked, trained = run.receipts["mark"], run.receipts["retrain"]["versions"]
     affected = affected_models(workspace, request)
+    if request.dry_run:
+        would = [version.name for version in affected] if request.retrain else []
+        return {"is_dry_run": True, "n_rows": marked["n_rows"], "files": marked["files"], "would_retrain": would}
     _, ledger = _place(workspace, request, affected, run)
     n_removed = discard_forgotten(ledger)  # first: they hold the rows, whatever comes of the proofs
     proofs = []

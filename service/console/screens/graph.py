@@ -13,11 +13,13 @@ from service.console.rendering import Call
 from service.json_values import JSONObject
 from service.predictor import Predictor
 from service.product.graphs import NoGraph, family_of, graph_of, outline
+from service.product.regions import unfolded
 from service.product.structure_svg import to_svg
 
 # From so many columns on, a neighbourhood is shown.
 MANY = 100
 MOST_STEPS = 4
+MOST_DIGITS = 10
 
 
 @page("graph.html")
@@ -83,6 +85,28 @@ def family(request: Request) -> JSONObject:
         "family": family_of(model, column),
         "around": f"/console/models/{quote(reference)}/graph?{urlencode({'around': column})}",
         "calls": [Call("GET", f"/v1/models/{reference}/families/{quote(column, safe='')}")],
+    }
+
+
+@page("regions.html")
+def circuit(request: Request) -> JSONObject:
+    """The circuit of a model, or the one that its network compiles to, by regions that unfold."""
+    reference, asked = request.path_params["reference"], request.query_params.get("region", "")
+    predictor: Predictor = request.app.state.predictor
+    model = (predictor.served(reference) or predictor.resolve(reference)).model
+    shown = product.find_version(workspace_of(request), reference)
+    told = unfolded(model, int(asked) if asked.isdecimal() and len(asked) < MOST_DIGITS else None)
+    base = f"/console/models/{quote(reference)}/regions"
+    numbers = {name: number for number, name in told["names"].items()}
+    title = f"{shown.name}@{shown.version}, region {told['number']}"
+    picture = to_svg(told.pop("graph"), title, lambda name: f"{base}?region={numbers[name]}", alone=False)
+    return told | {
+        "name": shown.name,
+        "reference": reference,
+        "shown": shown,
+        "base": base,
+        "picture": Markup(picture),  # every text in it was escaped where it was written
+        "calls": [Call("GET", f"/v1/models/{reference}/circuit?format=json")],
     }
 
 

@@ -8,9 +8,12 @@ const READ = {
   lines: (text) => text.split("\n").map((line) => line.trim()).filter(Boolean),
 };
 
+/** What a form says of itself. Not form.dataset: a field named "dataset" would stand in its place. */
+const told = (form, name) => form.getAttribute(`data-${name}`);
+
 /** The call that a form stands for: method, path and body. */
 function callOf(form) {
-  let path = form.dataset.path;
+  let path = told(form, "path");
   const body = {};
   let hasBody = false;
   for (const field of form.elements) {
@@ -37,7 +40,7 @@ function callOf(form) {
     if (inner.length) (body[outer] ??= {})[inner.join(".")] = value;
     else body[outer] = value;
   }
-  return { method: form.dataset.method, path, body: hasBody ? body : undefined };
+  return { method: told(form, "method"), path, body: hasBody ? body : undefined };
 }
 
 function show(form) {
@@ -69,11 +72,12 @@ async function send(form) {
   button.disabled = true;
   try {
     const { method, path, body } = callOf(form);
-    const told = await ask(method, path, body);
-    const next = form.dataset.then;
-    if (form.dataset.show) say(`${form.dataset.says} ${told[form.dataset.show]}`, false);
+    const answer = await ask(method, path, body);
+    const next = told(form, "then");
+    const shown = told(form, "show");
+    if (shown) say(`${told(form, "says")} ${answer[shown]}`, false);
     else if (next === "reload") location.reload();
-    else if (next) location.assign(next.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(told[name])));
+    else if (next) location.assign(next.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(answer[name])));
     else say("Done.", false);
   } catch (error) {
     say(error.message, true);

@@ -125,6 +125,10 @@ def test_pages_of_the_graph(site: Site, network: str, circuit: object) -> None:
     assert "columns around windy" in page(f"{network}/graph?around=windy").lower()
     assert "Given class" in page(f"{network}/graph/windy")
     assert "has no graph between columns" in page("sky/graph")
+    assert "it is the whole" in page("sky/regions") and "it is a leaf" in page("sky/regions?region=0")
+    assert "the network was compiled to it" in page(f"{network}/regions")
+    refused = site.client.get("/console/models/sky/regions?region=99999", headers={"accept": "text/html"})
+    assert refused.status_code == 422 and "from 0 to" in refused.text
     assert "<text" in site.client.get(f"/v1/models/{network}/structure.svg").text
 
 

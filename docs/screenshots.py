@@ -1,0 +1,84 @@
+"""Take the pictures of docs/how-to/console.md: `make screenshots`. It trains a model in a temporary workspace and serves it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from service import product
+from service.processes.local_server import local_server
+from service.requests import TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+
+OUT = Path(__file__).parent / "how-to" / "console"
+SIZE = {"width": 1180, "height": 760}
+CASE = {"evidence": {"contract": "monthly", "calls": 5}}
+PAGES = {
+    "models": "/console",
+    "model": "/console/models/churn",
+    "graph": "/console/models/churn@1/graph",
+    "what-if": f"/console/models/churn@1/what-if?case={quote(json.dumps(CASE))}",
+}
+
+
+def customers(n_rows: int, seed: int) -> pa.Table:
+    """Customers who leave or stay."""
+    rng = np.random.default_rng(seed)
+    contract = rng.choice(["monthly", "one year", "two years"], n_rows, p=[0.5, 0.3, 0.2])
+    months = rng.gamma(np.where(contract == "monthly", 1.5, 4.0), 8.0).round()
+    internet = rng.choice(["fibre", "cable", "none"], n_rows, p=[0.45, 0.4, 0.15])
+    calls = rng.poisson(np.where(internet == "fibre", 2.2, 0.9))
+    payment = np.where(rng.random(n_rows) < np.where(months > 20, 0.7, 0.3), "card", "invoice")
+    price = (15 + 40 * (internet == "fibre") + 20 * (internet == "cable") + rng.normal(0, 5, n_rows)).round(1)
+    score = -2.2 + 1.6 * (contract == "monthly") + 0.45 * calls - 0.04 * months + 0.5 * (payment == "invoice")
+    leaves = np.where(rng.random(n_rows) < 1 / (1 + np.exp(-score)), "leaves", "stays")
+    return pa.table(
+        {
+            "contract": contract,
+            "months": months,
+            "internet": internet,
+            "calls": calls,
+            "payment": payment,
+            "price": price,
+            "customer": leaves,
+        }
+    )
+
+
+def main() -> None:
+    """Train, serve, open each page, take its picture."""
+    from playwright.sync_api import sync_playwright
+
+    OUT.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="fewpass-screenshots-") as folder:
+        settings = Settings(workspace=Path(folder) / "workspace", job_workers=0, request_timeout_s=600)
+        table = Path(folder) / "customers.parquet"
+        with Workspace(settings) as workspace:
+            for version, learner in enumerate(("kdb", "nb", "tan"), start=1):
+                pq.write_table(customers(4_000 * version, version), table)
+                parameters: dict[str, object] = {"estimator": "hdp-map"} | ({"k": 2} if learner == "kdb" else {})
+                asked = {"uris": [str(table)], "target": "customer", "model": "churn", "parameters": parameters}
+                product.train(
+                    workspace, TrainRequest(**asked, learner=learner, aliases=["champion"] if version == 1 else [])
+                )
+        with local_server(settings) as server, sync_playwright() as driver:
+            browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+            tab = browser.new_page(viewport=SIZE)
+            for name, path in PAGES.items():
+                tab.goto(server.url + path, wait_until="load")
+                if name == "what-if":
+                    tab.wait_for_selector("#what-if[data-state=settled]", timeout=120_000)
+                tab.screenshot(path=OUT / f"{name}.png")
+            browser.close()
+
+
+if __name__ == "__main__":
+    main()

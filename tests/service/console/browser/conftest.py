@@ -1,0 +1,92 @@
+"""One browser for all tests, and a server with a workspace of several kinds of models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from service import product
+from service.processes.local_server import LocalServer, local_server
+from service.requests import DatasetRequest, ScheduleRequest, TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from tests.service.asking import client_of
+from tests.service.conftest import weather
+from tests.service.console.browser.driving import Visit, launched, visit
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+HOSTILE = '<img src=x onerror="window.hacked=1">\'&\u202e{{7*7}}'
+
+
+@dataclass(frozen=True)
+class House:
+    """A server, a client of it, its settings and the files that it knows."""
+
+    server: LocalServer
+    client: httpx.Client
+    settings: Settings
+    train: Path
+
+
+def hostile_table() -> pa.Table:
+    rng = np.random.default_rng(3)
+    y = rng.random(400) < 0.5
+    value = np.where(rng.random(400) < 0.8, np.where(y, HOSTILE, "plain"), "other")
+    return pa.table({HOSTILE: value, "x": rng.normal(y * 2.0, 1.0), "y": np.where(y, HOSTILE, "no")})
+
+
+@pytest.fixture(scope="session")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    folder = tmp_path_factory.mktemp("house")
+    train, hostile = folder / "train.parquet", folder / "hostile.parquet"
+    pq.write_table(weather(2000, 1), train)
+    pq.write_table(hostile_table(), hostile)
+    settings = Settings(
+        workspace=folder / "workspace",
+        generation_poll_s=0.05,
+        job_poll_s=0.05,
+        progress_s=0.1,
+        request_timeout_s=600,
+        slow_request_s=600,
+    )
+    with Workspace(settings) as workspace:
+        product.register_dataset(workspace, DatasetRequest(name="weather", uris=[str(train)], target="class"))
+        kdb: dict[str, Any] = {"k": 2, "estimator": "hdp-map"}
+        first = TrainRequest(dataset="weather", learner="kdb", parameters=kdb, model="rain", aliases=["champion"])
+        product.train(workspace, first)
+        product.train(workspace, TrainRequest(dataset="weather", learner="nb", parameters={"m": 1.0}, model="rain"))
+        circuit: dict[str, Any] = {"passes": 2, "states": 2}
+        product.train(workspace, TrainRequest(uris=[str(train)], learner="spn", parameters=circuit, model="sky"))
+        named = TrainRequest(uris=[str(hostile)], target="y", learner="tan", parameters={"m": 1.0}, model="hostile")
+        product.train(workspace, named)
+        nightly = {"name": "nightly", "cron": "0 3 * * *", "job": {**first.model_dump(), "aliases": []}}
+        product.create_schedule(workspace, ScheduleRequest(**nightly))
+    with local_server(settings) as server, client_of(server) as client:
+        yield House(server, client, settings, train)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with launched() as found:
+        yield found
+
+
+Visiting = Callable[..., AbstractContextManager[Visit]]
+
+
+@pytest.fixture
+def visiting(browser: Browser, house: House) -> Visiting:
+    """Open a tab on the house's server."""
+    return partial(visit, browser, house.server.url)

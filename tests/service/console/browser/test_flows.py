@@ -1,0 +1,195 @@
+"""What a person does from start to end, in a real browser."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+from service import product
+from service.processes.local_server import local_server
+from service.settings import Settings
+from service.workspace import Workspace
+from tests.service.console.browser.conftest import House, Visiting
+from tests.service.console.browser.driving import Visit, needs_browser, visit
+
+pytestmark = needs_browser
+
+
+def fill(tab: Visit, form: str, **fields: str) -> None:
+    for name, value in fields.items():
+        tab.page.locator(f"{form} [name={name}]").fill(value)
+
+
+def test_register_train_follow_and_look(visiting: Visiting, house: House) -> None:
+    with visiting() as tab:
+        tab.go("/console/data")
+        form = 'form[data-path="/v1/datasets"]'
+        fill(tab, form, name="again", uris=str(house.train), target="class")
+        sent = tab.page.text_content(f"{form} [data-asked] code")
+        assert "/v1/datasets" in sent and '"name":"again"' in sent
+        tab.page.click(f"{form} button")
+        tab.page.wait_for_url("**/console/data/again")
+        assert "station" in tab.page.inner_text("table"), "it is left out, as it is constant"
+        tab.page.click("text=Train on it")
+        tab.page.wait_for_url("**/console/train?dataset=again")
+        form = 'form[data-path="/v1/jobs"]'
+        tab.page.fill(f"{form} [name=model]", "clicked")
+        assert '"dataset":"again"' in tab.page.text_content(f"{form} [data-asked] code")
+        tab.page.click(f"{form} button")
+        tab.page.wait_for_url("**/console/jobs/job-*")
+        tab.page.wait_for_selector(".state.succeeded", timeout=240_000)
+        tab.page.click("text=clicked, version 1")
+        tab.page.wait_for_url("**/console/models/clicked@1")
+        tab.check()
+        assert house.client.get("/v1/models/clicked").json()["learner"] == "auto"
+
+
+def test_a_refusal_is_told_in_the_form(visiting: Visiting) -> None:
+    with visiting() as tab:
+        tab.go("/console/data")
+        form = 'form[data-path="/v1/datasets"]'
+        fill(tab, form, name="nothing", uris="/no/such/file.parquet")
+        tab.page.click(f"{form} button")
+        tab.page.wait_for_selector(f"{form} .outcome.bad")
+        assert "/no/such/file.parquet" in tab.page.inner_text(f"{form} .outcome")
+
+
+def test_move_an_alias_and_roll_it_back(visiting: Visiting, house: House) -> None:
+    with visiting() as tab:
+        tab.go("/console/models/rain")
+        form = 'form[data-method="PUT"]'
+        fill(tab, form, version="2")
+        tab.page.click(f"{form} button")
+        tab.page.wait_for_selector("#versions .tag:has-text('champion')")
+        tab.page.wait_for_function(
+            "() => document.querySelector('#versions tbody tr').textContent.includes('champion')"
+        )
+        assert house.client.get("/v1/models/rain/aliases").json() == {"aliases": {"champion": 2}}
+        form = 'form[data-path$="/rollback"]'
+        fill(tab, form, confirm="something else")
+        tab.page.click(f"{form} button")
+        assert "Type rain to confirm" in tab.page.inner_text(f"{form} .outcome")
+        fill(tab, form, confirm="rain")
+        with tab.page.expect_navigation():
+            tab.page.click(f"{form} button")
+        assert house.client.get("/v1/models/rain/aliases").json() == {"aliases": {"champion": 1}}
+
+
+def test_a_dry_run_of_forgetting_and_a_schedule_that_is_run_and_cancelled(visiting: Visiting, house: House) -> None:
+    with visiting() as tab:
+        tab.go("/console/data/weather")
+        form = 'form[data-path="/v1/jobs"]:has([name=where])'
+        fill(tab, form, where="outlook = 'rain'")
+        tab.page.click(f"{form} button")
+        tab.page.wait_for_url("**/console/jobs/job-*")
+        tab.page.wait_for_selector(".state.succeeded", timeout=240_000)
+        assert '"is_dry_run": true' in tab.page.inner_text("main")
+        tab.go("/console/settings")
+        tab.page.click("text=Run nightly now")
+        tab.page.wait_for_url("**/console/jobs/job-*")
+        tab.page.wait_for_selector(".state.succeeded, .state.failed", timeout=240_000)
+        tab.check()
+
+
+def test_keys_are_shown_once_and_revoked(visiting: Visiting, house: House) -> None:
+    with visiting() as tab:
+        tab.go("/console/settings")
+        form = 'form[data-path="/v1/keys"]'
+        fill(tab, form, name="from-the-page")
+        tab.page.click(f"{form} button")
+        tab.page.wait_for_function(
+            "() => document.querySelector('form[data-path=\"/v1/keys\"] .outcome').textContent.includes('fp_')"
+        )
+        assert "fp_" not in tab.page.evaluate("JSON.stringify([localStorage, sessionStorage])")
+        tab.page.reload()
+        assert "fp_" not in tab.page.content()
+        with tab.page.expect_navigation():
+            tab.page.click("text=Revoke from-the-page")
+        keys = house.client.get("/v1/keys").json()["items"]
+        assert [key["revoked_at"] is not None for key in keys if key["name"] == "from-the-page"] == [True]
+
+
+def test_a_reader_signs_in_and_sees_no_buttons(browser, tmp_path: Path) -> None:
+    settings = Settings(workspace=tmp_path / "workspace", require_keys=True, job_workers=0, warm_up=False)
+    with Workspace(settings) as workspace:
+        token = product.create_key(workspace, "reader", "read")[1]
+    with local_server(settings) as server, visit(browser, server.url) as tab:
+        tab.go("/console/data")
+        assert tab.page.url.endswith("/console/login?next=%2Fconsole%2Fdata")
+        tab.page.fill("[name=key]", token)
+        tab.page.click("main button")
+        tab.page.wait_for_url("**/console/data")
+        assert tab.page.locator("main form").count() == 0 and "your role here: read" in tab.page.inner_text("footer")
+        assert tab.page.evaluate("document.cookie") == "" and token not in tab.page.content()
+        refused = "fetch('/v1/jobs', {method: 'POST', headers: {'X-Fewpass-Console': '1', 'Content-Type': 'application/json'}, body: '{}'}).then((r) => r.status)"
+        assert tab.page.evaluate(refused) == 403
+        tab.errors.clear()
+        tab.page.click("text=Sign out")
+        tab.page.wait_for_url("**/console/login")
+        tab.check()
+
+
+def test_seven_tabs_share_one_stream(visiting: Visiting) -> None:
+    with visiting() as tab, ExitStack() as _:
+        tabs = [tab.page, *(tab.page.context.new_page() for _ in range(6))]
+        for page in tabs:
+            page.goto(f"{tab.origin}/console/jobs", wait_until="load")
+            page.wait_for_selector("h1")
+        tabs[-1].wait_for_timeout(1500)
+        tabs[0].goto(f"{tab.origin}/console/models/rain")
+        assert tabs[0].title().startswith("rain"), "the eighth page loads, too"
+        n_streams = sum(each == "GET /console/events" for each in tab.requests)
+        assert 1 <= n_streams <= 4, f"{n_streams} streams: only who holds the lock listens"
+        tab.check()
+
+
+def test_a_page_that_is_open_survives_a_restart(browser, tmp_path: Path) -> None:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [
+        sys.executable,
+        "-m",
+        "service.cli",
+        "serve",
+        "--port",
+        str(port),
+        "--job-workers",
+        "0",
+        "--workspace",
+        str(tmp_path / "w"),
+    ]
+
+    def start() -> subprocess.Popen:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        import httpx
+
+        from tests.processes import wait_for
+
+        def is_ready() -> bool:
+            try:
+                return httpx.get(f"http://127.0.0.1:{port}/readyz").status_code == 200
+            except httpx.HTTPError:
+                return False
+
+        wait_for(is_ready)
+        return process
+
+    process = start()
+    try:
+        with visit(browser, f"http://127.0.0.1:{port}") as tab:
+            tab.go("/console")
+            tab.page.wait_for_timeout(1500)
+            process.kill()
+            process.wait()
+            tab.page.wait_for_function("() => document.getElementById('live').textContent.includes('does not answer')")
+            process = start()
+            tab.page.wait_for_function("() => document.getElementById('live').textContent === ''")
+            assert not tab.violations()
+    finally:
+        process.kill()
+        process.wait()

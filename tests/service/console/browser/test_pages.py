@@ -1,0 +1,109 @@
+"""Every page in a real browser, light and dark: nothing forbidden, failed or foreign; accessible; by keyboard."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import pytest
+
+from tests.service.console.browser.conftest import HOSTILE, House, Visiting
+from tests.service.console.browser.driving import needs_browser
+
+pytestmark = needs_browser
+PAGES = {
+    "overview": "/console",
+    "model": "/console/models/rain",
+    "compare": "/console/models/rain/compare?left=1&right=2",
+    "graph": "/console/models/rain@1/graph",
+    "family": "/console/models/rain@1/graph/windy",
+    "circuit": "/console/models/sky/graph",
+    "regions": "/console/models/sky/regions",
+    "what-if": "/console/models/rain@1/what-if",
+    "what-if of a circuit": "/console/models/sky/what-if",
+    "monitoring": "/console/monitoring",
+    "monitoring of a model": "/console/models/rain/monitoring",
+    "jobs": "/console/jobs",
+    "train": "/console/train",
+    "data": "/console/data",
+    "dataset": "/console/data/weather",
+    "settings": "/console/settings",
+    "login": "/console/login",
+    "read": "/docs/read",
+}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_page_does_what_it_must_not(visiting: Visiting, scheme: str) -> None:
+    found: dict[str, list[str]] = {}
+    with visiting(color_scheme=scheme) as tab:
+        for name, path in PAGES.items():
+            tab.go(path)
+            if name.startswith("what-if"):
+                tab.settled()
+            tab.check()
+            assert tab.page.title().endswith("fewpass") and tab.page.locator("h1").count() == 1, name
+            if problems := tab.findings():
+                found[name] = problems
+    assert not found
+
+
+def test_the_api_can_be_tried_without_a_network(visiting: Visiting) -> None:
+    with visiting() as tab:
+        tab.go("/docs")
+        tab.page.wait_for_selector(".swagger-ui .opblock")
+        tab.check()
+
+
+def test_names_of_others_run_nothing(visiting: Visiting) -> None:
+    case = quote(f'{{"evidence":{{"x":1.5}},"target":"{HOSTILE.replace(chr(34), chr(92) + chr(34))}"}}')
+    paths = [
+        "/console/models/hostile/graph",
+        f"/console/models/hostile/graph/{quote(HOSTILE, safe='')}",
+        f"/console/models/hostile/what-if?case={case}",
+    ]
+    with visiting() as tab:
+        for path in paths:
+            tab.go(path)
+            if "what-if" in path:
+                tab.settled()
+            assert tab.page.evaluate("window.hacked") is None and tab.page.locator("img").count() == 0
+            assert "<img src=x" in tab.page.inner_text("main") or "<img src=x" in tab.page.content().replace(
+                "&lt;", "<"
+            )
+            tab.check()
+
+
+def test_the_keyboard_suffices(visiting: Visiting) -> None:
+    with visiting() as tab:
+        tab.go("/console/models/rain@1/graph")
+        tab.page.keyboard.press("Tab")
+        assert tab.page.evaluate("document.activeElement.className") == "skip"
+        tab.page.locator(".structure a").first.focus()
+        before = tab.page.evaluate("document.activeElement.dataset.column")
+        for key in ("ArrowDown", "ArrowRight", "ArrowLeft", "ArrowDown"):
+            tab.page.keyboard.press(key)
+        after = tab.page.evaluate("document.activeElement.dataset.column")
+        assert before == "class" and after not in {None, before}
+        tab.page.keyboard.press("Enter")
+        tab.page.wait_for_url("**/graph/*")
+        assert after in tab.page.inner_text("h1")
+        tab.go("/console/models/rain@1/what-if")
+        tab.settled()
+        tab.page.locator(".value").first.focus()
+        outline = "getComputedStyle(document.activeElement).outlineStyle"
+        tab.page.keyboard.press("Tab")
+        assert tab.page.evaluate(outline) != "none", "the focus can be seen"
+        tab.page.keyboard.press("Space")
+        tab.page.wait_for_function("() => new URLSearchParams(location.search).has('case')")
+        assert tab.page.locator("#chosen li").count() == 1
+
+
+def test_pages_can_be_read_without_scripts(visiting: Visiting, house: House) -> None:
+    with visiting(java_script_enabled=False) as tab:
+        for path in ("/console", "/console/models/rain", "/console/models/rain@1/graph", "/console/jobs", "/docs/read"):
+            tab.page.goto(f"{house.server.url}{path}")
+            assert (
+                tab.page.locator("table").count() >= 1
+                or "No job" in tab.page.inner_text("main")
+                or "none" in tab.page.inner_text("main")
+            )

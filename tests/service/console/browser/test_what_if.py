@@ -1,0 +1,135 @@
+"""The what-if explorer in a real browser."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import parse_qs, urlsplit
+
+from tests.service.console.browser.conftest import House, Visiting
+from tests.service.console.browser.driving import Visit, needs_browser
+
+pytestmark = needs_browser
+PAGE = "/console/models/rain@1/what-if"
+
+
+def shown(tab: Visit) -> dict[str, str]:
+    """The answer's table: label and probability."""
+    rows = tab.page.locator("#p-answer tbody tr")
+    return {row.locator("th").inner_text(): row.locator("td.n").first.inner_text() for row in rows.all()}
+
+
+def digits(p: float) -> str:
+    """A probability as the page writes it."""
+    return f"{p:.3f}" if p == 0 or p >= 1e-3 else f"{p:.1e}".replace("e-0", "e-")
+
+
+def case_of(tab: Visit) -> dict:
+    asked = parse_qs(urlsplit(tab.page.url).query)
+    return json.loads(asked["case"][0]) if "case" in asked else {}
+
+
+def click(tab: Visit, column: str, label: str) -> None:
+    tab.page.locator(f'#columns details[data-column="{column}"] .value[data-label="{label}"]').click()
+
+
+def after(tab: Visit, number: str | None) -> None:
+    """Wait until what was asked after some answer is settled."""
+    tab.page.wait_for_function(
+        "(n) => { const d = document.getElementById('what-if').dataset; return d.state === 'settled' && d.settled !== n; }",
+        arg=number,
+    )
+
+
+def settled_number(tab: Visit) -> str | None:
+    return tab.page.get_attribute("#what-if", "data-settled")
+
+
+def test_a_click_supposes_and_shows_what_the_model_predicts(visiting: Visiting, house: House) -> None:
+    with visiting() as tab:
+        tab.go(PAGE)
+        tab.settled()
+        before = settled_number(tab)
+        click(tab, "outlook", "sunny")
+        after(tab, before)
+        assert case_of(tab) == {"evidence": {"outlook": "sunny"}}
+        told = house.client.post("/v1/models/rain@1/predict", json={"records": [{"outlook": "sunny"}]}).json()
+        wanted = {str(name): digits(p) for name, p in zip(told["classes"], told["probabilities"][0], strict=True)}
+        assert shown(tab) == wanted
+        assert "interval" in tab.page.inner_text("#p-answer") and "outlook" in tab.page.inner_text("#p-contributions")
+        assert "nats" in tab.page.inner_text("#p-surprise") and "Log probability" in tab.page.inner_text(
+            "#p-completion"
+        )
+        assert '\'{"evidence":{"outlook":"sunny"}}\'' in tab.page.text_content("#as-curl")
+        assert '"outlook": "sunny"' in tab.page.text_content("#as-python")
+        before = settled_number(tab)
+        tab.page.locator("#chosen button").click()
+        after(tab, before)
+        assert case_of(tab) == {} and tab.page.locator("#chosen li").count() == 0
+        tab.check()
+
+
+def test_of_ten_fast_clicks_the_last_one_wins(visiting: Visiting, house: House) -> None:
+    with visiting() as tab:
+        tab.go(PAGE)
+        tab.settled()
+        labels = ["sunny", "rain", "overcast"]
+        for number in range(10):
+            click(tab, "outlook", labels[number % 3])
+        last = labels[9 % 3]
+        tab.page.wait_for_function(
+            "() => { const d = document.getElementById('what-if').dataset; return d.state === 'settled' && d.settled === '11'; }"
+        )
+        told = house.client.post("/v1/models/rain@1/predict", json={"records": [{"outlook": last}]}).json()
+        assert list(shown(tab).values()) == [digits(p) for p in told["probabilities"][0]]
+        assert case_of(tab)["evidence"] == {"outlook": last}
+
+
+def test_the_address_holds_the_case_and_one_beside(visiting: Visiting) -> None:
+    with visiting() as tab:
+        tab.go(PAGE)
+        tab.settled()
+        before = settled_number(tab)
+        click(tab, "windy", "True")
+        after(tab, before)
+        tab.page.click("#pin")
+        assert tab.page.is_visible("#p-beside")
+        before = settled_number(tab)
+        click(tab, "windy", "False")
+        after(tab, before)
+        here, url = shown(tab), tab.page.url
+        difference = tab.page.inner_text("#p-beside table")
+        tab.page.goto(url)
+        tab.settled()
+        assert shown(tab) == here and tab.page.inner_text("#p-beside table") == difference
+        tab.check()
+
+
+def test_a_circuit_answers_about_any_column(visiting: Visiting, house: House) -> None:
+    with visiting() as tab:
+        tab.go("/console/models/sky/what-if")
+        tab.settled()
+        before = settled_number(tab)
+        tab.page.select_option("#target", "windy")
+        after(tab, before)
+        query = {"queries": [{"kind": "conditional", "variables": ["windy"]}]}
+        wanted = house.client.post("/v1/models/sky/query", json=query).json()["answers"][0]["distributions"]["windy"]
+        assert shown(tab) == {label: digits(p) for label, p in wanted.items()}
+        assert "no sums over attributes" in tab.page.inner_text("#p-contributions") or "class" in tab.page.inner_text(
+            "#p-contributions"
+        )
+        tab.check()
+
+
+def test_what_is_wrong_is_said_and_the_page_goes_on(visiting: Visiting) -> None:
+    with visiting() as tab:
+        tab.go(PAGE)
+        tab.settled()
+        tab.page.click("summary:has-text('Load a row')")
+        tab.page.fill("#row", '{"outlok": "sunny"}')
+        tab.page.click("#load")
+        tab.page.wait_for_selector("#what-if[data-state=refused]")
+        assert "outlook" in tab.page.inner_text("#problem")
+        before = settled_number(tab)
+        tab.page.click("#reset")
+        after(tab, before)
+        assert tab.page.inner_text("#problem") == ""

@@ -1,0 +1,47 @@
+"""A dry run of forgetting tells what would be forgotten, and changes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from service import product
+from service.requests import DatasetRequest, ForgetRequest, TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from tests.service.conftest import weather
+
+
+def kept(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_a_dry_run_counts_and_changes_nothing(tmp_path: Path) -> None:
+    table = weather(400, 1)
+    pq.write_table(table, tmp_path / "a.parquet")
+    with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
+        product.register_dataset(
+            workspace, DatasetRequest(name="sky", uris=[str(tmp_path / "a.parquet")], target="class")
+        )
+        train = TrainRequest(dataset="sky", learner="nb", parameters={"m": 1.0}, model="rain", holdout=0)
+        product.train(workspace, train)
+        place = workspace.layout.dataset_directory("sky")
+        before = kept(place)
+        where = "outlook = 'rain'"
+        told = product.forget(workspace, ForgetRequest(dataset="sky", where=where, dry_run=True))
+        n_rain = table["outlook"].to_pylist().count("rain")
+        assert told == {
+            "is_dry_run": True,
+            "n_rows": n_rain,
+            "files": {str(tmp_path / "a.parquet"): n_rain},
+            "would_retrain": ["rain"],
+        }
+        assert kept(place) == before and product.find_version(workspace, "rain").version == 1
+        done = product.forget(workspace, ForgetRequest(dataset="sky", where=where))
+        assert done["n_rows"] == n_rain and product.find_version(workspace, "rain").version == 2
+
+
+def test_a_stored_request_without_it_is_as_it_was() -> None:
+    assert "dry_run" not in ForgetRequest(dataset="sky", where="x = 1").model_dump()
+    assert ForgetRequest(dataset="sky", where="x = 1", dry_run=True).model_dump()["dry_run"] is True
