@@ -317,6 +317,18 @@ class RefreshRequest(LimitedRequest):
     kind: Literal["refresh"] = "refresh"
     train: TrainRequest
     promotion: PromotionRule = PromotionRule()
+    when: Literal["always", "drift"] = Field(
+        default="always",
+        description="Train at any time, or only if what the champion serves has changed in the last day.",
+    )
+    quarantine_points: float | None = Field(
+        default=None,
+        ge=0.1,
+        le=100,
+        description="Train nothing, for a person to look, if in the newest file so many points more rows are absent, missing, "
+        "unseen or out of range than the champion learned, or columns are swapped or clipped; null to train all the same.",
+        examples=[1.0],
+    )
 
     @model_validator(mode="after")
     def _is_fair(self) -> Self:

@@ -15,6 +15,7 @@ from learners.monitoring.slices import ServedCounts
 from learners.schema.schema import Attribute
 
 MOST_PAIRED = 12
+TAILS = ("low_tail", "high_tail")
 SWAP_SHARE = 0.5  # of the divergence that is left when two columns are taken for each other
 OF_CHILD = 0.99  # a child's family speaks of its parent a little less than the parent's own
 
@@ -56,8 +57,11 @@ def causes(
     swapped = _swapped(window, reference, moved, alarms)
     named = {column for cause in swapped for column in cause.columns}
     quality = sorted(
-        (one for one in alarms if one.kind in QUALITY and one.column not in named), key=lambda one: -abs(one.effect)
+        (one for one in alarms if one.kind in QUALITY and one.kind not in TAILS and one.column not in named),
+        key=lambda one: -abs(one.effect),
     )
+    # A tail is part of a column's values: it is told only where the column's own test does not tell more.
+    in_tails = [one for one in alarms if one.kind in TAILS and one.column not in {other.column for other in moved}]
     found = [*swapped, *(_of_quality(one) for one in quality)]
     repeats = [one for one in alarms if one.kind == "repeats"]
     repeating = [Cause("repeats", (), one.effect, "points", _REPEATS.format(one.effect / 100)) for one in repeats]
@@ -72,6 +76,7 @@ def causes(
         _of_family(window, reference, name, effect) for name, effect in blamed(window, moved) if name not in named
     ]
     found += [cause for cause in repeating if cause not in found]
+    found += [_of_quality(one) for one in sorted(in_tails, key=lambda one: -abs(one.effect)) if one.column not in named]
     for one in alarms:
         if one.kind in ("confidence", "surprise"):
             found.append(Cause(one.kind, (), one.effect, "nats", _OTHERS[one.kind]))
@@ -88,6 +93,8 @@ _WORDS = {
     "missing": "is missing",
     "unseen": "has values that training never saw",
     "rare": "has rare values",
+    "low_tail": "has numbers as low as the lowest of training",
+    "high_tail": "has numbers as high as the highest of training",
     "out_of_range": "has numbers outside the range of training: another unit, or a broken sensor",
 }
 

@@ -11,14 +11,14 @@ from learners.arrays import Integers
 from learners.monitoring import two_sample
 from learners.monitoring.kernels import FINE_POINT, FIXED_POINT
 from learners.monitoring.mixture import class_mix, prior_of, remixed
-from learners.monitoring.raw import ABOVE, ABSENT, BELOW, COMPARED, NULL, UNSEEN
+from learners.monitoring.raw import ABOVE, ABSENT, BELOW, COMPARED, HIGH_TAIL, LOW_TAIL, NULL, UNSEEN
 from learners.monitoring.reference import Reference
 from learners.monitoring.slices import COUNTED, ServedCounts
 from learners.monitoring.two_sample import Comparison, compare_counts, compare_rates, compare_tables
 from learners.monitoring.watched import REPEAT_CELLS
 
 MAX_Q, MIN_NATS, MIN_POINTS = 0.01, 0.01, 1.0
-QUALITY = ("absent", "missing", "unseen", "out_of_range", "rare")
+QUALITY = ("absent", "missing", "unseen", "out_of_range", "rare", "low_tail", "high_tail")
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,9 @@ def rates(counts: ServedCounts) -> list[Rates]:
         if attribute.n_folded:
             own["rare"] = (int(marginal[attribute.n_values - 1]), n_rows)
         if attribute.quantiles:
-            own["out_of_range"] = (int(statuses[i, BELOW] + statuses[i, ABOVE]), int(statuses[i, COMPARED]))
+            compared = int(statuses[i, COMPARED])
+            own["out_of_range"] = (int(statuses[i, BELOW] + statuses[i, ABOVE]), compared)
+            own["low_tail"], own["high_tail"] = ((int(statuses[i, tail]), compared) for tail in (LOW_TAIL, HIGH_TAIL))
         found.append(own)
     return found
 
@@ -173,10 +175,15 @@ def _reference_rates(window: ServedCounts, reference: Reference) -> list[Rates]:
     if not reference.knows_ranges and reference.served is not None:
         return rates(reference.served)
     found = []
+    scored = None if reference.served is None else rates(reference.served)
     for i, attribute in enumerate(window.watched.codes.attributes):
         marginal = reference.family(i).sum(axis=0)
         n = int(marginal.sum()) or reference.n_rows
         own: Rates = {"absent": (0, n), "unseen": (0, n), "out_of_range": (0, n)}
+        if (
+            scored is not None and attribute.quantiles
+        ):  # a quantile is of all rows of its value, which training did not count
+            own |= {tail: scored[i][tail] for tail in ("low_tail", "high_tail")}
         own["missing"] = (int(marginal[0]) if attribute.has_missing else 0, n)
         if attribute.n_folded:
             own["rare"] = (int(marginal[attribute.n_values - 1]), n)
@@ -187,7 +194,7 @@ def _reference_rates(window: ServedCounts, reference: Reference) -> list[Rates]:
 def repeat_share(window: ServedCounts, reference: Reference) -> tuple[float, Comparison]:
     """How many other copies a row has beyond those of the reference, in the mean; and how sure that is.
 
-    Rows are counted by 14 bits of their hashes. Sums of squares of such counts estimate how often rows repeat; what is
+    Rows are counted by 16 bits of their hashes. Sums of squares of such counts estimate how often rows repeat; what is
     natural of few columns with few values is taken off as the reference has it, or else as the model expects it.
 
     References

@@ -8,7 +8,6 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from learners.arrays import Codes, Floats, Integers, Mask
 from learners.errors import LearnerError
@@ -18,7 +17,7 @@ from learners.schema.encode import numbers
 from learners.schema.records import number_reader
 from learners.schema.schema import Attribute
 
-ABSENT, NULL, UNSEEN, BELOW, ABOVE, COMPARED = range(len(STATUSES))
+ABSENT, NULL, UNSEEN, BELOW, ABOVE, COMPARED, LOW_TAIL, HIGH_TAIL = range(len(STATUSES))
 _NOTHING = object()
 
 
@@ -28,8 +27,8 @@ class RawRows(Protocol):
     def presence(self, attribute: Attribute, rows: Integers) -> tuple[Mask, Mask]:
         """Of some rows whether the column is absent, and whether its value is null."""
 
-    def outside(self, attribute: Attribute, rows: Integers, low: float, high: float) -> tuple[int, int]:
-        """How many of some rows have a number below one limit, and above the other."""
+    def tails(self, attribute: Attribute, rows: Integers) -> tuple[int, int, int, int]:
+        """How many of some rows have a number below the least of training, above the greatest, and in its last quantiles."""
 
 
 class RecordRows:
@@ -52,9 +51,10 @@ class RecordRows:
         """As `RawRows` has it."""
         return _presence(self.values(attribute, rows))
 
-    def outside(self, attribute: Attribute, rows: Integers, low: float, high: float) -> tuple[int, int]:
+    def tails(self, attribute: Attribute, rows: Integers) -> tuple[int, int, int, int]:
         """As `RawRows` has it."""
-        return _outside(self.values(attribute, rows), attribute, low, high)
+        read = number_reader(attribute)
+        return _tails(np.array([read(x) for x in self.values(attribute, rows) if x is not _NOTHING]), attribute)
 
 
 class ColumnRows:
@@ -81,9 +81,10 @@ class ColumnRows:
         """As `RawRows` has it."""
         return _presence(self.values(attribute, rows))
 
-    def outside(self, attribute: Attribute, rows: Integers, low: float, high: float) -> tuple[int, int]:
+    def tails(self, attribute: Attribute, rows: Integers) -> tuple[int, int, int, int]:
         """As `RawRows` has it."""
-        return _outside(self.values(attribute, rows), attribute, low, high)
+        read = number_reader(attribute)
+        return _tails(np.array([read(x) for x in self.values(attribute, rows) if x is not _NOTHING]), attribute)
 
 
 class BatchRows:
@@ -114,16 +115,9 @@ class BatchRows:
         is_null = column.is_null(nan_is_null=pa.types.is_floating(column.type))
         return np.zeros(rows.size, bool), is_null.to_numpy(zero_copy_only=False)
 
-    def outside(self, attribute: Attribute, rows: Integers, low: float, high: float) -> tuple[int, int]:
-        """As `RawRows` has it; where all numbers are within the limits, as most are, it is one look."""
-        column = self._column(attribute, rows)
-        if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
-            ends = pc.min_max(column)
-            least, greatest = ends["min"].as_py(), ends["max"].as_py()
-            if least is None or (least >= low and greatest <= high):
-                return 0, 0
-        x: Floats = numbers(column, attribute.name, attribute.arrow_type)
-        return int(np.count_nonzero(x < low)), int(np.count_nonzero(x > high))
+    def tails(self, attribute: Attribute, rows: Integers) -> tuple[int, int, int, int]:
+        """As `RawRows` has it."""
+        return _tails(numbers(self._column(attribute, rows), attribute.name, attribute.arrow_type), attribute)
 
 
 def _presence(values: Sequence[object]) -> tuple[Mask, Mask]:
@@ -136,12 +130,14 @@ def _is_nan(value: object) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
-def _outside(values: Sequence[object], attribute: Attribute, low: float, high: float) -> tuple[int, int]:
-    read = number_reader(attribute)
-    found = [read(x) for x in values if x is not _NOTHING]
-    below = sum(1 for x in found if x < low)
-    above = sum(1 for x in found if x > high)
-    return below, above
+def _tails(x: Floats, attribute: Attribute) -> tuple[int, int, int, int]:
+    q = attribute.quantiles
+    with np.errstate(invalid="ignore"):
+        low, high = x <= q[1], x > q[-2]
+    n_low, n_high = int(np.count_nonzero(low)), int(np.count_nonzero(high))
+    below = int(np.count_nonzero(x < q[0])) if n_low else 0
+    above = int(np.count_nonzero(x > q[-1])) if n_high else 0
+    return below, above, n_low, n_high
 
 
 def status_counts(x: Codes, raw: RawRows, schema: Schema, rows: Integers, compared: Integers | None = None) -> Integers:
@@ -180,17 +176,15 @@ def status_counts(x: Codes, raw: RawRows, schema: Schema, rows: Integers, compar
 
 
 def _add_range(found: Integers, codes: Codes, raw: RawRows, attribute: Attribute, rows: Integers) -> None:
-    """Only the first and the last interval reach beyond the numbers of training."""
-    first, last = int(attribute.has_missing), attribute.n_values - 1
+    """Numbers beyond those of training, and in its outermost quantiles."""
+    first = int(attribute.has_missing)
     own = codes[rows] if rows.size < codes.size else codes
-    at_ends = rows[(own == first) | (own == last)]
-    found[COMPARED] = np.count_nonzero((own >= first) & (own <= last))
-    if at_ends.size:
-        if 4 * at_ends.size > codes.size:  # then the whole column is looked at as fast
-            at_ends = rows
+    inside = (own >= first) & (own < attribute.n_values)
+    found[COMPARED] = np.count_nonzero(inside)
+    if found[COMPARED]:
         try:
-            found[BELOW], found[ABOVE] = raw.outside(
-                attribute, at_ends, attribute.quantiles[0], attribute.quantiles[-1]
-            )
+            below, above, low, high = raw.tails(attribute, rows)
         except LearnerError:  # of no number at all, which has no code either
             found[COMPARED] = 0
+            return
+        found[BELOW], found[ABOVE], found[LOW_TAIL], found[HIGH_TAIL] = below, above, low, high

@@ -21,10 +21,10 @@ from learners.schema.kernels import translate_views
 from learners.schema.schema import Attribute
 
 MAX_CELLS = 4096  # of one family: parents beyond it are left out, the last ones first
-REPEAT_CELLS = 1 << 14
+REPEAT_CELLS = 1 << 16
 RATES = 32  # a slice says how many rows were counted at one in 1, 2, 4, …
-STATUSES = ("absent", "null", "unseen", "below_min", "above_max", "compared")
-LAYOUT = 1  # of what this module lays out; counts of another layout are not read
+STATUSES = ("absent", "null", "unseen", "below_min", "above_max", "compared", "low_tail", "high_tail")
+LAYOUT = 2  # of what this module lays out; counts of another layout are not read
 
 
 @dataclass(frozen=True)

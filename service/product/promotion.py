@@ -1,7 +1,7 @@
 """Champion and challenger: a refresh trains a version, measures both on the same new rows, and decides by a rule."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from service.problems import InvalidRequest
 from service.product import scoring
 from service.product.data_roots import open_source
 from service.product.datasets import get_dataset
+from service.product.gate import inspect
 from service.product.pruning import prune
 from service.product.training import target_of, train_steps
 from service.product.training_rows import training_rows
@@ -49,13 +50,24 @@ class Verdict(NamedTuple):
 
 
 def refresh_steps(workspace: Workspace) -> tuple[Step, ...]:
-    """The steps of a job that refreshes: those of a training, then the decision."""
+    """The steps of a job that refreshes: a look at the data, those of a training, then the decision."""
     train = (_of_train(step) for step in train_steps(workspace))
-    return (*train, Step("decide", partial(decide, workspace)))
+    decision = Step("decide", _unless_skipped(partial(decide, workspace)))
+    return (Step("inspect", partial(inspect, workspace)), *train, decision)
 
 
 def _of_train(step: Step) -> Step:
-    return Step(step.name, lambda run: step.run(replace(run, request=run.request["train"])))
+    return Step(step.name, _unless_skipped(lambda run: step.run(replace(run, request=run.request["train"]))))
+
+
+def _unless_skipped(work: Callable[[Run], JSONObject]) -> Callable[[Run], JSONObject]:
+    """A step of a refresh that has found nothing to do says so to the end."""
+
+    def run_unless(run: Run) -> JSONObject:
+        looked = run.receipts.get("inspect", {})  # a job of an earlier release has not looked
+        return looked if looked.get("is_skipped") else work(run)
+
+    return run_unless
 
 
 def checked_train(workspace: Workspace, request: RefreshRequest) -> TrainRequest:
