@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 # A process answers from a thread, which waits for others: on a machine that does much else, for several seconds.
 HANG_S = 20
+AGAIN_S = 1.0
 PR_SET_PDEATHSIG = 1  # of Linux' sys/prctl.h
 # pyarrow's allocator starts it when it is loaded, stops it before a fork and starts it anew behind it.
 HARMLESS_THREADS = {"jemalloc_bg_thd"}
@@ -50,7 +51,26 @@ class Forked(ForkProcess):
 
 
 class Servers(multiprocess.Multiprocess):
-    """Uvicorn's supervisor, which holds the socket longer than those who take connections from it."""
+    """Uvicorn's supervisor, which holds the socket longer than those who take connections from it.
+
+    It replaces a process whatever ended it. A start that fails ends all only before one has ever succeeded: after that
+    its cause, such as a database that is away, passes.
+    """
+
+    has_served = False
+
+    def keep_subprocess_alive(self) -> None:
+        """Replace those that have ended."""
+        self.has_served = self.has_served or any(
+            process.exitcode is None and process.is_ready(HANG_S) for process in self.processes
+        )
+        for index, process in enumerate(self.processes):
+            if self.has_served and process.exitcode == STARTUP_FAILURE:
+                structlog.get_logger("serve").error("a serving process could not start and is tried again")
+                self.should_exit.wait(AGAIN_S)
+                self.processes[index] = multiprocess.Process(self.config, self.sockets)
+                self.processes[index].start()
+        super().keep_subprocess_alive()
 
     def terminate_all(self) -> None:
         """End all, with a door behind which nobody would wait."""

@@ -110,7 +110,7 @@ def _serve_forked(settings: Settings, listening: socket.socket) -> None:
     command = [sys.executable, "-m", "service.processes.forking", str(descriptor), str(os.getpid())]
     # Threads of linear algebra would run beside the fork, and serving needs none.
     environment = {"OPENBLAS_NUM_THREADS": "1"} | os.environ
-    pause = RESTART_S
+    pause, has_served = RESTART_S, False
     while True:
         started = time.monotonic()
         process = subprocess.Popen(command, env=environment, pass_fds=[descriptor], start_new_session=True)
@@ -123,9 +123,11 @@ def _serve_forked(settings: Settings, listening: socket.socket) -> None:
         finally:
             # Longer than the serving processes are given, as it waits for them.
             _end(process, settings.shutdown_s + MAX_RESTART_S)
-        if code == STARTUP_FAILURE:
+        has_lasted = time.monotonic() - started > MAX_RESTART_S
+        has_served = has_served or has_lasted
+        if code == STARTUP_FAILURE and not has_served:
             sys.exit(code)
-        pause = RESTART_S if time.monotonic() - started > MAX_RESTART_S else pause
+        pause = RESTART_S if has_lasted else pause
         structlog.get_logger("serve").error("serving died, another takes its place", code=code, pause_s=pause)
         time.sleep(pause)
         pause = min(pause * 2, MAX_RESTART_S)
