@@ -37,6 +37,8 @@ FULL = {
     "structures_networks": [],
     "density": [],
     "density_auto": [],
+    "density_files": [],
+    "circuits_plain": [],
     "streaming": [],
     "numeric": [],
     "bayesian_circuits": [],
