@@ -45,7 +45,7 @@ class Pair:
         self.kills: Counter[str] = Counter()
 
     def _start(self, stack: contextlib.ExitStack) -> LocalServer:
-        return stack.enter_context(local_server(self.settings))
+        return stack.enter_context(local_server(self.settings, timeout_s=600))
 
     def kill(self, rng: random.Random) -> None:
         which = rng.randrange(2)
