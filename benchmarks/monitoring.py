@@ -31,7 +31,6 @@ from learners.passes.learner import drive
 from learners.passes.source import Source
 
 N_COLUMNS, N_TRAIN, N_SCORED = 40, 100_000, 20_000
-HOURS = 24 * 30
 PERSISTENCE, LOOKS = 2, 3
 
 
@@ -69,14 +68,14 @@ def done(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def false_alarms(months: int, rows_per_hour: int, path: Path) -> None:
+def false_alarms(months: int, days: int, rows_per_hour: int, path: Path) -> None:
     watched, scored = prepared()
     reference = training_reference(watched, scored)
     for month in range(len(done(path)), months):
         rng = np.random.default_rng(1000 + month)
         started, hours, last, alarms, open_subjects = time.perf_counter(), [], [], [], set()
         window = ServedCounts(watched)
-        for hour in range(HOURS):
+        for hour in range(24 * days):
             n = rng.poisson(rows_per_hour * (1 + 0.8 * np.sin(2 * np.pi * hour / 24)))
             rows = table_of(rng, max(n, 1))
             if rng.random() < 0.05:  # somebody sends one row again and again
@@ -319,6 +318,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["false-alarms", "power", "serving", "scan"])
     parser.add_argument("--months", type=int, default=1)
+    parser.add_argument("--days", type=int, default=30, help="Of a month; fewer for a quick look.")
     parser.add_argument("--rows-per-hour", type=int, default=500)
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--rows", type=int, default=20_000)
@@ -329,7 +329,7 @@ def main(arguments: list[str] | None = None) -> None:
     asked = parser.parse_args(arguments)
     asked.out.mkdir(parents=True, exist_ok=True)
     if asked.what == "false-alarms":
-        false_alarms(asked.months, asked.rows_per_hour, asked.out / "false-alarms.jsonl")
+        false_alarms(asked.months, asked.days, asked.rows_per_hour, asked.out / "false-alarms.jsonl")
     elif asked.what == "power":
         power(asked.repeats, asked.rows, asked.out / "power.jsonl")
     elif asked.what == "serving":

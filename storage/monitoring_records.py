@@ -25,6 +25,7 @@ class RuleRecord(TypedDict, total=False):
     nats: float
     points: float
     is_muted: bool
+    rollback_labels: int | None
 
 
 class AlertRecord(TypedDict):

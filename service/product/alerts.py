@@ -39,6 +39,7 @@ def default_rule() -> RuleRecord:
         "nats": limits.nats,
         "points": limits.points,
         "is_muted": False,
+        "rollback_labels": None,
     }
 
 

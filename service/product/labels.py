@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import Array, Floats, Integers
+from learners.arrays import Array, Codes, Floats, Integers
+from learners.schema import Schema
 from learners.schema.schema import Value
 from service.observing import keyed
 from service.predictor import map_version
@@ -227,3 +228,21 @@ def performance(workspace: Workspace, reference: str, *, window: str = "7d") -> 
         raise InvalidRequest(f"Model {watching.version.name!r} predicts no class, so labels say nothing of it.")
     told = realised_of(watching, span("window", window))
     return {"model": watching.version.name, "version": watching.version.version, "window": window, **told}
+
+
+def labelled_codes(
+    files: MonitoringFiles, version: int, schema: Schema, since: datetime, until: datetime
+) -> tuple[Codes, Integers]:
+    """Codes (n_attributes, n) and classes (n,) of rows that were kept in a time and have a label; the last label counts."""
+    given: dict[bytes, str] = {}
+    for table in files.labels():
+        given.update(zip(table["key"].to_pylist(), table["label"].to_pylist(), strict=True))
+    code = {name: k for k, name in enumerate(schema.classes)}
+    found: dict[bytes, tuple[bytes, int]] = {}
+    for _, table in files.rows(version, "predictions", ["key", "at", "codes"]):
+        for key, at, codes in zip(*(table[name].to_pylist() for name in ("key", "at", "codes")), strict=True):
+            if codes is not None and since <= at < until and given.get(key) in code:
+                found[key] = codes, code[given[key]]
+    joined = np.frombuffer(b"".join(codes for codes, _ in found.values()), schema.code_dtype)
+    x: Codes = np.ascontiguousarray(joined.reshape(len(found), schema.n_attributes).T)
+    return x, np.array([y for _, y in found.values()], np.int64)

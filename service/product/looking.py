@@ -9,8 +9,9 @@ from typing import cast
 import structlog
 
 from service.problems import is_expected
-from service.product.alerts import look
+from service.product.alerts import alert_rule, look
 from service.product.labels import realised_of
+from service.product.rolling_back import judged
 from service.product.webhooks import send
 from service.product.windows import Watching, monitoring
 from service.telemetry import MONITOR, SERIES
@@ -77,6 +78,9 @@ class Looker:
             for told in send(self.workspace, change, alert):
                 if told["error"] is not None:
                     self.log.warning("a webhook was not delivered", webhook=told["webhook"], reason=told["error"])
+        labels = alert_rule(self.workspace, name).get("rollback_labels")
+        if labels is not None:
+            judged(self.workspace, name, labels)
         set_series(self.workspace, name)
 
     def _clear(self, root: Path) -> None:

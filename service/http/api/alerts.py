@@ -53,6 +53,12 @@ class RuleRequest(BaseModel, extra="forbid"):
     nats: float | None = Field(default=None, ge=0, le=100)
     points: float | None = Field(default=None, ge=0, le=100)
     is_muted: bool | None = None
+    rollback_labels: int | None = Field(
+        default=None,
+        ge=30,
+        le=10_000_000,
+        description="Point champion back if so many labelled rows say that the version before it predicts them better; needs mode rows.",
+    )
 
 
 class WebhookRequest(BaseModel, extra="forbid"):

@@ -23,6 +23,7 @@ from service.predictor import map_version
 from service.problems import InvalidRequest
 from service.product import alerts, looking, webhooks
 from service.product.labels import Label
+from service.product.rolling_back import judged
 from service.product.windows import Watching
 from service.requests import TrainRequest
 from service.settings import Settings
@@ -249,3 +250,28 @@ def test_the_commands_say_the_same(trained, tmp_path):
     assert "inner address" in fewpass("webhooks", "add", "http://localhost:1/", **where, code=1).stderr.replace(
         "\n", " "
     )
+
+
+def test_a_champion_that_labels_find_worse_goes_back(trained, tmp_path):
+    table = problems.rows(4000, 80)
+    wrong = table.set_column(
+        table.num_columns - 1, "class", table["class"].take(np.random.default_rng(0).permutation(4000))
+    )
+    schema = map_version(product.find_version(trained, "labelled")).schema
+    cuts = {a.name: {"cuts": list(a.cuts)} for a in schema.attributes if a.kind == "numeric"}
+    for number, rows in enumerate((table, wrong)):
+        pq.write_table(rows, tmp_path / f"{number}.parquet")
+        asked = {"uris": [str(tmp_path / f"{number}.parquet")], "target": "class", "learner": "nb", "columns": cuts}
+        product.train(trained, TrainRequest(**asked, model="back", aliases=["champion"]))
+    keys, now = [f"b{row}" for row in range(300)], datetime.now(UTC)
+    served = problems.rows(300, 81)
+    serve(trained, "back", served, now, keys, {"mode": "rows"})
+    end = now + timedelta(minutes=1)
+    assert "0 labelled rows are fewer" in judged(trained, "back", 100, end)["reason"]
+    truth = served["class"].to_pylist()
+    product.add_labels(trained, "back", [Label("key", key, y) for key, y in zip(keys, truth, strict=True)])
+    done = judged(trained, "back", 100, end)
+    assert done["is_rolled_back"], done["reason"]
+    assert product.find_version(trained, "back@champion").version == 1
+    assert "worse with probability" in product.alias_history(trained, "back").items[0].reason
+    assert judged(trained, "labelled", 100)["reason"] == "there is no version before the champion"
