@@ -234,6 +234,8 @@ def tables(results: Sequence[Result]) -> str:
     columns = list(dict.fromkeys(result.model for result in results))
     lines = []
     for outliers in ("removed", "kept"):
+        if all(result.outliers != outliers for result in results):
+            continue
         lines += [f"### Outliers {outliers}", ""]
         lines += ["| set | seeds | paper, C_s = 2 | paper, C_s = 4 | " + " | ".join(columns) + " |"]
         lines += ["|" + " --- |" * (4 + len(columns))]
@@ -244,7 +246,8 @@ def tables(results: Sequence[Result]) -> str:
             cells = []
             for column in columns:
                 tests = [result.test for result in own if result.model == column]
-                cells.append(f"{np.mean(tests):.2f} ± {np.std(tests):.2f}" if tests else "")
+                spread = f" ± {np.std(tests, ddof=1):.2f}" if len(tests) > 1 else ""
+                cells.append(f"{np.mean(tests):.2f}{spread}" if tests else "")
             n_seeds = len({result.seed for result in own})
             lines.append(f"| {name} | {n_seeds} | {PAPER[name].two} | {PAPER[name].four} | " + " | ".join(cells) + " |")
         lines.append("")

@@ -70,7 +70,8 @@ class Strengths:
     rho : float
         Rows that the prior mean of a Gaussian leaf stands for.
     exponential, poisson : float
-        Shape α of the Gamma prior of the rate.
+        Shape α of the Gamma prior of the rate. Of an exponential leaf without rows the expected mean is infinite up to 1, and the
+        expected variance up to 2.
     categorical : float
         Pseudo-count of each value.
 
@@ -82,7 +83,7 @@ class Strengths:
     alpha: float = 1.0
     gaussian: float = 1.0
     rho: float = 0.1
-    exponential: float = 1.0
+    exponential: float = 3.0
     poisson: float = 1.0
     categorical: float = 1.0
 

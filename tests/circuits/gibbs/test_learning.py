@@ -113,6 +113,18 @@ def test_its_tables_and_structure_tell_how_the_chains_went(model):
     assert told["r_hat"] > 0 and told["effective"] > 0 and told["is_settled"] in (True, False)
 
 
+def test_leaves_without_rows_do_not_blow_up_variances():
+    """Skewed columns, whose sums have exponential leaves that stay empty; the variance is within three times that of the rows."""
+    rng = np.random.default_rng(0)
+    table = pa.table({f"x{i}": rng.gamma(0.7, 3.0, 300) for i in range(4)})
+    model = learned(Source.of_table(table), target=None, children=4, prior_variance=2.0)
+    (told,) = model.answer([Moments()])
+    for name, moments in told["moments"].items():
+        variance = table[name].to_numpy().var()
+        assert variance / 3 < moments["variance"] < 3 * variance
+        assert moments["mean"] == pytest.approx(table[name].to_numpy().mean(), rel=0.3)
+
+
 @pytest.mark.parametrize("sampler", ["reference", "bottom-up", "collapsed-vb"])
 def test_every_sampler_makes_a_posterior(sampler):
     model = learned(Source.of_table(table_of(300)), sampler=sampler)
