@@ -37,6 +37,8 @@ class Recipe:
         Whether the next training may keep its attributes and cut points.
     needs_target : bool
         Whether there must be a class column.
+    takes_target : bool
+        Whether there may be one.
     cuts_by : tuple of str
         The parameters that cut points depend on; learners without any share theirs.
     """
@@ -47,6 +49,7 @@ class Recipe:
     n_passes: int | None
     keeps_schema: bool = True
     needs_target: bool = True
+    takes_target: bool = True
     cuts_by: tuple[str, ...] = ()
 
 
@@ -69,7 +72,9 @@ LEARNERS: dict[str, Recipe] = {
     "skdb": Recipe("selective k-dependence Bayes", classifiers.SKDBParameters, classifiers.skdb, 3),
     "xgboost": Recipe("XGBoost, gradient boosted trees", XGBoostParameters, baselines.xgboost, 1, keeps_schema=False),
     "spn": Recipe("sum-product network", circuits.CircuitParameters, circuits.spn, None, needs_target=False),
-    "orders": Recipe("posterior over structures", OrderParameters, orders.orders, 1, needs_target=False),
+    "orders": Recipe(
+        "posterior over structures", OrderParameters, orders.orders, 1, needs_target=False, takes_target=False
+    ),
 }
 
 

@@ -44,7 +44,8 @@ def compile_all() -> float:
     runs += [("kdb", {"estimator": "hdp", "iterations": 20}), ("kdb", {"estimator": "hdp-map"})]
     for name, parameters in runs:
         for table in (TABLE, wide):
-            model = drive(recipes.learner(name, parameters, "class"), Source.of_table(table))
+            target = "class" if recipes.recipe(name).takes_target else None
+            model = drive(recipes.learner(name, parameters, target), Source.of_table(table))
             _encode_all(model.schema)
             if isinstance(model, LookupModel):
                 model.log_terms(encode(table, model.schema))

@@ -19,7 +19,7 @@ from service import product
 from service.http.api.predict import ARROW
 from service.http.app import create_app
 from service.http.warm_up import TABLE
-from service.operations.precompile import compile_everything
+from service.operations.precompile import NUMBERS, compile_everything
 from service.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
@@ -32,6 +32,9 @@ MODELS: dict[str, tuple[str, dict[str, Any], str | None]] = {
     "spn": ("spn", {}, "class"),
     "learnspn": ("spn", {"structure": "learnspn", "learning": "adf"}, "class"),
     "gauss": ("spn", {"leaves": "gaussian", "learning": "em"}, "class"),
+    "average": ("tan", {"average": True}, "class"),
+    "nominal": ("orders", {}, None),
+    "numbers": ("orders", {}, None),
     "joint": ("spn", {"structure": "random", "learning": "bmm"}, None),
 }
 ROW = {"word": "a", "number": 1.0}
@@ -51,12 +54,26 @@ QUERIES += [
 ]
 
 
+STRUCTURES = [
+    {"kind": kind, "prior": prior, "n": 5}
+    for kind in ("edges", "graphs", "paths", "effects")
+    for prior in ("order", "graph")
+]
+STRUCTURES += [
+    {"kind": "graph"},
+    {"kind": "score"},
+    {"kind": "edges", "absent": ["number->word"]},
+    {"kind": "graph", "present": ["a->b"]},
+]
+
+
 def signatures() -> set[str]:
     """Each kernel with what it has been compiled or loaded for."""
     kernels = {
         id(found): found
         for name, module in list(sys.modules.items())
-        if name.startswith("learners.")
+        # Monitoring counts on a thread of its own: nobody waits for its kernels.
+        if name.startswith("learners.") and not name.startswith("learners.monitoring.")
         for found in vars(module).values()
         if isinstance(found, CPUDispatcher)
     }
@@ -82,23 +99,28 @@ def ask_everything(client: TestClient, name: str) -> None:
     for query in QUERIES:
         client.post(f"{path}/query", json={"queries": [query]})
     client.post(f"{path}/query", json={"queries": QUERIES[:1] * 50})
+    for query in STRUCTURES:
+        client.post(f"{path}/query", json={"queries": [query]})
+    for picture in ("edges.svg", "graph.svg", "graph.bif"):
+        client.get(f"{path}/{picture}")
 
 
 def main(folder: Path) -> None:
     wide = {name: TABLE[name].to_pylist()[:24] * 50 for name in TABLE.column_names}
     pq.write_table(TABLE, folder / "narrow.parquet")
     pq.write_table(pa.table({"many": [str(i % 300) for i in range(1200)], **wide}), folder / "wide.parquet")
+    pq.write_table(NUMBERS, folder / "numbers.parquet")
     compile_everything()
     settings = Settings(workspace=folder / "workspace", job_workers=0, log_level="error", default_model="nb")
     with Workspace(settings) as workspace:
         for name, (learner, parameters, target) in MODELS.items():
-            uri = str(folder / ("wide.parquet" if name == "wide" else "narrow.parquet"))
+            uri = str(folder / f"{name if name in ('wide', 'numbers') else 'narrow'}.parquet")
             product.train(
                 workspace,
                 TrainRequest(uris=[uri], target=target, learner=learner, parameters=parameters, model=name, holdout=0),
             )
     before = signatures()
-    with TestClient(create_app(settings), raise_server_exceptions=False) as client:
+    with TestClient(create_app(settings), base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
         for name in MODELS:
             ask_everything(client, name)
         client.post("/invocations", json={"instances": [ROW]})
