@@ -218,12 +218,7 @@ def spn(
 def chosen(
     schema: Schema, parameters: CircuitParameters, densities: dict[int, Densities], facts: dict[str, object]
 ) -> Passes[CircuitModel]:
-    """The circuit that explains drawn rows best, of several structures: a pass to draw, and EM over all rows.
-
-    References
-    ----------
-    See `search.choose`.
-    """
+    """The circuit that explains drawn rows best, of several structures (`search.choose`): a pass to draw, then EM over all rows."""
     counted: Together[PairwiseCounts, HoldOut] = yield choosing.drawing(schema, parameters.sample)
     choice, valid = yield from choosing.searching(counted, parameters.minutes, parameters.laplace, parameters.seed)
     start = with_densities(choice.circuit, densities)
