@@ -46,7 +46,7 @@ class UnsupportedMediaType(ServiceError, ValueError):
 
 
 class Conflict(ServiceError, ValueError):
-    """The request contradicts the present state; nothing was changed."""
+    """The request contradicts the present state; nothing changed."""
 
 
 class OutsideRoots(ServiceError, PermissionError):
@@ -54,15 +54,15 @@ class OutsideRoots(ServiceError, PermissionError):
 
 
 class KeyNeeded(ServiceError, PermissionError):
-    """Nobody is known to ask, and only known ones may."""
+    """The request has no API key, and this server requires one."""
 
 
 class Forbidden(ServiceError, PermissionError):
-    """The key is valid, but its role does not suffice; or the request comes from where none may come."""
+    """The role of the key does not allow the call, or the origin of the request is not allowed."""
 
 
 class TooSlow(ServiceError, RuntimeError):
-    """A request was given up because it took too long."""
+    """A request was cancelled because it took too long."""
 
 
 class Overloaded(ServiceError, RuntimeError):
@@ -78,7 +78,7 @@ class JobFailed(ServiceError, RuntimeError):
 
 
 class OutOfMemory(JobFailed):
-    """A job was ended because it used more memory than it may, or than there is."""
+    """A job ended because it exceeded its memory limit, or the memory of the machine."""
 
 
 # First match wins, so the special stands before the general.

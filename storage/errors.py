@@ -13,7 +13,9 @@ class NotFound(StorageError, KeyError):
     """Nothing of that kind has that name."""
 
     def __init__(self, kind: str, name: str) -> None:
-        super().__init__(f"There is no {kind} {name!r}. List the {kind}s to see which there are.")
+        super().__init__(
+            f"There is no {kind} {name!r}. List the {kind}{'es' if kind[-1] == 's' else 's'} to see which exist."
+        )
         self.kind = kind
         self.name = name
 

@@ -82,7 +82,7 @@ class Visitors:
         if is_of_browser and method not in SAFE and self._is_foreign(scheme, host or b"", headers):
             raise Forbidden(
                 "A web page from elsewhere may not change anything here or ask for predictions: neither one of another site "
-                "nor one of another port. Ask this server without a browser, or from a page of its own."
+                "nor one of another port. Send the request without a browser, or from one of the server's own pages."
             )
         if host not in self._seen:
             self.check_host(host)

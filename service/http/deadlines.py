@@ -50,10 +50,10 @@ class Deadlines:
             del self._running[task]
 
     def too_slow(self) -> TooSlow:
-        """What a late request is told."""
+        """The answer to a late request."""
         return TooSlow(
-            f"The request took longer than {self.timeout_s:g} s and was given up; what it began may still be finished. "
-            "Send fewer rows, or send the body faster; soon after a start, try again.",
+            f"The request exceeded {self.timeout_s:g} s and was cancelled; work already started may complete. "
+            "Retry, send fewer rows, or submit a job.",
             timeout_s=self.timeout_s,
         )
 

@@ -39,7 +39,7 @@ MEANINGS = {
     401: "An API key is needed, or it is not valid.",
     403: "The key's role does not suffice, or a data set lies outside the data roots.",
     404: "There is no such thing.",
-    409: "The request contradicts the present state; nothing was changed.",
+    409: "The request contradicts the present state; nothing changed.",
     413: "The body or the batch is beyond the limits.",
     415: "A content type that is not read here.",
     422: "A readable request that cannot be meant.",

@@ -198,8 +198,8 @@ class Guard:
             return
         if token is None:
             raise KeyNeeded(
-                "This server needs an API key: send the header 'Authorization: Bearer fp_…'. "
-                "An administrator makes one with `fewpass keys create`."
+                "This server requires an API key: send the header 'Authorization: Bearer fp_…'. "
+                "An administrator creates one with `fewpass keys create`."
             )
         verified = self._verified
         holder = self.holder(token)
@@ -219,7 +219,7 @@ class Guard:
         has = scope["fewpass.role"] = list(Role)[holder.rank]
         if needed is not None and holder.rank < RANKS[needed]:
             raise Forbidden(
-                f"Key {holder.name!r} has the role {has}; this needs {needed}. Ask an administrator for such a key.",
+                f"Key {holder.name!r} has the role {has}; this call needs {needed}. Ask an administrator for a key with that role.",
                 key=holder.name,
                 role=str(has),
                 needed=str(needed),

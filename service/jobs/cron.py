@@ -55,7 +55,7 @@ class Cron:
             if isinstance(error, InvalidRequest):
                 raise
             raise InvalidRequest(
-                f"{self.expression!r} is not a cron expression that is ever due: {error}. {EXAMPLE}", field="cron"
+                f"{self.expression!r} is not a cron expression, or is never due: {error}. {EXAMPLE}", field="cron"
             ) from error
 
     @cached_property

@@ -48,7 +48,7 @@ class Notes:
         kills = 0 if last is None else last["kills"] + _was_killed(last)
         if last is not None and kills >= MAX_KILLS:
             raise OutOfMemory(
-                f"The kernel killed the worker of this job for want of memory, {kills} times; it held "
+                f"The kernel killed the worker of this job because memory ran out, {kills} times; it held "
                 f"{bytes_text(last['used'])} when last seen. Set memory_limit, so that counts go to files in time, give the "
                 "job less to hold (max_values, k), or give the machine more memory.",
                 memory_used=last["used"],

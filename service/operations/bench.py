@@ -115,7 +115,7 @@ def _figures(uris: list[str], target: str, spec: LearnerSpec, threads: int, roun
     paths = [file.path for file in source.files]
     for path in paths:
         if format_of(path) not in (None, "Parquet"):
-            raise InvalidRequest(f"{path} is no Parquet file, and only of those is there a bare scan to compare with.")
+            raise InvalidRequest(f"{path} is not a Parquet file; bench compares with a bare scan of Parquet only.")
     parameters = dict(spec.parameters)
 
     def train(rows: Source) -> Model:

@@ -77,7 +77,7 @@ def resolved(uri: str) -> str:
     try:
         return uri if "://" in uri else str(Path(uri).resolve())
     except (OSError, RuntimeError) as error:  # before Python 3.13 a loop is the latter
-        raise OutsideRoots(f"{uri} leads nowhere: its links go round in a circle.", uri=uri) from error
+        raise OutsideRoots(f"{uri} leads nowhere: its links form a circle.", uri=uri) from error
 
 
 def files_of(parameters: Mapping[str, Any]) -> list[str]:

@@ -257,7 +257,7 @@ def monitoring_windows(
     end, whole, each = _hour_end(until), span("since", since), span("step", step)
     n_windows = -(-whole // each)
     if n_windows > MOST_WINDOWS:
-        raise InvalidRequest(f"{n_windows} windows; at most {MOST_WINDOWS} are told at once.", field="step")
+        raise InvalidRequest(f"{n_windows} windows; at most {MOST_WINDOWS} fit in one answer.", field="step")
     told = []
     for k in reversed(range(n_windows)):
         seen = watching.window(end - (k + 1) * each, end - k * each)

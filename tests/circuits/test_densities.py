@@ -111,7 +111,7 @@ def test_what_a_distribution_cannot_have_is_refused(distribution, x, word):
     "entry", [{"distribution": "normal"}, {"distribution": "poisson", "kind": "nominal"}, {"order": ["a"], "cuts": [1]}]
 )
 def test_overrides_that_contradict_themselves_are_refused(entry):
-    with pytest.raises(InvalidParameter):
+    with pytest.raises(InvalidParameter, match="is not allowed"):
         ColumnOverride.of("x", entry)
 
 

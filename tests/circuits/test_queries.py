@@ -164,7 +164,7 @@ def test_pydantic_reads_queries():
     assert adapter.validate_python({"kind": "map", "solver": "bt"}) == Map(solver="bt")
     with pytest.raises(ValidationError, match="use 1 or more samples"):
         adapter.validate_python({"kind": "sample", "n": 0})
-    with pytest.raises(ValidationError):
+    with pytest.raises(ValidationError, match="solver"):
         adapter.validate_python({"kind": "map", "solver": "guess"})
 
 

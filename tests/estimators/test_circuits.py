@@ -115,7 +115,7 @@ def test_tables_come_in_every_form(tmp_path):
 
 
 def test_what_makes_no_sense_is_refused():
-    with pytest.raises(NotFittedError):
+    with pytest.raises(NotFittedError, match="not fitted"):
         SumProductNetwork().score_samples(frame_of())
     fitted = SumProductNetwork(**WAYS["em"]).fit(frame_of().drop(columns="class"))
     with pytest.raises(AttributeError, match="has no attribute 'predict'") as raised:

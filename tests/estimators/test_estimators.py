@@ -98,7 +98,7 @@ def test_it_follows_the_conventions_of_scikit_learn():
     assert clone(KDB(k=2, m=1.0)).get_params()["k"] == 2
     assert NB().fit(x, y).n_features_in_ == 4
     assert NB().fit(pd.DataFrame(x), y).predict(x).dtype.kind == "i"
-    with pytest.raises(NotFittedError):
+    with pytest.raises(NotFittedError, match="not fitted"):
         NB().predict(x)
 
 

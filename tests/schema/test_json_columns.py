@@ -141,5 +141,5 @@ def test_what_is_no_table_is_left_to_others(text):
 
 
 def test_text_that_is_not_utf8_is_refused():
-    with pytest.raises(UnicodeDecodeError):
+    with pytest.raises(UnicodeDecodeError, match="utf-8"):
         JsonColumns(Schema((TEXT,), None, ("",))).encode({"x": b'["a","\xff"]'}, read, 9)

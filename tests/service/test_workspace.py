@@ -49,7 +49,7 @@ def test_remote_data_sets_stay_within_the_data_roots(tmp_path: Path, weather_fil
         request = DatasetRequest(name="d", uris=[f"{inside}/train.parquet"], target="class")
         assert product.register_dataset(workspace, request, is_remote=True).schema_json is not None
         outsider = TrainRequest(uris=[f"{outside}/train.parquet"], target="class", learner="nb", model="m")
-        with pytest.raises(OutsideRoots):
+        with pytest.raises(OutsideRoots, match="server may"):
             product.submit(workspace, outsider, is_remote=True)
         product.train(workspace, outsider)  # whoever works on this machine may read what its user may read
 
@@ -137,5 +137,5 @@ def test_a_registration_that_fails_again_stays(tmp_path: Path) -> None:
         assert product.get_dataset(workspace, "d").target == "class"
         with pytest.raises(SchemaError, match="single value"):
             product.register_dataset(workspace, DatasetRequest(name="new", uris=[str(path)], target="class"))
-        with pytest.raises(NotFound):
+        with pytest.raises(NotFound, match="There is no"):
             product.get_dataset(workspace, "new")

@@ -54,7 +54,7 @@ def test_hostile_names_cannot_be_registered_and_are_not_found(control, name):
     with pytest.raises(InvalidName, match="is not a name for a dataset"):
         register_dataset(control, Dataset(name, ("a",)))
     for function in (get_dataset, delete_dataset, lambda control, name: describe_dataset(control, name, "{}", [])):
-        with pytest.raises(NotFound):
+        with pytest.raises(NotFound, match="There is no"):
             function(control, name)
     assert [dataset.name for dataset in list_datasets(control).items] == ["d"]
 
@@ -62,7 +62,7 @@ def test_hostile_names_cannot_be_registered_and_are_not_found(control, name):
 def test_what_json_does_not_have_is_refused_whole(control):
     with pytest.raises(Unstorable, match="not JSON compliant"):
         register_dataset(control, Dataset("d", ("a",), columns={"x": {"cuts": [float("nan")]}}))
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFound, match="There is no"):
         get_dataset(control, "d")
 
 

@@ -79,7 +79,7 @@ def test_a_step_that_fails_leaves_no_file_or_all_of_it(tmp_path, monkeypatch, st
 def test_a_full_disk_within_the_writer_is_named(tmp_path):
     with pytest.raises(Unwritable, match="No space left on device"), publish(tmp_path / "a.txt"):
         raise OSError(errno.ENOSPC, "No space left on device")
-    with pytest.raises(FileNotFoundError), publish(tmp_path / "a.txt"):
+    with pytest.raises(FileNotFoundError, match="/absent"), publish(tmp_path / "a.txt"):
         Path("/absent").read_bytes()  # not the disk's fault
 
 
@@ -204,7 +204,7 @@ def test_a_bad_manifest_is_damaged_or_lists_nothing(tmp_path, content):
 def test_no_name_leads_out_of_the_workspace(tmp_path, name):
     layout = Layout(tmp_path)
     for folder in (layout.model_directory, layout.dataset_directory, layout.scratch_directory):
-        with pytest.raises(InvalidName):
+        with pytest.raises(InvalidName, match="is not a name for"):
             folder(name)
     assert layout.dataset_directory("adult") == tmp_path / "datasets" / "adult"
 

@@ -30,7 +30,7 @@ def test_a_token_authenticates_until_it_is_revoked(control):
 def test_an_expired_key_is_not_valid(control):
     moment = datetime.now(UTC)
     _, token = create_key(control, "old", Role.READ, expires_at=moment - timedelta(seconds=1))
-    with pytest.raises(InvalidKey):
+    with pytest.raises(InvalidKey, match="API key is not valid"):
         authenticate(control, token)
     key, token = create_key(control, "new", Role.READ, expires_at=moment + timedelta(hours=1))
     assert authenticate(control, token) == key
@@ -39,7 +39,7 @@ def test_an_expired_key_is_not_valid(control):
 @pytest.mark.parametrize("token", ["", "fp_", "' OR 1=1 --", "fp_" + "A" * 43, "é", "\ud800", "\x00"])
 def test_other_tokens_are_not_valid(control, token):
     create_key(control, "a", Role.ADMIN)
-    with pytest.raises(InvalidKey):
+    with pytest.raises(InvalidKey, match="API key is not valid"):
         authenticate(control, token)
 
 
@@ -57,7 +57,7 @@ def test_names_are_unique_also_after_revocation(control):
     revoke_key(control, "a")
     with pytest.raises(Conflict, match="exists already, perhaps revoked"):
         create_key(control, "a", Role.READ)
-    with pytest.raises(InvalidName):
+    with pytest.raises(InvalidName, match="is not a name for"):
         create_key(control, "A b", Role.READ)
     with pytest.raises(ValueError, match="'root' is not a valid Role"):
         create_key(control, "b", "root")

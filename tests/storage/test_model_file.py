@@ -188,7 +188,7 @@ def test_a_table_that_sql_cannot_hold_is_named(tmp_path):
 
 
 def test_no_name_leads_out_of_the_folder(tmp_path):
-    with pytest.raises(InvalidName):
+    with pytest.raises(InvalidName, match="is not a name for"):
         write_model(tmp_path, "../m", 1, {}, {}, {})
     with pytest.raises(ValueError, match="invalid literal"):
         write_model(tmp_path, "m", "../1", {}, {}, {})
@@ -234,7 +234,7 @@ def test_a_truncated_file_is_damaged(tmp_path, n_bytes):
         damaged.write_bytes(path.read_bytes()[:n_bytes])
         if read is read_model and n_bytes == -1:
             continue  # the end of the last block is padding
-        with pytest.raises(CorruptFile):
+        with pytest.raises(CorruptFile, match="is damaged"):
             read(damaged)
 
 
@@ -275,7 +275,7 @@ def test_the_compiled_form_can_be_rebuilt(tmp_path):
     _, before = map_compiled(written.arrow_path)
     for damage in (lambda path: path.unlink(), lambda path: (path.chmod(0o644), os.replace(_scrap(tmp_path), path))):
         damage(written.arrow_path)
-        with pytest.raises(CorruptFile):
+        with pytest.raises(CorruptFile, match="is damaged"):
             verify(written.duckdb_path)
         assert rebuild_compiled(written.duckdb_path, as_read) == written.arrow_path
         verify(written.duckdb_path)

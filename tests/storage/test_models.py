@@ -97,16 +97,16 @@ def test_a_model_that_is_not_there_is_not_found(control, name):
             function(control, name)
         assert raised.value.kind == "model"
     assert aliases(control, name) == {}
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFound, match="There is no"):
         roll_back(control, name, "champion")
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_names_are_refused(control, name):
     new_version(control)
-    with pytest.raises(InvalidName):
+    with pytest.raises(InvalidName, match="is not a name for"):
         reserve_version(control, name)
-    with pytest.raises(InvalidName):
+    with pytest.raises(InvalidName, match="is not a name for"):
         set_alias(control, "adult", name, 1)
 
 
@@ -201,7 +201,7 @@ def test_retention_keeps_the_newest_and_those_in_use(control):
 def test_tags_are_all_that_changes(control):
     version = new_version(control, tags={"a": "1"})
     assert set_tags(control, "adult", 1, {"b": "2"}) == replace(version, tags={"b": "2"})
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFound, match="There is no"):
         set_tags(control, "adult", 2, {})
 
 

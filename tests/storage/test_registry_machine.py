@@ -60,7 +60,7 @@ class Registry(RuleBasedStateMachine):
     @rule(alias=ALIASES, version=NUMBERS)
     def move(self, alias: str, version: int) -> None:
         if version not in self.versions:
-            with pytest.raises(NotFound):
+            with pytest.raises(NotFound, match="There is no"):
                 set_alias(self.control, NAME, alias, version)
             return
         set_alias(self.control, NAME, alias, version)
@@ -70,12 +70,12 @@ class Registry(RuleBasedStateMachine):
     def back(self, alias: str) -> None:
         path = self.paths.get(alias)
         if path is None:
-            with pytest.raises(NotFound):
+            with pytest.raises(NotFound, match="There is no"):
                 roll_back(self.control, NAME, alias)
             return
         before = [version for version in path[:-1] if version in self.versions]
         if not before:
-            with pytest.raises(Conflict):
+            with pytest.raises(Conflict, match="no earlier version"):
                 roll_back(self.control, NAME, alias)
             return
         while path.pop() is not None and path[-1] not in self.versions:
@@ -86,7 +86,7 @@ class Registry(RuleBasedStateMachine):
     @rule(alias=ALIASES)
     def forget_alias(self, alias: str) -> None:
         if alias not in self.paths:
-            with pytest.raises(NotFound):
+            with pytest.raises(NotFound, match="There is no"):
                 delete_alias(self.control, NAME, alias)
             return
         delete_alias(self.control, NAME, alias)
@@ -99,10 +99,10 @@ class Registry(RuleBasedStateMachine):
             NAME, alias, challenger, champion, is_promoted, "", {}, None, None, {}, f"job-{self.n_decisions}"
         )
         if champion != (path[-1] if path else None):
-            with pytest.raises(Conflict):
+            with pytest.raises(Conflict, match="moved meanwhile"):
                 record_promotion(self.control, decision)
         elif is_promoted and challenger not in self.versions:
-            with pytest.raises(NotFound):
+            with pytest.raises(NotFound, match="There is no"):
                 record_promotion(self.control, decision)
         else:
             record_promotion(self.control, decision)
@@ -113,10 +113,10 @@ class Registry(RuleBasedStateMachine):
     @rule(version=NUMBERS)
     def delete(self, version: int) -> None:
         if version not in self.versions:
-            with pytest.raises(NotFound):
+            with pytest.raises(NotFound, match="There is no"):
                 delete_version(self.control, NAME, version)
         elif any(path[-1] == version for path in self.paths.values()):
-            with pytest.raises(Conflict):
+            with pytest.raises(Conflict, match="lias"):
                 delete_version(self.control, NAME, version)
         else:
             delete_version(self.control, NAME, version)
@@ -133,7 +133,7 @@ class Registry(RuleBasedStateMachine):
     @rule()
     def delete_all(self) -> None:
         if not self.versions:
-            with pytest.raises(NotFound):
+            with pytest.raises(NotFound, match="There is no"):
                 delete_model(self.control, NAME)
             return
         gone = [version.version for version in delete_model(self.control, NAME)]

@@ -52,9 +52,9 @@ def test_a_schedule_survives_as_it_was_made(control):
     assert create_schedule(control, replace(made, next_due_at=NOON + HOUR)) == made  # the same definition
     with pytest.raises(Conflict, match="exists already with another definition"):
         create_schedule(control, hourly(missed="skip"))
-    with pytest.raises(InvalidName):
+    with pytest.raises(InvalidName, match="is not a name for"):
         create_schedule(control, hourly("Not a name"))
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFound, match="There is no"):
         get_schedule(control, "nothing\0")
 
 
@@ -99,7 +99,7 @@ def test_a_schedule_that_is_made_again_is_another_one(control):
     delete_schedule(control, "hourly")
     second = create_schedule(control, hourly())
     assert second.id != first.id and second.last_run is None and not has_run(control, second, NOON)
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict, match="changed by somebody else"):
         change_schedule(control, first, hourly(cron="1 1 * * *"))
 
 
@@ -143,7 +143,7 @@ def test_a_decision_and_its_move_are_one(control):
     assert aliases(control, "adult") == {CHAMPION: 1}
     with pytest.raises(Conflict, match="was moved meanwhile"):
         record_promotion(control, decision(2, None, job="job-3"))
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFound, match="There is no"):
         record_promotion(control, decision(9, 1, job="job-4"))
     promoted = record_promotion(control, decision(2, 1, job="job-5"))
     assert list_promotions(control, "adult").items == (promoted, kept, made)

@@ -142,7 +142,7 @@ def test_a_flipped_byte_anywhere_is_damage(tmp_path):
             file.seek(position)
             file.write(good[position : position + 1])
     path.write_bytes(good[:-100])
-    with pytest.raises(CorruptFile):
+    with pytest.raises(CorruptFile, match="is damaged"):
         store.get(KEY)
     store.discard(KEY)
     store.put(KEY, TABLE)

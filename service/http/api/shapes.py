@@ -34,7 +34,7 @@ class Problem(BaseModel):
     type: str = Field(examples=["urn:fewpass:problem:not-found"])
     title: str = Field(examples=["Not found"])
     status: int = Field(examples=[404])
-    detail: str = Field(examples=["There is no model 'incom'. List the models to see which there are."])
+    detail: str = Field(examples=["There is no model 'incom'. List the models to see which exist."])
     instance: str | None = Field(default=None, examples=["/v1/models/incom"])
 
 

@@ -97,7 +97,7 @@ def _json_length(body: bytes, header_bytes: bytes | None) -> int:
     if header_bytes is None:
         return len(body)
     if not (header_bytes.isdigit() and int(header_bytes) <= len(body)):
-        raise MalformedBody("Inference-Header-Content-Length is no number of bytes of this body.")
+        raise MalformedBody("Inference-Header-Content-Length is not a number of bytes in this body.")
     return int(header_bytes)
 
 
@@ -132,7 +132,7 @@ def read_request(body: bytes, header_bytes: bytes | None, max_rows: int) -> tupl
             values = of_bytes(tensor, body[at : at + size], n_rows)
             at += size
         else:
-            raise MalformedBody(f"Input {tensor.name!r}: binary_data_size {size!r} goes beyond the body.")
+            raise MalformedBody(f"Input {tensor.name!r}: binary_data_size {size!r} exceeds the body.")
         if len(values) != n_rows:
             raise InvalidRequest(
                 f"Input {tensor.name!r} has {len(values)} values, but its shape {tensor.shape} says {n_rows}.",
@@ -174,7 +174,9 @@ def of_bytes(tensor: Tensor, content: bytes, n_rows: int) -> list[Any]:
         return list(islice(_texts(tensor, content), n_rows + 1))
     dtype = np.dtype(DTYPES[tensor.datatype])
     if len(content) % dtype.itemsize:
-        raise MalformedBody(f"Input {tensor.name!r}: {len(content)} bytes are no whole number of {tensor.datatype}.")
+        raise MalformedBody(
+            f"Input {tensor.name!r}: {len(content)} bytes are not a whole number of {tensor.datatype} values."
+        )
     values: list[Any] = np.frombuffer(content, dtype)[: n_rows + 1].tolist()
     return values
 
@@ -189,7 +191,7 @@ def _texts(tensor: Tensor, content: bytes) -> Iterator[str]:
                 raise MalformedBody(f"Input {tensor.name!r} is cut off.")
             yield content[at + 4 : at + 4 + length].decode()
         except (struct.error, UnicodeDecodeError) as error:
-            raise MalformedBody(f"Input {tensor.name!r} holds no texts: {error}.") from error
+            raise MalformedBody(f"Input {tensor.name!r} holds no valid text: {error}.") from error
         at += 4 + length
 
 

@@ -103,7 +103,7 @@ def test_the_next_time_is_what_the_clock_on_the_wall_says(expression: str, zone:
     [
         ("* * * *", "UTC", "has 4 fields and not five"),
         ("* * * * * *", "UTC", "has 6 fields"),
-        ("0 0 30 2 *", "UTC", "not a cron expression that is ever due"),
+        ("0 0 30 2 *", "UTC", "not a cron expression, or is never due"),
         ("99 * * * *", "UTC", "out of range"),
         ("0 3 * * H", "UTC", "'H' is not a day of the week"),
         ("R * * * *", "UTC", "'R' is not a minute"),

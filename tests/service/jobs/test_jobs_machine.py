@@ -70,7 +70,7 @@ class Queue(RuleBasedStateMachine):
     @rule(job=jobs)
     def cancel(self, job: str) -> None:
         if job not in self.kinds:
-            with pytest.raises(NotFound):
+            with pytest.raises(NotFound, match="There is no"):
                 self.queue.cancel(job)
             return
         try:

@@ -239,7 +239,7 @@ def test_a_full_disk_neither_loses_claims_nor_keeps_them(tmp_path: Path, monkeyp
 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "write_text", full)
-        with pytest.raises(Unwritable):
+        with pytest.raises(Unwritable, match="cannot be written"):
             yours.take("c", 4, refuse)
         mine.give_back("a")
     with pytest.raises(Refused):

@@ -41,4 +41,4 @@ def test_only_parquet_has_a_bare_scan_to_compare_with(tmp_path, weather_files):
 
     pacsv.write_csv(pq.read_table(weather_files[0]), tmp_path / "a.csv")
     failed = fewpass("bench", tmp_path / "a.csv", "-t", "class", "-l", "nb", workspace=tmp_path, code=1)
-    assert "a.csv is no Parquet file" in failed.stderr
+    assert "a.csv is not a Parquet file" in failed.stderr

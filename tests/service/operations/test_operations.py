@@ -118,7 +118,7 @@ def test_a_backup_that_is_not_whole_is_refused_and_leaves_nothing(small: Setting
         path.write_bytes(whole)
         assert not target.exists()
     (tmp_path / "short.tar").write_bytes(b"no archive")
-    with pytest.raises(CorruptFile):
+    with pytest.raises(CorruptFile, match="is damaged"):
         backup.restore(tmp_path / "short.tar", target)
     with pytest.raises(InvalidRequest, match="no backup"):
         backup.restore(tmp_path / "nothing", target)

@@ -112,7 +112,7 @@ def test_a_condition_that_cannot_be_used_changes_nothing(workspace, folder):
         with pytest.raises(Exception, match=error):
             product.forget(workspace, ForgetRequest(model="daily", where=where))
     assert not (workspace.layout.model_directory("daily") / "data" / "forgotten.json").exists()
-    with pytest.raises(InvalidPredicate):
+    with pytest.raises(InvalidPredicate, match="cannot be used"):
         product.forget(workspace, ForgetRequest(model="daily", where="1 = 1"))
 
 

@@ -257,7 +257,7 @@ def test_what_is_damaged_or_made_up_is_refused(workspace: Workspace, exported: P
         (tmp_path / "bad.tar").write_bytes(sound[:length])
         with pytest.raises(InvalidRequest, match="Nothing was imported"):
             product.import_version(workspace, tmp_path / "bad.tar", "bad")
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFound, match="There is no"):
         product.find_version(workspace, "bad")
     assert not list(workspace.layout.models.glob("bad/*"))
 

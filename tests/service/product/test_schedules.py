@@ -264,7 +264,7 @@ def test_jobs_that_ended_long_ago_are_forgotten_with_their_logs(workspace: Works
     with Workspace(workspace.settings.model_copy(update={"job_days": 1e-9})) as later:
         time.sleep(1.1)  # DBOS counts whole seconds
         Scheduler(later, product.submit_scheduled, product.forget_old_jobs, clock).forget_old_jobs()
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFound, match="There is no"):
         product.job_queue(workspace).get(old.id)
     assert list(logs.iterdir()) == [] and product.job_queue(workspace).get(waiting.id).state == "queued"
     clock.now = NIGHT

@@ -54,7 +54,7 @@ def test_a_model_whose_arrays_lead_elsewhere_is_refused_by_their_name(workspace:
         bundle = bundle_with(workspace, tmp_path, name, **{name: other})
         with pytest.raises(InvalidRequest, match=r"Nothing was imported.*Array 'tree_\w+' of the model"):
             product.import_version(workspace, bundle, "bad")
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFound, match="There is no"):
         product.find_version(workspace, "bad")
     assert product.import_version(workspace, bundle_with(workspace, tmp_path, "sound"), "good").version == 1
 
