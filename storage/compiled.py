@@ -1,7 +1,8 @@
 """The compiled form of a model: an Arrow IPC file of named arrays, mapped by serving processes without a copy.
 
 It holds one record batch of one row, with one large-list column per array: so an array is one contiguous buffer of the
-file. The header, the dtypes and the shapes are JSON in the metadata of the Arrow schema, with its SHA-256.
+file. The header, the dtypes and the shapes are JSON in the metadata of the Arrow schema, with its SHA-256; beside it stands the sum of the whole
+file (XXH3), which is checked whenever the file is mapped.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ import pyarrow as pa
 
 from storage.errors import CorruptFile, Unstorable
 from storage.files import publish
+from storage.sums import SUM_DIGITS, is_sealed, seal
 
 Header = dict[str, object]
 Arrays = dict[str, np.ndarray]
 
-_FORMAT = b"fewpass:1"
-_JSON, _JSON_SHA256, _FORMAT_KEY = b"fewpass.json", b"fewpass.sha256", b"fewpass.format"
+_FORMAT, _UNSEALED = b"fewpass:2", b"fewpass:1"  # earlier releases wrote no sum of the whole file
+_JSON, _JSON_SHA256, _FORMAT_KEY, _SEAL = b"fewpass.json", b"fewpass.sha256", b"fewpass.format", b"fewpass.xxh3"
 # What Arrow holds as numpy does. All else (bool is a bit there) is held as bytes, and viewed.
 _NATIVE = {np.dtype(code) for code in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8")}
 
@@ -108,13 +110,18 @@ def write_compiled(
     # Columns are numbered: Arrow allows names twice, JSON in our metadata is what maps them.
     fields = [pa.field(str(i), column.type, nullable=False) for i, column in enumerate(columns)]
     metadata = {_FORMAT_KEY: _FORMAT, _JSON: text, _JSON_SHA256: hashlib.sha256(text).hexdigest().encode()}
+    token = _token(text)
+    metadata[_SEAL] = token + b"0" * SUM_DIGITS
     batch = pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields, metadata=metadata))
-    with (
-        publish(path, replace=replace) as draft,
-        pa.OSFile(str(draft), "wb") as file,
-        pa.ipc.new_file(file, batch.schema) as writer,
-    ):
-        writer.write_batch(batch)
+    with publish(path, replace=replace) as draft:
+        with pa.OSFile(str(draft), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
+            writer.write_batch(batch)
+        seal(draft, token)
+
+
+def _token(text: bytes) -> bytes:
+    """What marks the places of the sum; nothing else in the file has it."""
+    return hashlib.sha256(b"seal:" + text).hexdigest().encode()
 
 
 def _list_of(name: str, array: np.ndarray) -> pa.LargeListArray:
@@ -127,12 +134,12 @@ def _list_of(name: str, array: np.ndarray) -> pa.LargeListArray:
 def map_compiled(path: Path | str, *, verify: bool = False) -> tuple[Header, Arrays]:
     """Map the compiled form of a model into memory.
 
-    Nothing is read but the header; the kernel reads a page of an array when it is touched, once for all processes.
+    All of it is read once, to check its sum, at the speed of memory where the kernel holds the file already; so no flipped
+    bit becomes an answer. Files of earlier releases have no such sum.
 
     Parameters
     ----------
-    verify : whether to read all arrays and check their SHA-256 as well (about 2 GB/s). Without it the header, the
-        dtypes, the shapes and the extent of the file are checked, but a flipped bit in an array would not be noticed.
+    verify : whether to check the SHA-256 of every array as well (about 2 GB/s)
 
     Returns
     -------
@@ -148,6 +155,7 @@ def map_compiled(path: Path | str, *, verify: bool = False) -> tuple[Header, Arr
         text = batch.schema.metadata[_JSON]
         if hashlib.sha256(text).hexdigest().encode() != batch.schema.metadata[_JSON_SHA256]:
             raise CorruptFile(path, "its header has changed. Rebuild it from the model's DuckDB file.")
+        _check_seal(path, batch.schema.metadata, text)
         contents = json.loads(text)
         specs = contents["arrays"]
         arrays = {spec["name"]: _array(batch.column(i), spec) for i, spec in enumerate(specs)}
@@ -160,10 +168,19 @@ def map_compiled(path: Path | str, *, verify: bool = False) -> tuple[Header, Arr
     return contents["header"], arrays
 
 
+def _check_seal(path: Path, metadata: Mapping[bytes, bytes], text: bytes) -> None:
+    if metadata[_FORMAT_KEY] == _UNSEALED:
+        return
+    token = _token(text)
+    if metadata[_SEAL][: len(token)] != token or not is_sealed(path, token, metadata[_SEAL][len(token) :]):
+        raise CorruptFile(path, "its sum is not the one that was written. Rebuild it from the model's DuckDB file.")
+
+
 def _mapped_batch(path: Path) -> pa.RecordBatch:
     # The mapping outlives this handle: Arrow's buffers refer to it.
     with pa.memory_map(str(path), "r") as file, pa.ipc.open_file(file) as reader:
-        if (reader.schema.metadata or {}).get(_FORMAT_KEY) != _FORMAT or reader.num_record_batches != 1:
+        known = (reader.schema.metadata or {}).get(_FORMAT_KEY) in (_FORMAT, _UNSEALED)
+        if not known or reader.num_record_batches != 1:
             raise ValueError("It is not a compiled model of this release")
         batch = reader.get_batch(0)
     batch.validate()

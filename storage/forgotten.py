@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NotRequired, TypedDict
+from typing import NotRequired, TypedDict, cast
 
 from storage.errors import CorruptFile
 from storage.files import locked, publish
+from storage.sums import checked_document, with_sum
 
 
 @dataclass(frozen=True)
@@ -104,15 +104,18 @@ class Forgotten:
             with locked(self.path):
                 self._rules = _merged(_read(self.path), self._rules)
                 with publish(self.path, replace=True) as draft:
-                    draft.write_text(json.dumps({"rules": list(self._rules.values())}, indent=1))
+                    draft.write_text(with_sum({"rules": list(self._rules.values())}))
             self._is_changed = False
 
 
 def _read(path: Path) -> dict[str, _Stored]:
     try:
-        return {rule["where"]: rule for rule in json.loads(path.read_text())["rules"]}
+        rules = cast("list[_Stored]", checked_document(path, path.read_bytes())["rules"])
+        return {rule["where"]: rule for rule in rules}
     except FileNotFoundError:
         return {}
+    except CorruptFile:
+        raise
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CorruptFile(path, f"the rules of forgotten rows cannot be read ({error}). Restore it.") from error
 

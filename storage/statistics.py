@@ -18,6 +18,7 @@ from storage.blobs import Blob, read_blobs, write_blobs
 from storage.errors import CorruptFile
 from storage.files import drafting, settle, sha256_of_file, verify_file
 from storage.names import checked_key
+from storage.sums import checked_document, with_sum
 
 _IPC = "arrow.stream"
 
@@ -103,13 +104,12 @@ class StatisticStore:
             if not path.with_suffix(".duckdb").exists():
                 continue
             if path.name not in self._entries:
-                with suppress(
-                    OSError, ValueError, KeyError, TypeError
-                ):  # torn by a crash: the statistic is counted again
-                    about = json.loads(path.read_text())
-                    key = path.stem.partition("-")[0]
-                    entry = Entry(key, about["spec"], about["schema"], frozenset(about["files"]))
-                    self._entries[path.name] = entry
+                try:
+                    self._entries[path.name] = _entry(path)
+                except FileNotFoundError:  # pruned by another process
+                    continue
+                except (OSError, ValueError, KeyError, TypeError):  # damaged: the statistic is counted again
+                    _unlink(path.with_suffix(".duckdb"))
             if path.name in self._entries:
                 found.append(self._entries[path.name])
         return tuple(found)
@@ -149,7 +149,7 @@ class StatisticStore:
             settle(draft, path)
         if identities := sorted(files):
             with drafting(self.directory, "statistic.json") as draft:
-                draft.write_text(json.dumps({"spec": spec or {}, "schema": schema, "files": identities}))
+                draft.write_text(with_sum({"spec": spec or {}, "schema": schema, "files": identities}))
                 settle(draft, path.with_suffix(".json"))
 
     def discard(self, key: str) -> None:
@@ -184,6 +184,16 @@ class StatisticStore:
 
     def _paths(self, key: str) -> list[Path]:
         return sorted(self.directory.glob(f"{key}-*.duckdb"))
+
+
+def _entry(path: Path) -> Entry:
+    about = checked_document(path, path.read_bytes())
+    schema, spec = about["schema"], about["spec"]
+    if not isinstance(spec, dict) or not isinstance(about["files"], list):
+        raise TypeError("It does not say what the statistic is of")
+    if schema is not None:
+        json.loads(str(schema))
+    return Entry(path.stem.partition("-")[0], spec, None if schema is None else str(schema), frozenset(about["files"]))
 
 
 def _unlink(path: Path) -> None:

@@ -16,6 +16,7 @@ from storage.errors import CorruptFile
 from storage.files import publish
 from storage.forgotten import Forgotten
 from storage.statistics import StatisticStore
+from storage.sums import checked_document, with_sum
 
 DATA = "data"  # beside the versions of a model
 RULES, STATISTICS, SCHEMAS = "forgotten.json", "statistics", "schemas"
@@ -54,7 +55,12 @@ class Ledger:
         if not path.exists():
             return None
         try:
-            return Kept(Schema.from_json(path.read_text()))
+            text = path.read_text()
+            document = checked_document(path, text)
+            return Kept(Schema.from_json(str(document["schema"]) if isinstance(document.get("schema"), str) else text))
+        except CorruptFile as error:
+            reason = "the schema of the last training is not what was written. Train once without update."
+            raise CorruptFile(path, reason) from error
         except (OSError, ValueError, KeyError, TypeError) as error:
             reason = f"the schema of the last training cannot be read ({error}). Train once without update."
             raise CorruptFile(path, reason) from error
@@ -64,9 +70,10 @@ class Ledger:
     ) -> None:
         """Remember the schema for the next update."""
         path = self._schema_path(target, overrides, cuts_by)
-        if self.store is not None and (not path.exists() or path.read_text() != schema.to_json()):
+        text = with_sum({"schema": schema.to_json()})
+        if self.store is not None and (not path.exists() or path.read_bytes() != text.encode()):
             with publish(path, replace=True) as draft:
-                draft.write_text(schema.to_json())
+                draft.write_text(text)
 
     def _schema_path(self, target: str | None, overrides: Mapping[str, Any], cuts_by: Mapping[str, object]) -> Path:
         asked = json.dumps([target, overrides, *([cuts_by] if cuts_by else [])], sort_keys=True, default=str)
