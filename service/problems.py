@@ -123,6 +123,11 @@ TABLE: tuple[tuple[type[Exception], int, str], ...] = (
 STATUSES = sorted({status for _, status, _ in TABLE} | {500})
 
 
+def is_refused(error: BaseException) -> bool:
+    """Whether a full or read-only disk has refused a file, wherever that was."""
+    return isinstance(error, OSError) and storage_errors.is_refused_by_the_disk(error)
+
+
 @dataclass(frozen=True)
 class Problem:
     """One problem, ready for a response body or a terminal."""
@@ -148,13 +153,18 @@ class Problem:
 
 def is_expected(error: BaseException) -> bool:
     """Whether the error stands in the table: ours, or one whose cause lies in the request."""
-    return isinstance(error, ValidationError) or any(isinstance(error, kind) for kind, _, _ in TABLE)
+    return (
+        isinstance(error, ValidationError) or is_refused(error) or any(isinstance(error, kind) for kind, _, _ in TABLE)
+    )
 
 
 def problem_of(error: BaseException) -> Problem:
     """The problem of an exception; one that is not in the table says nothing about our inside."""
     if isinstance(error, ValidationError):
         return Problem(422, "Invalid request", _complaints(error), slug_of("Invalid request"))
+    if isinstance(error, OSError) and not isinstance(error, storage_errors.StorageError) and is_refused(error):
+        detail = f"{error}. Free or remount the disk, then try again."
+        return Problem(507, "Workspace cannot be written", detail, slug_of("Workspace cannot be written"))
     for kind, status, title in TABLE:
         if isinstance(error, kind):
             return Problem(status, title, str(error), slug_of(title), dict(_fields(error)))

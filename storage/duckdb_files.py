@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from storage.errors import CorruptFile, StorageError, Unstorable, Unwritable
+from storage.errors import CorruptFile, StorageError, Unstorable, Unwritable, is_refused_by_the_disk
 
 # Resident memory is this limit plus about 85 MB, and what passes through in between: 2,048 values of each column.
 MEMORY_LIMIT_BYTES = 256 << 20
@@ -57,6 +57,8 @@ def writing(draft: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     except duckdb.IOException as error:
         raise Unwritable(draft, f"{_first_line(error)} Free or remount the disk, then try again.") from error
     except duckdb.Error as error:
+        if is_refused_by_the_disk(error):  # DuckDB calls it fatal where it happens within a checkpoint
+            raise Unwritable(draft, f"{_first_line(error)} Free or remount the disk, then try again.") from error
         raise StorageError(f"{draft.name} could not be written: {_first_line(error)}") from error
     log = draft.with_name(draft.name + ".wal")
     # A file and its log would be two halves; only the file is published.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 
@@ -82,6 +83,18 @@ class Unwritable(StorageError, OSError):
         super().__init__(f"{os.fspath(path)} cannot be written: {reason}")
         self.path = os.fspath(path)
         self.reason = reason
+
+
+# Not EACCES and EPERM: of files that are not ours they say something else.
+_OF_THE_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
+_WORDS_OF_THE_DISK = tuple(os.strerror(number) for number in sorted(_OF_THE_DISK))
+
+
+def is_refused_by_the_disk(error: BaseException) -> bool:
+    """Whether a disk that is full or read-only is the reason; libraries say so by number, or only in words."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno in _OF_THE_DISK
+    return any(words in str(error) for words in _WORDS_OF_THE_DISK)
 
 
 class Unstorable(StorageError, TypeError):
