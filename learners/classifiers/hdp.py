@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -15,11 +14,10 @@ from learners.classifiers import hdp_map_kernels as map_kernels
 from learners.classifiers.context_tree import ContextTree, Estimates
 from learners.classifiers.diagnostics import split_r_hat
 from learners.classifiers.hdp_plan import ROOTS, TYINGS, plan_of
+from learners.classifiers.hdp_threads import Tick, in_parallel
 from learners.errors import InvalidParameter
 from learners.parameters import Parameters
 from learners.passes.engine import Advance
-
-Tick = Callable[[float | None], None]  # told the share that is done, if it is another one; raises when all shall stop
 
 PRIOR_SHAPE, PRIOR_RATE, LARGEST = 2.0, 1.0, 4000.0
 ROOT_CONCENTRATION = 2.0
@@ -28,9 +26,8 @@ SWEEPS_PER_DRAW = 10
 BLOCK_SWEEPS = 100
 # A sampler is asked to stop only between two calls of its kernel: so many draws, times sweeps, take a tenth of a second.
 CALL_ITEMS = 1 << 20
-REPORT_EVERY_S = 0.2
 AUTO_BURN_IN, AUTO_LEAST, AUTO_MOST = 100, 1000, 50_000
-AUTO_DIFFERENCE = 0.02
+AUTO_DIFFERENCE, AUTO_R_HAT = 0.02, 1.1
 
 
 @dataclass(frozen=True)
@@ -42,7 +39,8 @@ class HDPParameters(Parameters):
     iterations : int or "auto"
         Sweeps of the sampler; the first min(1000, iterations / 10) are not used. "auto" starts from the deterministic
         estimate and stops when the estimates have settled: when those of the two halves of the draws differ by less than 2 %
-        (root mean square of the relative differences over the rows), after 1,000 to 50,000 sweeps.
+        (root mean square of the relative differences over the rows) and no split R-hat is above 1.1, after 1,000 to 50,000
+        sweeps. A tree that has not settled by then gets the deterministic estimates, and the model says how many did.
     tying : "level", "parent" or "single"
         Which nodes share their concentration.
     root : "unit" or "dirichlet"
@@ -87,6 +85,9 @@ class Posterior(NamedTuple):
         The largest split R-hat of the logarithms of the concentrations and of the log likelihood; NaN without draws.
     log_likelihood : (n_draws,) float64
         Of the rows given the estimates of each draw, in nats: the trace to look at.
+    is_settled : bool
+        False if `iterations="auto"` ended without; the estimates are then the deterministic ones, and `r_hat` and
+        `log_likelihood` those of the draws that were dropped.
 
     References
     ----------
@@ -99,6 +100,7 @@ class Posterior(NamedTuple):
     n_sweeps: int
     r_hat: float
     log_likelihood: Floats
+    is_settled: bool = True
 
 
 class Solution(NamedTuple):
@@ -274,7 +276,7 @@ def hdp_estimates(
     def work(tree: ContextTree, i: int, tick: Tick) -> Posterior:
         return sample(Chain(tree, parameters, i, lambda: tick(None)), tick)
 
-    return _in_parallel(trees, threads, advance, work)
+    return in_parallel(trees, threads, advance, work)
 
 
 def hdp_map_estimates(
@@ -292,7 +294,7 @@ def hdp_map_estimates(
         tick(1.0)
         return chain.posterior(chain.state.concentration[np.newaxis])
 
-    return _in_parallel(trees, threads, advance, solve)
+    return in_parallel(trees, threads, advance, solve)
 
 
 def hdp_map_solution(
@@ -346,50 +348,18 @@ def _sample_until_settled(chain: Chain, tick: Tick) -> Posterior:
             # Each batch is as long as all before it, so the last against the rest are two halves.
             relative = (halves[-1] - before[0] / before[1]) * chain.n_draws / chain.sums[0]
             difference = float(np.sqrt(np.average(relative**2, weights=chain.tree.cell_count)))
-            if difference < AUTO_DIFFERENCE or chain.n_sweeps >= AUTO_MOST:
-                return chain.posterior(trace)
+            found = chain.posterior(trace)
+            # Without a concentration or draws there is no R-hat, and nothing that could move.
+            if difference < AUTO_DIFFERENCE and not found.r_hat > AUTO_R_HAT:
+                return found
+            if chain.n_sweeps >= AUTO_MOST:
+                return _deterministic(chain, found)
             n_more = min(len(trace), AUTO_MOST - chain.n_sweeps)
 
 
-def _in_parallel(
-    trees: Sequence[ContextTree],
-    threads: int,
-    advance: Advance | None,
-    work: Callable[[ContextTree, int, Tick], Posterior],
-) -> list[Posterior]:
-    """Work on all trees, the largest first, reporting how many cells are done."""
-    sizes = np.array([tree.n_cells for tree in trees], np.int64)
-    done = np.zeros(len(trees))
-    stopped: list[bool] = []
-
-    def task(i: int) -> Posterior:
-        def tick(share: float | None) -> None:
-            if share is not None:
-                done[i] = share
-            if stopped:
-                raise _Stopped
-
-        tick(None)
-        return work(trees[i], i, tick)
-
-    def report() -> None:
-        if advance is not None:
-            advance(int(done @ sizes), int(sizes.sum()))
-
-    with ThreadPoolExecutor(max(1, threads), thread_name_prefix="hdp") as pool:
-        futures = {int(i): pool.submit(task, int(i)) for i in np.argsort(-sizes, kind="stable")}
-        try:
-            pending: set[Future[Posterior]] = set(futures.values())
-            while pending:
-                finished, pending = wait(pending, timeout=REPORT_EVERY_S, return_when=FIRST_EXCEPTION)
-                for future in finished:
-                    future.result()
-                report()
-        except BaseException:
-            stopped.append(True)
-            raise
-    return [futures[i].result() for i in range(len(trees))]
-
-
-class _Stopped(Exception):
-    """Another thread has failed, or the caller has cancelled."""
+def _deterministic(chain: Chain, found: Posterior) -> Posterior:
+    """The deterministic estimates in place of those of draws that have not settled."""
+    chain.sums, chain.n_draws, chain.log_likelihood = np.zeros_like(chain.sums), 0, []
+    chain.draw_fixed_point()
+    solved = chain.posterior(chain.solution().concentrations[np.newaxis])
+    return solved._replace(r_hat=found.r_hat, log_likelihood=found.log_likelihood, is_settled=False)

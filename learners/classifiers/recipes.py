@@ -319,6 +319,8 @@ def fitted(
     if parameters.estimator == "hdp":
         # Too few sweeps to tell leave no R-hat, and NaN is no JSON.
         facts["r_hat"] = max((p.r_hat for p in posteriors if not math.isnan(p.r_hat)), default=None)
+        if parameters.iterations == "auto":
+            facts["n_unsettled"] = sum(not posterior.is_settled for posterior in posteriors)
     if parameters.tying != "parent":
         facts["concentrations"] = [posterior.concentrations.tolist() for posterior in posteriors]
     estimates, variances = [p.estimates for p in posteriors], [p.variance for p in posteriors]

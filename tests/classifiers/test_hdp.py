@@ -190,6 +190,25 @@ def test_auto_stops_when_settled_and_says_when():
     assert np.sqrt(np.mean(relative**2)) < 0.05
 
 
+def test_what_auto_calls_settled_has_an_r_hat_of_at_most_1_1():
+    for found in hdp_estimates([large_tree(), large_tree(1, 60)], HDPParameters(iterations="auto")):
+        assert not found.is_settled or not found.r_hat > 1.1
+
+
+def test_what_has_not_settled_gets_the_deterministic_estimates_and_says_so(monkeypatch):
+    tree = large_tree()
+    monkeypatch.setattr(hdp, "AUTO_MOST", 1_000)
+    monkeypatch.setattr(hdp, "AUTO_DIFFERENCE", 0.0)
+    (sampled,) = hdp_estimates([tree], HDPParameters(iterations="auto"))
+    (solved,) = hdp_map_estimates([tree], HDPParameters())
+    assert not sampled.is_settled
+    assert np.array_equal(sampled.estimates.probability, solved.estimates.probability)
+    assert np.array_equal(sampled.variance, solved.variance)
+    assert np.array_equal(sampled.concentrations, solved.concentrations)
+    assert sampled.r_hat >= 1
+    assert sampled.log_likelihood.size >= 100
+
+
 def test_the_traces_are_those_of_the_draws():
     tree = large_tree()
     result = hdp_estimates([tree], HDPParameters(iterations=2000))[0]
