@@ -1,14 +1,14 @@
 """What pydantic finds wrong with a request, in our words: what stands there, and what may."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Any
 
 from pydantic import BaseModel
 
 from learners import query
 from service import requests
+from service.json_values import JSONMapping
 
 OBJECT = "must be a JSON object"
 LIST = "must be a list"
@@ -72,7 +72,7 @@ SCALARS = {"str", "int", "float", "bool"}
 MOST_SHOWN = 80
 
 
-def complaint(finding: Mapping[str, Any], root: object = None) -> str:
+def complaint(finding: JSONMapping, root: object = None) -> str:
     """One finding in words; those of the exception where one of our checks has found it.
 
     Parameters
@@ -118,7 +118,7 @@ def members_at(place: Sequence[object], root: object = None) -> list[str]:
     return [name for name in inspect.signature(around).parameters if name != "kind"]
 
 
-def complaints(findings: Sequence[Mapping[str, Any]], root: object = None) -> list[tuple[tuple[object, ...], str]]:
+def complaints(findings: Sequence[JSONMapping], root: object = None) -> list[tuple[tuple[object, ...], str]]:
     """All findings as (place, words); the branches of a value that may be of several types are one."""
     told: dict[tuple[object, ...], str] = {}
     for finding in findings:

@@ -3,7 +3,7 @@
 import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
@@ -21,6 +21,7 @@ from learners.monitoring.raw import RawRows
 from learners.schema import Chunk, Schema
 from learners.schema.records import encode_records, record_classifier
 from learners.schema.schema import Value
+from service.json_values import JSONMapping
 from service.observing import Keys, Observer, Watch
 from service.problems import InvalidRequest
 from service.telemetry import MAPPED_MODELS, PREDICTED_ROWS, SWAPS
@@ -49,7 +50,7 @@ class Served:
     learner: str
     sha256: str
     model: Model
-    classify: Callable[[Mapping[str, Any]], Probabilities]
+    classify: Callable[[JSONMapping], Probabilities]
     count_rows: Callable[[float], None]
     watch: Watch | None = None
 
@@ -110,7 +111,7 @@ class Served:
         return intervals_of(self.model, chunk, level)
 
     def check_names(
-        self, records: Iterable[Mapping[str, Any]], ignore_unknown: bool, way_out: str = "or send ?ignore_unknown=true"
+        self, records: Iterable[JSONMapping], ignore_unknown: bool, way_out: str = "or send ?ignore_unknown=true"
     ) -> None:
         """Refuse columns that the model has never heard of: most likely a typing error that would cost accuracy.
 

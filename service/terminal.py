@@ -15,7 +15,7 @@ from rich.measure import Measurement
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from service.json_values import JSONObject
+from service.json_values import JSONMapping, JSONObject
 from service.settings import Settings
 from storage.files import Layout
 
@@ -39,7 +39,7 @@ def settings_of(workspace: Path | None = None, **given: Any) -> Settings:
     return _settings(workspace, given)
 
 
-def _settings(workspace: Path | None, given: Mapping[str, Any]) -> Settings:
+def _settings(workspace: Path | None, given: JSONMapping) -> Settings:
     chosen = {name: value for name, value in {"workspace": workspace, **given}.items() if value is not None}
     return Settings(**chosen)
 
@@ -218,7 +218,7 @@ def progress_bar(is_shown: bool) -> Iterator[Callable[[JSONObject], None]]:
         yield report
 
 
-def describe(progress: Mapping[str, Any]) -> str:
+def describe(progress: JSONMapping) -> str:
     """Progress in words: "learn, pass 2 of 3 (pairs)"."""
     words = str(progress.get("step", ""))
     if progress.get("pass_number"):

@@ -1,11 +1,12 @@
 """`fewpass drift`: is the data still what the model was trained on?"""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from service import product
 from service.cli.learning import Uris
+from service.json_values import JSONObject
 from service.terminal import JsonOption, WorkspaceOption, escape, existing, out, progress_bar, show_json, show_table
 
 EXIT_DRIFT = 3
@@ -43,7 +44,7 @@ def drift(
         raise typer.Exit(EXIT_DRIFT)
 
 
-def show_drift(found: dict[str, Any]) -> None:
+def show_drift(found: JSONObject) -> None:
     """Causes first, then the columns with the largest effects."""
     rows, reference = found["rows"], found["reference"]
     for warning in found.get("warnings", []):
@@ -67,7 +68,7 @@ def show_drift(found: dict[str, Any]) -> None:
         )
 
 
-def _worst(column: dict[str, Any]) -> str:
+def _worst(column: JSONObject) -> str:
     """The rate that has changed most, in points."""
     changed = [(kind, rate["points"]) for kind, rate in column["rates"].items() if rate["points"]]
     if not changed:

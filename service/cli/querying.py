@@ -161,7 +161,7 @@ def _show(answer: JSONObject) -> None:
         show_records(names, [[_word(row[name]) for name in names] for row in answer["rows"]])
 
 
-def _around(guess: dict[str, Any]) -> str:
+def _around(guess: JSONObject) -> str:
     if "probability" in guess:
         return f"probability {guess['probability']:.4f}"
     return f"standard deviation {guess['variance'] ** 0.5:.4g}"

@@ -1,15 +1,15 @@
 """Answers of posteriors over structures as tables."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from service.json_values import JSONMapping
 from service.terminal import out, show_table
 
 MOST_ROWS = 50
 ARROW = "->"
 
 
-def show_answer(answer: Mapping[str, Any]) -> None:
+def show_answer(answer: JSONMapping) -> None:
     """Print the answer to a query about structures: probable edges, paths and large effects first."""
     for name in ("log_evidence", "log_score", "log_posterior", "log_odds", "best_log_score"):
         if name in answer:
@@ -22,7 +22,7 @@ def show_answer(answer: Mapping[str, Any]) -> None:
     out.print(coverage_words(answer["coverage"]))
 
 
-def coverage_words(coverage: Mapping[str, Any]) -> str:
+def coverage_words(coverage: JSONMapping) -> str:
     """How much of the posterior an answer is of."""
     if coverage["is_exact"]:
         return "exact: all orders are added up"
@@ -33,24 +33,24 @@ def coverage_words(coverage: Mapping[str, Any]) -> str:
     )
 
 
-def _edges(answer: Mapping[str, Any]) -> None:
+def _edges(answer: JSONMapping) -> None:
     _show_pairs("edge", answer["edges"], "probability")
 
 
-def _paths(answer: Mapping[str, Any]) -> None:
+def _paths(answer: JSONMapping) -> None:
     _show_pairs("path", answer["paths"], "probability")
 
 
-def _graph(answer: Mapping[str, Any]) -> None:
+def _graph(answer: JSONMapping) -> None:
     _print_edges(answer["edges"])
 
 
-def _score(answer: Mapping[str, Any]) -> None:
+def _score(answer: JSONMapping) -> None:
     out.print("the best graph:")
     _print_edges(answer["best_edges"])
 
 
-def _graphs(answer: Mapping[str, Any]) -> None:
+def _graphs(answer: JSONMapping) -> None:
     has_weights = any("weight" in graph for graph in answer["graphs"])
     rows = [
         [graph["count"]]
@@ -63,7 +63,7 @@ def _graphs(answer: Mapping[str, Any]) -> None:
     _say_more(len(rows), "graphs")
 
 
-def _effects(answer: Mapping[str, Any]) -> None:
+def _effects(answer: JSONMapping) -> None:
     pairs = sorted(answer["effects"], key=lambda pair: -abs(pair["mean"]))
     has_errors = any("standard_error" in pair for pair in pairs)
     rows = [
@@ -76,7 +76,7 @@ def _effects(answer: Mapping[str, Any]) -> None:
     _say_more(len(pairs), "effects")
 
 
-def _show_pairs(what: str, pairs: Sequence[Mapping[str, Any]], name: str) -> None:
+def _show_pairs(what: str, pairs: Sequence[JSONMapping], name: str) -> None:
     ordered = sorted(pairs, key=lambda pair: -pair[name])
     has_errors = any("standard_error" in pair for pair in pairs)
     rows = [
@@ -96,7 +96,7 @@ def _arrows(edges: Sequence[Mapping[str, str]]) -> list[str]:
     return [_arrow(edge) for edge in edges]
 
 
-def _arrow(edge: Mapping[str, Any]) -> str:
+def _arrow(edge: JSONMapping) -> str:
     return f"{edge['from']}{ARROW}{edge['to']}"
 
 

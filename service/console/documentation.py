@@ -1,11 +1,10 @@
 """Two pages about the REST API that need no network: one to try it, one to read it."""
 
-from typing import Any
-
 from starlette.requests import Request
 from starlette.responses import Response
 
 from service.console.rendering import respond
+from service.json_values import JSONObject
 
 METHODS = ("get", "post", "put", "patch", "delete")
 
@@ -18,7 +17,7 @@ def tryable(request: Request) -> Response:
 def readable(request: Request) -> Response:
     """Every operation in one page, with its parameters, bodies and answers, in plain HTML."""
     document = request.app.openapi()
-    groups: dict[str, list[dict[str, Any]]] = {}
+    groups: dict[str, list[JSONObject]] = {}
     for path, operations in document["paths"].items():
         for method in METHODS:
             if method in operations:
@@ -28,7 +27,7 @@ def readable(request: Request) -> Response:
     return respond(request, "docs_read.html", {"groups": groups, "shapes": shapes})
 
 
-def _operation(method: str, path: str, operation: dict[str, Any]) -> dict[str, Any]:
+def _operation(method: str, path: str, operation: JSONObject) -> JSONObject:
     content = operation.get("requestBody", {}).get("content", {})
     return {
         "id": operation["operationId"],
@@ -56,11 +55,11 @@ def _operation(method: str, path: str, operation: dict[str, Any]) -> dict[str, A
     }
 
 
-def _contents(answer: dict[str, Any]) -> list[dict[str, Any]]:
+def _contents(answer: JSONObject) -> list[JSONObject]:
     return list(answer.get("content", {}).values())
 
 
-def _members(shape: dict[str, Any]) -> dict[str, Any]:
+def _members(shape: JSONObject) -> JSONObject:
     required = set(shape.get("required", ()))
     members = [
         (name, _words(member), member.get("description", ""), name in required)
@@ -69,7 +68,7 @@ def _members(shape: dict[str, Any]) -> dict[str, Any]:
     return {"description": shape.get("description", ""), "type": _words(shape), "members": members}
 
 
-def _words(schema: dict[str, Any]) -> str:
+def _words(schema: JSONObject) -> str:
     """A JSON schema as a person would say it."""
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, is_dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import Response
 
 from service.console.assets import asset_url
+from service.json_values import JSONMapping
 from service.version import VERSION
 from storage.keys import Role
 
@@ -37,7 +37,7 @@ class Call:
 
     method: str
     path: str
-    body: Mapping[str, Any] | None = None
+    body: JSONMapping | None = None
 
     @property
     def curl(self) -> str:
@@ -70,7 +70,7 @@ def role_of(request: Request) -> Role | None:
     return role
 
 
-def respond(request: Request, template: str, page: Mapping[str, Any], status: int = 200) -> Response:
+def respond(request: Request, template: str, page: JSONMapping, status: int = 200) -> Response:
     """A page: HTML from its template, or its model as JSON if the visitor wants that.
 
     Parameters

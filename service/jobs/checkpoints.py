@@ -1,13 +1,12 @@
 """Where a pass leaves its statistic, so that a restart, a retry or another learner does not read the data again."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import structlog
 
-from service.json_values import JSONObject
+from service.json_values import JSONMapping, JSONObject
 from storage.checkpoints import CheckpointFile
 from storage.errors import CorruptFile, Unwritable
 from storage.statistics import Entry, StatisticStore
@@ -40,9 +39,7 @@ class ForgivingStore:
         """What is stored, and of which files."""
         return self.store.entries()
 
-    def put(
-        self, key: str, table: pa.Table, *, spec: Mapping[str, Any], schema: str | None, files: Iterable[str]
-    ) -> None:
+    def put(self, key: str, table: pa.Table, *, spec: JSONMapping, schema: str | None, files: Iterable[str]) -> None:
         """Keep the table if the disk lets us; without it only a restart or a refresh gets slower."""
         try:
             self.store.put(key, table, spec, schema=schema, files=files)

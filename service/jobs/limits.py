@@ -1,9 +1,9 @@
 """How much memory and time a job may take: as it says, or as the settings say."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from learners.memory import machine_bytes, parse_bytes
+from service.json_values import JSONMapping
 from service.problems import InvalidRequest
 from service.settings import Settings
 
@@ -19,7 +19,7 @@ class Limits(NamedTuple):
     time_s: float | None
 
 
-def limits_of(settings: Settings, request: Mapping[str, Any]) -> Limits:
+def limits_of(settings: Settings, request: JSONMapping) -> Limits:
     """The limits of a job by its request; those of the training within a refresh count for the whole job."""
     asked = {**(request.get("train") or {}), **{name: value for name, value in request.items() if value is not None}}
     times = [seconds for seconds in (asked.get("time_limit_s"), settings.job_timeout_s) if seconds is not None]
@@ -39,7 +39,7 @@ def budget_of(settings: Settings) -> int | None:
     return None if settings.job_memory_budget is None else parse_bytes(settings.job_memory_budget)
 
 
-def check_limits(settings: Settings, request: Mapping[str, Any]) -> None:
+def check_limits(settings: Settings, request: JSONMapping) -> None:
     """Refuse a job that would wait for ever.
 
     Raises

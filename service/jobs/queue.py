@@ -203,7 +203,7 @@ class JobQueue:
 
     def running(self) -> Mapping[str, Sequence[str]]:
         """The jobs that run, by the worker that has them."""
-        found: defaultdict[str, Any] = defaultdict(list)
+        found: defaultdict[str, list[str]] = defaultdict(list)
         for status in self.client.list_workflows(
             name=WORKFLOW, status="PENDING", limit=10_000, load_input=False, load_output=False
         ):

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from learners.circuits.draws.model import BayesianCircuit
@@ -13,7 +13,7 @@ from learners.kinds import load_model
 from learners.passes.learner import Account, Learner, Part
 from learners.passes.selection import Selection
 from learners.passes.source import Source, SourceFile
-from service.json_values import JSONObject
+from service.json_values import JSONMapping, JSONObject
 from service.product.registry import find_version
 from service.product.training_rows import TrainingRows
 from service.requests import TrainRequest
@@ -128,7 +128,7 @@ def _anew(reason: str) -> Account:
     return Account(f"starting anew, as {reason}", 0, 0, 0, 0)
 
 
-def chosen(rows: TrainingRows, target: str | None, overrides: Mapping[str, Any]) -> str:
+def chosen(rows: TrainingRows, target: str | None, overrides: JSONMapping) -> str:
     """What is learned of which rows, as a SHA-256: kept in the model, so that an update goes on with the same.
 
     Not in words, as those of forgotten rows may name somebody, and models are carried elsewhere.

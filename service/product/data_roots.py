@@ -1,16 +1,15 @@
 """The one door to data: a request never makes the server read what lies outside the data roots."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from learners.passes.source import Source
 from learners.passes.text_types import told_types
 from learners.schema import Schema
-from service.json_values import JSONObject
+from service.json_values import JSONMapping, JSONObject
 from service.problems import OutsideRoots
 from service.settings import Settings
 from service.workspace import Workspace
@@ -26,7 +25,7 @@ def open_source(
     *,
     dataset: str | None = None,
     is_remote: bool = True,
-    columns: Mapping[str, Any] | None = None,
+    columns: JSONMapping | None = None,
     schema: Schema | None = None,
 ) -> Source:
     """The rows of files, or of a registered data set.
@@ -80,12 +79,12 @@ def resolved(uri: str) -> str:
         raise OutsideRoots(f"{uri} leads nowhere: its links form a circle.", uri=uri) from error
 
 
-def files_of(parameters: Mapping[str, Any]) -> list[str]:
+def files_of(parameters: JSONMapping) -> list[str]:
     """The files that the parameters of a learner name."""
     return [str(parameters["circuit"])] if parameters.get("circuit") else []
 
 
-def plain_parameters(parameters: Mapping[str, Any]) -> JSONObject:
+def plain_parameters(parameters: JSONMapping) -> JSONObject:
     """The parameters of a learner, a file as its path."""
     files = files_of(parameters)
     return dict(parameters) | ({"circuit": plain(files[0])} if files else {})

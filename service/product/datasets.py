@@ -1,8 +1,8 @@
 """Registered data sets: files under a name, with what one pass finds of their columns."""
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 from learners.errors import UnknownColumn
 from learners.passes.engine import collect
@@ -11,7 +11,7 @@ from learners.passes.text_types import told_types
 from learners.schema import Schema
 from learners.schema.summaries import ColumnSummaries
 from service.jobs.steps import LOCAL, Run
-from service.json_values import JSONObject
+from service.json_values import JSONMapping, JSONObject
 from service.problems import InvalidRequest
 from service.product.data_roots import open_source
 from service.product.kept_counts import RULES, remove_counted
@@ -132,15 +132,13 @@ def summarise(workspace: Workspace, run: Run) -> JSONObject:
     return {"dataset": name, "n_rows": source.n_rows, "n_attributes": schema.n_attributes}
 
 
-def schema_of_files(uris: Sequence[str], target: str | None, columns: Mapping[str, Any], report: Report) -> Schema:
+def schema_of_files(uris: Sequence[str], target: str | None, columns: JSONMapping, report: Report) -> Schema:
     """The schema of files that are not registered."""
     source = Source.open(list(uris), types=told_types(None, columns))
     return _schema(source, target, columns, None, report)
 
 
-def _schema(
-    source: Source, target: str | None, columns: Mapping[str, Any], threads: int | None, report: Report
-) -> Schema:
+def _schema(source: Source, target: str | None, columns: JSONMapping, threads: int | None, report: Report) -> Schema:
     summaries = ColumnSummaries(target, dict(columns))
     return collect(summaries, source, threads=threads, on_progress=reporting(report), n_passes=1).build_schema()
 

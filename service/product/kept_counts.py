@@ -5,11 +5,11 @@ import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from learners.schema import Kept, Schema
 from service.jobs.checkpoints import ForgivingStore, JobCheckpoints
 from service.jobs.steps import Run
+from service.json_values import JSONMapping
 from service.requests import TrainRequest
 from service.workspace import Workspace
 from storage.errors import CorruptFile
@@ -44,7 +44,7 @@ class Ledger:
         """The rules of rows that must not be learned from."""
         return Forgotten(self.directory / RULES)
 
-    def schema(self, target: str | None, overrides: Mapping[str, Any], cuts_by: Mapping[str, object]) -> Kept | None:
+    def schema(self, target: str | None, overrides: JSONMapping, cuts_by: Mapping[str, object]) -> Kept | None:
         """That of the last training for this target and these columns, by a learner that cuts numbers alike.
 
         Raises
@@ -66,7 +66,7 @@ class Ledger:
             raise CorruptFile(path, reason) from error
 
     def keep_schema(
-        self, target: str | None, overrides: Mapping[str, Any], cuts_by: Mapping[str, object], schema: Schema
+        self, target: str | None, overrides: JSONMapping, cuts_by: Mapping[str, object], schema: Schema
     ) -> None:
         """Remember the schema for the next update."""
         path = self._schema_path(target, overrides, cuts_by)
@@ -75,7 +75,7 @@ class Ledger:
             with publish(path, replace=True) as draft:
                 draft.write_text(text)
 
-    def _schema_path(self, target: str | None, overrides: Mapping[str, Any], cuts_by: Mapping[str, object]) -> Path:
+    def _schema_path(self, target: str | None, overrides: JSONMapping, cuts_by: Mapping[str, object]) -> Path:
         asked = json.dumps([target, overrides, *([cuts_by] if cuts_by else [])], sort_keys=True, default=str)
         name = hashlib.sha256(asked.encode()).hexdigest()[:16]
         return self.directory / SCHEMAS / f"{name}.json"

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import structlog
 
@@ -12,7 +12,7 @@ from learners.errors import LearnerError
 from learners.model import Model
 from learners.passes.source import Source
 from service.jobs.steps import Run, Step
-from service.json_values import JSONObject
+from service.json_values import JSONMapping, JSONObject
 from service.predictor import map_version
 from service.problems import InvalidRequest
 from service.product import scoring
@@ -192,7 +192,7 @@ def _below_floor(rule: PromotionRule, challenger: Measured) -> str | None:
     return None
 
 
-def _loss(metrics: Mapping[str, Any], metric: str) -> float | None:
+def _loss(metrics: JSONMapping, metric: str) -> float | None:
     """A metric of which less is better; of a model without classes, the mean negative log likelihood.
 
     Rows that it calls impossible make that infinite, though `log_likelihood` is the mean of the others.
@@ -226,7 +226,7 @@ def _mapped(workspace: Workspace, name: str, number: int) -> Model:
         raise
 
 
-def _rows(workspace: Workspace, request: RefreshRequest, run: Run) -> tuple[Source, Mapping[str, Any]]:
+def _rows(workspace: Workspace, request: RefreshRequest, run: Run) -> tuple[Source, JSONMapping]:
     """The rows that decide, and how to say which they are."""
     rule, train = request.promotion, request.train
     most = workspace.settings.evaluation_rows

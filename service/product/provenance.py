@@ -1,12 +1,11 @@
 """Where a model version comes from, as tables in its file."""
 
 import json
-from collections.abc import Mapping
 from importlib.metadata import version
-from typing import Any
 
 import pyarrow as pa
 
+from service.json_values import JSONMapping
 from service.requests import TrainRequest
 from service.version import VERSION
 from storage.forgotten import rule_sha256
@@ -15,9 +14,7 @@ LIBRARIES = ("numpy", "numba", "pyarrow", "duckdb", "xgboost", "scikit-learn")
 FILES = pa.schema([("path", pa.string()), ("size", pa.int64()), ("n_rows", pa.int64()), ("footer_sha256", pa.string())])
 
 
-def tables(
-    request: TrainRequest, learned: Mapping[str, Any], metrics: Mapping[str, Any], job_id: str
-) -> dict[str, pa.Table]:
+def tables(request: TrainRequest, learned: JSONMapping, metrics: JSONMapping, job_id: str) -> dict[str, pa.Table]:
     """What was asked for, from which files and with which libraries, and how good it is.
 
     Parameters
@@ -56,6 +53,6 @@ def tables(
     }
 
 
-def _named(values: Mapping[str, Any]) -> pa.Table:
+def _named(values: JSONMapping) -> pa.Table:
     texts = [json.dumps(value) for value in values.values()]
     return pa.table({"name": pa.array(list(values), pa.string()), "value": pa.array(texts, pa.string())})

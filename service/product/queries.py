@@ -19,6 +19,7 @@ from learners.orders.model import OrderModel
 from learners.orders.queries import answer_size as structures_size
 from learners.orders.queries import n_draws
 from learners.query import AnyQuery, Map, Query, Sample, StructureQuery, Surprise
+from service.json_values import JSONObject
 from service.problems import BodyTooLarge, TooSlow
 
 # Samples are rows, and a row has at most some values; so the most that answers may hold follows from the most rows.
@@ -166,7 +167,7 @@ def until(deadline: float, time_limit_s: float) -> Callable[[], None]:
     return pause
 
 
-def answers(model: Model, queries: Sequence[AnyQuery], pause: Callable[[], None] | None = None) -> list[dict[str, Any]]:
+def answers(model: Model, queries: Sequence[AnyQuery], pause: Callable[[], None] | None = None) -> list[JSONObject]:
     """Answers in plain values that JSON has: the logarithm of zero is None. Those of an ensemble name the member that answers.
 
     Parameters

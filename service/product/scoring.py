@@ -109,7 +109,7 @@ def measure(model: Model, source: Source, report: Report | None = None) -> JSONO
 
 def measure_beside_floor(
     model: Model, source: Source, report: Report | None = None
-) -> tuple[dict[str, Any], dict[str, float]]:
+) -> tuple[JSONObject, dict[str, float]]:
     """The metrics of a model, and on the same rows those of the class shares alone; these are empty without classes."""
     if model.schema.target is None:
         return log_likelihood_of(model, source, report), {}

@@ -1,9 +1,8 @@
 """Which rows a training job learns from and which it is measured on: window, what was forgotten, hold-out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +11,7 @@ from learners.passes.files import whole_and_part
 from learners.passes.selection import Selection, window
 from learners.passes.source import Condition, Fragment, Mask, Source, SourceFile, file_identity
 from service.jobs.steps import Run
+from service.json_values import JSONMapping
 from service.problems import Conflict
 from service.product.holdout import Share
 from service.product.kept_counts import DATA, RULES, Ledger, ledger_of
@@ -184,7 +184,7 @@ class ForgottenMeanwhile(Conflict):
     """Rows were forgotten while a job learned them."""
 
 
-def check_forgotten(workspace: Workspace, request: TrainRequest, learned: Mapping[str, Any], run: Run) -> None:
+def check_forgotten(workspace: Workspace, request: TrainRequest, learned: JSONMapping, run: Run) -> None:
     """Refuse to publish a model that was learned before the last rule was made.
 
     Raises

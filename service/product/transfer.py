@@ -1,14 +1,13 @@
 """One version as one file, to carry elsewhere: export and import."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
 
 from learners.kinds import completed
-from service.json_values import JSONObject
+from service.json_values import JSONMapping, JSONObject
 from service.problems import InvalidRequest
 from service.product.outputs import check_free
 from service.product.registry import find_version
@@ -110,7 +109,7 @@ def _imported(manifest: Manifest, name: str, number: int, files: ModelFiles) -> 
     )
 
 
-def _checked(path: Path, manifest: Mapping[str, Any]) -> Manifest:
+def _checked(path: Path, manifest: JSONMapping) -> Manifest:
     try:
         checked = Manifest(**manifest)
         json.dumps([checked.parameters, checked.files], allow_nan=False)

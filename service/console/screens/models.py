@@ -1,14 +1,14 @@
 """One model: its versions and their metrics, its aliases and the decisions about them, where a version comes from."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeGuard
+from collections.abc import Sequence
+from typing import TypeGuard
 
 from starlette.requests import Request
 
 from service import product
 from service.console.pages import page, whole_number, workspace_of
 from service.console.rendering import Call
-from service.json_values import JSONObject
+from service.json_values import JSONMapping, JSONObject
 from service.problems import InvalidRequest
 from service.workspace import Workspace
 from storage.models import ModelVersion
@@ -80,11 +80,11 @@ def _version(workspace: Workspace, name: str, text: str | None) -> ModelVersion:
 def edges_of(workspace: Workspace, version: ModelVersion) -> set[tuple[str, str]]:
     """The edges of a version's graph between columns."""
     structure = product.structure(workspace, f"{version.name}@{version.version}")
-    edges: Sequence[Mapping[str, Any]] = structure.get("edges", ())
+    edges: Sequence[JSONMapping] = structure.get("edges", ())
     return {(str(edge["from"]), str(edge["to"])) for edge in edges if "from" in edge}
 
 
-def differences(left: Mapping[str, Any], right: Mapping[str, Any]) -> list[JSONObject]:
+def differences(left: JSONMapping, right: JSONMapping) -> list[JSONObject]:
     """What each of two has of every name, and their difference where both have numbers."""
     found = []
     for name in sorted(left.keys() | right.keys(), key=_rank):

@@ -1,6 +1,6 @@
 """POST /v1/models/{name}/score and /impute: rows of a request scored, or their missing cells filled."""
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 import numpy as np
 from fastapi import APIRouter, Request
@@ -13,6 +13,7 @@ from learners.circuits.model import CircuitModel
 from learners.query import How
 from learners.schema import Chunk
 from learners.schema.records import encode_columns, encode_records
+from service.json_values import JSONObject
 from service.predictor import Predictor, Served
 from service.problems import BodyTooLarge, InvalidRequest, NotReady
 from service.product.imputing import Filling, check_filling
@@ -118,7 +119,7 @@ def _completed(model: CircuitModel, x: Array, records: list[Record], filling: Fi
     for v in asked:
         is_missing[v] = [row.get(columns.names[v]) is None for row in records]
     x = np.where(is_missing, np.nan if x.dtype.kind == "f" else -1, x).astype(x.dtype)
-    options: dict[str, Any] = {"nameable": nameable(columns), "seed": filling.seed, "n_draws": filling.draws}
+    options: JSONObject = {"nameable": nameable(columns), "seed": filling.seed, "n_draws": filling.draws}
     values = filled(model, x, is_missing, filling.how, **options)
     completed = []
     for own in values:

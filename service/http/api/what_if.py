@@ -1,10 +1,9 @@
 """POST /v1/models/{name}/whatif: what a model says of a case, from every side at once."""
 
-from typing import Any
-
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from service.json_values import JSONObject
 from service.predictor import Predictor
 from service.problems import NotReady
 from service.product.what_if import PARTS, Case, Part, what_if
@@ -44,7 +43,7 @@ class WhatIfResponse(BaseModel):
     version: int
     kind: str
     target: str | None
-    parts: dict[str, dict[str, Any]] = Field(
+    parts: dict[str, JSONObject] = Field(
         examples=[{"prediction": {"classes": ["no", "yes"], "probabilities": [0.18, 0.82], "prior": [0.6, 0.4]}}]
     )
     absent: dict[str, str]
