@@ -186,6 +186,15 @@ browser_sessions = sa.Table(
     sa.Index(None, "expires_at"),
 )
 
+# Which rules of forgotten rows each file must have, as a file that is gone cannot say what it had. What stands is in the files.
+forgotten_rules = sa.Table(
+    "forgotten_rules",
+    metadata,
+    sa.Column("path", sa.String(255), primary_key=True),
+    sa.Column("where_sha256", sa.String(64), primary_key=True),
+    sa.Column("where_text", sa.Text, nullable=False),
+)
+
 # One row with one number: serving processes poll it, and look closer only when it has grown.
 generation = sa.Table("generation", metadata, sa.Column("value", sa.BigInteger, nullable=False))
 

@@ -1,6 +1,8 @@
 """`fewpass train | predict | evaluate | schema`: in this process, without a server."""
 
+import getpass
 import json
+import os
 import re
 import time
 from pathlib import Path
@@ -111,7 +113,14 @@ def train(
 
 def forget(
     name: Annotated[str, typer.Argument(help="A data set, or a model that was trained on files.")],
-    where: Annotated[str, typer.Option("--where", help="Which rows, as an SQL condition, such as 'user_id = 7'.")],
+    where: Annotated[
+        str | None, typer.Option("--where", help="Which rows, as an SQL condition, such as 'user_id = 7'.")
+    ] = None,
+    withdraw: Annotated[
+        str | None,
+        typer.Option("--withdraw", help="Take back the rule of this condition; models stay. Needs --reason."),
+    ] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="Why a rule is taken back; kept with it.")] = None,
     retrain: Annotated[bool, typer.Option(help="Train the models again without the rows.")] = True,
     prove: Annotated[bool, typer.Option(help="Learn once more from the remaining rows alone, and compare.")] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be forgotten.")] = False,
@@ -122,6 +131,11 @@ def forget(
     from service.requests import ForgetRequest
     from service.workspace import Workspace
 
+    if withdraw is not None and where is None:
+        _withdraw(name, withdraw, reason, workspace, json_output)
+        return
+    if where is None or withdraw is not None or reason is not None:
+        raise typer.BadParameter("Give either --where, or --withdraw with --reason.")
     with Workspace(existing(workspace)) as here, progress_bar(not json_output) as report:
         place: JSONObject = {product.kind_of_name(here, name): name}
         request = ForgetRequest(where=where, retrain=retrain, prove=prove, dry_run=dry_run, **place)
@@ -141,6 +155,29 @@ def forget(
         out.print(f"{proof['model']}@{proof['version']} {verdict} the model of the remaining {proof['n_rows']:,} rows")
     if done["still_holding"]:
         out.print(f"Versions that still know them: {', '.join(done['still_holding'])} (fewpass models delete)")
+
+
+def _withdraw(name: str, where: str, reason: str | None, workspace: Path | None, json_output: bool) -> None:
+    from service.workspace import Workspace
+
+    if not reason:
+        raise typer.BadParameter("Say why: it is kept with the rule.", param_hint="--reason")
+    with Workspace(existing(workspace)) as here:
+        done = product.withdraw_rule(here, name, where, by=_user(), reason=reason)
+    if json_output:
+        show_json(done)
+        return
+    out.print(f"Trainings of {escape(name)} read these rows again: {escape(done['where'])}")
+    if done["still_under"]:
+        out.print(f"The same rule still stands under: {', '.join(done['still_under'])}")
+
+
+def _user() -> str:
+    """Who runs this; a container may have no name for it."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"user {os.getuid()}"
 
 
 def predict(

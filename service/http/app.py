@@ -33,6 +33,7 @@ from service.http.api import (
     models,
     monitoring,
     query,
+    rules,
     schedules,
     sessions,
     what_if,
@@ -134,7 +135,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.include_router(resource.router)
     app.router.routes += [*sessions.routes(), *console.documentation_routes()]
     if not settings.predict_only:
-        for resource in (alerts, datasets, jobs, keys, models, monitoring, schedules):
+        for resource in (alerts, datasets, jobs, keys, models, monitoring, rules, schedules):
             app.include_router(resource.router)
         app.router.routes += console.routes()
     app.add_exception_handler(RequestValidationError, _invalid_request)

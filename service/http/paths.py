@@ -50,6 +50,9 @@ ADMINISTERING = Routes(
     "DELETE /v1/models/{name}",
     "DELETE /v1/models/{name}/versions/{version}",
     "DELETE /v1/datasets/{name}",
+    # Brings back rows that were to be forgotten.
+    "POST /v1/datasets/{name}/rules/withdraw",
+    "POST /v1/models/{name}/rules/withdraw",
     # Whoever makes one lets this server ask others.
     "POST /v1/webhooks",
     "POST /v1/webhooks/{webhook}/test",

@@ -63,6 +63,7 @@ def examine(settings: Settings, *, is_repairing: bool = False) -> list[Finding]:
     try:
         with Workspace(settings) as workspace:
             found += _models(workspace, is_repairing)
+            found += _rules(workspace)
             found += _drafts(root, is_repairing)
             found += _clock(workspace)
             found += _workers(workspace)
@@ -170,6 +171,15 @@ def _mended(name: str, path: Path, error: CorruptFile, is_repairing: bool) -> Fi
         f"to another version, then fewpass models delete {name}, or restore a backup."
     )
     return Finding("models", "failed", f"{name}: {error}", remedy)
+
+
+def _rules(workspace: Workspace) -> Iterator[Finding]:
+    damaged = product.damaged_rules(workspace)
+    for error in damaged:
+        remedy = "Restore the file from a backup, or forget the rows again. Until then trainings fail."
+        yield Finding("rules of forgotten rows", "failed", str(error), remedy)
+    if not damaged:
+        yield Finding("rules of forgotten rows", "ok", "All that were made are there.")
 
 
 def _drafts(root: Path, is_repairing: bool) -> Iterator[Finding]:

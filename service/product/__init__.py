@@ -65,6 +65,8 @@ if TYPE_CHECKING:
     from service.product.registry import set_alias as set_alias
     from service.product.registry import set_retention as set_retention
     from service.product.registry import set_tag as set_tag
+    from service.product.rules import damaged_rules as damaged_rules
+    from service.product.rules import withdraw_rule as withdraw_rule
     from service.product.schedules import change_schedule as change_schedule
     from service.product.schedules import create_schedule as create_schedule
     from service.product.schedules import delete_schedule as delete_schedule
@@ -136,6 +138,8 @@ _VERBS = {
     "forget": "service.product.job_steps",
     "forget_predictions": "service.product.forgetting_served",
     "forget_old_jobs": "service.product.submitting",
+    "damaged_rules": "service.product.rules",
+    "withdraw_rule": "service.product.rules",
     "get_dataset": "service.product.datasets",
     "get_schedule": "service.product.schedules",
     "graph": "service.product.graphs",

@@ -16,6 +16,7 @@ from service.problems import InvalidRequest
 from service.product.data_roots import open_source
 from service.product.kept_counts import RULES, remove_counted
 from service.product.reports import Report, reporting, silent
+from service.product.rules import read_rules
 from service.product.training_rows import check_rules
 from service.requests import DatasetRequest, SchemaRequest
 from service.settings import available_threads
@@ -23,7 +24,6 @@ from service.workspace import Workspace
 from storage import datasets
 from storage.datasets import Dataset
 from storage.errors import NotFound
-from storage.forgotten import Forgotten
 from storage.paging import Page
 
 
@@ -50,7 +50,7 @@ def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote
     place = workspace.layout.dataset_directory(request.name)
     if is_new:  # what a deletion that was interrupted has left is of other files
         remove_counted(place)
-    check_rules(Forgotten(place / RULES), request.name, source)
+    check_rules(read_rules(workspace, place / RULES), request.name, source)
     dataset = datasets.register_dataset(
         control,
         Dataset(

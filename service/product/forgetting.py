@@ -22,6 +22,7 @@ from service.product.datasets import get_dataset
 from service.product.kept_counts import Ledger, ledger_of
 from service.product.registry import aliases_of, find_version, list_models, list_versions
 from service.product.reports import reporting, silent
+from service.product.rules import keep_rules
 from service.product.training import overrides_of, train_steps
 from service.product.training_rows import ForgottenMeanwhile, discard_forgotten, matching_rows, training_rows
 from service.requests import ForgetRequest, TrainRequest
@@ -54,7 +55,7 @@ def mark(workspace: Workspace, run: Run) -> JSONObject:
     affected = affected_models(workspace, request)
     source, ledger = _place(workspace, request, affected, run)
     predicate = RowPredicate(request.where, is_new=True)
-    forgotten = ledger.forgotten
+    forgotten = ledger.forgotten  # as the file has it: who forgets the rows again mends a file that has lost the rule
     _check_columns(predicate, source.arrow_schema.names)
     # Searched before the rule stands: who compares text with a number, say, shall read so, and not that no row matches.
     matching_rows(source, predicate, range(min(1, len(source.files))), report=run.report, is_strict=True)
@@ -71,7 +72,7 @@ def mark(workspace: Workspace, run: Run) -> JSONObject:
             "their data.",
             field="where",
         )
-    forgotten.save()
+    keep_rules(workspace, forgotten)
     return {
         "n_rows": sum(found.values()),
         "files": found,

@@ -42,7 +42,12 @@ class Ledger:
     @property
     def forgotten(self) -> Forgotten:
         """The rules of rows that must not be learned from."""
-        return Forgotten(self.directory / RULES)
+        return Forgotten(self.rules_path)
+
+    @property
+    def rules_path(self) -> Path:
+        """The file of these rules, whether or not there is one."""
+        return self.directory / RULES
 
     def schema(self, target: str | None, overrides: JSONMapping, cuts_by: Mapping[str, object]) -> Kept | None:
         """That of the last training for this target and these columns, by a learner that cuts numbers alike.

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +13,9 @@ from service.jobs.steps import Run
 from service.json_values import JSONMapping
 from service.problems import Conflict
 from service.product.holdout import Share
-from service.product.kept_counts import DATA, RULES, Ledger, ledger_of
+from service.product.kept_counts import Ledger, ledger_of
 from service.product.reports import Report
+from service.product.rules import keep_rules, read_rules, rule_files
 from service.requests import TrainRequest
 from service.workspace import Workspace
 from storage.forgotten import Forgotten
@@ -104,7 +104,7 @@ def training_rows(workspace: Workspace, source: Source, request: TrainRequest, r
             for index, conditions in chosen.wanted.items()
         }
         chosen = Selection(source, wanted)
-    forgotten.save()
+    keep_rules(workspace, forgotten)
     if request.keeps_back:
         parts = [chosen.and_all([Share(request.holdout, request.seed, back)]) for back in (False, True)]
         return TrainingRows(parts[0], parts[1].source, rules)
@@ -113,15 +113,15 @@ def training_rows(workspace: Workspace, source: Source, request: TrainRequest, r
 
 def rules_of(workspace: Workspace, source: Source, ledger: Ledger) -> Forgotten:
     """The rules of some data, and those that were made where the same files are learned from under another name."""
-    forgotten = ledger.forgotten
+    forgotten = read_rules(workspace, ledger.rules_path)
     footers = {file.footer_sha256 for file in source.files}
     for path in rule_files(workspace):
         if path != forgotten.path:
-            other = Forgotten(path)
+            other = read_rules(workspace, path)
             for rule in other.rules():
                 if any(n and footer in footers for footer, n in other.footers(rule.where).items()):
-                    forgotten.add(rule.where)
-    forgotten.save()
+                    forgotten.add(rule.where, since=rule.forgotten_at)
+    keep_rules(workspace, forgotten)
     return forgotten
 
 
@@ -140,12 +140,6 @@ def check_rules(forgotten: Forgotten, name: str, source: Source) -> None:
                     "give them another name.",
                     name=name,
                 )
-
-
-def rule_files(workspace: Workspace) -> list[Path]:
-    """All files with rules, those of data sets that were deleted included."""
-    layout = workspace.layout
-    return sorted([*layout.datasets.glob(f"*/{RULES}"), *layout.models.glob(f"*/{DATA}/{RULES}")])
 
 
 def matching_rows(
@@ -192,7 +186,8 @@ def check_forgotten(workspace: Workspace, request: TrainRequest, learned: JSONMa
     ForgottenMeanwhile
     """
     ledger = ledger_of(workspace, request, run)
-    if missed := {rule.where for rule in ledger.forgotten.rules()} - set(learned.get("forgotten", ())):
+    rules = read_rules(workspace, ledger.rules_path).rules()
+    if missed := {rule.where for rule in rules} - set(learned.get("forgotten", ())):
         discard_forgotten(ledger)
         raise ForgottenMeanwhile(
             f"Rows were forgotten while this job learned from them ({', '.join(sorted(missed))}): nothing is published. "

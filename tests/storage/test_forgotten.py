@@ -48,3 +48,24 @@ def test_a_damaged_file_is_not_written_over(path: Path) -> None:
     with pytest.raises(CorruptFile, match="the rules of forgotten rows cannot be read"):
         forgotten.save()
     assert path.read_text() == "{"
+
+
+def test_the_last_event_counts_whoever_writes_last(path: Path) -> None:
+    maker = Forgotten(path)
+    maker.add("user = 3")
+    maker.save()
+    searching, withdrawing = Forgotten(path), Forgotten(path)
+    searching.remember("user = 3", "a", "footer of a", 2)
+    withdrawing.withdraw("user = 3", "ana", "a test")
+    withdrawing.save()
+    searching.save()
+    stored = Forgotten(path)
+    assert stored.rules() == () and stored.conditions() == {"user = 3"} and stored.counts("user = 3") == {"a": 2}
+    stored.add("user = 3", since=maker.rules()[0].forgotten_at)  # a copy of the rule that was taken back
+    assert stored.rules() == ()
+    stored.add("user = 3")
+    stored.save()
+    withdrawing.remember("user = 3", "b", "footer of b", 0)
+    withdrawing.save()
+    assert [rule.where for rule in Forgotten(path).rules()] == ["user = 3"]
+    assert [each["by"] for each in Forgotten(path).withdrawals("user = 3")] == ["ana"]

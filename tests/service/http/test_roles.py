@@ -37,6 +37,8 @@ ADMIN = {
     "POST /v1/keys",
     "DELETE /v1/keys/{name}",
     "DELETE /v1/datasets/{name}",
+    "POST /v1/datasets/{name}/rules/withdraw",
+    "POST /v1/models/{name}/rules/withdraw",
     "DELETE /v1/models/{name}",
     "DELETE /v1/models/{name}/versions/{version}",
     "POST /v1/models/{name}/prune",
