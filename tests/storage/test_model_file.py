@@ -299,7 +299,7 @@ def test_a_removed_model_leaves_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("n", range(6))
-def test_when_the_nth_fsync_fails_every_file_there_is_whole(tmp_path, monkeypatch, n):
+def test_when_the_nth_fsync_fails_nothing_is_left(tmp_path, monkeypatch, n):
     """Three files, and for each an fsync of the file and one of the folder."""
     (tmp_path / "m").mkdir()
     n_calls = iter(range(100))
@@ -313,12 +313,7 @@ def test_when_the_nth_fsync_fails_every_file_there_is_whole(tmp_path, monkeypatc
     monkeypatch.setattr(files.os, "fsync", refuse)
     with pytest.raises(Unwritable, match="No space left on device"):
         write_model(tmp_path, "m", 1, HEADER, ARRAYS, TABLES)
-    left = sorted(path.suffix for path in (tmp_path / "m").iterdir())
-    assert left == sorted([".duckdb", ".arrow", ".sha256"][: (n + 1) // 2])
-    for path in (tmp_path / "m").glob("*.duckdb"):
-        assert_same(read_model(path)[1], ARRAYS)
-    for path in (tmp_path / "m").glob("*.arrow"):
-        assert_same(map_compiled(path, verify=True)[1], ARRAYS)
+    assert list((tmp_path / "m").iterdir()) == []
 
 
 KILLED = """
