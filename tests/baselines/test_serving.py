@@ -49,7 +49,7 @@ def settings(tmp_path: Path, monkeypatch) -> Settings:
 
 def test_every_way_of_asking_gives_the_same_probabilities(settings: Settings):
     record = {"word": "w1", "number": 0.5, "small": 3}
-    with TestClient(create_app(settings)) as client:
+    with TestClient(create_app(settings), base_url="http://127.0.0.1") as client:
         one = client.post("/v1/models/trees/predict", json={"records": [record]}).json()
         two = client.post("/v1/models/trees/predict", json={"records": [record, {"word": None}]}).json()
         columns = client.post("/v1/models/trees/predict", json={"columns": {k: [v] for k, v in record.items()}}).json()
