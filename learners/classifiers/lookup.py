@@ -72,6 +72,14 @@ class LookupModel:
         freeze(*tables)  # mapped and fresh models then share one compiled signature
         self._tables = tables
 
+    def __getstate__(self) -> dict[str, object]:
+        # What is read when it is first asked for travels as it is, since the reading function cannot be pickled.
+        return vars(self) | {"_contents": self._contents, "_read_contents": None}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state)
+        freeze(*self._tables)
+
     @cached_property
     def _contents(self) -> Contents:
         return self._read_contents()

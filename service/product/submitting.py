@@ -50,8 +50,8 @@ def job_output(workspace: Workspace, job_id: str) -> Path:
     path = workspace.layout.job_output(job.id)
     if not path.exists():
         raise Conflict(
-            f"Job {job.id!r} ({job.kind}, {job.state}) has no rows to give: those of kind score and impute have, once they "
-            "have succeeded.",
+            f"Job {job.id!r} ({job.kind}, {job.state}) has no rows: only jobs of kind score and impute have, once they have "
+            "succeeded.",
             job=job.id,
         )
     return path

@@ -57,7 +57,9 @@ class ModelVersionShape(Shape):
 
 def answers(*media_types: str) -> dict[int | str, JSONObject]:
     """What OpenAPI says of an answer of one of some media types, whose shape it does not tell."""
-    return {200: {"content": {each: {"schema": {"type": "string", "format": "binary"}} for each in media_types}}}
+    binary: JSONObject = {"type": "string", "format": "binary"}
+    schemas = {each: {} if each.endswith("json") else binary for each in media_types}
+    return {200: {"content": {each: {"schema": schema} for each, schema in schemas.items()}}}
 
 
 def workspace_of(request: Request) -> Workspace:

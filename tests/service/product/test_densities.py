@@ -192,4 +192,4 @@ def test_as_jobs(site: Site, circuit) -> None:
     assert "'wind'" in problem(refused, 422)["detail"]
     other = site.client.post("/v1/jobs", json={"kind": "evaluate", "model": "sky", "uris": [str(site.test)]}).json()
     job_at_end(site.client, other["id"])
-    assert "has no rows to give" in problem(site.client.get(f"/v1/jobs/{other['id']}/output"), 409)["detail"]
+    assert "has no rows" in problem(site.client.get(f"/v1/jobs/{other['id']}/output"), 409)["detail"]
