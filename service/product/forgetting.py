@@ -124,7 +124,7 @@ def retrain(workspace: Workspace, run: Run) -> JSONObject:
     """Train each model as its newest version was, from the statistics less the forgotten rows."""
     versions = []
     for name in run.receipts["mark"]["models"]:
-        # Not what an earlier start of this job has made: its aliases may not all be moved yet.
+        # Not what an earlier start of this job has made.
         others = (version for version in _versions(workspace, name) if version.job_id != run.job_id)
         newest = next(others, None) or find_version(workspace, f"{name}@latest")
         if newest.job_id != run.job_id and rule_sha256(RowPredicate(run.request["where"]).text) in _rules_of(newest):

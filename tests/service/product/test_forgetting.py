@@ -79,16 +79,17 @@ def test_the_newest_version_is_trained_again_whatever_the_champion_is(workspace,
     assert done["still_holding"] == ["daily@1", "daily@2"]
 
 
-def test_a_job_that_is_started_again_moves_the_aliases_that_it_had_not_moved(workspace, folder):
+def test_a_job_that_is_started_again_adds_nothing_and_moves_nothing_back(workspace, folder):
     product.train(workspace, request_of(folder, learner="nb", parameters={}, aliases=["champion"]))
     request = ForgetRequest(model="daily", where=WHERE).model_dump()
     mark, retrain, _ = product.job_kinds(workspace)["forget"]
     run = Run("local-again", request, {}, silent)
     marked = Run(run.job_id, request, {"mark": mark.run(run)}, silent)
     retrain.run(marked)
-    product.set_alias(workspace, "daily", "champion", 1)  # as if it had been killed before
+    assert product.aliases_of(workspace, "daily") == {"champion": 2}, "a version appears with its aliases"
+    product.set_alias(workspace, "daily", "champion", 1)  # somebody decides otherwise
     assert retrain.run(marked)["versions"][0]["version"] == 2
-    assert product.aliases_of(workspace, "daily") == {"champion": 2}
+    assert product.aliases_of(workspace, "daily") == {"champion": 1}
 
 
 def test_nothing_is_published_that_was_learned_before_the_rule(workspace, folder):
