@@ -135,7 +135,7 @@ BAD = [
     ),
     ({"inputs": [GOOD | {"data": ["yes", {}][1:]}]}, 422, "'windy'"),
     ({"inputs": [GOOD], "outputs": [{"name": "magic"}]}, 422, "no output 'magic'"),
-    ({"inputs": [GOOD | {"data": None, "parameters": {"binary_data_size": 9}}]}, 400, "goes beyond the body"),
+    ({"inputs": [GOOD | {"data": None, "parameters": {"binary_data_size": 9}}]}, 400, "exceeds the body"),
     ({"inputs": {}}, 422, "Expected `array`"),
     ({}, 422, "inputs"),
     ("not an object", 422, "Expected `object`"),
@@ -152,9 +152,9 @@ def test_bad_tensors_are_clear_problems(site: Site, body: object, status: int, w
     ("tensor", "content", "words"),
     [
         ({"name": "outlook", "shape": [1], "datatype": "BYTES"}, b"\x09\x00\x00\x00abc", "cut off"),
-        ({"name": "outlook", "shape": [1], "datatype": "BYTES"}, b"\x01\x00", "no texts"),
-        ({"name": "outlook", "shape": [1], "datatype": "BYTES"}, b"\x01\x00\x00\x00\xff", "no texts"),
-        ({"name": "humidity", "shape": [1], "datatype": "FP64"}, b"\x01\x00\x00", "no whole number"),
+        ({"name": "outlook", "shape": [1], "datatype": "BYTES"}, b"\x01\x00", "no valid text"),
+        ({"name": "outlook", "shape": [1], "datatype": "BYTES"}, b"\x01\x00\x00\x00\xff", "no valid text"),
+        ({"name": "humidity", "shape": [1], "datatype": "FP64"}, b"\x01\x00\x00", "not a whole number"),
     ],
 )
 def test_broken_binary_tensors_are_clear_problems(site: Site, tensor: dict, content: bytes, words: str) -> None:
