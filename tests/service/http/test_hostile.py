@@ -92,7 +92,7 @@ def test_odd_files_are_no_data_sets(site: Site, tmp_path: Path) -> None:
     (tmp_path / "loop.parquet").symlink_to("loop.parquet")
     for uri, status, words in (
         (str(tmp_path / "pipe.parquet"), 422, "a pipe, a socket or a device"),
-        (str(tmp_path / "loop.parquet"), 403, "round in a circle"),
+        (str(tmp_path / "loop.parquet"), 403, "form a circle"),
         ("", 403, "is not a path"),
         ("/tmp/\0", 403, "is not a path"),
     ):
