@@ -95,7 +95,7 @@ def test_the_circuit_is_the_product_of_the_tables_in_all_worlds(name, hierarchic
     joint = naive.joint(circuit)
     assert sum(joint.values()) == pytest.approx(1.0)
     for world, p in network_joint(model).items():
-        assert joint[world] == pytest.approx(p, rel=1e-9)
+        assert joint[world] == pytest.approx(p, rel=1e-6)  # estimates are kept as float32
 
 
 @given(seed=st.integers(0, 2**32 - 1))
