@@ -41,7 +41,7 @@ def test_register_train_follow_and_look(visiting: Visiting, house: House) -> Non
         tab.page.wait_for_url("**/console/jobs/job-*")
         tab.page.wait_for_selector(".state.succeeded", timeout=240_000)
         tab.page.click("text=clicked, version 1")
-        tab.page.wait_for_url("**/console/models/clicked@1")
+        tab.page.wait_for_url("**/console/models/clicked%401")
         tab.check()
         assert house.client.get("/v1/models/clicked").json()["learner"] == "auto"
 
