@@ -30,7 +30,7 @@ def scored_tables(beside: Path) -> dict[str, pa.Table]:
     """The tables of a model file that keep these counts; none where nothing was measured."""
     if not _place(beside).exists():
         return {}
-    counts = pq.read_table(_place(beside))
+    counts = pq.ParquetFile(_place(beside)).read()
     layout = (counts.schema.metadata or {})[LAYOUT.encode()].decode()
     return {COUNTS: counts.replace_schema_metadata(None), LAYOUT: pa.table({"sha256": [layout]})}
 
