@@ -20,12 +20,12 @@ function refresh(name) {
   }, wait));
 }
 
-/** The first mark of a thing is how the page was made; every other one is a change. */
+/** The first mark counts as a change, too: it may come later than one that the page was made without. */
 const marks = new Map();
 function hear({ name, mark }) {
-  const before = marks.get(name);
+  if (marks.get(name) === mark) return;
   marks.set(name, mark);
-  if (before !== undefined && before !== mark) refresh(name);
+  refresh(name);
 }
 
 function say(words) {
