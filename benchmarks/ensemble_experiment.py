@@ -94,6 +94,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--half", choices=("development", "held", "all"), default="all")
     parser.add_argument("--dozen", action="store_true", help="only the dozen that XGBoost is tuned on")
+    parser.add_argument("--sets", nargs="*", help="of the half, by name")
     parser.add_argument("--learner", action="append", help="instead of " + ", ".join(LEARNERS))
     parser.add_argument("--log", type=Path, required=True)
     parser.add_argument("--out", type=Path, help="folder for tables; by default beside the log")
@@ -105,6 +106,8 @@ def main() -> None:
     chosen = half_of(find_data_sets([asked.folder], None), asked.half)
     if asked.dozen:
         chosen = [one for one in chosen if one.name in DOZEN]
+    if asked.sets:
+        chosen = [one for one in chosen if one.name in asked.sets]
     if asked.most_rows:
         chosen = [one for one in chosen if one.n_rows <= asked.most_rows]
     outcomes = cross_validate(
