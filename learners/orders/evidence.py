@@ -68,8 +68,13 @@ def cycle_of(edges: Iterable[Edge]) -> list[int]:
     return []
 
 
-def check_edges(edges: Edges, scores: FamilyScores, names: Sequence[str]) -> None:
-    """Refuse what contradicts itself, the candidate parents or the prior.
+def held(edges: Edges, scores: FamilyScores) -> Edges:
+    """The edges without those that are present but from no candidate."""
+    return replace(edges, present=frozenset(edge for edge in edges.present if edge[0] in scores.candidates[edge[1]]))
+
+
+def check_edges(edges: Edges, scores: FamilyScores, names: Sequence[str], can_add: bool = False) -> None:
+    """Refuse what contradicts itself, the prior or, unless more can be added, the candidate parents.
 
     Raises
     ------
@@ -81,13 +86,14 @@ def check_edges(edges: Edges, scores: FamilyScores, names: Sequence[str]) -> Non
     cycle = cycle_of(edges.present)
     if cycle:
         raise ImpossibleEdges(f"{'->'.join(names[node] for node in cycle)} is a cycle")
-    for parent, child in sorted(edges.present):
-        if parent not in scores.candidates[child]:
+    within = held(edges, scores)
+    for parent, child in sorted(edges.present - within.present):
+        if not can_add:
             raise ImpossibleEdges(
                 f"{names[parent]!r} is not among the {scores.candidates[child].size} candidate parents of "
                 f"{names[child]!r}; train with more candidates, or with this edge required"
             )
-    given = with_edges(scores, edges)
+    given = with_edges(scores, within)
     for node in range(scores.d):
         if given.of(node).max() == -np.inf:
             own = [arrow(edge, names) for edge in sorted(edges.present | edges.absent) if edge[1] == node]

@@ -12,9 +12,11 @@ from learners.arrays import Arrays, Floats, freeze
 from learners.errors import NoClass
 from learners.model import Header
 from learners.orders.bge import BGe, BGePrior, Standard
+from learners.orders.conditional import ConditionalPosteriors
 from learners.orders.edges import edge_probabilities
 from learners.orders.graphs import BestGraph, Graph, as_sets, best_graph, members
 from learners.orders.network import NoTables, gaussian_bif, nominal_bif
+from learners.orders.parameters import OrderParameters
 from learners.orders.posterior import Coverage, OrderPosterior, Share
 from learners.orders.predictive import log_densities, log_shares, numeric_rows
 from learners.orders.queries import Answer, Asked
@@ -89,7 +91,14 @@ class OrderModel:
         self.probabilities = probabilities
         self.best = best or best_graph(posterior.scores, posterior.lattice)
         self.conditional_tables = list(tables)
-        self.asked = Asked(posterior, self.names)
+        self.asked = Asked(posterior, self.names, self._conditional())
+
+    def _conditional(self) -> ConditionalPosteriors | None:
+        """Of a learned model; one that was put together by hand says not with which parameters."""
+        parameters, most = self.facts.get("parameters"), self.facts.get("max_parents")
+        if not isinstance(parameters, Mapping) or not isinstance(most, int):
+            return None
+        return ConditionalPosteriors(self.posterior, OrderParameters(**parameters), self.names, most)
 
     def predict_proba(self, chunk: Chunk) -> Floats:
         """There is no class.
@@ -127,7 +136,7 @@ class OrderModel:
         for query in asked:
             if pause is not None:
                 pause()
-            answers.append(self.asked.answer(query))
+            answers.append(self.asked.answer(query, pause))
         return answers
 
     def best_edges(self) -> list[tuple[str, str, float]]:

@@ -63,14 +63,16 @@ def with_prior(tables: list[Floats], candidates: tuple[Integers, ...], prior: St
         Log marginal likelihoods; not changed.
     """
     d = len(candidates)
-    of_sizes = prior.of_sizes(d)
-    found = []
-    for node, (own, table) in enumerate(zip(candidates, tables, strict=True)):
-        extra = np.zeros(1)
-        for other in own.tolist():
-            extra = np.concatenate([extra, extra + prior.log_odds.get((other, node), 0.0)])
-        logs = table + extra + of_sizes[np.bitwise_count(np.arange(table.size, dtype=np.uint64))]
-        position = {other: bit for bit, other in enumerate(own.tolist())}
-        keep_sets(logs, sum(1 << position[parent] for parent in prior.required_of(node)), 0)
-        found.append(logs)
+    found = [table_with_prior(table, node, candidates[node], d, prior) for node, table in enumerate(tables)]
     return FamilyScores(candidates, np.concatenate(found))
+
+
+def table_with_prior(table: Floats, node: int, candidates: Integers, d: int, prior: StructurePrior) -> Floats:
+    """(2^k,) float64: the log scores of one of d nodes with the log prior; its required parents are candidates."""
+    extra = np.zeros(1)
+    for other in candidates.tolist():
+        extra = np.concatenate([extra, extra + prior.log_odds.get((other, node), 0.0)])
+    logs = table + extra + prior.of_sizes(d)[np.bitwise_count(np.arange(table.size, dtype=np.uint64))]
+    position = {other: bit for bit, other in enumerate(candidates.tolist())}
+    keep_sets(logs, sum(1 << position[parent] for parent in prior.required_of(node)), 0)
+    return np.asarray(logs)

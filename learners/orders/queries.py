@@ -10,16 +10,17 @@ import numpy as np
 from learners.arrays import Floats
 from learners.errors import LearnerError
 from learners.orders.bif import parse_bif
+from learners.orders.conditional import ConditionalPosteriors
 from learners.orders.draws import WeightedGraphs, weighted_graphs
 from learners.orders.edges import edge_probabilities
 from learners.orders.effects import draw_effects, mean_effects, mean_effects_bytes
 from learners.orders.evidence import Edges as KnownEdges
-from learners.orders.evidence import ImpossibleEdges, arrow, check_edges, cycle_of
+from learners.orders.evidence import ImpossibleEdges, arrow, check_edges, cycle_of, held
 from learners.orders.graphs import Graph as ParentSets
 from learners.orders.graphs import as_sets, best_graph, log_n_orders, members
 from learners.orders.parameters import edge_of
 from learners.orders.paths import MOST_EXACT, ancestor_relations, path_probabilities
-from learners.orders.posterior import OrderPosterior
+from learners.orders.posterior import Coverage, OrderPosterior
 from learners.orders.sums import OrderSums
 from learners.query import Edges, Effects, Graph, Graphs, Paths, Score, StructureQuery
 
@@ -46,12 +47,16 @@ class Asked:
     posterior : OrderPosterior
     names : sequence of str
         Of the columns.
+    conditional : ConditionalPosteriors, optional
+        For known edges that the posterior's lattice or candidates do not hold; without it such questions are refused.
     """
 
-    def __init__(self, posterior: OrderPosterior, names: Sequence[str]) -> None:
-        self.posterior, self.names = posterior, list(names)
+    def __init__(
+        self, posterior: OrderPosterior, names: Sequence[str], conditional: ConditionalPosteriors | None = None
+    ) -> None:
+        self.posterior, self.names, self.conditional = posterior, list(names), conditional
 
-    def answer(self, query: StructureQuery) -> Answer:
+    def answer(self, query: StructureQuery, pause: Callable[[], None] | None = None) -> Answer:
         """The answer, with `kind` and `coverage`, and
 
         - edges: `log_evidence` and `edges`: `from`, `to`, `probability` of each pair;
@@ -62,7 +67,8 @@ class Asked:
         - score: `log_score`, `log_posterior` and `log_odds` against the best graph.
 
         What comes from draws has a `standard_error`; with prior "graph", `effective_sample_size` tells how many draws of
-        equal weight they are worth.
+        equal weight they are worth. Where no order that the model covers has the known edges, a lattice grows around
+        them, and `coverage` is that lattice's; `pause` is called while it grows, and what it raises ends the answering.
 
         Raises
         ------
@@ -72,16 +78,18 @@ class Asked:
         NotGaussian
         BIFError
         """
-        answers: dict[type, Callable[[Any], Answer]] = {
+        self.check(query)
+        if isinstance(query, Score):
+            return {"kind": query.kind} | self._score(query) | {"coverage": self.posterior.coverage.told()}
+        answers: dict[type, Callable[[Any, OrderSums], Answer]] = {
             Edges: self._edges,
             Graph: self._graph,
             Graphs: self._graphs,
             Paths: self._paths,
             Effects: self._effects,
-            Score: self._score,
         }
-        told = answers[type(query)](query)
-        return {"kind": query.kind} | told | {"coverage": self.posterior.coverage.told()}
+        sums, coverage = self._given(self.known(query), pause)
+        return {"kind": query.kind} | answers[type(query)](query, sums) | {"coverage": coverage.told()}
 
     def check(self, query: StructureQuery) -> None:
         """Refuse a query that names what is not there, without answering it.
@@ -112,28 +120,37 @@ class Asked:
         )
         edges = KnownEdges(present, absent)
         if edges:
-            check_edges(edges, self.posterior.scores, self.names)
+            check_edges(edges, self.posterior.scores, self.names, self._can_add)
+            if self.conditional is not None:
+                self.conditional.check(edges)
         return edges
 
-    def _sums(self, query: StructureQuery) -> OrderSums:
-        edges = self.known(query)
-        sums = self.posterior.sums(edges)
-        if sums.log_z == -np.inf:
-            words = ", ".join(
-                [arrow(edge, self.names) for edge in sorted(edges.present)]
-                + [f"no {arrow(edge, self.names)}" for edge in sorted(edges.absent)]
-            )
-            covered = "" if self.posterior.coverage.is_exact else " that the model covers"
-            raise ImpossibleEdges(
-                f"no order of the columns{covered} allows {words} together with what the prior requires"
-            )
-        return sums
+    @property
+    def _can_add(self) -> bool:
+        return self.conditional is not None and self.conditional.can_add
+
+    def _given(self, edges: KnownEdges, pause: Callable[[], None] | None) -> tuple[OrderSums, Coverage]:
+        """The sums given edges: from the model's own lattice if it holds them, or from one that grows around them."""
+        own = self.posterior
+        is_held = held(edges, own.scores) == edges
+        if is_held:
+            sums = own.sums(edges)
+            if sums.log_z > -np.inf:
+                return sums, own.coverage
+        if self.conditional is not None and not (is_held and own.coverage.is_exact):
+            posterior = self.conditional.given(edges, pause)
+            return posterior.prior_sums, posterior.coverage
+        words = ", ".join(
+            [arrow(edge, self.names) for edge in sorted(edges.present)]
+            + [f"no {arrow(edge, self.names)}" for edge in sorted(edges.absent)]
+        )
+        covered = "" if own.coverage.is_exact else " that the model covers"
+        raise ImpossibleEdges(f"no order of the columns{covered} allows {words} together with what the prior requires")
 
     def _drawn(self, query: Edges | Graphs | Paths | Effects, sums: OrderSums) -> WeightedGraphs:
         return weighted_graphs(sums, query.n, query.seed, query.prior)
 
-    def _edges(self, query: Edges) -> Answer:
-        sums = self._sums(query)
+    def _edges(self, query: Edges, sums: OrderSums) -> Answer:
         told: Answer = {"log_evidence": sums.log_z - self.posterior.prior_sums.log_z, "prior": query.prior}
         if query.prior == "order":
             return told | {"edges": self._pairs(probability=edge_probabilities(sums))}
@@ -141,13 +158,11 @@ class Asked:
         mean, error = drawn.mean(drawn.graphs.adjacency())
         return told | self._size(drawn) | {"edges": self._pairs(probability=mean, standard_error=error)}
 
-    def _graph(self, query: Graph) -> Answer:
-        sums = self._sums(query)
+    def _graph(self, query: Graph, sums: OrderSums) -> Answer:
         best = best_graph(sums.scores, sums.lattice)
         return {"edges": self._edges_of(best.parents)} | self._logs(best.parents, sums)
 
-    def _graphs(self, query: Graphs) -> Answer:
-        sums = self._sums(query)
+    def _graphs(self, query: Graphs, sums: OrderSums) -> Answer:
         drawn = self._drawn(query, sums)
         distinct, first, place = np.unique(drawn.graphs.parents, axis=0, return_index=True, return_inverse=True)
         counts = np.bincount(place.ravel(), minlength=len(distinct))
@@ -165,8 +180,7 @@ class Asked:
             told.append(entry | ({"weight": float(weights[row])} if query.prior == "graph" else {}))
         return {"prior": query.prior, "n": query.n} | self._size(drawn) | {"graphs": told}
 
-    def _paths(self, query: Paths) -> Answer:
-        sums = self._sums(query)
+    def _paths(self, query: Paths, sums: OrderSums) -> Answer:
         told: Answer = {"prior": query.prior, "is_exact": False}
         if query.prior == "order" and self.posterior.sets is None and len(self.names) <= MOST_EXACT:
             return told | {"is_exact": True, "paths": self._pairs(probability=path_probabilities(sums))}
@@ -174,11 +188,10 @@ class Asked:
         mean, error = drawn.mean(ancestor_relations(drawn.graphs))
         return told | self._size(drawn) | {"paths": self._pairs(probability=mean, standard_error=error)}
 
-    def _effects(self, query: Effects) -> Answer:
+    def _effects(self, query: Effects, sums: OrderSums) -> Answer:
         bge = self.posterior.bge
         if bge is None:
             raise NotGaussian
-        sums = self._sums(query)
         drawn = self._drawn(query, sums)
         effects = draw_effects(drawn.graphs, bge, query.seed)
         spread = self.posterior.standard.spread

@@ -17,18 +17,15 @@ from learners.memory import memory_limit
 from learners.orders.bdeu import BDeu
 from learners.orders.bge import BGe, Standard
 from learners.orders.candidates import all_candidates, greedy_candidates
-from learners.orders.chains import N_CHAINS, OrderTarget, beginnings, draw_chain_orders
 from learners.orders.checks import check_columns, check_numeric, gaussian_score
-from learners.orders.coverage import coverage_of
+from learners.orders.covered import covered_posterior
 from learners.orders.graphs import best_graph
-from learners.orders.growth import grown_sets
-from learners.orders.lattice import lattice_of, step_bytes
+from learners.orders.lattice import step_bytes
 from learners.orders.model import OrderModel
 from learners.orders.network import conditional_tables
 from learners.orders.parameters import OrderParameters
 from learners.orders.posterior import Coverage, OrderPosterior
 from learners.orders.priors import StructurePrior, with_prior
-from learners.orders.scores import FamilyScores
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
 from learners.schema import Kept, Overrides, Schema
@@ -40,8 +37,6 @@ from learners.schema.summaries import ColumnSummaries
 MOST_EXACT = 24
 BLOCK_CANDIDATES = 16
 BDEU_PARENTS = 4
-# Of each chain, from whose orders a lattice grows.
-SEED_DRAWS = 8
 # Of each family: its score, its number and exponent, and as much again while sums are made.
 _FAMILY_BYTES = 32
 
@@ -195,29 +190,6 @@ def posterior_of(
     if is_exact:
         return OrderPosterior(scores, None, Coverage(), bge, standard)
     return covered_posterior(scores, parameters, bge, standard, advance)
-
-
-def covered_posterior(
-    scores: FamilyScores,
-    parameters: OrderParameters,
-    bge: BGe | None,
-    standard: Standard,
-    advance: Advance | None = None,
-) -> OrderPosterior:
-    """The posterior over the orders of a lattice that grows to `parameters.sets` sets, with its coverage.
-
-    Parameters
-    ----------
-    scores : FamilyScores
-        There is an order that they allow.
-    """
-    target = OrderTarget.of(scores)
-    seeds = draw_chain_orders(target, SEED_DRAWS, 2 * parameters.seed)
-    sets = grown_sets(target, np.unique(beginnings(seeds)), parameters.sets, advance)
-    lattice = lattice_of(sets, scores)
-    n = -(-parameters.draws // N_CHAINS)
-    orders = draw_chain_orders(target, n, 2 * parameters.seed + 1)
-    return OrderPosterior(scores, sets, coverage_of(target, lattice, orders, parameters.seed), bge, standard)
 
 
 def _is_exact(parameters: OrderParameters, d: int, few: int | None) -> bool:
