@@ -49,6 +49,7 @@ FULL = {
     "wide_table": [],
     "real_sets": [],
     "monitoring": ["power", "--repeats", "20"],
+    "drift_scan": [],
 }
 QUICK = {
     "passes": ["--rows", "1000000", "--rounds", "3"],
@@ -75,6 +76,7 @@ QUICK = {
     "real_table": ["--rows", "100000", "--rounds", "2", "--command-rounds", "1"],
     "wide_table": ["--rounds", "1"],
     "monitoring": ["power", "--repeats", "1"],
+    "drift_scan": ["--rows", "1000000", "--rounds", "1"],
     "real_sets": ["--rounds", "1"],
     "bayesian_circuits": ["--quick", "sweeps", "growth", "query"],
     "bayesian_calibration": ["--sets", "50", "--rows", "20"],

@@ -1,9 +1,8 @@
 """How often monitoring is wrong, what it finds, and what it costs.
 
-python -m benchmarks monitoring false-alarms --months 100     # 40 columns, hourly looks at the last day, a daily cycle and bursts
-python -m benchmarks monitoring power --repeats 20            # ten kinds of drift, three sizes
-python -m benchmarks monitoring serving --seconds 10          # requests/s with counts ÷ without
-python -m benchmarks monitoring scan --rows 10000000          # fewpass drift ÷ a bare scan of the same files
+python -m benchmarks.monitoring false-alarms --months 100     # 40 columns, hourly looks at the last day, a daily cycle and bursts
+python -m benchmarks.monitoring power --repeats 20            # ten kinds of drift, three sizes
+python -m benchmarks.monitoring serving --seconds 10          # requests/s with counts ÷ without
 
 The first two go on where they were stopped: each month or drift is one line of a file.
 """
@@ -12,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import tempfile
 import time
 from pathlib import Path
@@ -281,48 +279,14 @@ def _rate(url: str, bodies: list[bytes], content_type: str, seconds: float) -> f
     return n / (time.perf_counter() - started)
 
 
-def scan(n_rows: int, n_columns: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "rows.parquet"
-        rng, writer, part = np.random.default_rng(1), None, 200_000
-        for _ in range(max(1, n_rows // part)):
-            y = rng.random(part) < 0.4
-            columns = {f"c{j}": rng.normal(y * (j % 3 == 0), 1.0) for j in range(n_columns)}
-            table = pa.table(columns | {"class": np.where(y, "yes", "no")})
-            writer = writer or pq.ParquetWriter(path, table.schema)
-            writer.write_table(table)
-        assert writer is not None
-        writer.close()
-        source = Source.open([str(path)])
-        model = drive(recipes.learner("kdb", {"k": 1}, "class"), Source.of_table(pq.read_table(path).slice(0, 100_000)))
-        watched = Watched(model)
-        names = [attribute.name for attribute in model.schema.attributes]
-        started = time.perf_counter()
-        for _ in source.batches(names):
-            pass
-        bare = time.perf_counter() - started
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        started = time.perf_counter()
-        one_in = max(1, source.n_rows // 200_000)
-        counts = collect(ServedCounts(watched, one_in), source)
-        drift_report(counts, training_reference(watched))
-        seconds = time.perf_counter() - started
-        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory) / 1024
-        print(
-            f"{source.n_rows:,} rows x {len(names)}: bare scan {bare:.2f} s, drift {seconds:.2f} s = {seconds / bare:.2f} x"
-        )
-        print(f"memory beyond the scan's: {grown:,.0f} MiB")
-
-
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["false-alarms", "power", "serving", "scan"])
+    parser.add_argument("what", choices=["false-alarms", "power", "serving"])
     parser.add_argument("--months", type=int, default=1)
     parser.add_argument("--days", type=int, default=30, help="Of a month; fewer for a quick look.")
     parser.add_argument("--rows-per-hour", type=int, default=500)
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--rows", type=int, default=20_000)
-    parser.add_argument("--columns", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("build/benchmarks"))
@@ -332,10 +296,8 @@ def main(arguments: list[str] | None = None) -> None:
         false_alarms(asked.months, asked.days, asked.rows_per_hour, asked.out / "false-alarms.jsonl")
     elif asked.what == "power":
         power(asked.repeats, asked.rows, asked.out / "power.jsonl")
-    elif asked.what == "serving":
-        serving(asked.seconds, asked.rounds)
     else:
-        scan(asked.rows, asked.columns)
+        serving(asked.seconds, asked.rounds)
 
 
 if __name__ == "__main__":

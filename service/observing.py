@@ -255,7 +255,7 @@ class Observer:
         compared = chosen
         if chosen.size >= AT_ONCE // 2:
             compared = chosen[_chosen(rows.first_id + 1, n_rows, COMPARED_ONE_IN)[chosen]]
-        statuses = status_counts(rows.x, rows.raw, schema, chosen, compared)
+        statuses = status_counts(rows.x, rows.raw, schema.attributes, chosen, compared)
         statuses[denied] = 0
         counts.add_statuses(statuses)
 

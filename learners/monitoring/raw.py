@@ -12,7 +12,6 @@ import pyarrow as pa
 from learners.arrays import Codes, Floats, Integers, Mask
 from learners.errors import LearnerError
 from learners.monitoring.watched import STATUSES
-from learners.schema import Schema
 from learners.schema.encode import numbers
 from learners.schema.records import number_reader
 from learners.schema.schema import Attribute
@@ -140,14 +139,17 @@ def _tails(x: Floats, attribute: Attribute) -> tuple[int, int, int, int]:
     return below, above, n_low, n_high
 
 
-def status_counts(x: Codes, raw: RawRows, schema: Schema, rows: Integers, compared: Integers | None = None) -> Integers:
+def status_counts(
+    x: Codes, raw: RawRows, attributes: Sequence[Attribute], rows: Integers, compared: Integers | None = None
+) -> Integers:
     """How many rows have a value of each status, beside what their codes say.
 
     Parameters
     ----------
     x : (n_attributes, n_rows) codes
     raw : RawRows
-    schema : Schema
+    attributes : sequence of Attribute
+        Whose codes they are.
     rows : (m,) int64
         The rows to look at, ascending.
     compared : (l,) int64, optional
@@ -157,9 +159,9 @@ def status_counts(x: Codes, raw: RawRows, schema: Schema, rows: Integers, compar
     -------
     (n_attributes, len(STATUSES)) int64
     """
-    found = np.zeros((schema.n_attributes, len(STATUSES)), np.int64)
+    found = np.zeros((len(attributes), len(STATUSES)), np.int64)
     compared = rows if compared is None else compared
-    for i, attribute in enumerate(schema.attributes):
+    for i, attribute in enumerate(attributes):
         outside = (
             rows[x[i, rows] == attribute.n_values]
             if rows.size < x.shape[1]

@@ -11,6 +11,7 @@ import pyarrow as pa
 from learners.arrays import Codes, Floats, Integers, Uint64s
 from learners.errors import StatisticMismatch
 from learners.monitoring import kernels
+from learners.monitoring.gathered import GatheredColumns
 from learners.monitoring.raw import BatchRows, RawRows, status_counts
 from learners.monitoring.watched import REPEAT_CELLS, Watched
 from learners.schema import Chunk
@@ -99,10 +100,24 @@ class ServedCounts:
     def update(self, rows: pa.RecordBatch) -> None:
         """Add a record batch, and what the model says of its rows."""
         chunk = encode(rows, self.watched.schema, with_class=False)
+        self.add_statuses(
+            status_counts(chunk.x, BatchRows(rows), self.watched.schema.attributes, np.arange(chunk.n_rows))
+        )
+        self.add_encoded(chunk)
+
+    def add_encoded(self, chunk: Chunk) -> None:
+        """Add the codes of some rows, and what the model says of them; their statuses are added apart."""
         self._add_codes(self.watched.recoded(chunk.x), self._predict(chunk))
-        every = np.arange(chunk.n_rows)
-        self.block("statuses")[:] += status_counts(chunk.x, BatchRows(rows), self.watched.schema, every)
         self._add_rows(chunk.n_rows, chunk.n_rows, 1, 1)
+
+    @property
+    def can_gather(self) -> bool:
+        """Whether the columns of a row may come one after the other."""
+        return not self.watched.schema.continuous  # whose numbers a prediction needs beside the codes
+
+    def gathering(self, n_rows: int) -> GatheredColumns:
+        """Where the columns of at most so many rows are collected, some of them at a time."""
+        return GatheredColumns(self, n_rows)
 
     def _predict(self, chunk: Chunk) -> Uint64s:
         """Add predictions and surprise of the rows whose hash chooses them; returns all hashes."""

@@ -17,11 +17,14 @@ from learners.ensembles.model import EnsembleModel
 from learners.model import Model
 from learners.monitoring.kernels import CONFIDENCE_BINS, SURPRISE_BINS, Places
 from learners.schema import Schema
+from learners.schema.batches import BatchEncoder
+from learners.schema.encode import batch_encoder
 from learners.schema.kernels import translate_views
 from learners.schema.schema import Attribute
 
 MAX_CELLS = 4096  # of one family: parents beyond it are left out, the last ones first
 REPEAT_CELLS = 1 << 16
+GROUPED = 8  # columns of a large file that are read together
 RATES = 32  # a slice says how many rows were counted at one in 1, 2, 4, …
 STATUSES = ("absent", "null", "unseen", "below_min", "above_max", "compared", "low_tail", "high_tail")
 LAYOUT = 2  # of what this module lays out; counts of another layout are not read
@@ -48,6 +51,25 @@ class Block:
     def of(self, counts: Integers) -> Integers:
         """A view of these counts."""
         return counts[self.start : self.stop].reshape(self.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnGroup:
+    """Columns that are read together.
+
+    Parameters
+    ----------
+    names : list of str
+        Of those that there are.
+    places : (m,) int64
+        Of the attributes, those of absent columns included.
+    encoder : BatchEncoder
+        Of these attributes.
+    """
+
+    names: list[str]
+    places: Integers
+    encoder: BatchEncoder
 
 
 class Watched:
@@ -79,6 +101,7 @@ class Watched:
         self.sizes = [int(size) + 1 for size in self.codes.domain_sizes.tolist()]
         self.parents = self._parents()
         self.blocks = self._blocks()
+        self._groups: dict[tuple[str, ...], list[ColumnGroup]] = {}
 
     @property
     def names(self) -> list[str]:
@@ -135,6 +158,20 @@ class Watched:
         translate_views(x, attribute, starts, tables, own)
         own.setflags(write=False)
         return own
+
+    def column_groups(self, present: tuple[str, ...]) -> list[ColumnGroup]:
+        """All attributes, the columns that there are in groups of a few; absent ones are in the first group."""
+        if present not in self._groups:
+            place = {attribute.name: i for i, attribute in enumerate(self.schema.attributes)}
+            absent = [i for name, i in place.items() if name not in present]
+            parts = [list(present[start : start + GROUPED]) for start in range(0, len(present), GROUPED)] or [[]]
+            groups = []
+            for k, names in enumerate(parts):
+                places = np.array([place[name] for name in names] + (absent if k == 0 else []), np.int64)
+                own = tuple(self.schema.attributes[i] for i in places.tolist())
+                groups.append(ColumnGroup(names, places, batch_encoder(own, self.schema.code_dtype)))
+            self._groups[present] = groups
+        return self._groups[present]
 
     @cached_property
     def _maps(self) -> tuple[Integers, Integers, Codes]:

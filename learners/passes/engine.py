@@ -15,13 +15,14 @@ from typing import Generic, Protocol, TypeVar
 import pyarrow as pa
 
 from learners.errors import EmptyData, SchemaError
-from learners.passes.source import Source
-from learners.passes.statistic import Statistic
+from learners.passes.source import Fragment, Source
+from learners.passes.statistic import ColumnWise, Statistic
 from learners.schema.encode import Encoder
 
 S = TypeVar("S", bound=Statistic)
 
 REPORT_EVERY_S = 0.1
+MOST_GATHERED = 2_000_000  # rows of a fragment whose columns are read one after the other
 
 
 @dataclass(frozen=True)
@@ -230,6 +231,10 @@ def _work(statistic: S, walk: _Walk[S]) -> S:
     handover = walk.handover
     while (index := walk.next_fragment()) is not None:
         fragment = source.fragments[index]
+        if isinstance(statistic, ColumnWise) and statistic.can_gather and _is_gathered(source, fragment):
+            _gather(statistic, walk, fragment)
+            done.append(index)
+            continue
         for batch in source.read(fragment, statistic.columns):
             if walk.stopped.is_set():
                 return statistic
@@ -248,6 +253,28 @@ def _work(statistic: S, walk: _Walk[S]) -> S:
             walk.handed.put((statistic, done))
             statistic, done = statistic.empty(), []
     return statistic
+
+
+def _is_gathered(source: Source, fragment: Fragment) -> bool:
+    """Whether the codes of a fragment need less memory than the pages of all of its columns."""
+    return fragment.n_rows <= MOST_GATHERED and source.has_columns_apart(fragment)
+
+
+def _gather(statistic: ColumnWise, walk: _Walk[S], fragment: Fragment) -> None:
+    """Add the rows of a fragment, some columns at a time."""
+    source, gathering = walk.source, statistic.gathering(fragment.n_rows)
+    for number, columns in enumerate(gathering.columns):
+        start = 0
+        for batch in source.read(fragment, columns):
+            if walk.stopped.is_set():
+                return
+            try:
+                gathering.add(number, batch, start)
+            except SchemaError as error:
+                raise SchemaError(f"{source.files[fragment.file].path}: {error}", error.column) from error
+            start += batch.num_rows
+    gathering.finish()
+    walk.count(fragment.n_rows)
 
 
 def require_rows(source: Source) -> None:

@@ -219,6 +219,10 @@ class Source:
         for fragment in self.fragments:
             yield from self.read(fragment, columns)
 
+    def has_columns_apart(self, fragment: Fragment) -> bool:
+        """Whether some columns of a fragment can be read without reading the others, as Parquet allows."""
+        return self._table is None and self._contents[fragment.file].kind == "Parquet"
+
     def read(self, fragment: Fragment, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows of one fragment.
 

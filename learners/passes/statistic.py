@@ -106,6 +106,32 @@ class Divisible(Derivable, Protocol[Family]):
         """Whether `from_stored` finds a family in what has that specification."""
 
 
+class Gathering(Protocol):
+    """Rows whose columns come some at a time."""
+
+    @property
+    def columns(self) -> Sequence[Sequence[str]]:
+        """Which columns to read together."""
+
+    def add(self, number: int, batch: pa.RecordBatch, start: int, /) -> None:
+        """Add the columns of one group, of the rows from a number on."""
+
+    def finish(self) -> None:
+        """All columns of all rows are there."""
+
+
+@runtime_checkable
+class ColumnWise(Statistic, Protocol):
+    """A statistic of raw columns that needs no two columns of a row at once: much less of a wide table is in memory."""
+
+    @property
+    def can_gather(self) -> bool:
+        """Whether it can of these columns."""
+
+    def gathering(self, n_rows: int) -> Gathering:
+        """Where the columns of at most so many rows are collected."""
+
+
 @runtime_checkable
 class Sampled(Statistic, Protocol):
     """A statistic that forgets rows, so that subtracting may leave too few."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from learners.arrays import Integers
 from learners.jit import bytes_at, kernel, load
-from learners.schema.kernels import n_below
+from learners.schema.kernels import BLOCK_ROWS, intervals_of_block
 from learners.schema.word_kernels import SLOT_BYTES, code_of_word, is_ascii
 
 # Fields of struct ArrowArray.
@@ -158,20 +158,45 @@ def dictionary_codes(array, indices, lut, missing, codes):  # (n_values,) codes 
 
 
 @kernel
+def numbers_of_block(validity, values, start, kind, numbers):  # OUT (b,) float64
+    """Numbers of a buffer from a row on, NaN for null; returns how many are null."""
+    rows = np.uint64(start)
+    if kind == FLOAT64:  # a loop for each of the usual kinds, which then takes many numbers at a time
+        for row in range(numbers.size):
+            numbers[row] = load(values + np.uint64(8) * (rows + np.uint64(row)), np.float64)
+    elif kind == FLOAT32:
+        for row in range(numbers.size):
+            numbers[row] = load(values + np.uint64(4) * (rows + np.uint64(row)), np.float32)
+    elif kind == INT64:
+        for row in range(numbers.size):
+            numbers[row] = load(values + np.uint64(8) * (rows + np.uint64(row)), np.int64)
+    elif kind == INT32:
+        for row in range(numbers.size):
+            numbers[row] = load(values + np.uint64(4) * (rows + np.uint64(row)), np.int32)
+    else:
+        for row in range(numbers.size):
+            numbers[row] = number_at(values, start + row, kind)
+    n_nulls = 0
+    if validity != 0:
+        for row in range(numbers.size):
+            if is_null(validity, start + row):
+                numbers[row] = np.nan
+                n_nulls += 1
+    return n_nulls
+
+
+@kernel
 def number_codes(array, kind, cuts, first, missing, codes):  # (c,) float64; OUT (n,) codes
     """Codes of the intervals of a column of numbers; NaN and null are missing."""
     offset, buffers = load(array + OFFSET, np.int64), load(array + BUFFERS, np.uint64)
     validity, values, n_nulls = load(buffers, np.uint64), load(buffers + SECOND, np.uint64), 0
-    for row in range(codes.size):
-        if is_null(validity, offset + row):
-            codes[row] = missing
-            n_nulls += 1
-            continue
-        value = number_at(values, offset + row, kind)
-        if np.isnan(value):
-            codes[row] = missing
-            continue
-        codes[row] = first + n_below(cuts, value)
+    numbers = np.empty(min(codes.size, BLOCK_ROWS))
+    below = np.empty(numbers.size, np.int64)
+    for start in range(0, codes.size, BLOCK_ROWS):
+        stop = min(start + BLOCK_ROWS, codes.size)
+        block = numbers[: stop - start]
+        n_nulls += numbers_of_block(validity, values, offset + start, kind, block)
+        intervals_of_block(block, cuts, first, missing, below, codes[start:stop])
     return FINE if nulls_are_told(array, n_nulls) else STRANGE
 
 

@@ -204,7 +204,8 @@ class _Columns:
         return self.nominal[i].byte_table(kind)
 
 
-def _batch_encoder(attributes: tuple[Attribute, ...], dtype: type[np.uint8] | type[np.uint16]) -> BatchEncoder:
+def batch_encoder(attributes: tuple[Attribute, ...], dtype: type[np.uint8] | type[np.uint16]) -> BatchEncoder:
+    """Of some attributes, batch after batch; threads may share one."""
     columns = _Columns(attributes, dtype)
     return BatchEncoder(attributes, dtype, columns, columns.byte_table)
 
@@ -219,9 +220,9 @@ class Encoder:
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
-        self.inputs = _batch_encoder(schema.attributes, schema.code_dtype)
+        self.inputs = batch_encoder(schema.attributes, schema.code_dtype)
         values = tuple(schema.class_values()) if schema.target is not None else ()
-        self.target = _batch_encoder((Attribute(schema.target or "", "nominal", values),), np.uint16)
+        self.target = batch_encoder((Attribute(schema.target or "", "nominal", values),), np.uint16)
 
     def attributes(self, batch: pa.RecordBatch, is_trusted: bool = True) -> Codes:
         """Codes (n_attributes, n_rows) of a record batch; absent columns get the unseen code.

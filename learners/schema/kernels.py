@@ -27,15 +27,53 @@ def n_below(cuts, value):  # (c,) float64, ascending
     return low
 
 
+BLOCK_ROWS = 1024  # numbers of which the first cache holds all that a search needs
+MOST_COMPARED = 48  # cut points that are compared with every number, without a search: 1.2 ns a number for 15, not 14
+
+
 @kernel
 def interval_codes(x, cuts, first_code, missing_code, codes):  # (n,) float64, (c,) float64; OUT (n,) codes
     """Code of the interval cuts[j - 1] < x <= cuts[j], shifted by first_code; NaN gets missing_code."""
+    below = np.empty(min(x.size, BLOCK_ROWS), np.int64)
+    for start in range(0, x.size, BLOCK_ROWS):
+        stop = min(start + BLOCK_ROWS, x.size)
+        intervals_of_block(x[start:stop], cuts, first_code, missing_code, below, codes[start:stop])
+
+
+@kernel
+def intervals_of_block(x, cuts, first_code, missing_code, below, codes):  # (b,) int64 below; OUT (b,) codes
+    """As `interval_codes`, of a few numbers: all of them take each step together, so that no branch is ever mistaken.
+
+    below: room for as many numbers, at least.
+    """
+    count_below(x, cuts, below)
     for row in range(x.size):
-        value = x[row]
-        if np.isnan(value):
-            codes[row] = missing_code
-        else:
-            codes[row] = first_code + n_below(cuts, value)
+        codes[row] = missing_code if np.isnan(x[row]) else first_code + below[row]
+
+
+@kernel
+def count_below(x, cuts, below):  # (b,) float64, (c,) float64, ascending; OUT (>= b,) int64
+    """How many cut points are below each number."""
+    for row in range(x.size):
+        below[row] = 0
+    if cuts.size <= MOST_COMPARED:
+        whole = cuts.size - cuts.size % 4
+        for j in range(0, whole, 4):
+            a, b, c, d = cuts[j], cuts[j + 1], cuts[j + 2], cuts[j + 3]
+            for row in range(x.size):
+                value = x[row]
+                below[row] += np.int64(a < value) + np.int64(b < value) + np.int64(c < value) + np.int64(d < value)
+        for j in range(whole, cuts.size):
+            a = cuts[j]
+            for row in range(x.size):
+                below[row] += np.int64(a < x[row])
+        return
+    left = cuts.size  # candidates beyond below[row]
+    while left > 0:
+        half = (left + 1) // 2
+        for row in range(x.size):
+            below[row] += half if cuts[np.uint64(below[row] + half - 1)] < x[row] else 0
+        left -= half
 
 
 @kernel

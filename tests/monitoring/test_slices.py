@@ -106,7 +106,7 @@ def test_statuses_are_those_of_the_naive_twin():
     schema = watched.schema
     chunk = encode_records(RECORDS, schema)
     every = np.arange(len(RECORDS))
-    found = status_counts(chunk.x, RecordRows(RECORDS), schema, every)
+    found = status_counts(chunk.x, RecordRows(RECORDS), schema.attributes, every)
     assert [tuple(row[:5]) for row in found.tolist()] == naive.statuses(RECORDS, schema.attributes)
 
 
@@ -118,18 +118,20 @@ def test_records_columns_and_batches_have_the_same_statuses():
     batch = pa.RecordBatch.from_pydict(columns)
     chunk = encode(batch, schema, with_class=False)
     every = np.arange(len(records))
-    of_records = status_counts(chunk.x, RecordRows(records), schema, every)
-    np.testing.assert_array_equal(of_records, status_counts(chunk.x, ColumnRows(columns, list), schema, every))
-    np.testing.assert_array_equal(of_records, status_counts(chunk.x, BatchRows(batch), schema, every))
+    of_records = status_counts(chunk.x, RecordRows(records), schema.attributes, every)
+    np.testing.assert_array_equal(
+        of_records, status_counts(chunk.x, ColumnRows(columns, list), schema.attributes, every)
+    )
+    np.testing.assert_array_equal(of_records, status_counts(chunk.x, BatchRows(batch), schema.attributes, every))
     some = np.array([1, 3])
-    of_some = status_counts(chunk.x[:, some], RecordRows([records[1], records[3]]), schema, np.arange(2))
-    np.testing.assert_array_equal(of_some, status_counts(chunk.x, BatchRows(batch), schema, some))
+    of_some = status_counts(chunk.x[:, some], RecordRows([records[1], records[3]]), schema.attributes, np.arange(2))
+    np.testing.assert_array_equal(of_some, status_counts(chunk.x, BatchRows(batch), schema.attributes, some))
 
 
 def test_absent_columns_are_absent():
     schema = Watched(problems.model()).schema
     batch = pa.RecordBatch.from_pydict({"size": [0.1, 0.2]})
-    found = status_counts(encode(batch, schema).x, BatchRows(batch), schema, np.arange(2))
+    found = status_counts(encode(batch, schema).x, BatchRows(batch), schema.attributes, np.arange(2))
     names = [attribute.name for attribute in schema.attributes]
     assert {name: row[0] for name, row in zip(names, found.tolist(), strict=True)} == {
         name: 0 if name == "size" else 2 for name in names

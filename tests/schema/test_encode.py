@@ -13,12 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners import recipes
+from learners.arrays import freeze
 from learners.errors import EmptyData, SchemaError
 from learners.passes.inference import infer_schema
 from learners.passes.learner import drive
 from learners.passes.source import Source
 from learners.schema import Attribute, Schema
 from learners.schema.encode import encode
+from learners.schema.kernels import interval_codes
 from learners.schema.records import encode_columns, encode_records, record_classifier
 from tests import strategies
 from tests.conftest import needs_public_sets, public_sets
@@ -348,3 +350,31 @@ def test_numpy_scalars_in_records():
     assert encode_records([{"x": value} for value in values], schema).x.tolist() == [[0, 2, 3]]
     numeric = Schema((Attribute("x", "numeric", cuts=(1.5,)),), "class", ("no", "yes"))
     assert encode_columns({"x": [np.int32(1), np.float32(2.5), True]}, numeric).x.tolist() == [[0, 1, 0]]
+
+
+@given(
+    cuts=st.lists(st.floats(-50, 50), max_size=200, unique=True),
+    own=st.lists(st.floats(-60, 60) | st.just(float("nan")), max_size=40),
+    first=st.integers(0, 1),
+)
+def test_intervals_are_those_of_a_search(cuts, own, first):
+    """Few cut points are compared with all numbers at once, many are searched: both as NumPy's search has it."""
+    cuts, x = np.sort(np.array(cuts, np.float64)), np.array([*own, *cuts] * 9, np.float64)
+    codes = np.empty(x.size, np.uint16)
+    freeze(x)
+    interval_codes(x, cuts, first, 777, codes)
+    np.testing.assert_array_equal(codes, np.where(np.isnan(x), 777, np.searchsorted(cuts, x, side="left") + first))
+
+
+@pytest.mark.parametrize("kind", ["double", "float", "int64", "int32", "int16", "uint8", "uint64"])
+@pytest.mark.parametrize("n_cuts", [3, 60])
+def test_numbers_of_every_type_are_coded_from_any_row_on(kind, n_cuts):
+    """Columns of more than one block, with nulls, that begin within a buffer."""
+    rng = np.random.default_rng(n_cuts)
+    own = rng.integers(0, 100, 3000)
+    column = pa.array(own, mask=rng.random(3000) < 0.1).cast(kind).slice(77)
+    cuts = tuple(np.sort(rng.choice(np.arange(0.5, 99), n_cuts, replace=False)).tolist())
+    schema = Schema((Attribute("a", "numeric", cuts=cuts, has_missing=True),), None, ("",))
+    x = encode(pa.RecordBatch.from_arrays([column], ["a"]), schema).x[0]
+    is_null = column.is_null().to_numpy(zero_copy_only=False)
+    np.testing.assert_array_equal(x, np.where(is_null, 0, 1 + np.searchsorted(cuts, own[77:])))
