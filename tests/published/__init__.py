@@ -1,0 +1,12 @@
+"""Results of other programs, with their sources: see README.md."""
+
+import csv
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+def rows_of(name: str) -> list[dict[str, str]]:
+    """The lines of a file by the names of its columns."""
+    with (HERE / name).open(newline="") as file:
+        return list(csv.DictReader(file))
