@@ -13,6 +13,7 @@ FIXED_POINT = 4294967296.0  # 2^32: sums of such whole numbers do not depend on 
 FINE_POINT = 1099511627776.0  # 2^40, for probabilities of whole rows
 CONFIDENCE_BINS = 20
 SURPRISE_BINS = 64
+MIN_EXPECTED = 5.0  # of a cell that is tested by itself
 NATS_PER_BIN = 0.125  # of surprise for each known attribute
 
 
@@ -133,3 +134,58 @@ def add_surprises(log_joint, x, sizes, histogram, sums):  # (rows, C) float64; O
         nats = max(0.0, -(largest + np.log(total)) / n_known)
         histogram[min(np.int64(nats / NATS_PER_BIN), SURPRISE_BINS - 1)] += 1
         sums[0] += np.int64(np.rint(nats * FIXED_POINT))
+
+
+@kernel
+def g_of_tables(window, reference, inflation):  # (n_contexts, n_values) int64 each
+    """G of P(value | context) with Williams' correction, degrees of freedom, nats and rows of the window; 0 if none is left.
+
+    Cells with a small expected count in either sample are one cell of their context, and left out if that is small, too.
+    """
+    whole, degrees, weighted, n_rows = 0.0, 0, 0.0, 0.0
+    for context in range(window.shape[0]):
+        own, other = window[context], reference[context]
+        n_own, n_other = 0.0, 0.0
+        for value in range(own.size):
+            n_own += own[value]
+            n_other += other[value]
+        if n_own <= 0 or n_other <= 0:
+            continue
+        least = MIN_EXPECTED * (n_own + n_other) / min(n_own, n_other)  # of both samples together
+        rest_own, rest_other = 0.0, 0.0
+        for value in range(own.size):
+            if own[value] + other[value] < least:
+                rest_own += own[value]
+                rest_other += other[value]
+        if rest_own + rest_other < least:
+            n_own -= rest_own
+            n_other -= rest_other
+            rest_own = rest_other = 0.0
+        if n_own <= 0 or n_other <= 0:
+            continue
+        both, n_cells, g, spread = n_own + n_other, 0, 0.0, -1.0
+        for value in range(own.size + 1):
+            if value == own.size:
+                of_own, of_other = rest_own, rest_other
+            elif own[value] + other[value] < least:
+                continue
+            else:
+                of_own, of_other = np.float64(own[value]), np.float64(other[value])
+            total = of_own + of_other
+            if total <= 0:
+                continue
+            n_cells += 1
+            spread += both / total
+            if of_own > 0:
+                g += 2 * of_own * np.log(of_own * both / (total * n_own))
+            if of_other > 0:
+                g += 2 * of_other * np.log(of_other * both / (total * n_other))
+        if n_cells < 2:
+            continue
+        free = n_cells - 1
+        g /= (1 + spread * (both / n_own + both / n_other - 1) / (6 * both * free)) * inflation
+        whole += g
+        degrees += free
+        n_rows += n_own
+        weighted += (g - free) * inflation * both / (2 * n_other)  # effective rows: n_own * n_other / both
+    return whole, degrees, weighted / max(n_rows, 1.0), np.int64(n_rows)

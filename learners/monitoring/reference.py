@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -41,8 +42,11 @@ class Reference:
 
     def family(self, i: int) -> Integers:
         """(n_contexts, n_values + 1) int64, summed over the class."""
-        found: Integers = self.families[i].sum(axis=0)
-        return found
+        return self._summed[i]
+
+    @cached_property
+    def _summed(self) -> list[Integers]:
+        return [table.sum(axis=0) for table in self.families]
 
 
 def training_reference(watched: Watched, scored: ServedCounts | None = None) -> Reference | None:

@@ -5,15 +5,15 @@ The reference is a sample too: both sides of a test have their noise.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from learners.arrays import Floats, Integers
-
-MIN_EXPECTED = 5.0
+from learners.monitoring.kernels import g_of_tables
 
 
 class Comparison(NamedTuple):
@@ -63,59 +63,22 @@ def compare_tables(window: Integers, reference: Integers, inflation: float = 1.0
     ----------
     Sokal and Rohlf (1981), Biometry, section 17.2 (G-test and Williams' correction).
     """
-    n_own, n_other = window.sum(axis=1), reference.sum(axis=1)
-    usable = (n_own > 0) & (n_other > 0)
-    if not usable.any():
+    g, degrees, nats, n_rows = g_of_tables(_whole(window), _whole(reference), inflation)
+    if not degrees:
         return NOTHING
-    own, other = window[usable].astype(np.float64), reference[usable].astype(np.float64)
-    own, other = _pooled(own, other)
-    n_own, n_other = own.sum(axis=1), other.sum(axis=1)
-    is_cell = own + other > 0
-    degrees = np.maximum(is_cell.sum(axis=1) - 1, 0)
-    usable = (degrees > 0) & (n_own > 0) & (n_other > 0)
-    if not usable.any():
-        return NOTHING
-    own, other, n_own, n_other = own[usable], other[usable], n_own[usable], n_other[usable]
-    degrees, is_cell = degrees[usable], is_cell[usable]
-    total, both = own + other, n_own + n_other
-    g = 2 * (
-        _x_log_ratio(own, total * (n_own / both)[:, None]) + _x_log_ratio(other, total * (n_other / both)[:, None])
-    )
-    with np.errstate(divide="ignore"):
-        spread = np.where(is_cell, both[:, None] / total, 0.0).sum(axis=1) - 1
-    correction = 1 + spread * (both / n_own + both / n_other - 1) / (6 * both * degrees)
-    corrected = g / correction / inflation
-    effective = n_own * n_other / both
-    n_rows = float(n_own.sum())
-    nats = float(((corrected - degrees) * n_own / n_rows / (2 * effective / inflation)).sum())
-    whole, df = float(corrected.sum()), int(degrees.sum())
-    return Comparison(float(chi2.sf(whole, df)), max(0.0, nats), whole, df, int(n_rows))
+    return Comparison(float(chdtrc(degrees, g)), max(0.0, nats), g, degrees, n_rows)
+
+
+def _whole(table: Integers) -> Integers:
+    """Contiguous and read-only, so that the kernel is compiled once."""
+    own: Integers = np.ascontiguousarray(table, np.int64).view()
+    own.setflags(write=False)
+    return own
 
 
 def compare_counts(window: Integers, reference: Integers, inflation: float = 1.0) -> Comparison:
     """As `compare_tables`, of two vectors of counts."""
     return compare_tables(window[np.newaxis], reference[np.newaxis], inflation)
-
-
-def _pooled(own: Floats, other: Floats) -> tuple[Floats, Floats]:
-    """Cells with a small expected count in either sample as one; none of it where even together they are too few."""
-    total = own + other
-    n_own, n_other = own.sum(axis=1, keepdims=True), other.sum(axis=1, keepdims=True)
-    share = np.minimum(n_own, n_other) / (n_own + n_other)
-    is_kept = total * share >= MIN_EXPECTED
-    rest_own, rest_other = np.where(is_kept, 0, own).sum(axis=1), np.where(is_kept, 0, other).sum(axis=1)
-    is_enough = (rest_own + rest_other) * share[:, 0] >= MIN_EXPECTED
-    return (
-        np.column_stack([np.where(is_kept, own, 0), np.where(is_enough, rest_own, 0)]),
-        np.column_stack([np.where(is_kept, other, 0), np.where(is_enough, rest_other, 0)]),
-    )
-
-
-def _x_log_ratio(x: Floats, expected: Floats) -> Floats:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        terms = np.where(x > 0, x * np.log(x / expected), 0.0)
-    found: Floats = terms.sum(axis=1)
-    return found
 
 
 def compare_rates(own: int, n_own: int, other: int, n_other: int, inflation: float = 1.0) -> Comparison:
@@ -125,11 +88,20 @@ def compare_rates(own: int, n_own: int, other: int, n_other: int, inflation: flo
     """
     if n_own <= 0 or n_other <= 0:
         return NOTHING
-    table = np.array([[own, n_own - own], [other, n_other - other]], np.float64)
-    margins = table.sum(axis=1, keepdims=True) * table.sum(axis=0, keepdims=True) / table.sum()
-    g = float(2 * _x_log_ratio(table, margins).sum()) / inflation
+    total, whole = own + other, n_own + n_other
+    terms = (
+        _x_log_ratio(own, n_own * total / whole),
+        _x_log_ratio(n_own - own, n_own * (whole - total) / whole),
+        _x_log_ratio(other, n_other * total / whole),
+        _x_log_ratio(n_other - other, n_other * (whole - total) / whole),
+    )
+    g = max(0.0, 2 * math.fsum(terms) / inflation)
     points = 100 * (own / n_own - other / n_other)
-    return Comparison(float(chi2.sf(g, 1)), points, g, 1, n_own)
+    return Comparison(math.erfc(math.sqrt(g / 2)), points, g, 1, n_own)  # of chi-square with one degree of freedom
+
+
+def _x_log_ratio(x: int, expected: float) -> float:
+    return x * math.log(x / expected) if x > 0 else 0.0
 
 
 def population_stability(window: Integers, reference: Integers) -> float:

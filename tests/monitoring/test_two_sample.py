@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import power_divergence
+from scipy.stats import chi2, power_divergence
 
 from learners.monitoring import two_sample
 from tests.naive import monitoring as naive
@@ -22,6 +22,24 @@ def test_g_is_that_of_the_definition_but_for_its_correction(pairs):
     if (np.minimum(window.sum(), reference.sum()) / (window.sum() + reference.sum()) * (window + reference)).min() >= 5:
         assert found.degrees == len(pairs) - 1
         assert 0.85 * g - 1e-9 <= found.g <= g + 1e-9
+
+
+@given(
+    st.integers(1, 6),
+    st.integers(1, 7),
+    st.sampled_from([1.0, 3.5]),
+    st.sampled_from([0.3, 4, 60]),
+    st.integers(0, 2**32 - 1),
+)
+def test_tables_are_compared_as_the_naive_twin_compares_them(n_contexts, n_values, inflation, mean, seed):
+    """Tables with empty contexts, rare values and values that only one of the samples has."""
+    rng = np.random.default_rng(seed)
+    window, reference = rng.poisson(rng.exponential(mean, (2, n_contexts, n_values)))
+    found = two_sample.compare_tables(window, reference, inflation)
+    g, degrees, nats, n_rows = naive.g_of_tables(window, reference, inflation)
+    assert (found.degrees, found.n_rows) == (degrees, n_rows)
+    assert found.g == pytest.approx(g, abs=1e-9) and found.nats == pytest.approx(max(0.0, nats), abs=1e-9)
+    assert found.p_value == pytest.approx(chi2.sf(g, degrees) if degrees else 1.0, rel=1e-6)
 
 
 def test_nats_are_the_divergence_of_large_samples():

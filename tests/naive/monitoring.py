@@ -57,3 +57,53 @@ def q_values(p_values):
             for i in range(n)
         ]
     )
+
+
+def g_of_tables(window, reference, inflation=1.0):
+    """G with Williams' correction, degrees, nats and rows of P(value | context), by arrays of whole tables."""
+    n_own, n_other = window.sum(axis=1), reference.sum(axis=1)
+    usable = (n_own > 0) & (n_other > 0)
+    if not usable.any():
+        return 0.0, 0, 0.0, 0
+    own, other = window[usable].astype(np.float64), reference[usable].astype(np.float64)
+    own, other = _pooled(own, other)
+    n_own, n_other = own.sum(axis=1), other.sum(axis=1)
+    is_cell = own + other > 0
+    degrees = np.maximum(is_cell.sum(axis=1) - 1, 0)
+    usable = (degrees > 0) & (n_own > 0) & (n_other > 0)
+    if not usable.any():
+        return 0.0, 0, 0.0, 0
+    own, other, n_own, n_other = own[usable], other[usable], n_own[usable], n_other[usable]
+    degrees, is_cell = degrees[usable], is_cell[usable]
+    total, both = own + other, n_own + n_other
+    g = 2 * (
+        _x_log_ratio(own, total * (n_own / both)[:, None]) + _x_log_ratio(other, total * (n_other / both)[:, None])
+    )
+    with np.errstate(divide="ignore"):
+        spread = np.where(is_cell, both[:, None] / total, 0.0).sum(axis=1) - 1
+    correction = 1 + spread * (both / n_own + both / n_other - 1) / (6 * both * degrees)
+    corrected = g / correction / inflation
+    effective = n_own * n_other / both
+    n_rows = float(n_own.sum())
+    nats = float(((corrected - degrees) * n_own / n_rows / (2 * effective / inflation)).sum())
+    whole, df = float(corrected.sum()), int(degrees.sum())
+    return whole, df, nats, int(n_rows)
+
+
+def _pooled(own, other):
+    """Cells with a small expected count in either sample as one; none of it where even together they are too few."""
+    total = own + other
+    n_own, n_other = own.sum(axis=1, keepdims=True), other.sum(axis=1, keepdims=True)
+    share = np.minimum(n_own, n_other) / (n_own + n_other)
+    is_kept = total * share >= 5.0
+    rest_own, rest_other = np.where(is_kept, 0, own).sum(axis=1), np.where(is_kept, 0, other).sum(axis=1)
+    is_enough = (rest_own + rest_other) * share[:, 0] >= 5.0
+    return (
+        np.column_stack([np.where(is_kept, own, 0), np.where(is_enough, rest_own, 0)]),
+        np.column_stack([np.where(is_kept, other, 0), np.where(is_enough, rest_other, 0)]),
+    )
+
+
+def _x_log_ratio(x, expected):
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(x > 0, x * np.log(x / expected), 0.0).sum(axis=1)
