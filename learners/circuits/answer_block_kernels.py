@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Integers, Mask
-from learners.circuits.answer_kernels import leaf_mean
+from learners.arrays import Floats, Integers, Mask
 from learners.circuits.evaluate_kernels import BLOCK, SMALLEST, load, upward
-from learners.circuits.kernels import GAUSSIAN, POISSON, PRODUCT_OF_TWO, SUM_OF, SUM_OF_TWO
+from learners.circuits.kernels import PRODUCT_OF_TWO, SUM_OF, SUM_OF_TWO
 from learners.jit import kernel
 
 
@@ -26,12 +25,15 @@ class WantedSlots(NamedTuple):
     variables : (n_asked,) int64
     first : (n_variables,) int64
         Where the answer about an asked variable starts.
+    moments : (n_operations, 2) float64
+        Mean and variance of numeric leaves; without any, of no operation.
     """
 
     is_wanted: Mask
     leaves: Integers
     variables: Integers
     first: Integers
+    moments: Floats
 
 
 @kernel
@@ -122,13 +124,11 @@ def add_block_marginals(plan, weight, wanted, derivatives, codes, scale, out):
 @kernel
 def add_block_moments(plan, wanted, derivatives, x, rows, scale, out):
     """As `add_block_marginals` for numeric variables: mean and variance of each, of the rows of x."""
-    variable, firsts, numeric, n_planes = plan.variable, wanted.first, plan.numeric, plan.plane_starts[-1]
+    variable, firsts, moments, n_planes = plan.variable, wanted.first, wanted.moments, plan.plane_starts[-1]
     for again in range(2):
         for i in wanted.leaves:
             v, share = variable[i], derivatives[n_planes + i]
-            kind, a, b = numeric[i, 0], numeric[i, 1], numeric[i, 2]
-            mean = leaf_mean(kind, a)
-            variance = b * b if kind == GAUSSIAN else mean if kind == POISSON else mean * mean
+            mean, variance = moments[i, 0], moments[i, 1]
             first = firsts[v]
             for r in range(out.shape[0]):
                 value = x[v, rows[r]]

@@ -9,7 +9,7 @@ import numpy as np
 
 from learners.arrays import Floats, Int8s, Integers, Mask
 from learners.circuits.density_kernels import log_density
-from learners.circuits.kernels import GAUSSIAN, INDICATOR, POISSON, PRODUCT, SUM
+from learners.circuits.kernels import GAUSSIAN, INDICATOR, PRODUCT, STUDENT, SUM
 from learners.jit import kernel
 
 # No value or derivative exceeds one, so what is lost below 1e-300 does not show in a root above this.
@@ -28,6 +28,8 @@ class AnswerArrays(NamedTuple):
         Probabilities of categorical leaves, not their logarithms.
     log_offset : (n_variables,) float64
         The largest log density of any leaf of a numeric variable, by which densities are divided.
+    moments : (n_nodes, 2) float64
+        Mean and variance of numeric leaves; without any, of no node.
     """
 
     kind: Int8s
@@ -39,6 +41,7 @@ class AnswerArrays(NamedTuple):
     weight: Floats
     parameters: Floats
     log_offset: Floats
+    moments: Floats
 
 
 class Wanted(NamedTuple):
@@ -76,8 +79,8 @@ def leaf_value(kind, n, parameters, first, log_offset, value):
         return parameters[first + code]
     if np.isnan(value):
         return 1.0
-    std = parameters[first + 1] if kind == GAUSSIAN else 0.0
-    return np.exp(log_density(kind, parameters[first], std, value) - log_offset)
+    second = parameters[first + 1] if kind == GAUSSIAN or kind >= STUDENT else 0.0
+    return np.exp(log_density(kind, parameters[first], second, parameters, first + 2, value) - log_offset)
 
 
 @kernel
@@ -170,32 +173,19 @@ def add_marginals(arrays, wanted, share, x, row, out):
 @kernel
 def add_moments(arrays, wanted, share, x, row, out):
     """As `add_marginals` for numeric variables: mean and variance of each."""
-    variable, leaf_starts, parameters, kinds = arrays.variable, arrays.leaf_starts, arrays.parameters, arrays.kind
-    firsts = wanted.first
+    variable, firsts, moments = arrays.variable, wanted.first, arrays.moments
     for node in wanted.leaves:
         v = variable[node]
         if np.isnan(x[v, row]):
-            out[firsts[v]] += share[node] * leaf_mean(kinds[node], parameters[leaf_starts[node]])
+            out[firsts[v]] += share[node] * moments[node, 0]
         else:
             out[firsts[v]] = x[v, row]
     for node in wanted.leaves:
         v = variable[node]
         if not np.isnan(x[v, row]):
             continue
-        start, first = leaf_starts[node], firsts[v]
-        mean = leaf_mean(kinds[node], parameters[start])
-        variance = mean
-        if kinds[node] == GAUSSIAN:
-            variance = parameters[start + 1] ** 2
-        elif kinds[node] != POISSON:
-            variance = mean * mean
-        out[first + 1] += share[node] * (variance + (mean - out[first]) ** 2)
-
-
-@kernel
-def leaf_mean(kind, a):
-    """Expectation of a numeric leaf with first parameter a."""
-    return a if kind == GAUSSIAN or kind == POISSON else 1.0 / a
+        first = firsts[v]
+        out[first + 1] += share[node] * (moments[node, 1] + (moments[node, 0] - out[first]) ** 2)
 
 
 @kernel

@@ -19,6 +19,7 @@ from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence, is_dis
 from learners.circuits.evaluate import as_rows, log_leaves, log_values, relative_node_logs, with_weights
 from learners.circuits.evaluate_kernels import BLOCK
 from learners.circuits.kernels import CATEGORICAL, PRODUCT, SUM
+from learners.circuits.leaf_shapes import leaf_moments
 from learners.circuits.plan import compiled
 
 # The joint distribution of several variables is a table of at most so many cells.
@@ -289,6 +290,7 @@ def _prepare(circuit: Circuit) -> _Prepared:
         np.exp(circuit.log_weight),
         parameters,
         compiled(circuit).log_offset,
+        leaf_moments(circuit),
     )
     freeze(*arrays)
     return _Prepared(arrays, {}, {})
@@ -336,10 +338,16 @@ def wanted_slots(circuit: Circuit, ready: _Prepared, asked: tuple[int, ...], siz
         for v in asked:
             is_wanted[plan.plane_starts[v] : plan.plane_starts[v + 1]] = True
         leaves = np.flatnonzero(is_wanted[n_planes:] & (plan.variable >= 0))
-        wanted = WantedSlots(is_wanted, leaves, np.array(asked, np.int64), nodes.first)
+        wanted = WantedSlots(
+            is_wanted, leaves, np.array(asked, np.int64), nodes.first, _of_operations(leaf_moments(circuit), node)
+        )
         freeze(*wanted)
         _keep(ready.slots, asked, wanted)
     return wanted
+
+
+def _of_operations(moments: Floats, node: Integers) -> Floats:
+    return moments[node] if moments.size else moments
 
 
 def _posteriors(circuit: Circuit, x: ArrayLike, asked: tuple[int, ...], sizes: Integers, moments: bool) -> Floats:

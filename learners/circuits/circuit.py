@@ -16,8 +16,15 @@ from learners.circuits.kernels import (
     GAUSSIAN,
     INDICATOR,
     KIND_NAMES,
+    KNOTS,
+    N_KNOTS,
+    ORIGIN,
     POISSON,
     PRODUCT,
+    QUANTILE,
+    ROUNDED,
+    STEP,
+    STUDENT,
     SUM,
     add_scopes,
     node_depths,
@@ -47,9 +54,12 @@ class CircuitArrays(NamedTuple):
         The parameters of leaf k are leaf_parameters[leaf_starts[k] : leaf_starts[k + 1]].
     leaf_parameters : (n_parameters,) float64
         Indicator: its value. Categorical: log p of each value. Gaussian: mean, standard deviation. Poisson: rate.
-        Exponential: rate.
+        Exponential: rate. Student: centre, scale, degrees of freedom. Rounded, lognormal and quantile: mean and standard
+        deviation of the column's transform (itself, its logarithm, normal quantiles), the recorded step whose cells have a mass,
+        or 0 of a density, and a number of the grid; of quantile also the number of knots, their places, and the normal
+        quantiles there.
     n_values : (n_variables,) int64
-        Size of each discrete domain; 0 for a variable of Gaussian, Poisson or exponential leaves.
+        Size of each discrete domain; 0 for a variable of numeric leaves.
     """
 
     kind: Int8s
@@ -262,7 +272,7 @@ def _check_shapes(arrays: CircuitArrays) -> None:
     for starts, end in ((arrays.child_starts, arrays.children.size), (arrays.leaf_starts, arrays.leaf_parameters.size)):
         if starts[0] != 0 or starts[-1] != end or (np.diff(starts) < 0).any():
             raise InvalidCircuit("has starts that do not ascend from zero to the end of what they divide")
-    _refuse((arrays.kind < 0) | (arrays.kind > EXPONENTIAL), "has an unknown kind")
+    _refuse((arrays.kind < 0) | (arrays.kind > QUANTILE), "has an unknown kind")
     n_children = np.diff(arrays.child_starts)
     is_leaf = arrays.kind >= INDICATOR
     _refuse(is_leaf & (n_children > 0), "is a leaf and has children")
@@ -288,7 +298,8 @@ def _check_leaves(arrays: CircuitArrays) -> None:
     n_parameters = np.diff(arrays.leaf_starts)
     if n_parameters[arrays.kind < INDICATOR].any():
         raise InvalidCircuit("has leaf parameters at a sum or product")
-    expected = np.array([0, 0, 1, 0, 2, 1, 1])[kind] + np.where(kind == CATEGORICAL, domain, 0)
+    expected = np.array([0, 0, 1, 0, 2, 1, 1, 3, 4, 4, 5])[kind] + np.where(kind == CATEGORICAL, domain, 0)
+    expected += 2 * n_knots(arrays, leaves)
     _refuse(n_parameters[leaves] != expected, "has another number of parameters than its kind needs", leaves)
     first = arrays.leaf_parameters[arrays.leaf_starts[leaves]] if leaves.size else np.empty(0)
     is_code = (first >= 0) & (first < domain) & (first == np.floor(first))
@@ -296,11 +307,45 @@ def _check_leaves(arrays: CircuitArrays) -> None:
     _refuse(~is_finite & ~np.isfinite(first), "has a parameter that is not a finite number", leaves)
     has_rate = (kind == POISSON) | (kind == EXPONENTIAL)
     _refuse(has_rate & ~(first > 0), "has a rate that is not positive", leaves)
-    gaussian = leaves[kind == GAUSSIAN]
+    gaussian = leaves[(kind == GAUSSIAN) | (kind >= STUDENT)]
     spread = arrays.leaf_parameters[arrays.leaf_starts[gaussian] + 1]
     _refuse(~((spread > 0) & np.isfinite(spread)), "has a standard deviation that is not positive and finite", gaussian)
+    _check_extras(arrays, leaves)
     categorical = leaves[kind == CATEGORICAL]
     _check_totals(arrays.leaf_parameters, arrays.leaf_starts, categorical, "has probabilities")
+
+
+def n_knots(arrays: CircuitArrays, leaves: Integers) -> Integers:
+    """(n_leaves,) int64: knots of quantile leaves, as far as there can be so many; 0 of others."""
+    at = arrays.leaf_starts[leaves] + 2 + N_KNOTS
+    sizes = np.diff(arrays.leaf_starts)[leaves]
+    has_knots = (arrays.kind[leaves] == QUANTILE) & (sizes > 2 + N_KNOTS)
+    found = np.zeros(leaves.size, np.int64)
+    told = arrays.leaf_parameters[at[has_knots]]
+    found[has_knots] = np.where((told >= 2) & (told <= sizes[has_knots]), told, 0).astype(np.int64)
+    return found
+
+
+def _check_extras(arrays: CircuitArrays, leaves: Integers) -> None:
+    """Refuse degrees of freedom without a variance, steps below zero, grids that are none, and knots that do not ascend."""
+    kind, first = arrays.kind[leaves], arrays.leaf_starts[leaves] + 2
+    student, warped, knotted = leaves[kind == STUDENT], leaves[kind >= ROUNDED], leaves[kind == QUANTILE]
+    freedom = arrays.leaf_parameters[first[kind == STUDENT]]
+    _refuse(
+        ~((freedom > 2) & np.isfinite(freedom)), "has degrees of freedom that are not above two and finite", student
+    )
+    step, origin = (arrays.leaf_parameters[first[kind >= ROUNDED] + i] for i in (STEP, ORIGIN))
+    is_rounded = arrays.kind[warped] == ROUNDED
+    wrong = ~((step >= 0) & np.isfinite(step) & np.isfinite(origin)) | (is_rounded & (step == 0))
+    _refuse(wrong, "has a step or grid that is none", warped)
+    broken = [not _ascends(arrays.leaf_parameters, at) for at in first[kind == QUANTILE].tolist()]
+    _refuse(np.array(broken, np.bool_), "has fewer than two knots, or knots that do not ascend", knotted)
+
+
+def _ascends(parameters: Floats, at: int) -> bool:
+    n = int(parameters[at + N_KNOTS])
+    knots = parameters[at + KNOTS : at + KNOTS + 2 * n].reshape(2, n)
+    return n >= 2 and bool(np.isfinite(knots).all() and (np.diff(knots) > 0).all())
 
 
 def _check_weights(arrays: CircuitArrays) -> None:

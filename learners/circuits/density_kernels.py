@@ -7,7 +7,8 @@ import math
 
 import numpy as np
 
-from learners.circuits.kernels import GAUSSIAN, POISSON
+from learners.circuits.kernels import GAUSSIAN, POISSON, ROUNDED, STUDENT
+from learners.circuits.warp_kernels import log_warped
 from learners.jit import kernel
 
 # Beyond, sums and products of the terms leave double precision.
@@ -17,18 +18,30 @@ FEW_EVENTS = 16
 
 
 @kernel
-def log_density(kind, a, b, x):
-    """Logarithm of the density, or probability, of a numeric leaf with parameters a and b at x; 0 if x is missing."""
+def log_density(kind, a, b, extras, at, x):
+    """Logarithm of the density, or probability, of a numeric leaf with parameters a, b and extras[at], … at x; 0 if x is missing."""
     if np.isnan(x):
         return 0.0
     if kind == GAUSSIAN:
         z = (x - a) / b
         return -0.5 * z * z - np.log(b) - 0.5 * np.log(2.0 * np.pi)
+    if kind >= ROUNDED:
+        return log_warped(kind, a, b, extras, at, x)
+    if kind == STUDENT:
+        return log_student(a, b, extras[at], x)
     if x < 0:
         return -np.inf
     if kind == POISSON:
         return log_poisson(a, x)
     return np.log(a) - a * x
+
+
+@kernel
+def log_student(centre, scale, freedom, x):
+    """Logarithm of the density of Student's t distribution."""
+    z = (x - centre) / scale
+    constant = math.lgamma(0.5 * (freedom + 1.0)) - math.lgamma(0.5 * freedom) - 0.5 * np.log(np.pi * freedom)
+    return constant - np.log(scale) - 0.5 * (freedom + 1.0) * np.log1p(z * z / freedom)
 
 
 @kernel

@@ -15,7 +15,7 @@ from learners.circuits.circuit import Circuit
 from learners.circuits.em_kernels import COUNT_UNIT, PER_NAT, PER_VALUE, Counts, Work, expect, wide_expect
 from learners.circuits.evaluate import as_rows, rows_in, with_weights
 from learners.circuits.evaluate_kernels import BLOCK
-from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON, SUM
+from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON, STUDENT, SUM
 from learners.circuits.plan import ONE_ENTRY
 from learners.errors import InvalidParameter, StatisticMismatch
 from learners.schema import Chunk, Schema
@@ -258,8 +258,8 @@ def maximised(
     first, kind = circuit.leaf_starts[numeric], circuit.kind[numeric]
     old, total = circuit.leaf_parameters[first], n[numeric]
     z, z_squared = leaf[numeric, 1], leaf[numeric, 2]
-    gaussian, counts, waits = kind == GAUSSIAN, kind == POISSON, kind == EXPONENTIAL
-    spread = circuit.leaf_parameters[circuit.leaf_starts[numeric + 1] - 1]
+    gaussian, counts, waits = (kind == GAUSSIAN) | (kind >= STUDENT), kind == POISSON, kind == EXPONENTIAL
+    spread = circuit.leaf_parameters[np.minimum(first + 1, circuit.leaf_starts[numeric + 1] - 1)]
     shift = z / total
     variance = np.maximum((z_squared + laplace) / total - shift**2, LEAST_SHRINKAGE)
     leaves[first[gaussian]] = (old + spread * shift)[gaussian]

@@ -16,9 +16,12 @@ from learners.circuits.kernels import (
     NUMERIC,
     POISSON,
     PRODUCT_OF,
+    ROUNDED,
+    STUDENT,
     SUM,
     TABLE_OF_TWO,
 )
+from learners.circuits.warp_kernels import standard_moments
 from learners.circuits.wide_kernels import LOG_RADIX, wide_upward
 from learners.jit import kernel
 
@@ -122,10 +125,21 @@ def _count_value(flows, slot, values, plane, code, n_values, weight):
 
 
 @kernel
-def count_numeric(kind, a, b, share, x, leaf):
-    """Add a share of x to a numeric leaf's whole sums."""
+def count_numeric(kind, a, b, extras, at, share, x, leaf):
+    """Add a share of x to a numeric leaf's whole sums.
+
+    A Student leaf is a normal one whose variance was drawn: rows count by what they tell of it, those far off less (Kent,
+    Tyler, Vardi 1994, A curious likelihood identity for the multivariate t-distribution).
+    """
+    if kind == STUDENT:
+        z = (x - a) / b
+        share *= (extras[at] + 1.0) / (extras[at] + z * z)
     leaf[0] += np.int64(share * PER_COUNT + 0.5)
-    if kind == GAUSSIAN:
+    if kind >= ROUNDED:
+        mean, square = standard_moments(kind, a, b, extras, at, x)
+        leaf[1] += np.int64(np.rint(share * min(max(mean, -FARTHEST), FARTHEST) * PER_VALUE))
+        leaf[2] += np.int64(np.rint(share * min(square, FARTHEST * FARTHEST) * PER_VALUE))
+    elif kind == GAUSSIAN or kind == STUDENT:
         z = min(max((x - a) / b, -FARTHEST), FARTHEST)
         leaf[1] += np.int64(np.rint(share * z * PER_VALUE))
         leaf[2] += np.int64(np.rint(share * z * z * PER_VALUE))
@@ -176,7 +190,16 @@ def _downward(plan, weight, x, rows, first, n_rows, work, counts):
                     value_at = np.float64(x[variable[i], rows[first + r]])
                     if flows[slot, r] > 0.0 and not np.isnan(value_at):
                         leaf = plan.numeric[i]
-                        count_numeric(leaf[0], leaf[1], leaf[2], flows[slot, r], value_at, counts.leaf[i])
+                        count_numeric(
+                            leaf[0],
+                            leaf[1],
+                            leaf[2],
+                            plan.extras,
+                            plan.extra[i],
+                            flows[slot, r],
+                            value_at,
+                            counts.leaf[i],
+                        )
 
 
 @kernel
@@ -270,4 +293,5 @@ def _count_leaf(circuit, node, share, x, counts):
         else:
             counts.leaf[node, 0] += np.int64(share * PER_COUNT + 0.5)
     elif not np.isnan(x):
-        count_numeric(circuit.kind[node], parameters[begin], parameters[end - 1], share, x, counts.leaf[node])
+        kind, a, b = circuit.kind[node], parameters[begin], parameters[min(begin + 1, end - 1)]
+        count_numeric(kind, a, b, parameters, begin + 2, share, x, counts.leaf[node])

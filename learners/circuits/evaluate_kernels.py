@@ -93,7 +93,9 @@ def upward(plan, weight, x, rows, first, n_rows, values, codes):
                 for r in range(n_rows):
                     value = x[v, rows[first + r]]
                     if not np.isnan(value):
-                        out[r] = np.exp(log_density(leaf[0], leaf[1], leaf[2], value) - leaf[3])
+                        out[r] = np.exp(
+                            log_density(leaf[0], leaf[1], leaf[2], plan.extras, plan.extra[i], value) - leaf[3]
+                        )
 
 
 @kernel
@@ -164,7 +166,9 @@ def upward_one(plan, weight, codes, x, row, values):
                 leaf = plan.numeric[i]
                 density = 1.0
                 if not np.isnan(value):
-                    density = np.exp(log_density(leaf[0], leaf[1], leaf[2], value) - leaf[3])
+                    density = np.exp(
+                        log_density(leaf[0], leaf[1], leaf[2], plan.extras, plan.extra[i], value) - leaf[3]
+                    )
                 values[n_planes + i] = density
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from learners.arrays import Array, Floats, Integers, Mask
 from learners.circuits.circuit import Circuit
 from learners.circuits.errors import ImpossibleEvidence
-from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, POISSON
+from learners.circuits.kernels import GAUSSIAN
+from learners.circuits.leaf_shapes import mode_of, parameters_of
 from learners.query import How
 
 # Marginal distributions of so many values are made at a time.
@@ -141,9 +142,7 @@ def _highest_peak(model: Answering, x: Array, v: int) -> Floats:
 def peaks(circuit: Circuit, v: int) -> Floats:
     """Where the densities of a numeric variable are highest, each place once, ascending."""
     leaves = np.flatnonzero((circuit.variable == v) & (circuit.kind >= GAUSSIAN))
-    first, kind = circuit.leaf_parameters[circuit.leaf_starts[leaves]], circuit.kind[leaves]
-    at = np.where(kind == POISSON, np.floor(first), np.where(kind == EXPONENTIAL, 0.0, first))
-    return np.unique(at)
+    return np.unique([mode_of(int(circuit.kind[leaf]), parameters_of(circuit, leaf)) for leaf in leaves.tolist()])
 
 
 def _drawn(

@@ -9,15 +9,14 @@ from learners.circuits import answers
 from learners.circuits.answer_forms import Answer, Guess
 from learners.circuits.cells import nameable
 from learners.circuits.columns import Columns
-from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN
+from learners.circuits.leaf_shapes import density_variables
 from learners.circuits.sampling import sample
 from learners.circuits.surprise import ranks
 
 
 def of_densities(columns: Columns, x: Array) -> Mask:
     """(n_rows,) bool: whether what is observed in a row has a density, not a probability."""
-    kind, variable = columns.circuit.kind, columns.circuit.variable
-    numeric = np.unique(variable[(kind == GAUSSIAN) | (kind == EXPONENTIAL)])
+    numeric = density_variables(columns.circuit)
     is_density: Mask = np.any(~np.isnan(np.asarray(x, np.float64)[numeric]), axis=0)
     return is_density
 

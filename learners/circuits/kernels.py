@@ -7,8 +7,14 @@ import numpy as np
 from learners.jit import kernel
 
 # Kinds of nodes: inner ones, then leaves; those from GAUSSIAN on are numeric.
-KIND_NAMES = ("sum", "product", "indicator", "categorical", "gaussian", "poisson", "exponential")
-SUM, PRODUCT, INDICATOR, CATEGORICAL, GAUSSIAN, POISSON, EXPONENTIAL = range(7)
+KIND_NAMES = (
+    *("sum", "product", "indicator", "categorical", "gaussian", "poisson", "exponential"),
+    *("student", "rounded", "lognormal", "quantile"),
+)
+SUM, PRODUCT, INDICATOR, CATEGORICAL, GAUSSIAN, POISSON, EXPONENTIAL, STUDENT, ROUNDED, LOG_NORMAL, QUANTILE = range(11)
+# Further parameters of leaves from ROUNDED on, after centre and spread: the recorded step (0: a density), a number of the grid,
+# and of QUANTILE the number of knots, where they are, and the normal quantiles there.
+STEP, ORIGIN, N_KNOTS, KNOTS = range(4)
 # What an operation of a plan does. Two children are the usual case of learned circuits and spare a loop.
 TABLE, TABLE_OF_TWO, LOOKUP, NUMERIC, SUM_OF, SUM_OF_TWO, PRODUCT_OF, PRODUCT_OF_TWO = range(8)
 

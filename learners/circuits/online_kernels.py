@@ -102,7 +102,7 @@ def relative_densities(plan, x, row, value):
                 continue
             for i in range(plan.segments[s], plan.segments[s + 1]):
                 v, leaf = variable[i], plan.numeric[i]
-                log = log_density(leaf[0], leaf[1], leaf[2], np.float64(x[v, row]))
+                log = log_density(leaf[0], leaf[1], leaf[2], plan.extras, plan.extra[i], np.float64(x[v, row]))
                 if not is_second:
                     largest[v] = max(largest[v], log)
                 else:

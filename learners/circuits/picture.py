@@ -10,13 +10,35 @@ import numpy as np
 
 from learners.circuits.circuit import Circuit
 from learners.circuits.columns import columns_of
-from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, POISSON, PRODUCT, SUM
+from learners.circuits.kernels import (
+    CATEGORICAL,
+    EXPONENTIAL,
+    GAUSSIAN,
+    INDICATOR,
+    LOG_NORMAL,
+    POISSON,
+    PRODUCT,
+    QUANTILE,
+    ROUNDED,
+    STEP,
+    STUDENT,
+    SUM,
+)
 from learners.circuits.regions import regions
 from learners.errors import LearnerError
 from learners.schema import Schema
 
 MAX_NODES = 300
 SYMBOLS = {SUM: "+", PRODUCT: "×"}
+LAWS = {
+    GAUSSIAN: "N({:.3g}, {:.3g}²)",
+    POISSON: "Poisson({:.3g})",
+    EXPONENTIAL: "Exp({:.3g})",
+    STUDENT: "t({:.3g}, {:.3g}², {:.3g})",
+    ROUNDED: "N({:.3g}, {:.3g}²)",
+    LOG_NORMAL: "log N({:.3g}, {:.3g}²)",
+    QUANTILE: "N({:.3g}, {:.3g}²) of its quantiles",
+}
 REGION = -1
 # Pixels.
 LAYER_HEIGHT, MARGIN, RADIUS, CHARACTER = 90, 24, 14, 6.6
@@ -207,8 +229,10 @@ def _label(circuit: Circuit, schema: Schema | None, names: list[str], node: int)
     if kind == CATEGORICAL:
         shown = [f"{_drawn(value)}: {np.exp(p):.3g}" for value, p in zip(values, parameters, strict=True)]
         return "\n".join([names[v], *shown[:6], *(["…"] if len(shown) > 6 else [])])
-    law = {GAUSSIAN: "N({:.3g}, {:.3g}²)", POISSON: "Poisson({:.3g})", EXPONENTIAL: "Exp({:.3g})"}[kind]
-    return f"{names[v]}\n{law.format(*parameters)}"
+    law = LAWS[kind].format(*parameters)
+    if kind >= ROUNDED and parameters[2 + STEP] > 0:
+        law += f", in steps of {parameters[2 + STEP]:.3g}"
+    return f"{names[v]}\n{law}"
 
 
 def _neighbours(graph: Graph) -> tuple[list[list[int]], list[list[int]]]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from learners.arrays import Floats, Integers, Mask, freeze, frozen
 from learners.circuits.circuit import Circuit, kept_with, kept_with_structure
+from learners.circuits.heights import heights
 from learners.circuits.kernels import (
     CATEGORICAL,
     EXPONENTIAL,
@@ -18,6 +19,7 @@ from learners.circuits.kernels import (
     PRODUCT,
     PRODUCT_OF,
     PRODUCT_OF_TWO,
+    STUDENT,
     SUM,
     SUM_OF,
     SUM_OF_TWO,
@@ -58,6 +60,10 @@ class Plan(NamedTuple):
         Slot of the root.
     numeric : (n_operations, 4) float64
         Of numeric leaves: kind, two parameters, logarithm by which the density is divided.
+    extras : (n_parameters,) float64
+        The circuit's leaf parameters.
+    extra : (n_operations,) int64
+        Where further parameters of a numeric leaf start in them.
     """
 
     segments: Integers
@@ -70,6 +76,8 @@ class Plan(NamedTuple):
     needs_planes: bool
     root: int
     numeric: Floats
+    extras: Floats
+    extra: Integers
 
 
 class Compiled(NamedTuple):
@@ -113,7 +121,8 @@ def _compile(circuit: Circuit) -> Compiled:
         return first
     log_offset = _peaks(circuit)
     return first._replace(
-        plan=first.plan._replace(numeric=_numeric(circuit, first.node, log_offset)), log_offset=frozen(log_offset)
+        plan=first.plan._replace(numeric=_numeric(circuit, first.node, log_offset), extras=circuit.leaf_parameters),
+        log_offset=frozen(log_offset),
     )
 
 
@@ -173,13 +182,14 @@ def _variables(circuit: Circuit, is_table: Mask) -> Integers:
 
 
 def _peaks(circuit: Circuit) -> Floats:
-    """(n_variables,) float64: the largest log density of any leaf of a numeric variable."""
+    """(n_variables,) float64: the largest log density of any leaf of a numeric variable, or a little more."""
     peak = np.full(circuit.n_variables, -np.inf)
     nodes = np.flatnonzero(circuit.kind >= GAUSSIAN)
     kind, first = circuit.kind[nodes], circuit.leaf_starts[nodes]
     height = np.zeros(nodes.size)
     gaussian, waits = kind == GAUSSIAN, kind == EXPONENTIAL
     height[gaussian] = -np.log(circuit.leaf_parameters[first[gaussian] + 1]) - 0.5 * np.log(2.0 * np.pi)
+    height[kind >= STUDENT] = heights(circuit, nodes[kind >= STUDENT])
     height[waits] = np.log(circuit.leaf_parameters[first[waits]])
     np.maximum.at(peak, circuit.variable[nodes], height)
     peak[np.isneginf(peak)] = 0.0
@@ -244,6 +254,8 @@ def _compile_structure(circuit: Circuit) -> Compiled:
         needs_planes,
         int(slot[circuit.root]),
         _numeric(circuit, nodes, log_offset),
+        circuit.leaf_parameters,
+        frozen(circuit.leaf_starts[nodes] + 2),
     )
     return Compiled(plan, frozen(slot), frozen(edge), frozen(parameter), frozen(nodes), frozen(log_offset))
 

@@ -18,26 +18,28 @@ from learners.circuits.gibbs.columns import BY_COLUMN, PAPER, coded
 from learners.circuits.gibbs.learning import Sampling, sampling_of
 from learners.circuits.gibbs.settings import GibbsParameters
 from learners.circuits.model import CircuitModel
+from learners.circuits.modelling import AUTO, ROW_BY_ROW, check_conjugate, modelled, require_columns
 from learners.circuits.online import StreamingPosterior, pseudo_counts_of
 from learners.circuits.structures import Variable, chow_liu, hclt, learnspn, random_regions
 from learners.circuits.structures.densities import (
+    CONJUGATE,
     Densities,
-    densities_of,
     narrowest,
     with_densities,
     with_distributions,
 )
-from learners.circuits.structures.given import fingerprint, read_circuit, with_leaves_of
+from learners.circuits.structures.given import fingerprint, read_circuit
 from learners.counts.family import Family, FamilyCounts
 from learners.counts.holdout import HoldOut
 from learners.counts.pairwise import PairwiseCounts
-from learners.errors import InvalidParameter, SchemaError
+from learners.errors import InvalidParameter
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, RowWork
 from learners.passes.rows import Rows
 from learners.passes.together import Together
 from learners.schema import Kept, Overrides, Schema
 from learners.schema.binned import binned_schema
+from learners.schema.distributions import DISTRIBUTIONS, Distribution
 from learners.schema.summaries import ColumnSummaries
 
 # Of hidden trees, unless the user says how many.
@@ -81,9 +83,11 @@ class CircuitParameters(GibbsParameters):
         Most distinct rows that "learnspn" sees.
     n_bins : int
         Most intervals of a numeric column, or densities that it is a mixture of.
-    leaves : "intervals", "gaussian", "poisson", "exponential", "by-column" or "paper", optional
-        How numeric columns are modelled for which the user says nothing else; by default "intervals". Of sampling: by default
-        "by-column", families that the column asks for; or the families of Yokoi and Sato's paper.
+    leaves : "intervals", "auto", a distribution, "by-column" or "paper", optional
+        How numeric columns are modelled for which the user says nothing else; by default "intervals". "auto" chooses a
+        distribution for each column by the likelihood of drawn rows (`leaf_choice.chosen_leaves`); ADF and BMM, which learn
+        "gaussian", "poisson" and "exponential" only, then take "gaussian". Of sampling: by default "by-column", families that
+        the column asks for; or the families of Yokoi and Sato's paper.
     max_values : int
         Values that a nominal attribute keeps; rarer ones share one code.
     seed : int
@@ -108,7 +112,7 @@ class CircuitParameters(GibbsParameters):
     replicas: int = 4
     sample: int = 20_000
     n_bins: int = 8
-    leaves: Literal["intervals", "gaussian", "poisson", "exponential", "by-column", "paper"] | None = None
+    leaves: Literal["intervals", "auto", "by-column", "paper"] | Distribution | None = None
     max_values: int = 1024
     seed: int = 0
 
@@ -143,8 +147,12 @@ class CircuitParameters(GibbsParameters):
             self.check_sampling()
             if self.structure == "file":
                 raise InvalidParameter("structure", self.structure, "sampling makes its own circuit: leave it out")
+            if self.leaves == AUTO:
+                raise InvalidParameter("leaves", AUTO, f"sampling chooses leaves by itself: use {BY_COLUMN!r}")
         elif self.leaves in (BY_COLUMN, PAPER):
             raise InvalidParameter("leaves", self.leaves, "only with learning='gibbs'")
+        if self.learning in ROW_BY_ROW and self.leaves in DISTRIBUTIONS and self.leaves not in CONJUGATE:
+            raise InvalidParameter("leaves", self.leaves, f"{self.learning} learns only {', '.join(CONJUGATE)}")
 
     @property
     def made(self) -> str:
@@ -186,8 +194,10 @@ def spn(
     if parameters.learning == "gibbs":
         return (yield from bayesian(target, parameters, given, overrides or {}))
     read = read_circuit(parameters.circuit) if parameters.structure == "file" else None
-    schema, densities = yield from _schema(target, parameters, given, overrides or {}, read)
+    schema, densities, choices = yield from modelled(target, parameters, given, overrides or {}, read)
     facts: dict[str, object] = {"learner": "spn", "parameters": asdict(parameters)}
+    if choices:
+        facts["leaves"] = {name: choice.told() for name, choice in choices.items()}
     if parameters.made == "auto":
         return (yield from chosen(schema, parameters, densities, facts))
     start = read or with_densities((yield from _structure(schema, parameters)), densities)
@@ -249,9 +259,10 @@ def bayesian(
     every = ColumnSummaries(target, overrides, max_values=parameters.max_values, n_bins=parameters.n_bins)
     summaries = yield every
     schema = given if isinstance(given, Schema) else binned_schema(summaries, parameters.n_bins)
-    _require_columns(schema)
+    require_columns(schema)
     wanted = {name: override.distribution for name, override in every.overrides.items()}
     schema = with_distributions(schema, wanted, "intervals")
+    check_conjugate(schema, parameters)
     histograms = {name: column.histogram for name, column in summaries.found.items()}
     in_intervals = {name for name, distribution in wanted.items() if distribution == "intervals"}
     schema, coding = coded(schema, histograms, parameters.leaves or BY_COLUMN, in_intervals, parameters.seed)
@@ -282,47 +293,6 @@ def continued(schema: Schema, posterior: StreamingPosterior, facts: Mapping[str,
     learned: StreamingPosterior = yield RowWork("learning row by row", schema, run)
     told = {"n_rows": learned.n_rows, "n_impossible": learned.n_impossible}
     return CircuitModel(schema, learned.circuit(), dict(facts) | told, learned)
-
-
-def _schema(
-    target: str | None,
-    parameters: CircuitParameters,
-    given: Schema | Kept | None,
-    overrides: Overrides,
-    read: Circuit | None,
-) -> Passes[tuple[Schema, dict[int, Densities]]]:
-    """The schema, as a circuit that was read has it if there is one, and the densities of its continuous attributes."""
-    every = ColumnSummaries(target, overrides, max_values=parameters.max_values, n_bins=parameters.n_bins)
-    summaries: ColumnSummaries | None = None
-    if isinstance(given, Schema):
-        schema = given
-    elif given is not None:
-        domains: ColumnSummaries = yield ColumnSummaries(
-            target, overrides, max_values=parameters.max_values, kept=given.schema
-        )
-        schema = domains.build_schema()
-    else:
-        summaries = yield every
-        # Cut points that tell classes apart say little of the columns' own distributions.
-        schema = binned_schema(summaries, parameters.n_bins)
-    _require_columns(schema)
-    if read is None:
-        wanted = {name: override.distribution for name, override in every.overrides.items()}
-        schema = with_distributions(schema, wanted, parameters.leaves or "intervals")
-    else:
-        schema = with_leaves_of(schema, read, parameters.circuit)
-    if schema.continuous and summaries is None:
-        summaries = yield every
-    if summaries is None:
-        return schema, {}
-    continuous = {i: schema.attributes[i] for i in schema.continuous}
-    return schema, {i: densities_of(column, summaries.found[column.name].histogram) for i, column in continuous.items()}
-
-
-def _require_columns(schema: Schema) -> None:
-    if not schema.n_attributes and schema.target is None:
-        reasons = "; ".join(f"{column.name}: {column.reason}" for column in schema.left_out[:5])
-        raise SchemaError(f"No column is left to learn from ({reasons}).")
 
 
 def _structure(schema: Schema, parameters: CircuitParameters) -> Passes[Circuit]:

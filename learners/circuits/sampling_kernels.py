@@ -7,7 +7,8 @@ import numpy as np
 
 from learners.circuits.answer_kernels import SMALLEST, upward
 from learners.circuits.density_kernels import log_poisson
-from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, INDICATOR, POISSON, PRODUCT, SUM
+from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, INDICATOR, POISSON, PRODUCT, ROUNDED, STEP, STUDENT, SUM
+from learners.circuits.warp_kernels import cell_of, unwarp
 from learners.jit import kernel
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -88,6 +89,14 @@ def leaf_draw(kind, n, parameters, first, state):
         return a + parameters[first + 1] * normal(state)
     if kind == POISSON:
         return poisson(a, state)
+    if kind >= ROUNDED:
+        x = unwarp(kind, parameters, first + 2, a + parameters[first + 1] * normal(state))
+        return cell_of(parameters, first + 2, x) if parameters[first + 2 + STEP] > 0.0 else x
+    if kind == STUDENT:
+        freedom = parameters[first + 2]
+        # Bailey (1994), Polar generation of random variates with the t-distribution: the product of radius and angle.
+        radius = np.sqrt(freedom * (uniform(state) ** (-2.0 / freedom) - 1.0))
+        return a + parameters[first + 1] * radius * np.cos(2.0 * np.pi * uniform(state))
     return -np.log(uniform(state)) / a
 
 

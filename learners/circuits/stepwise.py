@@ -11,7 +11,7 @@ from learners.arrays import Array, Floats
 from learners.circuits.circuit import Circuit
 from learners.circuits.em import ExpectedCounts, maximised
 from learners.circuits.evaluate import as_rows
-from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, POISSON
+from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, POISSON, STUDENT
 from learners.errors import InvalidParameter, StatisticMismatch
 
 
@@ -138,10 +138,11 @@ class StepwiseEM:
 def _scales(circuit: Circuit) -> tuple[Floats, Floats]:
     """(n_nodes,) centre and spread in which the statistics of numeric leaves are."""
     centre, spread = np.zeros(circuit.n_nodes), np.ones(circuit.n_nodes)
-    first, last = circuit.leaf_starts[:-1], circuit.leaf_starts[1:] - 1
-    gaussian, counts, waits = (np.flatnonzero(circuit.kind == kind) for kind in (GAUSSIAN, POISSON, EXPONENTIAL))
+    first = circuit.leaf_starts[:-1]
+    counts, waits = (np.flatnonzero(circuit.kind == kind) for kind in (POISSON, EXPONENTIAL))
+    gaussian = np.flatnonzero((circuit.kind == GAUSSIAN) | (circuit.kind >= STUDENT))
     centre[gaussian] = circuit.leaf_parameters[first[gaussian]]
-    spread[gaussian] = circuit.leaf_parameters[last[gaussian]]
+    spread[gaussian] = circuit.leaf_parameters[first[gaussian] + 1]
     spread[counts] = circuit.leaf_parameters[first[counts]]
     spread[waits] = 1.0 / circuit.leaf_parameters[first[waits]]
     return centre, spread

@@ -12,7 +12,20 @@ import numpy as np
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.columns import columns_of
 from learners.circuits.errors import CircuitFormatError
-from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, KIND_NAMES, POISSON, PRODUCT, SUM
+from learners.circuits.kernels import (
+    CATEGORICAL,
+    EXPONENTIAL,
+    GAUSSIAN,
+    INDICATOR,
+    KIND_NAMES,
+    LOG_NORMAL,
+    POISSON,
+    PRODUCT,
+    QUANTILE,
+    ROUNDED,
+    STUDENT,
+    SUM,
+)
 from learners.schema import Schema
 
 WORDS = {
@@ -23,6 +36,10 @@ WORDS = {
     "gauss": GAUSSIAN,
     "pois": POISSON,
     "expo": EXPONENTIAL,
+    "student": STUDENT,
+    "rounded": ROUNDED,
+    "lognormal": LOG_NORMAL,
+    "quantile": QUANTILE,
 }
 NAMES = {kind: word for word, kind in WORDS.items()}
 FORMAT = "fewpass circuit 1"

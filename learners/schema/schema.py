@@ -15,10 +15,9 @@ import numpy as np
 
 from learners.arrays import Integers, Uint64s, freeze
 from learners.errors import InvalidParameter
+from learners.schema.distributions import DISTRIBUTIONS, Distribution
 
 Kind = Literal["nominal", "numeric"]
-Distribution = Literal["gaussian", "poisson", "exponential"]
-DISTRIBUTIONS = ("gaussian", "poisson", "exponential")
 Value = str | int | bool
 
 MAX_CLASSES = 256
@@ -53,8 +52,9 @@ class Attribute:
         Type of the column in training.
     n_folded : int
         How many rare values share the last code.
-    distribution : "gaussian", "poisson", "exponential" or None
-        Of the numbers of a numeric attribute that the model sees as they are, beside their codes.
+    distribution : one of DISTRIBUTIONS, or None
+        Of the numbers of a numeric attribute that the model sees as they are, beside their codes. Those in `MASSES` are
+        probabilities, the others densities. "rounded" ones are over the cells of the grid on which the column is recorded.
     groupings : tuple of tuple of int
         Coarser cut points of a numeric attribute, each as ascending positions in `cuts`; the members of an ensemble read
         the attribute by them (`learners.schema.views`).
@@ -324,7 +324,7 @@ class ColumnOverride:
         The values of a nominal column in code order.
     cuts : tuple of float or None
         The cut points of a numeric column, strictly ascending.
-    distribution : "gaussian", "poisson", "exponential", "intervals" or None
+    distribution : one of DISTRIBUTIONS, "intervals" or None
         How a circuit models a numeric column; classifiers see its intervals.
     """
 

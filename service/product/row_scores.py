@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from learners.arrays import Floats, Integers
 from learners.circuits.cells import chunk_of_batch
+from learners.circuits.leaf_shapes import density_variables
 from learners.circuits.model import CircuitModel
 from learners.errors import EmptyData, UnknownColumn
 from learners.passes.source import Source
@@ -30,7 +31,7 @@ def ranks_of(logs: Floats, ascending: Floats) -> Integers:
 
 def density_columns(model: CircuitModel) -> list[str]:
     """The columns that have a density: a row's likelihood is one of masses times one of densities of these."""
-    return [name for name, size in zip(model.columns.names, model.columns.n_values, strict=True) if size == 0]
+    return [model.columns.names[v] for v in density_variables(model.columns.circuit).tolist()]
 
 
 def scored_rows(model: CircuitModel, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.arrays import Floats, Integers
-from learners.circuits.answer_kernels import leaf_mean
 from learners.circuits.density_kernels import log_poisson
 from learners.circuits.kernels import GAUSSIAN, LOOKUP, POISSON, PRODUCT_OF, SUM_OF, SUM_OF_TWO
 from learners.jit import bits_of_float64, float64_of_bits, kernel
@@ -41,6 +40,12 @@ class DrawArrays(NamedTuple):
     numeric: Floats
     kind: Integers
     operation: Integers
+
+
+@kernel
+def leaf_mean(kind, a):
+    """Expectation of a numeric leaf with first parameter a."""
+    return a if kind == GAUSSIAN or kind == POISSON else 1.0 / a
 
 
 @kernel

@@ -11,7 +11,8 @@ import numpy as np
 from learners.arrays import Floats, Integers, Mask, Uint8s
 from learners.circuits.circuit import Circuit, kept_with
 from learners.circuits.density_kernels import log_density
-from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, INDICATOR, POISSON, SUM
+from learners.circuits.kernels import CATEGORICAL, INDICATOR, SUM
+from learners.circuits.leaf_shapes import mode_of
 from learners.circuits.map.reduction import MaxProblem, restricted
 from learners.circuits.map.reduction_kernels import MaxArrays
 
@@ -158,14 +159,11 @@ class WholeCircuit:
         kind = self.leaf_kind[leaf]
         p = self.parameters[self.parameter_starts[leaf] : self.parameter_starts[leaf + 1]]
         x = self._mode(leaf) if value is None else value
-        return float(log_density(kind, p[0], p[-1], float(x)))
+        return float(log_density(kind, p[0], p[min(1, p.size - 1)], p, 2, float(x)))
 
     def _mode(self, leaf: int) -> float:
-        kind = self.leaf_kind[leaf]
-        first = self.parameters[self.parameter_starts[leaf]]
-        if kind == GAUSSIAN:
-            return float(first)
-        return float(math.floor(first)) if kind == POISSON else 0.0
+        p = self.parameters[self.parameter_starts[leaf] : self.parameter_starts[leaf + 1]]
+        return mode_of(int(self.leaf_kind[leaf]), p)
 
     def value(self, variable: int, code: int) -> float:
         """What a code of the MAX problem stands for: itself, or the mode of a leaf."""

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import numpy as np
 
 from learners.arrays import Floats, Integers
 from learners.circuits.circuit import Circuit, CircuitArrays
-from learners.circuits.kernels import CATEGORICAL, INDICATOR, SUM
+from learners.circuits.kernels import CATEGORICAL, INDICATOR, LOG_NORMAL, QUANTILE, ROUNDED, STUDENT, SUM
 from learners.circuits.plan import ranges
 from learners.circuits.structures.variables import KINDS
+from learners.circuits.structures.warps import NO_GRID, Grid, grid_of, warp_of
 from learners.errors import SchemaError
 from learners.schema.discretise import Histogram, numbers_of
-from learners.schema.schema import Attribute, Distribution, Schema
+from learners.schema.distributions import MASSES, Distribution
+from learners.schema.schema import Attribute, Schema
 
 # Of the column's standard deviation: no Gaussian becomes narrower.
 NARROWEST = 1e-3
@@ -23,6 +25,20 @@ NARROWEST = 1e-3
 LEAST_MEAN = 1e-3
 # Beyond this, sums of squares leave double precision; and so do those of numbers that differ by less than its reciprocal.
 LARGEST = 1e140
+# Of Student leaves: tails that one row in a thousand shows.
+FREEDOM = 4.0
+# Of the normal quantiles, and of a recorded step: no leaf becomes narrower.
+NARROWEST_QUANTILE, NARROWEST_STEP = 0.01, 0.05
+LEAF_KINDS: dict[str, int] = KINDS | {
+    "student": STUDENT,
+    "rounded": ROUNDED,
+    "lognormal": LOG_NORMAL,
+    "rounded-lognormal": LOG_NORMAL,
+    "quantile": QUANTILE,
+    "rounded-quantile": QUANTILE,
+}
+# What ADF, BMM and sampling can learn.
+CONJUGATE = tuple(KINDS)
 
 
 @dataclass(frozen=True)
@@ -31,24 +47,28 @@ class Densities:
 
     Parameters
     ----------
-    distribution : "gaussian", "poisson" or "exponential"
+    distribution : Distribution
     mean, std : (n_intervals,) float64
-        Of the numbers in each interval.
+        Of the numbers in each interval, or of their transforms.
     narrowest : float
         Least standard deviation that a Gaussian or exponential leaf may ever have: a number recorded in steps of δ has an error of δ/√12
-        of its own, and a density that is narrower tells of the recording.
+        of its own, and a density that is narrower tells of the recording. Of a transform: in its units.
+    extras : (n_extras,) float64
+        Further parameters of all leaves: degrees of freedom, or step, grid and knots.
     """
 
     distribution: Distribution
     mean: Floats
     std: Floats
     narrowest: float
+    extras: Floats = field(default_factory=lambda: np.empty(0))
 
     @property
     def parameters(self) -> Floats:
-        """(n_intervals, 2 or 1) float64: of the leaves."""
-        if self.distribution == "gaussian":
-            return np.stack([self.mean, self.std], axis=1)
+        """(n_intervals, n_parameters) float64: of the leaves."""
+        if self.distribution not in ("poisson", "exponential"):
+            own = np.stack([self.mean, self.std], axis=1)
+            return np.concatenate([own, np.tile(self.extras, (len(own), 1))], axis=1)
         rate = self.mean if self.distribution == "poisson" else 1.0 / self.mean
         return rate[:, np.newaxis]
 
@@ -96,6 +116,8 @@ def densities_of(attribute: Attribute, histogram: Histogram) -> Densities:
     check_numbers(attribute.name, attribute.distribution, low, high, histogram.level)
     x, n = low / 2 + high / 2, histogram.counts.sum(axis=1).astype(np.float64)
     interval = np.searchsorted(np.array(attribute.cuts), low)
+    if LEAF_KINDS[attribute.distribution] >= ROUNDED:
+        return _warped(attribute, histogram.level, x, n, interval)
     size = len(attribute.cuts) + 1
     overall = float(np.average(x, weights=n))
     spread = float(np.sqrt(np.average((x - overall) ** 2, weights=n)))
@@ -106,9 +128,41 @@ def densities_of(attribute: Attribute, histogram: Histogram) -> Densities:
     narrowest = max(NARROWEST * spread, float(steps.min()) / np.sqrt(12.0) if steps.size else 0.0) or 1.0
     empty = total == 0
     mean[empty], squares[empty] = overall, spread**2
-    if attribute.distribution != "gaussian":
+    if attribute.distribution in ("poisson", "exponential"):
         mean = np.maximum(mean, LEAST_MEAN * overall or 1.0)
-    return Densities(attribute.distribution, mean, np.maximum(np.sqrt(squares), narrowest), narrowest)
+    std = np.maximum(np.sqrt(squares), narrowest)
+    if attribute.distribution != "student":
+        return Densities(attribute.distribution, mean, std, narrowest)
+    return Densities("student", mean, std * np.sqrt(1.0 - 2.0 / FREEDOM), narrowest, np.array([FREEDOM]))
+
+
+def _warped(attribute: Attribute, level: int, x: Floats, n: Floats, interval: Integers) -> Densities:
+    """A normal distribution of the column's transform for each interval."""
+    assert attribute.distribution is not None
+    grid: Grid | None = NO_GRID
+    if attribute.distribution in MASSES:
+        grid = grid_of(x, attribute.arrow_type) if level == 0 else None
+    if grid is None:
+        raise SchemaError(
+            f"Column {attribute.name!r} is not recorded on a grid (multiples of one decimal step), which {attribute.distribution!r} needs. "
+            "Choose another distribution for it, such as 'quantile'.",
+            attribute.name,
+        )
+    warp = warp_of(attribute.distribution, x, n.astype(np.int64), grid)
+    z, size = warp.of(x), len(attribute.cuts) + 1
+    overall = float(np.average(z, weights=n))
+    spread = float(np.sqrt(np.average((z - overall) ** 2, weights=n)))
+    total = np.bincount(interval, n, size)
+    mean = np.bincount(interval, n * z, size) / np.maximum(total, 1.0)
+    within = (z - mean[interval]) ** 2 + warp.widths(x) ** 2 / 12.0
+    squares = np.bincount(interval, n * within, size) / np.maximum(total, 1.0)
+    if attribute.distribution == "rounded":
+        narrowest = NARROWEST_STEP * grid.step
+    else:
+        narrowest = NARROWEST_QUANTILE if warp.x.size else NARROWEST * spread or 1.0
+    empty = total == 0
+    mean[empty], squares[empty] = overall, spread**2
+    return Densities(attribute.distribution, mean, np.maximum(np.sqrt(squares), narrowest), narrowest, warp.extras)
 
 
 def check_numbers(name: str, distribution: str, low: Floats, high: Floats, level: int) -> None:
@@ -118,7 +172,7 @@ def check_numbers(name: str, distribution: str, low: Floats, high: Floats, level
     ----------
     name : str
         Of the column.
-    distribution : "gaussian", "poisson" or "exponential"
+    distribution : Distribution
     low, high : (n_bins,) float64
         Ends of the bins of a histogram.
     level : int
@@ -130,8 +184,10 @@ def check_numbers(name: str, distribution: str, low: Floats, high: Floats, level
     """
     wrong = ~(np.isfinite(low) & np.isfinite(high))
     reason = "a finite number"
-    if not wrong.any() and distribution != "gaussian":
+    if not wrong.any() and distribution in ("poisson", "exponential", "rounded-lognormal"):
         wrong, reason = low < 0, "zero or more"
+    if not wrong.any() and distribution == "lognormal":
+        wrong, reason = low <= 0, "above zero"
     if not wrong.any() and distribution == "poisson" and level == 0:
         wrong, reason = low != np.floor(low), "a whole number"
     if not wrong.any() and not _has_squares(low, high):
@@ -221,11 +277,11 @@ def with_densities(circuit: Circuit, densities: Mapping[int, Densities]) -> Circ
 
 def _kinds(densities: Mapping[int, Densities], variables: Integers) -> Integers:
     of_variable = [densities[int(v)] for v in variables]
-    return np.concatenate([np.full(len(d.mean), KINDS[d.distribution], np.int8) for d in of_variable])
+    return np.concatenate([np.full(len(d.mean), LEAF_KINDS[d.distribution], np.int8) for d in of_variable])
 
 
 def narrowest(circuit: Circuit, densities: Mapping[int, Densities]) -> Floats:
-    """(n_variables,) float64: the least standard deviation of Gaussian and exponential leaves; 0 where there is no bound."""
+    """(n_variables,) float64: the least standard deviation, or scale, of leaves; 0 where there is no bound."""
     least = np.zeros(circuit.n_variables)
     for v, own in densities.items():
         least[v] = own.narrowest

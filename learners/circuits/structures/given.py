@@ -5,21 +5,42 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 
 from learners.circuits.circuit import Circuit
 from learners.circuits.columns import Columns
 from learners.circuits.errors import CircuitFormatError, InvalidCircuit, InvalidEvidence
-from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, POISSON
+from learners.circuits.kernels import (
+    CATEGORICAL,
+    EXPONENTIAL,
+    GAUSSIAN,
+    INDICATOR,
+    LOG_NORMAL,
+    POISSON,
+    QUANTILE,
+    ROUNDED,
+    STEP,
+    STUDENT,
+)
 from learners.circuits.structures.densities import LARGEST
 from learners.circuits.text import from_json, parse_text
 from learners.errors import SchemaError
 from learners.passes.filesystems import read_bytes
 from learners.schema import Attribute, Schema
-from learners.schema.schema import Distribution
+from learners.schema.distributions import Distribution
 
-DISTRIBUTIONS: dict[int, Distribution] = {GAUSSIAN: "gaussian", POISSON: "poisson", EXPONENTIAL: "exponential"}
+DISTRIBUTIONS: dict[int, Distribution] = {
+    GAUSSIAN: "gaussian",
+    POISSON: "poisson",
+    EXPONENTIAL: "exponential",
+    STUDENT: "student",
+    ROUNDED: "rounded",
+    LOG_NORMAL: "lognormal",
+    QUANTILE: "quantile",
+}
+ON_GRID: dict[int, Distribution] = {LOG_NORMAL: "rounded-lognormal", QUANTILE: "rounded-quantile"}
 
 
 def read_circuit(uri: str) -> Circuit:
@@ -58,9 +79,10 @@ def fingerprint(circuit: Circuit) -> str:
 
 def _check_sizes(circuit: Circuit) -> None:
     """Refuse densities of numbers whose squares leave double precision."""
-    for kind in (GAUSSIAN, POISSON, EXPONENTIAL):
+    for kind in DISTRIBUTIONS:
         leaves = np.flatnonzero(circuit.kind == kind)
-        scale = circuit.leaf_parameters[circuit.leaf_starts[leaves + 1] - 1]
+        second = np.minimum(circuit.leaf_starts[leaves] + 1, circuit.leaf_starts[leaves + 1] - 1)
+        scale = circuit.leaf_parameters[second]
         largest = np.maximum(scale, np.abs(circuit.leaf_parameters[circuit.leaf_starts[leaves]]))
         wrong = (largest > LARGEST) | (scale < 1.0 / LARGEST)
         if wrong.any():
@@ -100,6 +122,7 @@ def with_leaves_of(schema: Schema, circuit: Circuit, uri: str) -> Schema:
     kinds = _kinds_of_leaves(circuit)
     if silent := [name for v, name in enumerate(schema.columns) if v not in kinds]:
         raise SchemaError(f"{uri} has no leaf for column {silent[0]!r}.", silent[0])
+    _check_one_law(circuit, uri)
     attributes = [_told(a, v, sizes[v], kinds[v], uri) for v, a in enumerate(schema.attributes)]
     changed = replace(schema, attributes=tuple(attributes))
     try:
@@ -109,15 +132,35 @@ def with_leaves_of(schema: Schema, circuit: Circuit, uri: str) -> Schema:
     return changed
 
 
-def _kinds_of_leaves(circuit: Circuit) -> dict[int, int]:
+def _check_one_law(circuit: Circuit, uri: str) -> None:
+    """Refuse a variable of which some leaves are masses of a grid and others densities, or masses of another grid."""
+    for v in np.unique(circuit.variable[circuit.kind >= ROUNDED]).tolist():
+        leaves = np.flatnonzero(circuit.variable == v)
+        first = circuit.leaf_starts[leaves] + 2 + STEP
+        steps = {
+            float(circuit.leaf_parameters[at]) if circuit.kind[leaf] >= ROUNDED else 0.0
+            for leaf, at in zip(leaves, np.minimum(first, circuit.leaf_parameters.size - 1), strict=True)
+        }
+        if len(steps) > 1:
+            raise SchemaError(
+                f"Variable {v} of {uri} has leaves of different steps, {', '.join(f'{s:g}' for s in sorted(steps))}: masses and densities "
+                "cannot be added. Give all of its leaves one step."
+            )
+
+
+def _kinds_of_leaves(circuit: Circuit) -> dict[int, Distribution | int]:
     """The kind of the leaves of each variable; of several kinds of densities the one that has the most numbers."""
-    kinds: dict[int, int] = {}
-    for kind in (POISSON, EXPONENTIAL, GAUSSIAN, CATEGORICAL, INDICATOR):
-        kinds |= dict.fromkeys(circuit.variable[circuit.kind == kind].tolist(), kind)
+    kinds: dict[int, Distribution | int] = {}
+    for kind in (POISSON, EXPONENTIAL, LOG_NORMAL, ROUNDED, QUANTILE, STUDENT, GAUSSIAN, CATEGORICAL, INDICATOR):
+        leaves = np.flatnonzero(circuit.kind == kind)
+        kinds |= dict.fromkeys(circuit.variable[leaves].tolist(), DISTRIBUTIONS.get(kind, kind))
+        if kind in ON_GRID:
+            on_grid = leaves[circuit.leaf_parameters[circuit.leaf_starts[leaves] + 2 + STEP] > 0]
+            kinds |= dict.fromkeys(circuit.variable[on_grid].tolist(), ON_GRID[kind])
     return kinds
 
 
-def _told(attribute: Attribute, variable: int, size: int, kind: int, uri: str) -> Attribute:
+def _told(attribute: Attribute, variable: int, size: int, kind: Distribution | int, uri: str) -> Attribute:
     """An attribute as the leaves of its variable have it."""
     if size:
         return replace(attribute, distribution=None)
@@ -127,4 +170,4 @@ def _told(attribute: Attribute, variable: int, size: int, kind: int, uri: str) -
             f'--columns \'{{"{attribute.name}": "numeric"}}\'.',
             attribute.name,
         )
-    return replace(attribute, distribution=DISTRIBUTIONS[kind])
+    return replace(attribute, distribution=cast("Distribution", kind))

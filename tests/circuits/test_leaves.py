@@ -1,0 +1,203 @@
+"""Student, log-normal, quantile and rounded leaves: values, moments, modes, draws and learning."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from scipy.special import log_ndtr
+
+from learners.circuits.answers import log_likelihood, moments
+from learners.circuits.em import ExpectedCounts, batch_em
+from learners.circuits.errors import InvalidCircuit
+from learners.circuits.evaluate import log_values, node_log_values
+from learners.circuits.filling import peaks
+from learners.circuits.kernels import GAUSSIAN, LOG_NORMAL, QUANTILE, ROUNDED, STUDENT
+from learners.circuits.leaf_shapes import density_variables, leaf_moments
+from learners.circuits.sampling import sample
+from learners.circuits.text import CircuitBuilder, from_json, parse_text, to_json, to_text
+from learners.circuits.warp_kernels import normal_cell
+from tests.naive import leaves as naive
+
+STEPS = {STUDENT: (None,), ROUNDED: (0.5,), LOG_NORMAL: (0.0, 0.25), QUANTILE: (0.0, 0.25)}
+KINDS = [(kind, step) for kind, steps in STEPS.items() for step in steps]
+
+
+def parameters_of(kind, step, rng):
+    """Parameters of a leaf; of a grid whose numbers are multiples of the step."""
+    centre, spread = rng.uniform(-1, 1.5), rng.uniform(0.2, 0.8)
+    if kind == STUDENT:
+        return [centre, spread, rng.uniform(3, 9)]
+    if kind != QUANTILE:
+        return [centre, spread, step, 0.0]
+    n = int(rng.integers(2, 6))
+    places, quantiles = np.cumsum(rng.uniform(0.2, 2, n)), np.cumsum(rng.uniform(0.2, 1, n)) - 1.0
+    return [centre, spread, step, 0.0, n, *places, *quantiles]
+
+
+def alone(kind, *of_leaves):
+    """A circuit over one column: a sum of leaves with equal weights, or one leaf."""
+    build = CircuitBuilder([0])
+    made = [build.leaf(kind, 0, p) for p in of_leaves]
+    if len(made) > 1:
+        build.sum(made, [-math.log(len(made))] * len(made))
+    return build.circuit()
+
+
+@settings(max_examples=40)
+@given(st.sampled_from(KINDS), st.integers(0, 2**32 - 1))
+def test_values_are_differences_of_the_distribution_function(which, seed):
+    kind, step = which
+    rng = np.random.default_rng(seed)
+    p = parameters_of(kind, step, rng)
+    x = rng.uniform(0.01, 5, 6)
+    expected = [naive.value(kind, np.array(p), each) for each in x]
+    wide = node_log_values(alone(kind, p), x[np.newaxis])[0]
+    assert np.exp(log_values(alone(kind, p), x[np.newaxis])) == pytest.approx(expected, rel=2e-4, abs=1e-8)
+    assert log_values(alone(kind, p), x[np.newaxis]) == pytest.approx(wide, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("which", [each for each in KINDS if each[1]])
+def test_masses_of_a_grid_add_up_to_one(which):
+    kind, step = which
+    for seed in range(5):
+        p = parameters_of(kind, step, np.random.default_rng(seed))
+        x = np.arange(-400, 1600) * step
+        assert np.exp(log_values(alone(kind, p), x[np.newaxis])).sum() == pytest.approx(1, abs=1e-6)
+
+
+@settings(max_examples=40)
+@given(st.floats(-60, 60), st.floats(1e-5, 30))
+def test_a_cell_keeps_its_digits_however_far_out(low, width):
+    """Against logarithms of the distribution function of the same tail."""
+    high = low + width
+    a, b = (-high, -low) if low + high > 0 else (low, high)
+    expected = log_ndtr(b) + math.log1p(-math.exp(log_ndtr(a) - log_ndtr(b)))
+    log, mean, square = normal_cell(low, high)
+    assert log == pytest.approx(expected, rel=1e-7, abs=1e-7)
+    assert low - 1e-6 <= mean <= high + 1e-6
+    assert square >= mean * mean - 1e-6
+
+
+@settings(max_examples=30)
+@given(st.sampled_from(KINDS), st.integers(0, 2**32 - 1))
+def test_mean_and_variance_are_those_of_the_distribution(which, seed):
+    kind, step = which
+    p = parameters_of(kind, step, np.random.default_rng(seed))
+    mean, variance = leaf_moments(alone(kind, p))[0]
+    expected = naive.moments(kind, np.array(p))
+    assert mean == pytest.approx(expected[0], rel=2e-3, abs=2e-3)
+    # Quantiles leave out the ends, where a t distribution has much of its variance.
+    assert variance == pytest.approx(expected[1], rel=0.08 if kind == STUDENT else 5e-3, abs=1e-4)
+
+
+def test_moments_of_one_row_and_of_many_are_the_same():
+    for kind, step in KINDS:
+        rng = np.random.default_rng(kind)
+        circuit = alone(kind, parameters_of(kind, step, rng), parameters_of(kind, step, rng))
+        own = leaf_moments(circuit)[:2]
+        mean = own[:, 0].mean()
+        variance = (own[:, 1] + (own[:, 0] - mean) ** 2).mean()
+        for n in (1, 40):
+            found = moments(circuit, np.full((1, n), np.nan), [0])
+            assert found[0][:, 0] == pytest.approx(np.full(n, mean), rel=1e-12)
+            assert found[1][:, 0] == pytest.approx(np.full(n, variance), rel=1e-12)
+
+
+@settings(max_examples=30)
+@given(st.sampled_from(KINDS), st.integers(0, 2**32 - 1))
+def test_no_number_is_more_probable_than_the_mode(which, seed):
+    kind, step = which
+    circuit = alone(kind, parameters_of(kind, step, np.random.default_rng(seed)))
+    (peak,) = peaks(circuit, 0)
+    tried = np.linspace(-4, 12, 3001)
+    best = log_values(circuit, np.array([[peak]]))[0]
+    assert best >= log_values(circuit, tried[np.newaxis]).max() - 1e-6
+
+
+@pytest.mark.parametrize("which", KINDS)
+def test_draws_follow_the_distribution(which):
+    """Kolmogorov: the largest difference of 4,000 draws from the distribution function exceeds 0.031 once in 1,000 times."""
+    kind, step = which
+    p = parameters_of(kind, step, np.random.default_rng(3))
+    drawn = sample(alone(kind, p), np.array([[np.nan]]), 4000, 1)[0][:, 0]
+    if step:
+        assert ((drawn / step) == np.floor(drawn / step)).all()
+        drawn = drawn + step / 2
+    # At the far end of each cell, or everywhere.
+    at = np.unique(drawn)
+    empirical = np.searchsorted(np.sort(drawn), at, side="right") / drawn.size
+    assert np.abs(empirical - [naive.below(kind, np.array(p), x) for x in at]).max() < 0.031
+
+
+@pytest.mark.parametrize("which", KINDS)
+def test_em_never_loses_likelihood_and_finds_the_parameters(which):
+    kind, step = which
+    truth = parameters_of(kind, step, np.random.default_rng(11))
+    x = sample(alone(kind, truth), np.array([[np.nan]]), 6000, 2)[0].T
+    circuit = alone(kind, [truth[0] + 0.7, 2 * truth[1], *truth[2:]])
+    before = -np.inf
+    for _ in range(25):
+        counts = ExpectedCounts(circuit)
+        counts.update(x)
+        # Each row is rounded to 2^-16.
+        assert counts.log_likelihood >= before - x.size * 2.0**-16
+        before, circuit = counts.log_likelihood, counts.maximised()
+    assert circuit.leaf_parameters[:2] == pytest.approx(truth[:2], abs=0.08)
+    assert circuit.leaf_parameters[2:].tolist() == truth[2:]
+
+
+def test_expected_counts_of_a_rounded_leaf_are_those_of_its_cells():
+    """Σ z and Σ z² are means of a truncated normal distribution (scipy's)."""
+    x = np.array([[0.0, 1.0, 1.0, 3.0]])
+    counts = ExpectedCounts(alone(ROUNDED, [0.6, 1.3, 1.0, 0.0]))
+    counts.update(x)
+    ends = [((each - 0.5 - 0.6) / 1.3, (each + 0.5 - 0.6) / 1.3) for each in x[0]]
+    expected = [sum(stats.truncnorm(*end).moment(order) for end in ends) for order in (1, 2)]
+    assert counts.expected()[2][0] == pytest.approx([4, *expected], abs=1e-6)
+
+
+def test_far_rows_weigh_less_in_a_student_leaf():
+    x = np.concatenate([np.random.default_rng(0).normal(size=400), np.full(10, 1e4)])[np.newaxis]
+    student = batch_em(alone(STUDENT, [0.0, 1.0, 4.0]), x, 40, laplace=0)
+    gaussian = batch_em(alone(GAUSSIAN, [0.0, 1.0]), x, 40, laplace=0)
+    assert abs(student.leaf_parameters[0]) < 0.2
+    assert student.leaf_parameters[1] < 2
+    assert gaussian.leaf_parameters[0] > 100
+
+
+def test_text_and_json_give_the_leaves_back():
+    for kind, step in KINDS:
+        circuit = alone(kind, parameters_of(kind, step, np.random.default_rng(1)))
+        assert from_json(to_json(circuit)) == circuit
+        assert parse_text(to_text(circuit).splitlines()) == circuit
+
+
+def test_only_leaves_without_a_step_are_densities():
+    build = CircuitBuilder([0, 0])
+    build.product([build.leaf(LOG_NORMAL, 0, [0, 1, 0.5, 0]), build.leaf(LOG_NORMAL, 1, [0, 1, 0, 0])])
+    circuit = build.circuit()
+    assert density_variables(circuit).tolist() == [1]
+    assert log_likelihood(circuit, np.array([[0.0], [np.nan]]))[0] < 0
+    assert log_likelihood(circuit, np.array([[np.nan], [-1.0]]))[0] == -np.inf
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "reason"),
+    [
+        (STUDENT, [0, 1, 2], "degrees of freedom that are not above two"),
+        (ROUNDED, [0, 1, 0, 0], "a step or grid that is none"),
+        (LOG_NORMAL, [0, 1, -1, 0], "a step or grid that is none"),
+        (LOG_NORMAL, [0, 0, 0, 0], "a standard deviation that is not positive"),
+        (QUANTILE, [0, 1, 0, 0, 2, 1, 1, 0, 1], "knots that do not ascend"),
+        (QUANTILE, [0, 1, 0, 0, 3, 1, 2, 0, 1], "another number of parameters"),
+        (ROUNDED, [0, 1], "another number of parameters"),
+    ],
+)
+def test_a_leaf_with_wrong_parameters_is_refused(kind, parameters, reason):
+    with pytest.raises(InvalidCircuit, match=reason):
+        alone(kind, [float(each) for each in parameters])
