@@ -95,7 +95,7 @@ def chosen_leaves(attribute: Attribute, histogram: Histogram, seed: int = 0) -> 
     for distribution, score in tried.items():
         if score > tried[best] + GAIN:
             best = distribution
-    return LeafChoice(best, grid.step if grid else 0.0, dict(tried))
+    return LeafChoice(best, grid.step if grid else 0.0, {str(name): score for name, score in tried.items()})
 
 
 def _drawn(x: Floats, n: Integers, seed: int) -> Floats:

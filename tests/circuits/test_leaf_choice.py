@@ -126,9 +126,9 @@ def test_moments_draws_and_guesses_of_chosen_leaves(model):
     for name, own in found["moments"].items():
         assert own["mean"] == pytest.approx(table[name].mean(), abs=0.1)
         assert own["variance"] == pytest.approx(table[name].var(), rel=0.1)
-    (drawn,) = model.answer([Sample(("tenths", "skewed"), {"whole": 3}, n=50, seed=1)])
+    (drawn,) = model.answer([Sample(variables=("tenths", "skewed"), evidence={"whole": 3}, n=50, seed=1)])
     assert all(row["tenths"] == pytest.approx(round(row["tenths"], 1)) and row["skewed"] > 0 for row in drawn["rows"])
-    (guess,) = model.answer([Impute(("tenths",), {"skewed": 5.0})])
+    (guess,) = model.answer([Impute(variables=("tenths",), evidence={"skewed": 5.0})])
     assert 10 < guess["imputed"]["tenths"]["value"] < 30
 
 

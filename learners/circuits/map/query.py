@@ -9,17 +9,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learners.arrays import Integers
+from learners.arrays import Integers, frozen
 from learners.circuits.circuit import Circuit
 from learners.circuits.map import approximate
+from learners.circuits.map.call_kernels import tree_answer
 from learners.circuits.map.errors import ContinuousQuery, ImpossibleEvidence, InvalidQuery
-from learners.circuits.map.exact import BOUNDS, exact, root_bound
+from learners.circuits.map.exact import BOUNDS, MOST_ROW_ENTRIES, exact, root_bound
 from learners.circuits.map.reduction import MaxProblem
 from learners.circuits.map.whole import WholeCircuit, whole_circuit
 from learners.query import MAX_TREES
 
 SOLVERS = ("bt", "ng", "amap", "beam", "kbt", "exact")
 TREE_SOLVERS = ("bt", "kbt")
+BY_ONE_TREE = ("bt", "ng")
+# Logarithms that differ by no more are equal.
+SAME = 1e-10
+LIMITS = frozen(np.array([float(MOST_ROW_ENTRIES), approximate.SMALLEST_VALUE]))
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,12 @@ def map_query(
     continuous = [v for v in asked if whole.n_values[v] == 0]
     if continuous and solver not in TREE_SOLVERS:
         raise ContinuousQuery(solver, continuous)
+    if solver in BY_ONE_TREE and whole.finite is not None:
+        found_at_once = _by_tree(whole, asked, given, solver == "ng")
+        if found_at_once is not None:
+            assignment, value, bound_now = found_at_once
+            is_optimal = bound_now - value <= SAME
+            return MapAnswer(assignment, value, bound_now, is_optimal, 0, time.perf_counter() - started)
     problem = whole.reduced(asked, given)
     if problem.log_bound == -math.inf:
         raise ImpossibleEvidence(given)
@@ -120,11 +131,39 @@ def map_query(
     elif solver != "exact" and problem.n_variables:
         value = approximate.log_probability(problem, x)
         bound_now = max(value, root_bound(problem))
-        is_optimal = bound_now - value <= 1e-10
+        is_optimal = bound_now - value <= SAME
     elif not problem.n_variables:
         bound_now, is_optimal = value, True
     seconds = time.perf_counter() - started
     return MapAnswer(assignment, float(value), float(bound_now), bool(is_optimal), int(n_expanded), seconds)
+
+
+def _by_tree(
+    whole: WholeCircuit, asked: Sequence[int], given: Mapping[int, float], is_greedy: bool
+) -> tuple[dict[int, float], float, float] | None:
+    """Assignment, its log value and an upper bound by one call of a kernel; None where no variable is left that matters.
+
+    Raises
+    ------
+    ImpossibleEvidence
+    """
+    pattern = whole.pattern(tuple(asked), tuple(given))
+    problem = pattern.problem
+    if problem.log_bound == -math.inf or not problem.arrays.leaf_variable.size:
+        return None
+    x, found = np.zeros(problem.n_variables, np.int64), np.empty(4)
+    tree_answer(problem.arrays, pattern.shared, np.array([*given.values(), 0.0]), is_greedy, LIMITS, x, found)
+    gain, value, bound, n_left = found.tolist()
+    log_bound = problem.log_bound + gain
+    if log_bound == -math.inf:
+        raise ImpossibleEvidence(dict(given))
+    codes = x.tolist()
+    assignment: dict[int, float] = {
+        v: codes[place] if place >= 0 else 0 for v, place in zip(asked, pattern.places, strict=True)
+    }
+    if not n_left:
+        return assignment, log_bound, log_bound
+    return assignment, log_bound + value, log_bound + max(value, bound)
 
 
 def _check_options(solver: str, k: int, seed: int, time_limit_s: float, bound: str) -> None:

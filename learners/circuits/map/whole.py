@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from learners.arrays import Floats, Integers, Mask, Uint8s
+from learners.arrays import Floats, Integers, Mask, Uint8s, freeze
 from learners.circuits.circuit import Circuit, kept_with
 from learners.circuits.density_kernels import log_density
 from learners.circuits.kernels import CATEGORICAL, INDICATOR, SUM
 from learners.circuits.leaf_shapes import mode_of
+from learners.circuits.map.call_kernels import Asked
 from learners.circuits.map.reduction import MaxProblem, restricted
 from learners.circuits.map.reduction_kernels import MaxArrays
 
@@ -33,19 +34,14 @@ class Pattern:
     Attributes
     ----------
     problem : MaxProblem
-    allowed : (n_slots,) uint8
-        Values of the problem's variables: none of a given one yet.
-    hidden : (n_variables,) uint8
-        Which of them are neither asked for nor given.
-    places, slots : (n,) int64
-        Of the given variables that the problem has: their places among all that are given, and their first slots.
+    shared : Asked
+    places : list of int
+        Of the variables asked for among those of the problem; -1 of one that the problem has not.
     """
 
     problem: MaxProblem
-    allowed: Uint8s
-    hidden: Uint8s
-    places: Integers
-    slots: Integers
+    shared: Asked
+    places: list[int]
 
 
 @dataclass(frozen=True)
@@ -181,13 +177,19 @@ class WholeCircuit:
         if self.finite is None:
             pattern = self._pattern(self.problem(asked, given), *key, hide_continuous)
         else:
-            pattern = self.patterns.get(key) or self._kept_pattern(key)
+            pattern = self.pattern(*key)
         if pattern.problem.log_bound == -math.inf:  # no leaf is possible, so none is left
             return pattern.problem
-        values = np.array([*given.values(), 0.0])[pattern.places].astype(np.int64)
-        allowed = pattern.allowed.copy()
-        allowed[pattern.slots + values] = 1
-        return restricted(pattern.problem, allowed, pattern.hidden)
+        shared = pattern.shared
+        values = np.array([*given.values(), 0.0])[shared.places].astype(np.int64)
+        allowed = shared.allowed.copy()
+        allowed[shared.slots + values] = 1
+        return restricted(pattern.problem, allowed, shared.hidden)
+
+    def pattern(self, asked: tuple[int, ...], given: tuple[int, ...]) -> Pattern:
+        """What queries of some variables given others share, of a circuit of finite domains; the last ones are kept."""
+        key = (asked, given)
+        return self.patterns.get(key) or self._kept_pattern(key)
 
     def _pattern(
         self, problem: MaxProblem, asked: Sequence[int], given: Sequence[int], hide_continuous: bool = False
@@ -207,7 +209,9 @@ class WholeCircuit:
         hidden[at] = 0
         for place in at.tolist():
             allowed[starts[place] : starts[place + 1]] = 0
-        return Pattern(problem, allowed, hidden, places, starts[at])
+        shared = Asked(allowed, hidden, places, starts[at])
+        freeze(*shared)
+        return Pattern(problem, shared, position[list(asked)].tolist())
 
     def _kept_pattern(self, key: tuple[tuple[int, ...], tuple[int, ...]]) -> Pattern:
         """A pattern of finite domains, its hidden variables summed out of the problem; the last ones are kept."""

@@ -1,0 +1,75 @@
+# mypy: disallow-untyped-defs=False, check-untyped-defs=False
+"""A whole MAP query by a tree: reduction, assignment, value and bound in one call, as calls cost more than small circuits."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from learners.arrays import Integers, Uint8s
+from learners.circuits.map.bound_kernels import look_ahead
+from learners.circuits.map.reduction_kernels import reduced_circuit
+from learners.circuits.map.tree_kernels import best_tree, greedy_tree
+from learners.circuits.map.value_kernels import assignment_value, log_value
+from learners.jit import kernel
+
+
+class Asked(NamedTuple):
+    """What queries that ask for and are given the same variables share.
+
+    Attributes
+    ----------
+    allowed : (n_slots,) uint8
+        Values of the problem's variables: none of a given one yet.
+    hidden : (n_variables,) uint8
+        Which of them are neither asked for nor given.
+    places, slots : (n,) int64
+        Of the given variables that the problem has: their places among all that are given, and their first slots.
+    """
+
+    allowed: Uint8s
+    hidden: Uint8s
+    places: Integers
+    slots: Integers
+
+
+@kernel
+def tree_answer(arrays, asked, given, is_greedy, limits, x, found):
+    """The assignment of the best, or greedy, tree; OUT x (n_variables,) int64: values of the variables that stay, others unchanged.
+
+    given (n_given,) float64 are codes. limits: entries that the look-ahead may keep, and the smallest value that doubles tell. OUT found (4,) float64: logarithms of
+    the reduction's bound, of the assignment's value and of an upper bound, relative to the first, and how many variables stay.
+    """
+    allowed = asked.allowed.copy()
+    for i in range(asked.places.size):
+        allowed[asked.slots[i] + np.int64(given[asked.places[i]])] = 1
+    gain = np.empty(1)
+    small, keep = reduced_circuit(arrays, allowed, asked.hidden, gain)
+    found[0], found[1], found[2], found[3] = gain[0], 0.0, 0.0, 0.0
+    if not small.leaf_variable.size:
+        return
+    n_inner, n_slots = small.is_sum.size, small.value_starts[-1]
+    own = np.zeros(keep.size, np.int64)
+    scratch = np.empty((3, n_inner + 1), np.int64)
+    if is_greedy:
+        greedy_tree(small, scratch, own)
+    else:
+        best_tree(small, scratch, own)
+    for i in range(keep.size):
+        x[keep[i]] = own[i]
+    room, value = np.empty(max(n_inner, 1)), np.empty(1)
+    assignment_value(small, own, room, value)
+    found[1] = np.log(value[0]) if value[0] >= limits[1] else log_value(small, own, room)
+    found[3] = keep.size
+    if n_inner * n_slots <= limits[0]:
+        slots, rows, tops = np.empty(n_slots), np.empty(n_inner * n_slots), np.empty(n_inner)
+        spans, leaf_tops = np.empty((n_inner, 2), np.int64), np.empty(small.leaf_variable.size)
+        look_ahead(small, np.ones(n_slots, np.uint8), rows, spans, tops, leaf_tops, slots)
+        least = np.inf
+        for v in range(keep.size):
+            most = 0.0
+            for s in range(small.value_starts[v], small.value_starts[v + 1]):
+                most = max(most, slots[s])
+            least = min(least, most)
+        found[2] = np.log(least)
