@@ -150,6 +150,12 @@ class TrainRequest(LimitedRequest):
     timestamp: str | None = Field(
         default=None, description="Column of times that the window is measured by; without it, when files changed."
     )
+    verify: bool = Field(
+        default=False,
+        exclude_if=_is_false,
+        description="Read all bytes of all Parquet files first: also a file that was rewritten with its size, time of change, "
+        "footer and sampled bytes as before is then another file.",
+    )
     aliases: list[Alias] = Field(default_factory=list, description="Aliases to move to the new version.")
     tags: dict[str, str] = Field(default_factory=dict)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -21,7 +22,11 @@ Path = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file and what identifies its content; `part` says by which conditions on its rows, if not all are meant."""
+    """A file and what identifies its content.
+
+    `part` says by which conditions on its rows, if not all are meant. `content_sha256` is of a sample of its bytes, or of all
+    of them where somebody has read them; empty where `footer_sha256` is of all of them already.
+    """
 
     path: str
     size: int
@@ -30,11 +35,13 @@ class SourceFile:
     row_groups: tuple[int, ...]
     footer_sha256: str
     part: tuple[str, ...] = ()
+    content_sha256: str = ""
 
 
 def file_identity(file: SourceFile) -> str:
-    """SHA-256 of path, size, time of the last change and footer; then, of a part of the rows, its conditions in JSON."""
+    """SHA-256 of path, size, time of the last change, footer and content; then, of a part of the rows, its conditions in JSON."""
     content = [file.path, file.size, file.mtime_ns, file.footer_sha256]
+    content += [file.content_sha256] if file.content_sha256 else []
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()
     return f"{digest}|{json.dumps(file.part)}" if file.part else digest
 
@@ -131,7 +138,7 @@ def _in_folder(filesystem: pafs.FileSystem, path: str) -> list[str]:
 
 
 def common_schema(schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
-    """The columns of all files, which must agree in names and type families."""
+    """The columns of all files, which must agree in names and type families; in the order that most files have."""
     _, first = schemas[0]
     if len(set(first.names)) < len(first.names):
         name = next(name for name in first.names if first.names.count(name) > 1)
@@ -153,4 +160,5 @@ def common_schema(schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
                     f"column {field.name!r} is {field.type} here but {fields[field.name].type} in {origin[field.name]}. "
                     "Make the types agree.",
                 )
-    return pa.schema([fields[name] for name in first.names])
+    orders = Counter(tuple(schema.names) for _, schema in schemas)  # of equally frequent ones the first counts
+    return pa.schema([fields[name] for name in orders.most_common(1)[0][0]])

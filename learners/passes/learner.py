@@ -25,7 +25,7 @@ from learners.passes.reuse import Account, Recall
 from learners.passes.rows import Rows
 from learners.passes.selection import Selection
 from learners.passes.source import Source
-from learners.passes.statistic import Statistic
+from learners.passes.statistic import Ordered, Statistic
 from learners.schema import Schema
 
 __all__ = ["Account", "Checkpoints", "Learner", "OnProgress", "Part", "Progress", "RowWork", "Store", "Work", "drive"]
@@ -211,6 +211,8 @@ class _Driver:
         whole, *others = [recall.statistic(wanted) for recall in self.recalls]
         for other in others:
             whole.merge(other)
+        if isinstance(whole, Ordered):  # stored statistics may have met the columns in another order
+            whole.order_columns(self.sources[0].arrow_schema.names)
         return whole
 
     def _rows(self, schema: Schema) -> Rows:

@@ -20,6 +20,8 @@ from learners.passes.files import SourceFile, type_family
 from learners.passes.formats import FORMATS, format_of
 
 _MAGIC = b"PAR1"
+# A file is known by this many of its blocks; one that is no longer is read as a whole.
+SAMPLED_BLOCKS, BLOCK_BYTES = 32, 4096
 _NOT_PARQUET = "is not a Parquet file, or its end is cut off."
 _NO_END = f"Of other formats the name must end so: {', '.join(end for ends in FORMATS.values() for end in ends)}."
 
@@ -131,6 +133,7 @@ def read_footer(filesystem: pafs.FileSystem, path: str) -> tuple[SourceFile, Par
                 raise SourceError(path, _NOT_PARQUET if format_of(path) else f"{_NOT_PARQUET} {_NO_END}")
             stream.seek(size - 8 - length)
             footer = stream.read(length)
+            content = "" if _cannot_be_backdated(filesystem, info) else sampled_sha256(stream, size - 8 - length)
         metadata = pq.read_metadata(pa.BufferReader(_MAGIC + footer + struct.pack("<I4s", length, _MAGIC)))
         metadata.schema.to_arrow_schema()
     except (OSError, ValueError, pa.ArrowException, UnicodeDecodeError) as error:  # names of columns may not be UTF-8
@@ -139,7 +142,25 @@ def read_footer(filesystem: pafs.FileSystem, path: str) -> tuple[SourceFile, Par
         raise SourceError(path, f"cannot be read as Parquet ({one_line(error)}).") from error
     rows = tuple(metadata.row_group(g).num_rows for g in range(metadata.num_row_groups))
     digest = hashlib.sha256(footer).hexdigest()
-    return SourceFile(path, size, info.mtime_ns, metadata.num_rows, rows, digest), ParquetContent(metadata)
+    file = SourceFile(path, size, info.mtime_ns, metadata.num_rows, rows, digest, content_sha256=content)
+    return file, ParquetContent(metadata)
+
+
+def _cannot_be_backdated(filesystem: pafs.FileSystem, info: pafs.FileInfo) -> bool:
+    """Whether the time of change is the server's own, as in object stores: then a rewritten file cannot keep it."""
+    return not isinstance(filesystem, pafs.LocalFileSystem) and info.mtime_ns is not None
+
+
+def sampled_sha256(stream: pa.NativeFile, size: int) -> str:
+    """SHA-256 of 32 blocks of 4 KiB, evenly spaced over the first `size` bytes; of all of them if they are no more."""
+    digest = hashlib.sha256()
+    last = size - BLOCK_BYTES
+    is_small = size <= SAMPLED_BLOCKS * BLOCK_BYTES
+    places = [0] if is_small else [last * block // (SAMPLED_BLOCKS - 1) for block in range(SAMPLED_BLOCKS)]
+    for place in places:
+        stream.seek(place)
+        digest.update(stream.read(size if is_small else BLOCK_BYTES))
+    return digest.hexdigest()
 
 
 def file_size(path: str, info: pafs.FileInfo) -> int:

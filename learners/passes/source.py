@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -19,6 +20,7 @@ from learners.passes.files import Path, SourceFile, common_schema, expanded, fil
 from learners.passes.filesystems import filesystem_of
 from learners.passes.opening import opened_files
 
+_READ_BYTES = 4 << 20
 __all__ = ["Condition", "Fragment", "Mask", "Source", "SourceFile", "file_identity", "type_family"]
 
 
@@ -58,7 +60,7 @@ class Source:
     ----------
     files : tuple of SourceFile
     arrow_schema : pyarrow.Schema
-        Of the first file in which each column is not all null.
+        Types are of the first file in which each column is not all null; columns are in the order that most files have.
     n_rows : int
         Of the files: conditions do not change it.
     fragments : tuple of Fragment
@@ -194,6 +196,50 @@ class Source:
                 if name not in self.arrow_schema.names:
                     raise UnknownColumn(name, self.arrow_schema.names)
         return source
+
+    def ordered(self, names: Sequence[str]) -> Source:
+        """The same rows with their columns in this order; those that are not named follow as they were."""
+        own = self.arrow_schema.names
+        order = [*(name for name in dict.fromkeys(names) if name in own), *(name for name in own if name not in names)]
+        if order == own:
+            return self
+        source = copy(self)
+        source.arrow_schema = pa.schema([self.arrow_schema.field(name) for name in order])
+        source._table = None if self._table is None else self._table.select(order)
+        return source
+
+    def known_by(self, contents: Mapping[int, str]) -> Source:
+        """The same rows, some files of which (by their positions) are known by the SHA-256 of all their bytes."""
+        source = copy(self)
+        source.files = tuple(
+            replace(file, content_sha256=contents.get(index, file.content_sha256))
+            for index, file in enumerate(self.files)
+        )
+        return source
+
+    def content_sha256(self, file: int, read: Callable[[int], object] = lambda _: None) -> str:
+        """SHA-256 of all bytes of a file; `read` is told how many more were read, and may raise.
+
+        Raises
+        ------
+        SourceError
+            If the file cannot be read, or has changed since it was opened.
+        """
+        told = self.files[file]
+        assert self._filesystem is not None
+        digest = hashlib.sha256()
+        try:
+            self._require_unchanged(told)
+            with self._filesystem.open_input_stream(told.path, compression=None) as stream:
+                while block := stream.read(_READ_BYTES):
+                    digest.update(block)
+                    read(len(block))
+            self._require_unchanged(told)
+        except SourceError:
+            raise
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise SourceError(told.path, f"cannot be read ({one_line(error)}).") from error
+        return digest.hexdigest()
 
     def footer_bounds(self, file: int, column: str) -> tuple[Bound, Bound, int] | None:
         """Least value, greatest value (None without any) and number of nulls of a column.

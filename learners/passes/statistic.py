@@ -133,6 +133,14 @@ class ColumnWise(Statistic, Protocol):
 
 
 @runtime_checkable
+class Ordered(Statistic, Protocol):
+    """A statistic of columns, whose order is that of the data whatever the order of its parts."""
+
+    def order_columns(self, names: Sequence[str]) -> None:
+        """Bring the columns into this order."""
+
+
+@runtime_checkable
 class Sampled(Statistic, Protocol):
     """A statistic that forgets rows, so that subtracting may leave too few."""
 

@@ -97,6 +97,12 @@ def kind_of(arrow_type: pa.DataType, override: ColumnOverride | None) -> str:
     return "nominal" if value_type in (pa.int8(), pa.uint8()) else "numeric"
 
 
+def in_order(found: Mapping[str, Column], names: Iterable[str]) -> dict[str, Column]:
+    """The columns in the order of their names here; others follow."""
+    place = {name: index for index, name in enumerate(names)}
+    return dict(sorted(found.items(), key=lambda item: place.get(item[0], len(place))))
+
+
 def refreshed(
     kept: Schema,
     found: Mapping[str, Column],

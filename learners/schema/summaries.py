@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from learners.arrays import Integers
 from learners.errors import EmptyData, InvalidParameter, SchemaError, StatisticMismatch, UnknownColumn
-from learners.schema.columns import Column, kind_of, pairs, plain, refreshed
+from learners.schema.columns import Column, in_order, kind_of, pairs, plain, refreshed
 from learners.schema.discretise import Histogram, equal_frequency_cut_points, mdl_cut_points, quantiles_of
 from learners.schema.encode import distinct, numbers
 from learners.schema.schema import MAX_CLASSES, Attribute, ColumnOverride, LeftOut, Overrides, Schema, Value
@@ -228,6 +228,10 @@ class ColumnSummaries:
         if not self.n_rows:
             self.found = {}
 
+    def order_columns(self, names: Sequence[str]) -> None:
+        """Bring the columns into this order, by which the schema lists its attributes."""
+        self.found = in_order(self.found, names)
+
     def build_schema(self, cut_points: CutPoints | None = None) -> Schema:
         """The schema: domains sorted, cut points found, useless columns left out with the reason.
 
@@ -376,11 +380,8 @@ class ColumnSummaries:
         summaries = self.from_arrow(table)
         if self.kept is not None and "domains_of" not in spec:
             names = set(self._names())
-            summaries.found = {
-                name: replace(column, histogram=Histogram.empty())
-                for name, column in summaries.found.items()
-                if name in names
-            }
+            found = summaries.found.items()
+            summaries.found = {name: replace(c, histogram=Histogram.empty()) for name, c in found if name in names}
         return summaries
 
     def __eq__(self, other: object) -> bool:

@@ -64,6 +64,9 @@ def train(
     timestamp: Annotated[
         str | None, typer.Option("--timestamp", help="Column of times for --window; else when files changed.")
     ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read all bytes of all files first, to find every rewritten one.")
+    ] = False,
     cluster: Annotated[
         str | None, typer.Option("--cluster", help="Dask workers make the passes: tcp://host:8786, or local:4.")
     ] = None,
@@ -91,6 +94,7 @@ def train(
         update=update,
         window=window,
         timestamp=timestamp,
+        verify=verify,
         memory_limit=None if memory_limit is None else n_bytes(memory_limit),
     )
     started = time.perf_counter()

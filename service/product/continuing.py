@@ -12,8 +12,9 @@ from learners.circuits.structures.given import fingerprint, read_circuit
 from learners.kinds import load_model
 from learners.passes.learner import Account, Learner, Part
 from learners.passes.selection import Selection
-from learners.passes.source import Source, SourceFile
-from service.json_values import JSONMapping, JSONObject
+from learners.passes.source import Source
+from service.json_values import JSONMapping
+from service.product.datasets import file_facts
 from service.product.registry import find_version
 from service.product.training_rows import TrainingRows
 from service.requests import TrainRequest
@@ -99,7 +100,7 @@ def continuation(
         return _anew("the target, the columns or the choice of rows have changed")
     raw = rows.learned.raw
     seen = {_identity(file) for file in version.files}
-    now = {index: _identity(_told(raw.files[index])) for index in rows.learned.wanted}
+    now = {index: _identity(file_facts(raw.files[index])) for index in rows.learned.wanted}
     if not seen <= set(now.values()):
         return _anew("a file that was learned from is gone or has changed")
     new = [index for index, identity in now.items() if identity not in seen]
@@ -142,9 +143,5 @@ def _digest(identity: tuple[Any, ...]) -> str:
     return hashlib.sha256(repr(identity).encode()).hexdigest()
 
 
-def _told(file: SourceFile) -> JSONObject:
-    return {"path": file.path, "size": file.size, "footer_sha256": file.footer_sha256}
-
-
 def _identity(file: Any) -> tuple[Any, ...]:
-    return tuple(file[name] for name in ("path", "size", "footer_sha256"))
+    return tuple(file.get(name) for name in ("path", "size", "footer_sha256", "content_sha256"))

@@ -11,6 +11,7 @@ from learners.passes.text_types import told_types
 from learners.schema import Schema
 from service.json_values import JSONMapping, JSONObject
 from service.problems import OutsideRoots
+from service.product.known_files import column_order
 from service.settings import Settings
 from service.workspace import Workspace
 from storage import datasets
@@ -51,13 +52,14 @@ def open_source(
     found = list(uris or ()) if registered is None else list(registered.uris)
     known = {} if registered is None else dict(registered.columns)
     types = told_types(schema, known | dict(columns or {}))
+    order = [] if registered is None else column_order(workspace, registered.name)
     if not is_remote:
-        return Source.open(found, types=types)
+        return Source.open(found, types=types).ordered(order)
     check_roots(found, workspace.settings)
     source = Source.open([plain(uri) for uri in found], types=types)
     if "://" not in plain(found[0]):  # a link in a folder may lead out of it; object stores have none
         check_roots([file.path for file in source.files], workspace.settings)
-    return source
+    return source.ordered(order)
 
 
 def plain(uri: str) -> str:

@@ -15,6 +15,7 @@ from service.json_values import JSONMapping, JSONObject
 from service.problems import InvalidRequest
 from service.product.data_roots import open_source
 from service.product.kept_counts import RULES, remove_counted
+from service.product.known_files import keep_column_order
 from service.product.reports import Report, reporting, silent
 from service.product.rules import read_rules
 from service.product.training_rows import check_rules
@@ -61,6 +62,7 @@ def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote
             files=tuple(map(file_facts, source.files)),
         ),
     )
+    keep_column_order(workspace, request.name, source)
     if source.n_rows * len(source.arrow_schema) > workspace.settings.inline_schema_cells:
         return dataset
     try:
@@ -145,4 +147,5 @@ def _schema(source: Source, target: str | None, columns: JSONMapping, threads: i
 
 def file_facts(file: SourceFile) -> JSONObject:
     """What is kept of a file that was read."""
-    return {"path": file.path, "size": file.size, "n_rows": file.n_rows, "footer_sha256": file.footer_sha256}
+    told = {"path": file.path, "size": file.size, "n_rows": file.n_rows, "footer_sha256": file.footer_sha256}
+    return told | ({"content_sha256": file.content_sha256} if file.content_sha256 else {})

@@ -20,6 +20,7 @@ from service.problems import InvalidRequest
 from service.product.data_roots import check_roots, files_of, open_source, plain, plain_parameters
 from service.product.datasets import get_dataset
 from service.product.kept_counts import Ledger, ledger_of
+from service.product.known_files import as_verified
 from service.product.registry import aliases_of, find_version, list_models, list_versions
 from service.product.reports import reporting, silent
 from service.product.rules import keep_rules
@@ -222,7 +223,8 @@ def _place(
     source = open_source(
         workspace, asked.uris, dataset=asked.dataset, is_remote=not run.is_local, columns=asked.columns
     )
-    return source, ledger_of(workspace, asked, run)
+    ledger = ledger_of(workspace, asked, run)
+    return as_verified(source, ledger), ledger
 
 
 def _proof(workspace: Workspace, version: ModelVersion, run: Run) -> JSONObject:

@@ -20,6 +20,7 @@ from storage.sums import checked_document, with_sum
 
 DATA = "data"  # beside the versions of a model
 RULES, STATISTICS, SCHEMAS = "forgotten.json", "statistics", "schemas"
+CONTENTS, COLUMNS = "contents.json", "columns.json"  # of files that were verified, and of the columns' order
 
 
 class Ledger:
@@ -87,12 +88,14 @@ class Ledger:
 
 
 def remove_counted(directory: Path) -> None:
-    """Remove what a deleted data set or model has of its own: statistics and schemas are of its files, and not of its name.
+    """Remove what a deleted data set or model has of its own: statistics and notes are of its files, and not of its name.
 
     The rules of forgotten rows stay: most data sets are deleted to be registered again, and those rows shall not come back.
     """
     for name in (STATISTICS, SCHEMAS):
         shutil.rmtree(directory / name, ignore_errors=True)
+    for name in (CONTENTS, COLUMNS):
+        (directory / name).unlink(missing_ok=True)
 
 
 def ledger_of(workspace: Workspace, request: TrainRequest, run: Run) -> Ledger:

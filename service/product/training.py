@@ -24,6 +24,7 @@ from service.product.continuing import ORDER, Continuation, chosen, continuation
 from service.product.data_roots import check_roots, files_of, open_source, plain_parameters
 from service.product.datasets import file_facts, get_dataset
 from service.product.kept_counts import Ledger, ledger_of
+from service.product.known_files import keep_column_order, verify_files
 from service.product.reports import reporting
 from service.product.scored_counts import keep_scored, scored_tables
 from service.product.training_rows import TrainingRows, check_forgotten, discard_forgotten, training_rows
@@ -62,7 +63,10 @@ def learn(workspace: Workspace, run: Run) -> JSONObject:
         columns=request.columns,
         schema=None if kept is None else kept.schema,
     )
+    if request.verify:
+        verify_files(source, ledger, run.report)
     if request.dataset is not None:
+        keep_column_order(workspace, request.dataset, source)
         datasets.keep_files(workspace.control, request.dataset, list(map(file_facts, source.files)))
     n_rules = len(ledger.forgotten.rules())
     rows = training_rows(workspace, source, request, run)
@@ -75,7 +79,7 @@ def learn(workspace: Workspace, run: Run) -> JSONObject:
     path.parent.mkdir(parents=True, exist_ok=True)
     write_compiled(path, *model.to_arrays(), replace=True)
     n_rows = int(model.facts["n_rows"])
-    files = [source.files[index] for index in sorted(rows.learned.wanted)]
+    files = [rows.learned.raw.files[index] for index in sorted(rows.learned.wanted)]
     return {
         "path": str(path),
         "n_rows": n_rows,

@@ -14,6 +14,7 @@ from service.json_values import JSONMapping
 from service.problems import Conflict
 from service.product.holdout import Share
 from service.product.kept_counts import Ledger, ledger_of
+from service.product.known_files import as_verified
 from service.product.reports import Report
 from service.product.rules import keep_rules, read_rules, rule_files
 from service.requests import TrainRequest
@@ -90,7 +91,9 @@ def training_rows(workspace: Workspace, source: Source, request: TrainRequest, r
     ------
     InvalidParameter, UnknownColumn, SourceError, EmptyData, InvalidPredicate, Conflict, CorruptFile
     """
-    forgotten = rules_of(workspace, source, ledger_of(workspace, request, run))
+    ledger = ledger_of(workspace, request, run)
+    source = as_verified(source, ledger)
+    forgotten = rules_of(workspace, source, ledger)
     check_rules(forgotten, str(request.dataset or request.model), source)
     chosen = Selection(source, dict.fromkeys(range(len(source.files)), ()))
     if request.window is not None:
