@@ -105,7 +105,7 @@ class NoImportances(LearnerError, AttributeError):
     """A model that does not tell how important its attributes are: it lacks what `hasattr` looks for."""
 
     def __init__(self, kind: str) -> None:
-        super().__init__(f"Models of kind {kind!r} do not tell how important their attributes are.")
+        super().__init__(f"Models of kind {kind!r} have no importances of attributes.")
 
 
 class Cancelled(LearnerError):

@@ -98,14 +98,14 @@ def unpack_bundle(path: Path, model: Path) -> Mapping[str, object]:
     except (tarfile.TarError, EOFError, UnicodeDecodeError) as error:
         raise CorruptFile(path, f"it is not a tar as `export` writes it ({error}). {_REMEDY}") from error
     if sha256_of_file(model) != manifest["sha256"]:
-        raise CorruptFile(path, f"its model has not the SHA-256 that its manifest names. {_REMEDY}")
+        raise CorruptFile(path, f"its model does not have the SHA-256 that its manifest names. {_REMEDY}")
     return manifest
 
 
 def _member(path: Path, tar: tarfile.TarFile, name: str) -> IO[bytes]:
     info = tar.next()
     if info is None or info.name != name or not info.isreg() or info.issparse():
-        raise CorruptFile(path, f"{name!r} is not where it should be. {_REMEDY}")
+        raise CorruptFile(path, f"{name!r} is missing, or in another place. {_REMEDY}")
     if name == MANIFEST and info.size > _MAX_MANIFEST_BYTES:
         raise CorruptFile(path, f"its manifest has {info.size} bytes. {_REMEDY}")
     file = tar.extractfile(info)

@@ -114,7 +114,7 @@ class NewerDatabase(StorageError):
 
     def __init__(self, url: str, revision: str, known: str) -> None:
         super().__init__(
-            f"The control database {url} is at revision {revision!r}, this release of fewpass knows up to {known!r}. "
+            f"The control database {url} is at revision {revision!r}, and this release of fewpass supports up to {known!r}. "
             "Run the release that wrote it, or a later one."
         )
         self.revision = revision

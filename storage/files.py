@@ -196,9 +196,9 @@ def _make_directory(directory: Path) -> None:
         try:
             directory.mkdir(exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
-            raise Unwritable(directory, "it is a file and no folder. Choose another place.") from error
+            raise Unwritable(directory, "it is a file, not a folder. Choose another place.") from error
         except FileNotFoundError as error:
-            raise Unwritable(directory, "its file system makes no folders. Choose another place.") from error
+            raise Unwritable(directory, "its file system does not allow folders. Choose another place.") from error
         fsync_directory(directory.parent)
 
 

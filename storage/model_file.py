@@ -175,7 +175,7 @@ def read_model(duckdb_path: Path | str) -> tuple[Header, Arrays]:
     try:
         return json.loads(text), arrays
     except (ValueError, RecursionError) as error:
-        raise CorruptFile(path, f"its header is no JSON ({error}). Restore it from a backup.") from error
+        raise CorruptFile(path, f"its header is not JSON ({error}). Restore it from a backup.") from error
 
 
 def _refuse_views(path: Path, connection: duckdb.DuckDBPyConnection) -> None:
@@ -183,7 +183,7 @@ def _refuse_views(path: Path, connection: duckdb.DuckDBPyConnection) -> None:
     query = "SELECT table_name FROM information_schema.tables WHERE table_type <> 'BASE TABLE' ORDER BY table_name"
     views = [name for (name,) in connection.sql(query).fetchall()]
     if views:
-        raise CorruptFile(path, f"{', '.join(views)} is a view, and model files have none. Do not use it.")
+        raise CorruptFile(path, f"{', '.join(views)} is a view, and model files have none. Do not use this file.")
 
 
 def read_provenance(duckdb_path: Path | str) -> dict[str, str]:

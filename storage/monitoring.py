@@ -154,7 +154,7 @@ class MonitoringFiles:
         except (FileNotFoundError, NotADirectoryError):
             return {}
         except ValueError as error:
-            raise CorruptFile(path, f"it is no JSON ({error}). Remove it, or decide anew.") from error
+            raise CorruptFile(path, f"it is not JSON ({error}). Remove it, or decide anew.") from error
 
     def decide(self, choice: MonitorChoice) -> None:
         """Keep what was decided for the model."""
@@ -374,7 +374,7 @@ def _read(path: Path, columns: list[str] | None = None) -> pa.Table:
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError, KeyError) as error:
-        raise CorruptFile(path, f"it is no file of monitoring ({error}). Remove it: its hour is lost.") from error
+        raise CorruptFile(path, f"it is not a file of monitoring ({error}). Remove it: its hour is lost.") from error
 
 
 def _told(path: Path) -> Mapping[str, object]:
@@ -384,5 +384,5 @@ def _told(path: Path) -> Mapping[str, object]:
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-        raise CorruptFile(path, f"it is no file of monitoring ({error}). Remove it: its hour is lost.") from error
+        raise CorruptFile(path, f"it is not a file of monitoring ({error}). Remove it: its hour is lost.") from error
     return found

@@ -84,7 +84,7 @@ def records_of(root: Path, kind: str) -> Records:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except ValueError as error:
-        raise CorruptFile(path, f"it is no JSON ({error}). Restore it from a backup, or remove it.") from error
+        raise CorruptFile(path, f"it is not JSON ({error}). Restore it from a backup, or remove it.") from error
     return found
 
 

@@ -89,7 +89,7 @@ class RowPredicate:
             # year must not end every training from then on.
             relation = connection.from_arrow(table).project(f"{'' if is_strict else 'TRY'}(\n{self.text}\n) AS is_true")
             if str(relation.types[0]) != "BOOLEAN":
-                raise InvalidPredicate(self.text, f"it gives {relation.types[0]}, not true or false")
+                raise InvalidPredicate(self.text, f"its result is {relation.types[0]}, not true or false")
             found = relation.to_arrow_table().column(0)
         except duckdb.Error as error:
             raise InvalidPredicate(self.text, " ".join(str(error).split())[:300]) from error
@@ -109,7 +109,7 @@ class RowPredicate:
 
 def _parsed(text: str) -> object:
     if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise InvalidPredicate(text.encode("ascii", "backslashreplace").decode(), "it holds what is no text")
+        raise InvalidPredicate(text.encode("ascii", "backslashreplace").decode(), "it holds something that is not text")
     try:
         with duckdb_files.in_memory() as connection:
             asked = [f"{_BEFORE}{text}{_AFTER}"]

@@ -73,7 +73,7 @@ def record_promotion(control: Control, promotion: Promotion) -> Promotion:
         if row is not None:
             return _promotion(row)
         if aliased_version(connection, promotion.name, promotion.alias) != promotion.champion:
-            raise Conflict("alias", f"{promotion.name}@{promotion.alias}", "was moved meanwhile. Decide again.")
+            raise Conflict("alias", f"{promotion.name}@{promotion.alias}", "was moved in the meantime. Decide again.")
         if promotion.is_promoted:
             point_alias(connection, promotion.name, promotion.alias, promotion.challenger, promotion.reason)
         connection.execute(sa.insert(_PROMOTIONS).values(**_values(promotion)))

@@ -190,7 +190,7 @@ def _entry(path: Path) -> Entry:
     about = checked_document(path, path.read_bytes())
     schema, spec = about["schema"], about["spec"]
     if not isinstance(spec, dict) or not isinstance(about["files"], list):
-        raise TypeError("It does not say what the statistic is of")
+        raise TypeError("It does not say what the statistic describes")
     if schema is not None:
         json.loads(str(schema))
     return Entry(path.stem.partition("-")[0], spec, None if schema is None else str(schema), frozenset(about["files"]))

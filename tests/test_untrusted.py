@@ -121,23 +121,23 @@ def test_variances_that_are_no_numbers_are_refused() -> None:
 @pytest.mark.parametrize(
     ("name", "change", "words"),
     [
-        ("table_dense_starts", lambda a: a + 10**12, "leads beyond the dense tables"),
-        ("table_hash_ranks", lambda a: a + 10**6, "leads beyond the vectors"),
+        ("table_dense_starts", lambda a: a + 10**12, "points past the end of the dense tables"),
+        ("table_hash_ranks", lambda a: a + 10**6, "points past the end of the vectors"),
         ("table_hash_words", lambda a: a | np.uint64(2**64 - 1), "without an empty slot"),
         ("table_key_low", lambda a: a[:-1].copy(), "is not as long as the vectors"),
         ("table_parents", lambda a: a + 100, "does not follow from the schema and the structure"),
         ("table_strides", lambda a: a * 1000, "does not follow from the schema and the structure"),
         ("table_dense", lambda a: a.astype(np.float64), "is float64 of shape"),
-        ("table_log_prior", lambda a: a * np.nan, "holds what is no finite number"),
+        ("table_log_prior", lambda a: a * np.nan, "holds a value that is not finite"),
         ("tree_levels", lambda a: a + 1, "has a tree without one root"),
         (
             "tree_n_children",
             lambda a: np.array([a[0] - 1, a[1] + 1, *a[2:]], a.dtype),
             "leads to a node that is not of the level below",
         ),
-        ("tree_n_children", lambda a: a + np.uint8(1), "does not lead to every node once"),
+        ("tree_n_children", lambda a: a + np.uint8(1), "does not reach every node once"),
         ("tree_n_cells", lambda a: a[:-1].copy(), "elements where the trees have"),
-        ("tree_cell_count_at", lambda a: np.array([10**9], np.uint32), "leads beyond the numbers"),
+        ("tree_cell_count_at", lambda a: np.array([10**9], np.uint32), "points past the end of the numbers"),
         ("tree_cell_count_above", lambda a: a.astype(np.int64), "where uint32 of shape"),
         ("tree_branch", lambda a: a + np.uint8(99), "holds codes that there are none of"),
         ("tree_cell_value", lambda a: a + np.uint8(99), "holds codes that there are none of"),
@@ -188,7 +188,7 @@ def test_a_schema_with_half_a_character_is_refused() -> None:
     header, arrays = written("lookup")
     schema = json.loads(header["schema"])
     schema["classes"][0] = "\ud800"
-    with pytest.raises(SchemaError, match="no text"):
+    with pytest.raises(SchemaError, match="not text"):
         load_model(header | {"schema": json.dumps(schema)}, arrays, is_trusted=False)
 
 

@@ -46,7 +46,7 @@ def check_boosted_model(header: Mapping[str, object], arrays: Arrays) -> None:
     schema = Schema.from_json(cast(Header, header)["schema"])
     for name, dtype in (("gains", np.float64), ("n_splits", np.int64)):
         if arrays[name].shape != (schema.n_attributes,) or arrays[name].dtype != dtype:
-            raise InvalidArray(name, f"has not one number for each of {schema.n_attributes} attributes")
+            raise InvalidArray(name, f"does not have one number for each of {schema.n_attributes} attributes")
     check_booster(schema, "booster", arrays["booster"])
 
 
@@ -70,7 +70,7 @@ def check_booster(schema: Schema, name: str, serialised: Uint8s) -> None:
         reason = _wrong(schema, loaded_booster(serialised))
     except Exception as error:  # of XGBoost, and of a document that lacks what each of its documents has
         raise InvalidArray(
-            name, f"is no booster ({type(error).__name__}: {str(error).partition(chr(10))[0]})"
+            name, f"is not an XGBoost model ({type(error).__name__}: {str(error).partition(chr(10))[0]})"
         ) from error
     if reason:
         raise InvalidArray(name, reason)

@@ -268,7 +268,7 @@ def check_variable(circuit: Circuit, v: int) -> None:
             f"Variable {v} is not in the circuit, which has variables 0 to {circuit.n_variables - 1}."
         )
     if not circuit.scopes[circuit.root, v >> 6] >> np.uint64(v & 63) & np.uint64(1):
-        raise InvalidEvidence(f"Variable {v} has no leaf in the circuit, which knows nothing of it.")
+        raise InvalidEvidence(f"Variable {v} has no leaf in the circuit, so the circuit cannot answer about it.")
 
 
 def prepared(circuit: Circuit) -> _Prepared:

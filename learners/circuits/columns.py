@@ -212,7 +212,7 @@ def never_had(name: str, value: object, labels: Sequence[str]) -> InvalidEvidenc
 def knows_nothing_of(name: str) -> InvalidEvidence:
     """That a circuit has no leaf for a column."""
     return InvalidEvidence(
-        f"Column {name!r} was left out when the circuit was made, which knows nothing of it. Leave it out."
+        f"Column {name!r} was left out when the circuit was made, so it cannot be used. Leave it out."
     )
 
 
@@ -226,7 +226,7 @@ def check_left_out(schema: Schema, name: str) -> None:
     for column in schema.left_out:
         if column.name == name:
             raise InvalidEvidence(
-                f"Column {name!r} was left out of the model ({column.reason}), which knows nothing of it. Leave it out."
+                f"Column {name!r} was left out of the model ({column.reason}), so it cannot be used. Leave it out."
             )
 
 

@@ -227,10 +227,10 @@ def check_trees(header: Mapping[str, object], arrays: Arrays) -> None:
     n_cells["ratios"] = int((sizes[i] * sizes[j]).sum()) * c
     for name, size in n_cells.items():
         if arrays[name].shape != (size,) or arrays[name].dtype != (np.int64 if name == "class_counts" else np.float64):
-            raise InvalidArray(name, f"has not the {size:,} numbers that its schema needs")
+            raise InvalidArray(name, f"does not have the {size:,} numbers that its schema needs")
     for name in ("log_prior", "alone", "ratios"):
         if not np.isfinite(arrays[name]).all():
-            raise InvalidArray(name, "holds what is no finite number")
+            raise InvalidArray(name, "holds a value that is not finite")
     weights = arrays["log_weights"].reshape(n, n)
     if not (np.isfinite(weights[i, j]).all() and np.array_equal(weights, weights.T)):
-        raise InvalidArray("log_weights", "is not symmetric, or holds what is no finite number")
+        raise InvalidArray("log_weights", "is not symmetric, or holds a value that is not finite")

@@ -45,7 +45,7 @@ def check_arrays(header: Mapping[str, object], arrays: Arrays) -> None:
     structure = Structure(tuple(stored["order"]), tuple(tuple(parents) for parents in stored["parents"]))
     known = range(schema.n_attributes)
     if not all(type(a) is int and a in known for a in (*structure.order, *sum(structure.parents, ()))):
-        raise InvalidArray("order", "names attributes that the schema has not")
+        raise InvalidArray("order", "names attributes that are not in the schema")
     if TABLES_STORED[0] in arrays:  # or else they are compiled from the rest
         check_tables(schema, structure, arrays)
     counts = _typed(arrays, "class_counts", np.int64, schema.n_classes)
@@ -106,7 +106,7 @@ def check_tables(schema: Schema, structure: Structure, arrays: Arrays) -> None:
         unusable = logs == np.inf if name == "vectors" else ~(logs < np.inf)  # NaN: no rest for a class
         _refuse(f"table_{name}", unusable, "holds what is no logarithm of a probability")
     log_prior = _typed(arrays, "table_log_prior", np.float64, n_classes)
-    _refuse("table_log_prior", ~np.isfinite(log_prior), "holds what is no finite number")
+    _refuse("table_log_prior", ~np.isfinite(log_prior), "holds a value that is not finite")
     _typed(arrays, "table_is_hierarchical", np.uint8, 1)
 
 
@@ -125,7 +125,7 @@ def _check_hashes(tables: Mapping[str, Array], m: int, n_vectors: int) -> None:
         raise InvalidArray("table_hash_words", "has a hash table without an empty slot")
     in_use = np.bitwise_count(words).astype(np.int64)
     if not np.array_equal(tables["hash_ranks"], np.cumsum(in_use) - in_use) or int(in_use.sum()) != n_vectors:
-        raise InvalidArray("table_hash_ranks", "leads beyond the vectors")
+        raise InvalidArray("table_hash_ranks", "points past the end of the vectors")
     if tables["key_low"].size != n_vectors or tables["key_high"].size not in (0, n_vectors):
         raise InvalidArray("table_key_low", "is not as long as the vectors")
 
@@ -133,14 +133,14 @@ def _check_hashes(tables: Mapping[str, Array], m: int, n_vectors: int) -> None:
 def _check_dense(tables: Mapping[str, Array], structure: Structure, n_classes: int) -> None:
     starts = tables["dense_starts"]
     if starts.size != len(structure.order):
-        raise InvalidArray("table_dense_starts", "has not one entry for each attribute")
+        raise InvalidArray("table_dense_starts", "does not have one entry for each attribute")
     radices = (tables["parent_sizes"] + 1).tolist()
     for a, start in enumerate(starts.tolist()):
         size = int(tables["n_values"][a]) * n_classes
         for radix in radices[int(tables["parent_starts"][a]) : int(tables["parent_starts"][a + 1])]:
             size *= radix  # of Python's integers, which do not overflow
         if start != -1 and not 0 <= start <= start + size <= tables["dense"].size:
-            raise InvalidArray("table_dense_starts", "leads beyond the dense tables")
+            raise InvalidArray("table_dense_starts", "points past the end of the dense tables")
 
 
 def _check_tree(tree: ContextTree, level_sizes: list[int]) -> None:

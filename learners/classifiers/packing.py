@@ -96,7 +96,7 @@ def _numbers(arrays: Arrays, name: str) -> Integers:
     at, above = arrays[f"{name}_at"], arrays[f"{name}_above"].astype(np.int64)
     numbers = arrays[name].astype(np.int64)
     if at.size != above.size or int(at.max(initial=0)) > max(numbers.size - 1, 0):
-        raise InvalidArray(f"{name}_at", "leads beyond the numbers")
+        raise InvalidArray(f"{name}_at", "points past the end of the numbers")
     numbers[at] += above << 8
     return numbers
 
@@ -152,7 +152,7 @@ def _tree(
     level_starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(levels[levels > 0])])
     n_children = numbers["tree_n_children"][nodes]
     if n_children.sum() != n_children.size - 1:
-        raise InvalidArray("tree_n_children", "does not lead to every node once")
+        raise InvalidArray("tree_n_children", "does not reach every node once")
     parent = np.concatenate([np.full(1, -1, np.int64), np.repeat(np.arange(n_children.size), n_children)])
     branch = numbers["tree_branch"][nodes]
     branch[0] = -1
@@ -165,7 +165,7 @@ def _tree(
     cell_parent[: cell_starts[1]] = -1
     inner = slice(int(cell_starts[1]), None)
     if (np.diff(key) <= 0).any() or not np.array_equal(key[np.minimum(cell_parent[inner], key.size - 1)], above[inner]):
-        raise InvalidArray("tree_cell_value", "has a value that the node above has not, or values out of order")
+        raise InvalidArray("tree_cell_value", "has a value that its parent node lacks, or values out of order")
     return ContextTree(
         level_starts=level_starts,
         parent=parent,

@@ -70,7 +70,7 @@ def _families(arrays: Arrays, n_views: int) -> Structure:
     attribute, starts, parents = (arrays[f"table_{name}"] for name in ("attribute", "parent_starts", "parents"))
     for name, views in (("attribute", attribute), ("parents", parents)):
         if views.dtype != np.int64 or views.ndim != 1 or ((views < 0) | (views >= n_views)).any():
-            raise InvalidArray(f"table_{name}", "names views that the schema has not")
+            raise InvalidArray(f"table_{name}", "names views that are not in the schema")
     if starts.dtype != np.int64 or starts.shape != (attribute.size + 1,) or (np.diff(starts) < 0).any():
         raise InvalidArray("table_parent_starts", "does not ascend")
     if starts[0] != 0 or starts[-1] != parents.size:

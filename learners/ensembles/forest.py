@@ -137,24 +137,24 @@ def check_forest(schema: Schema, arrays: Arrays) -> None:
     forest = forest_of_arrays(arrays)
     n_trees = forest.depths.size
     if any(part.size != n_trees for part in (forest.labels, forest.node_starts, forest.leaf_starts)):
-        raise InvalidArray("forest_depths", "does not tell of as many trees as the others")
+        raise InvalidArray("forest_depths", "describes another number of trees than the others")
     if ((forest.depths < 0) | (forest.depths > MAX_DEPTH)).any():
-        raise InvalidArray("forest_depths", f"holds what is no depth from 0 to {MAX_DEPTH}")
+        raise InvalidArray("forest_depths", f"holds a value that is not a depth from 0 to {MAX_DEPTH}")
     if ((forest.labels < 0) | (forest.labels >= schema.n_classes)).any():
-        raise InvalidArray("forest_labels", "names classes that the schema has not")
+        raise InvalidArray("forest_labels", "names classes that are not in the schema")
     n_leaves = np.int64(1) << forest.depths
     for name, starts, sizes, end in (
         ("node_starts", forest.node_starts, n_leaves - 1, forest.attributes.size),
         ("leaf_starts", forest.leaf_starts, n_leaves, forest.leaves.size),
     ):
         if ((starts < 0) | (starts + sizes > end)).any():
-            raise InvalidArray(f"forest_{name}", "leads beyond the trees")
+            raise InvalidArray(f"forest_{name}", "points past the end of the trees")
     attributes, starts = forest.attributes.astype(np.int64), forest.word_starts.astype(np.int64)
     if starts.size != attributes.size or ((attributes < 0) | (attributes >= max(1, schema.n_attributes))).any():
-        raise InvalidArray("forest_attributes", "names attributes that the schema has not")
+        raise InvalidArray("forest_attributes", "names attributes that are not in the schema")
     if attributes.size:
         sizes = schema.domain_sizes[attributes] // WORD + 1
         if ((starts < 0) | (starts + sizes > forest.words.size)).any():
-            raise InvalidArray("forest_word_starts", "leads beyond the words")
+            raise InvalidArray("forest_word_starts", "points past the end of the words")
     if not np.isfinite(forest.leaves).all():
-        raise InvalidArray("forest_leaves", "holds what is no finite number")
+        raise InvalidArray("forest_leaves", "holds a value that is not finite")

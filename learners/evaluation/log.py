@@ -36,7 +36,7 @@ class OutcomeLog:
                 yield Outcome(**json.loads(line))
             except (ValueError, TypeError) as error:
                 raise SourceError(
-                    f"{self.path}, line {number}", f"is no outcome ({error}). Remove the line."
+                    f"{self.path}, line {number}", f"is not an outcome ({error}). Remove the line."
                 ) from error
 
     def finished(self) -> dict[Key, Outcome]:

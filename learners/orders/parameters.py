@@ -126,7 +126,7 @@ class OrderParameters(Parameters):
                 "required", list(self.required), f"{path} is a cycle, so no graph has all these edges"
             )
         for edge in sorted(required & forbidden):
-            raise InvalidParameter("required", arrow(edge, names), "forbidden, or tiers, say otherwise")
+            raise InvalidParameter("required", arrow(edge, names), "forbidden or tiers contradict it")
         log_odds = {edge_of(text, names, "edge_log_odds"): float(odds) for text, odds in self.edge_log_odds.items()}
         return StructurePrior(self.prior, required, forbidden, log_odds)
 

@@ -173,6 +173,7 @@ def file_size(path: str, info: pafs.FileInfo) -> int:
     """
     if info.size is None:
         raise SourceError(
-            path, "has no size that its server tells, or has moved. Name the address it has moved to, or download it."
+            path,
+            "cannot be read by ranges: its server does not send a size, or redirects. Name the new address, or download the file.",
         )
     return int(info.size)

@@ -193,14 +193,16 @@ def window(source: Source, length: str, timestamp: str | None) -> Selection:
     if timestamp is None:
         changed = [file.mtime_ns for file in source.files]
         if any(moment is None for moment in changed):
-            raise InvalidParameter("window", length, "these files have no time of change; name a column with timestamp")
+            raise InvalidParameter(
+                "window", length, "these files have no modification time; name a timestamp column instead"
+            )
         newest = max(int(moment or 0) for moment in changed)
         first = newest - seconds * 1_000_000_000
         return Selection(source, {i: () for i, moment in enumerate(changed) if int(moment or 0) > first})
     bounds = [time_bounds(source, index, timestamp) for index in range(len(source.files))]
     moments = {source.files[i].path: latest for i, (_, latest, _) in enumerate(bounds) if latest is not None}
     if not moments:
-        raise SourceError(source.files[0].path, f"column {timestamp!r} holds no time in any file.")
+        raise SourceError(source.files[0].path, f"column {timestamp!r} holds no timestamps in any file.")
     _require_one_kind(moments, timestamp)
     since = Since(timestamp, _before(max(moments.values()), seconds))
     wanted: dict[int, tuple[Condition, ...]] = {}

@@ -332,6 +332,8 @@ class Source:
         assert self._filesystem is not None
         now = self._filesystem.get_file_info(file.path)
         if now.type != pafs.FileType.File:
-            raise SourceError(file.path, "has vanished since the pass began. Put it back, or register the data again.")
+            raise SourceError(
+                file.path, "was removed while it was being read. Put it back, or register the data again."
+            )
         if now.size != file.size or (file.mtime_ns is not None and now.mtime_ns != file.mtime_ns):
             raise SourceError(file.path, "has changed since it was opened. Start again to read it as it is now.")

@@ -32,21 +32,21 @@ def check_schema(schema: Schema) -> None:
     try:
         json.dumps(asdict(schema), ensure_ascii=False).encode()
     except ValueError as error:
-        raise SchemaError(f"The schema holds what is no text: {error}.") from error
+        raise SchemaError(f"The schema holds something that is not text: {error}.") from error
     for attribute in schema.attributes:
         fault = _fault_of(attribute)
         if fault is not None:
             raise SchemaError(f"Column {attribute.name!r} of the schema {fault}.", str(attribute.name))
     if not _are(str, [text for entry in schema.left_out for text in (entry.name, entry.reason)]):
-        raise SchemaError("The columns that the schema leaves out have no names and reasons.")
+        raise SchemaError("Columns that the schema leaves out lack their names or reasons.")
     if len(set(schema.columns)) < len(schema.columns):
-        raise SchemaError("Two columns of the schema have one name.")
+        raise SchemaError("Two columns of the schema have the same name.")
     if not 1 <= len(schema.classes) <= MAX_CLASSES or not _are(str, schema.classes):
         raise SchemaError(f"The schema needs 1 to {MAX_CLASSES} classes, each of them text.")
     if schema.class_type not in CLASS_TYPES:
-        raise SchemaError(f"The classes of the schema are {schema.class_type!r}, which is none of {CLASS_TYPES}.")
+        raise SchemaError(f"The classes of the schema are {schema.class_type!r}, which is not one of {CLASS_TYPES}.")
     if (schema.target is None and len(schema.classes) > 1) or not isinstance(schema.target, str | None):
-        raise SchemaError(f"The target of the schema, {schema.target!r}, does not go with its classes.")
+        raise SchemaError(f"The target of the schema, {schema.target!r}, does not fit its classes.")
     schema.class_values()  # a ValueError where whole numbers are none
 
 

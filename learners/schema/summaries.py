@@ -252,7 +252,7 @@ class ColumnSummaries:
         order = sorted(range(len(self.classes)), key=lambda j: self.classes[j])
         if self.target is not None and len(order) < 2:
             raise SchemaError(
-                f"The target {self.target!r} has the single value {self.classes[0]!r}: there is nothing to classify where there is one class.",
+                f"The target {self.target!r} has only one class, {self.classes[0]!r}: a classifier needs at least two.",
                 self.target,
             )
         if self.kept is not None:

@@ -81,8 +81,8 @@ class Visitors:
         is_of_browser = b"sec-fetch-site" in headers or b"origin" in headers
         if is_of_browser and method not in SAFE and self._is_foreign(scheme, host or b"", headers):
             raise Forbidden(
-                "A web page from elsewhere may not change anything here or ask for predictions: neither one of another site "
-                "nor one of another port. Send the request without a browser, or from one of the server's own pages."
+                "Pages of other sites and ports may neither change anything here nor ask for predictions. "
+                "Send the request without a browser, or from one of this server's own pages."
             )
         if host not in self._seen:
             self.check_host(host)

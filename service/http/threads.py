@@ -36,7 +36,7 @@ class Threads:
 
         def work() -> Answer:
             if not begun.acquire(blocking=False):
-                raise Cancelled("Nobody waits for it any more.")
+                raise Cancelled("The client has gone away.")
             try:
                 return function(*arguments)
             finally:

@@ -55,7 +55,7 @@ class Cron:
             if isinstance(error, InvalidRequest):
                 raise
             raise InvalidRequest(
-                f"{self.expression!r} is not a cron expression, or is never due: {error}. {EXAMPLE}", field="cron"
+                f"{self.expression!r} is not a cron expression, or never falls due: {error}. {EXAMPLE}", field="cron"
             ) from error
 
     @cached_property
@@ -77,7 +77,9 @@ class Cron:
         """The expression with its shorthand written out."""
         fields = SHORTHANDS.get(self.expression.strip().lower(), self.expression).split()
         if len(fields) != len(FIELDS):
-            raise InvalidRequest(f"{self.expression!r} has {len(fields)} fields and not five. {EXAMPLE}", field="cron")
+            raise InvalidRequest(
+                f"{self.expression!r} has {len(fields)} fields; a cron expression has five. {EXAMPLE}", field="cron"
+            )
         for name, text in zip(FIELDS, fields, strict=True):
             if not FIELD.fullmatch(text):
                 raise InvalidRequest(f"{text!r} is not a {name}, in {self.expression!r}. {EXAMPLE}", field="cron")
@@ -104,7 +106,7 @@ class Cron:
                 latest, due = due, self.after(due)
             if latest is not None:
                 return latest
-        raise InvalidRequest(f"{self.expression!r} was not due in the past {BACK[-1].days} days.", field="cron")
+        raise InvalidRequest(f"{self.expression!r} did not fall due in the past {BACK[-1].days} days.", field="cron")
 
     def _moments(self, reading: datetime) -> list[datetime]:
         """When the clocks show this: once, or never or twice on the days when they are changed."""

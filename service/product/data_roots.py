@@ -78,7 +78,7 @@ def resolved(uri: str) -> str:
     try:
         return uri if "://" in uri else str(Path(uri).resolve())
     except (OSError, RuntimeError) as error:  # before Python 3.13 a loop is the latter
-        raise OutsideRoots(f"{uri} leads nowhere: its links form a circle.", uri=uri) from error
+        raise OutsideRoots(f"{uri} cannot be opened: its links form a circle.", uri=uri) from error
 
 
 def files_of(parameters: JSONMapping) -> list[str]:
@@ -114,7 +114,7 @@ def check_roots(uris: Sequence[str], settings: Settings) -> None:
             raise OutsideRoots(f"{uri} is outside the folders that this server may read.", uri=uri)
         # A root inside such a folder, as /dev/shm/tables, is meant.
         if _is_of_system(place) and not any(_is_of_system(root) for root in around):
-            raise OutsideRoots(f"{uri} belongs to the system and is never a data set.", uri=uri)
+            raise OutsideRoots(f"{uri} is a system path, which is never a data set.", uri=uri)
 
 
 def _is_of_system(place: str) -> bool:

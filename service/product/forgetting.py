@@ -69,7 +69,7 @@ def mark(workspace: Workspace, run: Run) -> JSONObject:
     found = {source.files[index].path: n for index, n in counts.items() if n}
     if found and sum(found.values()) == source.n_rows:
         raise InvalidRequest(
-            "The condition is true of every row, and no model could be trained any more. Narrow it; or delete the models and "
+            "The condition matches every row, so no rows would be left to train on. Narrow it; or delete the models and "
             "their data.",
             field="where",
         )
@@ -202,8 +202,8 @@ def _request_of(version: ModelVersion) -> JSONObject:
         return TrainRequest(**json.loads(asked or "")).model_dump()
     except (ValueError, TypeError, ValidationError) as error:
         raise InvalidRequest(
-            f"{version.name}@{version.version} does not say how it was trained, or not as this release understands it: "
-            "train it once again.",
+            f"{version.name}@{version.version} does not record how it was trained, or in a form of an earlier release. "
+            "Train it again.",
             field="model",
         ) from error
 

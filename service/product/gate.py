@@ -81,7 +81,7 @@ def _look_at_files(workspace: Workspace, request: RefreshRequest, champion: Mode
     if broken:
         path = whole.files[newest].path
         raise Quarantined(
-            f"{path} looks broken beside what {champion.name}@{champion.version} learned, so nothing was trained: "
+            f"{path} differs so much from what {champion.name}@{champion.version} learned that nothing was trained: "
             f"{'; '.join(broken[:5])}. Mend the data; or, if it is right, refresh once with quarantine_points=null.",
             file=path,
         )

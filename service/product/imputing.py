@@ -57,7 +57,7 @@ class Filling:
             raise InvalidParameter("draws", self.draws, f"use 1 to {MAX_DRAWS:,}")
         if self.draws > 1 and self.how != "draw":
             raise InvalidParameter(
-                "draws", self.draws, "several belong to how=draw: modes and means are always the same"
+                "draws", self.draws, "use more than one only with how=draw: modes and means are always the same"
             )
         if not 0 <= self.seed < 1 << 63:
             raise InvalidParameter("seed", self.seed, "use a whole number from 0 to 2^63 - 1")
@@ -181,7 +181,7 @@ def write_imputed(
     variables = variables_to_fill(model, filling, names)
     if filling.draws > 1 and DRAW in names:
         raise InvalidRequest(
-            f"The data has a column {DRAW!r} already, which several draws need: rename it.", column=DRAW
+            f"Several draws add a column {DRAW!r}, and the data has one already. Rename it.", column=DRAW
         )
     if not source.n_rows:
         raise EmptyData("There are no rows to impute.")

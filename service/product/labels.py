@@ -71,7 +71,7 @@ def add_labels(workspace: Workspace, reference: str, labels: Sequence[Label]) ->
         if one.label not in names:
             some = ", ".join(repr(value) for value in list(names)[:8])
             raise InvalidRequest(
-                f"Label {number}: {one.label!r} is no class of {version.name!r} ({some}).", field="label"
+                f"Label {number}: {one.label!r} is not a class of {version.name!r} ({some}).", field="label"
             )
     root = workspace.layout.root
     files, secret, now = MonitoringFiles(root, version.name), workspace_secret(root), datetime.now(UTC)
@@ -225,7 +225,7 @@ def performance(workspace: Workspace, reference: str, *, window: str = "7d") -> 
     """
     watching = Watching(workspace, reference)
     if watching.watched.schema.target is None:
-        raise InvalidRequest(f"Model {watching.version.name!r} predicts no class, so labels say nothing of it.")
+        raise InvalidRequest(f"Model {watching.version.name!r} predicts no class, so labels do not apply to it.")
     told = realised_of(watching, span("window", window))
     return {"model": watching.version.name, "version": watching.version.version, "window": window, **told}
 

@@ -21,7 +21,7 @@ def set_monitor(workspace: Workspace, name: str, choice: MonitorChoice) -> Monit
     version = find_version(workspace, name)
     mode = choice.get("mode", "counts")
     if mode not in MODES:
-        raise InvalidRequest(f"The mode {mode!r} is none of {', '.join(MODES)}.", field="mode")
+        raise InvalidRequest(f"The mode {mode!r} is not one of {', '.join(MODES)}.", field="mode")
     columns = [attribute.name for attribute in map_version(version).schema.attributes]
     for column in choice.get("denied", []):
         if column not in columns:

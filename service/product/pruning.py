@@ -32,7 +32,7 @@ def delete_model(workspace: Workspace, name: str) -> list[int]:
     """
     busy = [job.id for job in _queue(workspace).unfinished() if _model_of(job) == name]
     if busy:
-        raise Conflict(f"Job {busy[0]} is at work on {name!r}: let it end, or cancel it, first.", job=busy[0])
+        raise Conflict(f"Job {busy[0]} is working on {name!r}. Wait until it ends, or cancel it.", job=busy[0])
     gone = removal.delete_model(workspace.control, name)
     for version in gone:
         model_file.remove_model(version.duckdb_path)

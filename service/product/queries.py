@@ -140,7 +140,7 @@ def check_size(model: Model, queries: Sequence[AnyQuery], max_rows: int) -> None
         n_told = answer_size(circuit.circuit, circuit.schema, asked)
     if n_told > most:
         raise BodyTooLarge(
-            f"The answers would have {n_told:,} values; at most {most:,} are told in one request ({VALUES_PER_ROW} times "
+            f"The answers would have {n_told:,} values; the limit for one request is {most:,} ({VALUES_PER_ROW} times "
             "FEWPASS_MAX_ROWS). Name the variables that you need, or ask fewer queries or draws at once.",
             max_values=most,
         )

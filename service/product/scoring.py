@@ -175,8 +175,8 @@ class NotExplainable(LearnerError, ValueError):
 
     def __init__(self, kind: str) -> None:
         super().__init__(
-            f"The answers of a model of kind {kind!r} are no sums over attributes, so that no attribute has a part of its "
-            "own to tell. Those of the learners nb, tan, kdb, skdb and xgboost can be explained."
+            f"Predictions of a model of kind {kind!r} are not sums over attributes, so no attribute has a contribution of its "
+            "own. Those of the learners nb, tan, kdb, skdb and xgboost can be explained."
         )
 
 

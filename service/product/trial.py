@@ -96,7 +96,7 @@ def _probe(model: Model) -> None:
     x = np.array([rng.permutation(np.arange(PROBES) % size) for size in sizes])
     chunk = Chunk(x.astype(model.schema.code_dtype), None)
     if not np.isfinite(model.predict_proba(chunk)).all() or not np.isfinite(model.log_terms(chunk)[1]).all():
-        raise ValueError("it has answers that are no numbers")
+        raise ValueError("it answers with values that are not numbers")
     model.tables()
 
 

@@ -155,7 +155,7 @@ def check_address(workspace: Workspace, url: str) -> str:
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
-        raise InvalidRequest(f"{url!r} is no http or https URL of a host, without a user.", field="url")
+        raise InvalidRequest(f"{url!r} must be an http or https URL with a host and without a user name.", field="url")
     host = parts.hostname
     try:
         port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -167,7 +167,7 @@ def check_address(workspace: Workspace, url: str) -> str:
     for address in found:
         if not ipaddress.ip_address(address.partition("%")[0]).is_global:
             raise InvalidRequest(
-                f"{host!r} leads to the inner address {address}: name the host in FEWPASS_WEBHOOK_HOSTS to allow it.",
+                f"{host!r} resolves to the private address {address}. To allow it, name the host in FEWPASS_WEBHOOK_HOSTS.",
                 field="url",
             )
     return found[0]

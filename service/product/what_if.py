@@ -180,7 +180,7 @@ def _check_asks_class(served: Served, target: str | None) -> None:
         raise NoClass
     if target != served.schema.target:
         raise NoAnswer(
-            f"Predictions are of {served.schema.target!r}; the question is {target!r}, which the posterior answers."
+            f"Predictions are of {served.schema.target!r}; the question is {target!r}, which this view answers."
         )
 
 

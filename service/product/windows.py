@@ -118,7 +118,7 @@ class Watching:
                 )
             return served_reference(asked, other.window(window.since, window.until).counts)
         raise InvalidRequest(
-            f"The reference {asked!r} is not known; there are training, window:7d, same-hour:4w and version:3.",
+            f"The reference {asked!r} is unknown. Use training, window:7d, same-hour:4w or version:3.",
             field="reference",
         )
 
@@ -156,7 +156,7 @@ def span(name: str, text: str) -> timedelta:
     """
     found = span_of(text)
     if found is None:
-        raise InvalidRequest(f"{name}={text!r} is no time such as 24h, 7d or 4w.", field=name)
+        raise InvalidRequest(f"{name}={text!r} is not a period of time. Write it like 24h, 7d or 4w.", field=name)
     return found
 
 
@@ -257,7 +257,7 @@ def monitoring_windows(
     end, whole, each = _hour_end(until), span("since", since), span("step", step)
     n_windows = -(-whole // each)
     if n_windows > MOST_WINDOWS:
-        raise InvalidRequest(f"{n_windows} windows; at most {MOST_WINDOWS} fit in one answer.", field="step")
+        raise InvalidRequest(f"{n_windows} windows; the limit for one answer is {MOST_WINDOWS}.", field="step")
     told = []
     for k in reversed(range(n_windows)):
         seen = watching.window(end - (k + 1) * each, end - k * each)

@@ -82,7 +82,7 @@ def test_regions_have_the_names_of_their_columns():
 def test_what_has_too_many_regions_is_refused():
     for draw in (to_svg, to_dot):
         with pytest.raises(
-            PictureTooLarge, match=r"A picture of 13 nodes, or of \d regions, says nothing: the limit is 3\."
+            PictureTooLarge, match=r"A picture of 13 nodes, or of \d regions, would be unreadable: the limit is 3\."
         ):
             draw(CIRCUIT, max_nodes=3)
 

@@ -126,7 +126,7 @@ def test_a_half_written_last_line_is_done_again(folder: Path, tmp_path: Path):
 def test_a_damaged_line_is_named(folder: Path, tmp_path: Path):
     log = tmp_path / "outcomes.jsonl"
     log.write_text("{}\n")
-    with pytest.raises(SourceError, match=r"line 1: is no outcome .* Remove the line"):
+    with pytest.raises(SourceError, match=r"line 1: is not an outcome .* Remove the line"):
         cross_validate([folder], ["nb"], repetitions=1, log=log)
 
 

@@ -51,7 +51,7 @@ def replaced(**columns):
     [
         (GOOD.slice(0, 0), EmptyData, "x.parquet: there are no rows"),
         (GOOD.drop_columns(["class"]), UnknownColumn, "'class' is not in the table"),
-        (replaced(**{"class": ["no"] * N}), SchemaError, "'class' has the single value 'no'"),
+        (replaced(**{"class": ["no"] * N}), SchemaError, "'class' has only one class, 'no'"),
         (replaced(**{"class": [None] + ["no", "yes"] * (N // 2 - 1) + ["no"]}), SchemaError, "'class' is null in 1 of"),
         (replaced(**{"class": pa.nulls(N)}), SchemaError, "'class' is null in 600 of 600"),
         (replaced(**{"class": RNG.random(N)}), SchemaError, "'class' holds double"),

@@ -102,7 +102,7 @@ def test_errors_of_the_data_come_back_as_they_are(tmp_path, cluster):
     write(tmp_path, 0)
     source = Source.open(tmp_path)
     (tmp_path / "00.parquet").unlink()
-    with pytest.raises(SourceError, match="has vanished since the pass began"):
+    with pytest.raises(SourceError, match="was removed while it was being read"):
         cluster.collect(ColumnSummaries("class"), source)
 
 

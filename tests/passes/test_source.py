@@ -230,7 +230,7 @@ def test_a_file_that_changes_or_vanishes_while_it_is_read_is_named(folder):
     with pytest.raises(SourceError, match=r"a.parquet: has changed since it was opened\. Start again"):
         list(source.batches())
     os.remove(folder / "a.parquet")
-    with pytest.raises(SourceError, match=r"a.parquet: has vanished"):
+    with pytest.raises(SourceError, match=r"a.parquet: was removed"):
         list(source.batches())
 
 

@@ -266,7 +266,7 @@ def test_whole_numbers_with_gaps_can_be_nominal():
 @pytest.mark.parametrize(
     ("target", "says"),
     [
-        (["a"] * 6, r"target 'class' has the single value 'a': there is nothing to classify"),
+        (["a"] * 6, r"target 'class' has only one class, 'a': a classifier needs at least two"),
         (["a", "b", None, "a", None, "b"], r"target 'class' is null in 2 of 6 rows"),
         ([1.0, 2.0, float("nan"), 1.0, 2.0, 1.0], r"target 'class' is null in 1 of 6 rows"),
         ([None] * 6, r"target 'class' is null in 6 of 6 rows"),

@@ -124,6 +124,6 @@ def test_variables_that_are_no_setting_are_told() -> None:
 
 def test_a_workspace_that_cannot_be_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    for place, words in ((tmp_path / "file", "a file and no folder"), (Path("/proc/x"), "makes no folders")):
+    for place, words in ((tmp_path / "file", "a file, not a folder"), (Path("/proc/x"), "does not allow folders")):
         with pytest.raises(Unwritable, match=words):
             Layout(place).create()

@@ -99,7 +99,7 @@ class Registry(RuleBasedStateMachine):
             NAME, alias, challenger, champion, is_promoted, "", {}, None, None, {}, f"job-{self.n_decisions}"
         )
         if champion != (path[-1] if path else None):
-            with pytest.raises(Conflict, match="moved meanwhile"):
+            with pytest.raises(Conflict, match="moved in the meantime"):
                 record_promotion(self.control, decision)
         elif is_promoted and challenger not in self.versions:
             with pytest.raises(NotFound, match="There is no"):

@@ -141,7 +141,7 @@ def test_a_decision_and_its_move_are_one(control):
     assert aliases(control, "adult") == {CHAMPION: 1} and made.challenger_metrics == {"log_loss": 0.3, "ece": None}
     kept = record_promotion(control, decision(2, 1, is_promoted=False, job="job-2"))
     assert aliases(control, "adult") == {CHAMPION: 1}
-    with pytest.raises(Conflict, match="was moved meanwhile"):
+    with pytest.raises(Conflict, match="was moved in the meantime"):
         record_promotion(control, decision(2, None, job="job-3"))
     with pytest.raises(NotFound, match="There is no"):
         record_promotion(control, decision(9, 1, job="job-4"))

@@ -49,7 +49,7 @@ def check_arrow(body: bytes, max_rows: int, max_bytes: int) -> int:
                 n_bytes += held
                 n_rows += 0 if is_dictionary else rows
             if n_rows > max_rows:
-                raise BodyTooLarge(f"{n_rows} rows; at most {max_rows} are answered at once.", max_rows=max_rows)
+                raise BodyTooLarge(f"{n_rows} rows in one request; the limit is {max_rows}.", max_rows=max_rows)
             check_bytes(n_bytes, max_bytes)
             at = end
     except (error, IndexError) as failure:
@@ -126,7 +126,7 @@ def _decoded(body: bytes, batch: int, begin: int, end: int) -> tuple[int, int]:
     length, buffers = field(body, batch, LENGTH), field(body, batch, BUFFERS)
     n_rows = signed_long(body, length) if length else 0
     if n_rows < 0:
-        raise MalformedBody("The body is not an Arrow IPC stream: a batch has fewer than no rows.")
+        raise MalformedBody("The body is not an Arrow IPC stream: a batch has a negative number of rows.")
     if not buffers:
         return n_rows, 0
     is_compressed = field(body, batch, COMPRESSION) != 0
@@ -137,11 +137,11 @@ def _decoded(body: bytes, batch: int, begin: int, end: int) -> tuple[int, int]:
     for place in range(first, first + 16 * n_buffers, 16):
         offset, size = _buffer(body, place)
         if offset < 0 or size < 0 or begin + offset + size > end:
-            raise MalformedBody("The body is not an Arrow IPC stream: a buffer lies outside of its message.")
+            raise MalformedBody("The body is not an Arrow IPC stream: a buffer lies outside its message.")
         if is_compressed and size:
             told = _long(body, begin + offset)[0] if size >= 8 else -2
             if told < NOT_COMPRESSED:
-                raise MalformedBody("The body is not an Arrow IPC stream: a compressed buffer does not say its length.")
+                raise MalformedBody("The body is not an Arrow IPC stream: a compressed buffer lacks its length.")
             size = size - 8 if told == NOT_COMPRESSED else told
         n_bytes += size
     return n_rows, n_bytes

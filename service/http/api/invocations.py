@@ -117,7 +117,7 @@ class Invocations:
         elif content_type == CSV:
             rows = rows_of_csv(served, body, self.predict.max_rows)
         else:
-            raise UnsupportedMediaType(f"Content type {content_type!r} is not read here. Send {JSON} or {CSV}.")
+            raise UnsupportedMediaType(f"Content type {content_type!r} is not supported. Send {JSON} or {CSV}.")
         probabilities = served.predict_proba(rows.chunk)
         served.answered(rows.chunk, probabilities, rows.raw)
         classes = served.classes
@@ -182,4 +182,4 @@ def check_rows(n_rows: int, max_rows: int) -> None:
     BodyTooLarge
     """
     if n_rows > max_rows:
-        raise BodyTooLarge(f"{n_rows} rows; at most {max_rows} are answered at once.", max_rows=max_rows)
+        raise BodyTooLarge(f"{n_rows} rows in one request; the limit is {max_rows}.", max_rows=max_rows)

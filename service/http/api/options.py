@@ -52,7 +52,7 @@ def options_of(query: bytes) -> Options:
             options[name] = level
         else:
             raise InvalidRequest(
-                f"Query parameter {name}={value!r} is not known; there are ignore_unknown and id, true or false, and "
+                f"Query parameter {name}={value!r} is unknown. Use ignore_unknown or id, true or false, or "
                 "interval, a probability above 0 and below 1.",
                 parameter=name,
             )

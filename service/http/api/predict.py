@@ -169,7 +169,7 @@ class Predict:
 
     def _check_rows(self, n_rows: int) -> None:
         if n_rows > self.max_rows:
-            raise BodyTooLarge(f"{n_rows} rows; at most {self.max_rows} are answered at once.", max_rows=self.max_rows)
+            raise BodyTooLarge(f"{n_rows} rows in one request; the limit is {self.max_rows}.", max_rows=self.max_rows)
 
     def answer_json(self, served: Served, request: RawRequest, options: Options) -> bytes:
         """Classify parsed rows and write the JSON answer."""
@@ -214,7 +214,7 @@ class Predict:
             return self.chunk(served, self.parse(body), options)
         if content_type != ARROW:
             raise UnsupportedMediaType(
-                f"Content type {content_type!r} is not read here. Send {JSON} or {ARROW}.", content_type=content_type
+                f"Content type {content_type!r} is not supported. Send {JSON} or {ARROW}.", content_type=content_type
             )
         table = read_stream(body, self.max_rows, self.max_decoded_bytes)
         return self.checked_chunk(served, table, tuple(table.column_names), options)
@@ -293,7 +293,7 @@ def answered(served: Served, rows: Rows, probabilities: Probabilities, options: 
         return None
     if served.watch is None:
         raise InvalidRequest(
-            "This server keeps no predictions, so that no label could be joined: set FEWPASS_MONITORING=counts.",
+            "This server keeps no predictions, so labels have nothing to join. Set FEWPASS_MONITORING=counts.",
             parameter="id" if options.id else "X-Prediction-Key",
         )
     n_rows = rows.chunk.n_rows

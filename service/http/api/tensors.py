@@ -122,7 +122,7 @@ def read_request(body: bytes, header_bytes: bytes | None, max_rows: int) -> tupl
     for tensor in request.inputs:
         n_rows = n_rows_of(tensor)
         if n_rows > max_rows:
-            raise BodyTooLarge(f"{n_rows} rows; at most {max_rows} are answered at once.", max_rows=max_rows)
+            raise BodyTooLarge(f"{n_rows} rows in one request; the limit is {max_rows}.", max_rows=max_rows)
         size = tensor.parameters.get("binary_data_size")
         if tensor.name in columns:
             raise InvalidRequest(f"Input {tensor.name!r} comes twice.", input=tensor.name)
@@ -155,7 +155,7 @@ def n_rows_of(tensor: Tensor) -> int:
         )
     if tensor.datatype not in DTYPES and tensor.datatype != "BYTES":
         known = ", ".join(["BYTES", *DTYPES])
-        raise InvalidRequest(f"Input {tensor.name!r}: datatype {tensor.datatype!r} is none of {known}.")
+        raise InvalidRequest(f"Input {tensor.name!r}: datatype {tensor.datatype!r} is not one of {known}.")
     return shape[0]
 
 
@@ -174,9 +174,7 @@ def of_bytes(tensor: Tensor, content: bytes, n_rows: int) -> list[Any]:
         return list(islice(_texts(tensor, content), n_rows + 1))
     dtype = np.dtype(DTYPES[tensor.datatype])
     if len(content) % dtype.itemsize:
-        raise MalformedBody(
-            f"Input {tensor.name!r}: {len(content)} bytes are not a whole number of {tensor.datatype} values."
-        )
+        raise MalformedBody(f"Input {tensor.name!r}: {len(content)} bytes do not divide into {tensor.datatype} values.")
     values: list[Any] = np.frombuffer(content, dtype)[: n_rows + 1].tolist()
     return values
 
@@ -191,7 +189,7 @@ def _texts(tensor: Tensor, content: bytes) -> Iterator[str]:
                 raise MalformedBody(f"Input {tensor.name!r} is cut off.")
             yield content[at + 4 : at + 4 + length].decode()
         except (struct.error, UnicodeDecodeError) as error:
-            raise MalformedBody(f"Input {tensor.name!r} holds no valid text: {error}.") from error
+            raise MalformedBody(f"Input {tensor.name!r} is not valid UTF-8 text: {error}.") from error
         at += 4 + length
 
 
@@ -212,7 +210,7 @@ def write_response(
     wanted = {output.name: output.parameters for output in request.outputs or ()}
     for name in wanted:
         if name not in {known for known, _, _ in outputs}:
-            raise InvalidRequest(f"There is no output {name!r}; there are {', '.join(o[0] for o in outputs)}.")
+            raise InvalidRequest(f"There is no output {name!r}. The outputs are {', '.join(o[0] for o in outputs)}.")
     described, tail = [], []
     for name, datatype, values in outputs:
         if (wanted and name not in wanted) or (not wanted and name == "classes"):

@@ -30,7 +30,7 @@ async def received(request: Request) -> AsyncIterator[Path]:
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if content_type != TAR:
         raise UnsupportedMediaType(
-            f"Content type {content_type!r} is not read here. Send {TAR}.", content_type=content_type
+            f"Content type {content_type!r} is not supported. Send {TAR}.", content_type=content_type
         )
     n_bytes = content_length(request.scope) or 0
     with drafting(workspace.layout.scratch, "upload.tar") as path:

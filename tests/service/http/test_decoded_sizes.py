@@ -47,7 +47,7 @@ def test_the_bytes_of_a_stream_are_those_that_arrow_allocates(columns, compressi
     told = check_arrow(body, 6, MEBIBYTE)
     assert told <= held + 8 * 64 * len(arrays)
     assert held <= told + 8 * 64 * len(arrays), "but for padding"
-    with pytest.raises(BodyTooLarge, match="6 rows; at most 5"):
+    with pytest.raises(BodyTooLarge, match="6 rows in one request; the limit is 5"):
         check_arrow(body, 5, MEBIBYTE)
 
 

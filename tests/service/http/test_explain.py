@@ -128,8 +128,8 @@ def test_a_circuit_s_answers_cannot_be_explained_and_say_so(site: Site, tmp_path
         asked = {"uris": [str(site.train)], "target": "class", "learner": "spn", "model": "leafy"}
         product.train(workspace, TrainRequest(**asked, parameters={"passes": 2, "states": 2}))
     answer = site.client.post("/v1/models/leafy/explain", json={"records": [RECORD]})
-    assert answer.status_code == 422 and "no sums over attributes" in answer.json()["detail"]
+    assert answer.status_code == 422 and "are not sums over attributes" in answer.json()["detail"]
     assert "nb, tan, kdb, skdb and xgboost" in answer.json()["detail"] and "explain=" not in answer.text
     out = tmp_path / "reasons.parquet"
     failed = fewpass("predict", "leafy", site.test, "--out", out, "--explain", workspace=site.workspace, code=1)
-    assert "no sums over attributes" in failed.stderr and not out.exists()
+    assert "are not sums over attributes" in failed.stderr and not out.exists()

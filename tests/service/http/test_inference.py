@@ -125,8 +125,8 @@ BAD = [
     ({"inputs": [GOOD | {"shape": [1, 1, 1]}]}, 422, "one input for each attribute"),
     # Their product would take minutes.
     ({"inputs": [GOOD | {"shape": [9] * 60_000}]}, 422, "a shape of 60000 dimensions"),
-    ({"inputs": [GOOD | {"datatype": "BF16"}]}, 422, "none of BYTES"),
-    ({"inputs": [GOOD | {"shape": [2001], "data": [True] * 2001}]}, 413, "at most 2000"),
+    ({"inputs": [GOOD | {"datatype": "BF16"}]}, 422, "not one of BYTES"),
+    ({"inputs": [GOOD | {"shape": [2001], "data": [True] * 2001}]}, 413, "the limit is 2000"),
     ({"inputs": [GOOD, GOOD]}, 422, "comes twice"),
     (
         {"inputs": [GOOD, {"name": "humidity", "shape": [2], "datatype": "FP64", "data": [1, 2]}]},
@@ -152,9 +152,9 @@ def test_bad_tensors_are_clear_problems(site: Site, body: object, status: int, w
     ("tensor", "content", "words"),
     [
         ({"name": "outlook", "shape": [1], "datatype": "BYTES"}, b"\x09\x00\x00\x00abc", "cut off"),
-        ({"name": "outlook", "shape": [1], "datatype": "BYTES"}, b"\x01\x00", "no valid text"),
-        ({"name": "outlook", "shape": [1], "datatype": "BYTES"}, b"\x01\x00\x00\x00\xff", "no valid text"),
-        ({"name": "humidity", "shape": [1], "datatype": "FP64"}, b"\x01\x00\x00", "not a whole number"),
+        ({"name": "outlook", "shape": [1], "datatype": "BYTES"}, b"\x01\x00", "is not valid UTF-8 text"),
+        ({"name": "outlook", "shape": [1], "datatype": "BYTES"}, b"\x01\x00\x00\x00\xff", "is not valid UTF-8 text"),
+        ({"name": "humidity", "shape": [1], "datatype": "FP64"}, b"\x01\x00\x00", "do not divide into"),
     ],
 )
 def test_broken_binary_tensors_are_clear_problems(site: Site, tensor: dict, content: bytes, words: str) -> None:
@@ -209,7 +209,7 @@ def test_all_forms_of_invocations_say_what_predict_says(mlflow: httpx.Client, si
         (b'{"dataframe_split": {"columns": ["windy"], "data": [[true, 1]]}}', 422, "Row 0 has 2 values"),
         (b'{"dataframe_records": [{"outlok": "x"}]}', 422, "similar: outlook"),
         (b'{"inputs": {"windy": [true, false], "humidity": [1]}}', 422, "values"),
-        (b'{"inputs": {"windy": [' + b"true," * 50 + b"true]}}", 413, "at most 50"),
+        (b'{"inputs": {"windy": [' + b"true," * 50 + b"true]}}", 413, "the limit is 50"),
     ],
 )
 def test_bad_invocations_are_clear_problems(mlflow: httpx.Client, body: bytes, status: int, words: str) -> None:

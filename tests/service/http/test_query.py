@@ -140,7 +140,7 @@ def test_the_answers_of_a_request_are_no_more_than_a_server_can_carry(site, circ
     (told,) = ask(site.client, "sky", joint)
     n = 100_000 // len(told["distribution"]) + 1
     refused = ask(site.client, "sky", *[joint] * n, code=413)
-    assert "at most 100,000 are told in one request" in refused["detail"]
+    assert "the limit for one request is 100,000" in refused["detail"]
 
 
 def test_who_has_no_joint_distribution_says_so(site):

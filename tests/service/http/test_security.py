@@ -323,7 +323,7 @@ def test_a_root_in_an_object_store_holds_its_query_and_its_prefix() -> None:
 def test_the_system_is_never_data_even_without_roots(site: Site) -> None:
     for uri in ("/etc/passwd", "/proc/self/mem", "/dev/zero", "file:///etc/passwd"):
         body = {"name": "system", "uris": [uri]}
-        assert "belongs to the system" in problem(site.client.post("/v1/datasets", json=body), 403)["detail"]
+        assert "is a system path" in problem(site.client.post("/v1/datasets", json=body), 403)["detail"]
 
 
 def test_an_open_server_without_roots_reads_nothing() -> None:

@@ -101,9 +101,9 @@ def test_the_next_time_is_what_the_clock_on_the_wall_says(expression: str, zone:
 @pytest.mark.parametrize(
     ("expression", "zone", "words"),
     [
-        ("* * * *", "UTC", "has 4 fields and not five"),
+        ("* * * *", "UTC", "has 4 fields; a cron expression has five"),
         ("* * * * * *", "UTC", "has 6 fields"),
-        ("0 0 30 2 *", "UTC", "not a cron expression, or is never due"),
+        ("0 0 30 2 *", "UTC", "not a cron expression, or never falls due"),
         ("99 * * * *", "UTC", "out of range"),
         ("0 3 * * H", "UTC", "'H' is not a day of the week"),
         ("R * * * *", "UTC", "'R' is not a minute"),

@@ -31,7 +31,7 @@ def test_it_is_trained_served_and_forgets(site, tmp_path):
     assert [edge["rank"] for edge in structure["edges"]].count(1) == 2
     assert "<svg" in site.client.get("/v1/models/average/structure.svg").text
     refused = problem(site.client.post("/v1/models/average/explain", json=rows), 422)
-    assert "of kind 'averaged-trees' are no sums over attributes" in refused["detail"]
+    assert "of kind 'averaged-trees' are not sums over attributes" in refused["detail"]
     refused = site.client.post("/v1/models/average/query", json={"queries": [{"kind": "marginal"}]})
     assert "no joint distribution" in problem(refused, 422)["detail"]
 

@@ -46,7 +46,7 @@ def test_broken_data_is_kept_from_training_until_a_person_says_so(place):
     assert refresh(workspace, folder, quarantine_points=1.0)["version"] == 2
     table = problems.rows(3000, 3)
     add(folder, table.set_column(0, "size", pa.array(table["size"].to_numpy() * 100)), 2)
-    with pytest.raises(Quarantined, match=r"2\.parquet looks broken .* size has numbers outside the range"):
+    with pytest.raises(Quarantined, match=r"2\.parquet differs so much .* size has numbers outside the range"):
         refresh(workspace, folder, quarantine_points=1.0)
     assert [one.version for one in product.list_versions(workspace, "towns").items] == [2, 1]
     assert refresh(workspace, folder)["version"] == 3

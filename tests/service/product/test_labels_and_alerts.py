@@ -82,7 +82,7 @@ def test_labels_are_counted_once_and_the_last_one_counts(trained):
     assert found["labelled"] == 200 and found["coverage"] == pytest.approx(200 / 300)
     assert found["accuracy"] == pytest.approx((own.argmax(axis=1) == y).mean())
     assert found["log_loss"] == pytest.approx(-np.log(own[np.arange(200), y]).mean())
-    with pytest.raises(InvalidRequest, match="'maybe' is no class"):
+    with pytest.raises(InvalidRequest, match="'maybe' is not a class"):
         product.add_labels(trained, "labelled", [Label("key", "k0", "maybe")])
 
 
@@ -157,13 +157,13 @@ def test_webhooks_are_signed_and_tried_again(trained, monkeypatch):
     "url", ["http://localhost:1/x", "http://169.254.169.254/latest", "http://10.0.0.1/", "http://[::1]:80/"]
 )
 def test_inner_addresses_are_refused(trained, url):
-    with pytest.raises(InvalidRequest, match=r"inner address|is not found"):
+    with pytest.raises(InvalidRequest, match=r"private address|is not found"):
         product.create_webhook(trained, url, [])
 
 
 @pytest.mark.parametrize("url", ["ftp://example.com/", "file:///etc/passwd", "http://user@example.com/", "nothing"])
 def test_what_is_no_url_of_a_host_is_refused(trained, url):
-    with pytest.raises(InvalidRequest, match="no http or https URL"):
+    with pytest.raises(InvalidRequest, match="must be an http or https URL"):
         product.create_webhook(trained, url, [])
 
 
@@ -247,7 +247,7 @@ def test_the_commands_say_the_same(trained, tmp_path):
     assert "rows against training" in fewpass("monitor", "labelled", **where).stdout
     assert "size" in fewpass("alerts", **where).stdout
     assert fewpass("webhooks", "list", "--json", **where).stdout.strip() == "[]"
-    assert "inner address" in fewpass("webhooks", "add", "http://localhost:1/", **where, code=1).stderr.replace(
+    assert "private address" in fewpass("webhooks", "add", "http://localhost:1/", **where, code=1).stderr.replace(
         "\n", " "
     )
 

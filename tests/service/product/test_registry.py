@@ -241,9 +241,9 @@ def test_what_is_damaged_or_made_up_is_refused(workspace: Workspace, exported: P
     flipped[len(sound) // 2] ^= 1
     cases = {
         "not a tar": b"nothing of the kind" * 100,
-        "is not where it should be": rebuilt(manifest, model, ("model.duckdb", "manifest.json")),
+        "is missing, or in another place": rebuilt(manifest, model, ("model.duckdb", "manifest.json")),
         "holds more than": rebuilt(manifest, model, ("manifest.json", "model.duckdb", "more")),
-        "not the SHA-256": bytes(flipped),
+        "does not have the SHA-256": bytes(flipped),
         "manifest cannot be read": rebuilt(b"{", model),
         "is of format": rebuilt(json.dumps(told | {"format_version": 2}).encode(), model),
         "not one that `export` writes": rebuilt(json.dumps(told | {"tags": {"a": 1}}).encode(), model),
@@ -380,7 +380,7 @@ def test_a_decision_about_another_champion_is_refused(workspace: Workspace) -> N
     train(workspace)
     product.set_alias(workspace, "weather", "champion", 2)
     decision = promotions.Promotion("weather", "champion", 2, 1, True, "", {}, None, None, {}, "job-x")
-    with pytest.raises(Conflict, match="was moved meanwhile"):
+    with pytest.raises(Conflict, match="was moved in the meantime"):
         promotions.record_promotion(workspace.control, decision)
     assert promotions.list_promotions(workspace.control, "weather").items == ()
 

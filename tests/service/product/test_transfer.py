@@ -90,7 +90,7 @@ def test_a_manifest_that_no_answer_could_hold_is_refused(
     ("statement", "words"),
     [
         ("UPDATE header SET json = NULL", "header is not what was written"),
-        ("UPDATE header SET json = '{', sha256 = sha256('{')", "header is no JSON"),
+        ("UPDATE header SET json = '{', sha256 = sha256('{')", "header is not JSON"),
         ("UPDATE provenance SET value = '{'", "provenance cannot be read"),
         ("UPDATE libraries SET version = NULL", "'libraries' does not hold names and texts"),
     ],
