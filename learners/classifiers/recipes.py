@@ -27,7 +27,7 @@ from learners.passes.together import Together
 from learners.schema import Chunk, Kept, Overrides, Schema
 from learners.schema.summaries import ColumnSummaries
 
-ESTIMATORS = ("m", "hdp", "hdp-map")
+ESTIMATORS = ("hdp-map", "hdp", "m")
 MAX_K = 5
 
 
@@ -37,9 +37,9 @@ class NetworkParameters(HDPParameters):
 
     Parameters
     ----------
-    estimator : "m", "hdp" or "hdp-map"
-        m-estimates with back-off, posterior means of a hierarchical Dirichlet process by Gibbs sampling, or the
-        deterministic estimate of the same model.
+    estimator : "hdp-map", "hdp", "m" or None
+        The deterministic estimate of a hierarchical Dirichlet process, posterior means of the same model by Gibbs sampling,
+        or m-estimates with back-off. None is "m" if `m` is given, and otherwise "hdp-map".
     m : float or None
         Pseudo-count of the m-estimate; None chooses it on a hold-out from `m_estimate.GRID`.
     max_values : int
@@ -50,18 +50,26 @@ class NetworkParameters(HDPParameters):
     InvalidParameter
     """
 
-    estimator: str = "m"
+    estimator: str | None = None
     m: float | None = None
     max_values: int = 1024
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.estimator is None:
+            object.__setattr__(self, "estimator", self._usual_estimator())  # models record which one it was
         if self.estimator not in ESTIMATORS:
             raise InvalidParameter("estimator", self.estimator, f"use one of {', '.join(ESTIMATORS)}")
         if self.m is not None and not 0 <= self.m < 1e9:
             raise InvalidParameter("m", self.m, "a number from 0 to 1e9, or null to choose it")
+        if self.m is not None and self.estimator != "m":
+            raise InvalidParameter("m", self.m, f"it belongs to estimator=m, not to estimator={self.estimator}")
         if not 2 <= self.max_values <= 65_000:
             raise InvalidParameter("max_values", self.max_values, "from 2 to 65,000")
+
+    def _usual_estimator(self) -> str:
+        """The estimator where none is named."""
+        return "hdp-map" if self.m is None else "m"
 
 
 @dataclass(frozen=True)
@@ -100,7 +108,7 @@ class TANParameters(StructureParameters):
     ----------
     average : bool
         Average over all trees, and over their probabilities, instead of taking one tree: one pass less, and O(n^3) for n
-        attributes for each row and class.
+        attributes for each row and class. Its estimates are pseudo-counts, so `estimator` is "m", named or not.
     ess : float or None
         Of `average`, the equivalent sample size of the prior; None chooses it by the marginal likelihood from
         `tree_average.GRID`.
@@ -123,6 +131,9 @@ class TANParameters(StructureParameters):
             raise InvalidParameter("estimator", self.estimator, "average=true has estimates of its own; leave it out")
         if self.average and self.m is not None:
             raise InvalidParameter("m", self.m, "average=true has estimates of its own: use ess")
+
+    def _usual_estimator(self) -> str:
+        return "m" if self.average else super()._usual_estimator()
 
 
 @dataclass(frozen=True)

@@ -70,4 +70,4 @@ def test_a_stored_model_keeps_them_and_wrong_use_is_named():
     with pytest.raises(InvalidParameter, match="above 0 and below 1"):
         model.predict_interval(train, 1.5)
     with pytest.raises(InvalidParameter, match="m-estimates"):
-        KDB().fit(train, "class").predict_interval(train)
+        KDB(estimator="m").fit(train, "class").predict_interval(train)

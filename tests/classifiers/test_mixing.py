@@ -79,3 +79,20 @@ def test_a_network_loses_edges_that_tell_nothing(parameters, n_edges):
 def test_prune_is_a_boolean():
     with pytest.raises(InvalidParameter, match="prune"):
         recipes.parse_parameters("kdb", {"prune": "sometimes"})
+
+
+@pytest.mark.parametrize(
+    ("learner", "parameters", "estimator"),
+    [
+        ("nb", {}, "hdp-map"),
+        ("tan", {}, "hdp-map"),
+        ("kdb", {"k": 2}, "hdp-map"),
+        ("skdb", {}, "hdp-map"),
+        ("kdb", {"m": 1.0}, "m"),
+        ("kdb", {"estimator": "m"}, "m"),
+        ("tan", {"average": True}, "m"),
+        ("kdb", {"estimator": "hdp"}, "hdp"),
+    ],
+)
+def test_hdp_map_is_the_estimator_unless_another_is_named_or_m_is(learner, parameters, estimator):
+    assert recipes.parse_parameters(learner, parameters).estimator == estimator

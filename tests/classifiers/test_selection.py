@@ -114,7 +114,7 @@ def test_skdb_keeps_what_helps_and_stores_the_whole_surface():
             "class": y.astype(str),
         }
     )
-    model = drive(recipes.learner("skdb", {"k": 3}, "class"), Source.of_table(table))
+    model = drive(recipes.learner("skdb", {"k": 3, "estimator": "m"}, "class"), Source.of_table(table))
     selection = model.facts["selection"]
     surface = np.array(selection["mean_loss"])
     assert surface.shape == (3, 4)  # three attributes have at most two parents

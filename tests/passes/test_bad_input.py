@@ -194,7 +194,12 @@ def test_truncated_files_are_named(tmp_path, n_bytes):
         ("nb", {"m": -1}, "Parameter m=-1"),
         ("nb", {"m": float("nan")}, "Parameter m=nan is not allowed: a number from 0"),
         ("nb", {"m": float("inf")}, "Parameter m=inf is not allowed: a number from 0"),
-        ("nb", {"estimator": "x"}, "Parameter estimator='x' is not allowed: use one of m, hdp, hdp-map"),
+        (
+            "nb",
+            {"estimator": "hdp", "m": 1.0},
+            "Parameter m=1.0 is not allowed: it belongs to estimator=m, not to estimator=hdp",
+        ),
+        ("nb", {"estimator": "x"}, "Parameter estimator='x' is not allowed: use one of hdp-map, hdp, m"),
         ("nb", {"max_values": 1}, "Parameter max_values=1 is not allowed: from 2 to 65,000"),
     ],
 )
