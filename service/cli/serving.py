@@ -62,15 +62,12 @@ def worker(
 
 
 def demo(
-    rows: Annotated[
-        int | None,
-        typer.Option("--rows", min=1000, help="Draw this many rows from a known network instead of real data."),
-    ] = None,
+    rows: Annotated[int, typer.Option("--rows", min=10_000, help="Orders to learn from.")] = 500_000,
     output: Annotated[Path, typer.Option("--out", help="Folder for pictures and results.")] = Path("demo-output"),
     seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
     json_output: JsonOption = False,
 ) -> None:
-    """Learn from real data, serve, ask over HTTP, and show what came out."""
+    """Learn from more rows than memory may hold, refresh, forget, serve, and show what came out."""
     from service.operations.demo import run_demo
 
     run_demo(rows, output, seed, json_output)

@@ -1,69 +1,44 @@
-"""`fewpass demo`: learn from data, serve, ask over HTTP, and show what came out."""
+"""`fewpass demo`: learn from more rows than memory may hold, refresh, forget, serve, and show what came out."""
 
-import statistics
+from __future__ import annotations
+
+import json
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import httpx
-import numpy as np
-import pyarrow.parquet as pq
-
-from learners.passes.source import Source
-from service import product
 from service.http.warm_up import compile_all
 from service.json_values import JSONObject
-from service.operations.demo_data import DemoTable, write_real, write_synthetic
+from service.operations import demo_small, demo_story
+from service.operations.demo_data import write_real
+from service.operations.demo_orders import write_orders
 from service.processes.local_server import local_server
-from service.product import pictures
-from service.product.scoring import probabilities_of
-from service.requests import TrainRequest
 from service.settings import Settings
-from service.terminal import COMPILING, err, out, progress_bar, show_json, show_table
-from service.workspace import Workspace
+from service.terminal import COMPILING, err, out, show_json, show_table
 
-LEARNERS: tuple[tuple[str, str, JSONObject], ...] = (
-    ("NB", "nb", {}),
-    ("TAN", "tan", {}),
-    ("XGBoost", "xgboost", {}),
-    ("kDB-2", "kdb", {"k": 2}),
-    ("kDB-2 HDP", "kdb", {"k": 2, "estimator": "hdp-map"}),
-)
-N_REQUESTS = 200
-SHOWN_DECIMALS = 3  # more would not fit into 80 columns
-METRICS = ("zero_one_loss", "rmse", "log_loss", "ece")
+MEMORY = "64MiB"
 
 
-@dataclass
-class Outcome:
-    """One row of the demo's table."""
-
-    table: str
-    learner: str
-    model: str
-    metrics: dict[str, float]
-    train_s: float
-    rows_per_s: float
-    latency_ms: float | None = None
-
-
-def run_demo(rows: int | None, output: Path, seed: int, json_output: bool) -> None:
+def run_demo(rows: int, output: Path, seed: int, json_output: bool) -> None:
     """Run the whole demo; everything it starts has ended when it returns.
 
     Parameters
     ----------
-    rows : int, optional
-        Rows of a synthetic table from a known network; real data unless given.
+    rows : int
+        Orders to learn from.
     output : Path
         Folder for the pictures and results.json.
     seed : int
-        Of the split, or of the network.
+        Of the orders, and of how the small tables are split.
     json_output : bool
         Print results.json instead of tables.
     """
+
+    def say(text: str) -> None:
+        if not json_output:
+            err.print(f"[dim]{text}[/]", highlight=False)
+
     output.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="fewpass-demo-") as directory:
@@ -71,138 +46,74 @@ def run_demo(rows: int | None, output: Path, seed: int, json_output: bool) -> No
         if not json_output:
             err.print(COMPILING)
         compile_all()  # so that the times below are those of training
-        tables = write_real(root, seed) if rows is None else [write_synthetic(root, rows, seed)]
-        settings = Settings(workspace=root / "workspace", job_workers=0, log_level="warning")
-        outcomes = [outcome for table in tables for outcome in _train_all(settings, table, json_output)]
-        _ask_over_http(settings, tables, outcomes, json_output)
-        written = [path for table in tables for path in _draw(settings, table, outcomes, output)]
-    results = _results(tables, outcomes, written, time.perf_counter() - started)
+        say(f"writing {rows:,} orders")
+        orders = write_orders(root / "orders", rows, seed)
+        settings = Settings(workspace=root / "workspace", memory=MEMORY, threads=1, job_workers=0, log_level="warning")
+        story = demo_story.tell(settings, orders, say, not json_output)
+        tables = write_real(root, seed)
+        outcomes = [outcome for table in tables for outcome in demo_small.train_all(settings, table, json_output)]
+        say("starting a server on a free loopback port")
+        with local_server(settings) as server:
+            story["requests"] = demo_story.ask(server.url, orders)
+            demo_small.ask_over_http(server.url, tables, outcomes)
+        written = [path for table in tables for path in demo_small.draw(settings, table, outcomes, output)]
     written.append(output / "results.json")
-    _write_json(written[-1], results)
+    results = {
+        "orders": story,
+        "tables": demo_small.results_of(tables, outcomes),
+        "files": [str(path) for path in written],
+        "seconds": time.perf_counter() - started,
+    }
+    written[-1].write_text(json.dumps(results, indent=2) + "\n")
     if json_output:
         show_json(results)
         return
-    _show(tables, outcomes)
+    _show_story(story)
+    demo_small.show(tables, outcomes)
     out.print("ECE: expected calibration error; by HTTP: median time of a request with one row.", highlight=False)
     out.print("Pictures and numbers: " + ", ".join(str(path) for path in written), soft_wrap=True, highlight=False)
 
 
-def _train_all(settings: Settings, table: DemoTable, json_output: bool) -> list[Outcome]:
-    """Train every learner on the table, in this process, evaluated on its test file."""
-    outcomes = []
-    with Workspace(settings) as workspace:
-        for title, learner, parameters in LEARNERS:
-            model = f"{table.title} {title}".replace(" ", "-").lower()
-            request = TrainRequest(
-                uris=[str(table.train)],
-                target=table.target,
-                learner=learner,
-                parameters=parameters,
-                model=model,
-                test_uris=[str(table.test)],
-            )
-            if not json_output:
-                err.print(f"[dim]training {title} on {table.title}, {table.n_train:,} rows[/]")
-            with progress_bar(not json_output) as report:
-                version = product.train(workspace, request, report)
-            metrics = dict(version.metrics)
-            seconds = float(metrics["train_s"])
-            outcomes.append(Outcome(table.title, title, model, metrics, seconds, metrics["rows_per_s"]))
-    return outcomes
-
-
-def _ask_over_http(
-    settings: Settings, tables: Sequence[DemoTable], outcomes: Sequence[Outcome], json_output: bool
-) -> None:
-    """Start a server, send single rows to each model, and check a few answers against this process."""
-    if not json_output:
-        err.print("[dim]starting a server on a free loopback port[/]")
-    with local_server(settings) as server, httpx.Client(base_url=server.url, timeout=60) as client:
-        for table in tables:
-            records = pq.ParquetFile(table.test).read_row_group(0).slice(0, N_REQUESTS).to_pylist()
-            for record in records:
-                record.pop(table.target)
-            for outcome in outcomes:
-                if outcome.table == table.title:
-                    outcome.latency_ms = _median_latency_ms(client, outcome.model, records)
-
-
-def _median_latency_ms(client: httpx.Client, model: str, records: Sequence[JSONObject]) -> float:
-    latencies = []
-    for record in records:
-        started = time.perf_counter()
-        answer = client.post(f"/v1/models/{model}/predict", json={"records": [record]})
-        latencies.append((time.perf_counter() - started) * 1000)
-        answer.raise_for_status()
-    return statistics.median(latencies)
-
-
-def _draw(settings: Settings, table: DemoTable, outcomes: Sequence[Outcome], output: Path) -> list[Path]:
-    """The structure of the last learner, and the reliability of all of them."""
-    ours = [outcome for outcome in outcomes if outcome.table == table.title]
-    name = table.title.replace(" ", "-")
-    structure, reliability = output / f"{name}-structure.svg", output / f"{name}-reliability.svg"
-    curves = []
-    with Workspace(settings) as workspace:
-        for outcome in ours:
-            probabilities, labels = probabilities_of(
-                product.served(workspace, outcome.model).model, Source.open(str(table.test))
-            )
-            is_right = (probabilities.argmax(axis=1) == labels).astype(np.float64)
-            curves.append((outcome.learner, probabilities.max(axis=1), is_right))
-        last = ours[-1]
-        structure.write_bytes(product.draw(workspace, last.model))
-    pictures.draw_reliability(curves, reliability, f"Reliability on {table.title}")
-    return [structure, reliability]
-
-
-def _results(
-    tables: Sequence[DemoTable], outcomes: Sequence[Outcome], written: Sequence[Path], seconds: float
-) -> JSONObject:
-    return {
-        "tables": [
-            {
-                "title": table.title,
-                "n_train": table.n_train,
-                "n_test": table.n_test,
-                "bayes_error": table.bayes_error,
-                "models": [vars(outcome) for outcome in outcomes if outcome.table == table.title],
-            }
-            for table in tables
-        ],
-        "files": [str(path) for path in written],
-        "seconds": seconds,
-    }
-
-
-def _thousands(number: float) -> str:
-    """A number of rows in thousands, with two digits at least."""
-    return f"{number / 1000:,.0f} k" if number >= 10_000 else f"{number / 1000:.2g} k"
-
-
-def _write_json(path: Path, value: Any) -> None:
-    import json
-
-    path.write_text(json.dumps(value, indent=2) + "\n")
-
-
-def _show(tables: Sequence[DemoTable], outcomes: Sequence[Outcome]) -> None:
-    for table in tables:
-        rows = [
+def _show_story(story: JSONObject) -> None:
+    """The orders, one line for each thing that happened."""
+    show_table(
+        f"Late parcels: {story['n_train']:,} orders × {story['n_columns']} columns, {_mib(story['bytes_in_memory'])} in "
+        f"memory; counts may take {story['memory']}",
+        ["learner", "train", "processor", "peak", "error", "RMSE", "log loss", "ECE"],
+        [
             [
-                outcome.learner,
-                *(round(outcome.metrics[name], SHOWN_DECIMALS) for name in METRICS),
-                f"{outcome.train_s:.2f} s",
-                _thousands(outcome.rows_per_s),
-                f"{outcome.latency_ms:.2f} ms",
+                one["learner"],
+                f"{one['wall_s']:.1f} s",
+                f"{one['cpu_s']:.1f} s",
+                _mib(one["peak_bytes"]),
+                *_metrics(one["metrics"]),
             ]
-            for outcome in outcomes
-            if outcome.table == table.title
+            for one in story["models"]
         ]
-        if table.bayes_error is not None:
-            rows.append(["Bayes rate", round(table.bayes_error, SHOWN_DECIMALS), *[None] * 6])
-        show_table(
-            f"{table.title}: {table.n_train:,} training rows, {table.n_test:,} test rows",
-            ["learner", "error", "RMSE", "log loss", "ECE", "train", "rows/s", "by HTTP"],
-            rows,
-        )
+        + [["the truth", None, None, None, *_metrics(story["least_losses"])]],
+    )
+    refresh, forget, requests = story["refresh"], story["forget"], story["requests"]
+    verdict = "equals, bit for bit," if forget["is_equal"] else "DIFFERS from"
+    low, high = requests["interval"]
+    given = ", ".join(f"{name} {value}" for name, value in requests["case"].items())
+    lines = [
+        f"[bold]Refresh[/]: {refresh['n_rows_read']:,} orders came. Version {refresh['version']} took "
+        f"{refresh['seconds']:.1f} s: it read the new file and reused the counts of {refresh['n_rows_reused']:,} orders.",
+        f"[bold]Forget[/]: {forget['where']}, {forget['n_rows']:,} orders. Version {forget['version']} took "
+        f"{forget['seconds']:.1f} s with its proof: it {verdict} the model that the remaining {forget['n_rows_left']:,} "
+        "orders give. The versions that knew them are deleted.",
+        f"[bold]Ask[/]: all we know is {given}. Late with probability {requests['probability']:.2f}; "
+        f"{requests['level']:.0%} interval {low:.2f} to {high:.2f}.",
+        f"[bold]Serve[/]: {requests['n_requests']} requests of one row without {', '.join(requests['missing'])}: median "
+        f"{requests['median_ms']:.2f} ms, 99 % within {requests['p99_ms']:.2f} ms.",
+    ]
+    for line in lines:
+        out.print(line, highlight=False)
+
+
+def _metrics(metrics: JSONObject) -> Sequence[float]:
+    return [round(metrics[name], demo_small.SHOWN_DECIMALS) for name in demo_small.METRICS]
+
+
+def _mib(n_bytes: int) -> str:
+    return f"{n_bytes / 2**20:.0f} MiB"

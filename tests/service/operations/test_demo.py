@@ -9,29 +9,84 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from service.operations.demo import _thousands
 from service.operations.demo_data import KnownNetwork, write_real, write_synthetic
+from service.operations.demo_orders import write_orders
+from service.operations.demo_peer import boosted
+from service.operations.demo_small import _thousands
 
 
 @pytest.mark.timeout(900)
-def test_demo_on_a_known_network_comes_near_the_bayes_error(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "service.cli", "demo", "--rows", "20000", "--json", "--out", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+def test_demo_learns_refreshes_forgets_and_answers(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "service.cli", "demo", "--rows", "10000", "--json", "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=800)
     assert done.returncode == 0, done.stderr
-    (table,) = json.loads(done.stdout)["tables"]
-    models = {model["learner"]: model for model in table["models"]}
-    assert list(models) == ["NB", "TAN", "XGBoost", "kDB-2", "kDB-2 HDP"]
-    for model in models.values():
-        # No classifier beats the Bayes error by more than the noise of the test sample.
-        assert table["bayes_error"] - 0.02 < model["metrics"]["zero_one_loss"] < 0.5
-        assert model["latency_ms"] > 0 and model["rows_per_s"] > 0
-    assert models["kDB-2"]["metrics"]["log_loss"] < models["NB"]["metrics"]["log_loss"]
-    for name in ("known-network-structure.svg", "known-network-reliability.svg"):
+    told = json.loads(done.stdout)
+    orders = told["orders"]
+    assert (orders["n_train"], orders["n_columns"], orders["memory"]) == (10_000, 14, "64MiB")
+    for model in orders["models"]:
+        # Nothing beats the true probabilities by more than the noise of 1,000 rows.
+        assert orders["least_losses"]["log_loss"] - 0.05 < model["metrics"]["log_loss"] < 0.7
+        assert model["cpu_s"] > 0 and model["peak_bytes"] > 1 << 20
+    assert [model["learner"] for model in orders["models"]] == ["kDB-2", "XGBoost"]
+    refresh, forget, requests = orders["refresh"], orders["forget"], orders["requests"]
+    assert (refresh["version"], refresh["n_rows"], refresh["n_rows_read"]) == (2, 10_500, 500)
+    assert refresh["n_rows_reused"] == 10_000
+    assert forget["version"] == 3 and forget["is_equal"] and forget["where"].startswith("user = '")
+    assert forget["n_rows"] > 0 and forget["n_rows"] + forget["n_rows_left"] == 10_500
+    low, high = requests["interval"]
+    assert 0 < low < requests["probability"] < high < 1
+    assert requests["n_requests"] == 200 and requests["median_ms"] <= requests["p99_ms"]
+    cancer, digits = told["tables"]
+    assert [model["learner"] for model in cancer["models"]] == ["NB", "kDB-2", "auto", "XGBoost"]
+    assert [model["learner"] for model in digits["models"]] == ["NB", "kDB-2", "XGBoost"]
+    for model in (*cancer["models"], *digits["models"]):
+        assert model["metrics"]["zero_one_loss"] < 0.3 and model["latency_ms"] > 0 and model["rows_per_s"] > 0
+    for name in ("breast-cancer-structure.svg", "handwritten-digits-reliability.svg"):
         assert "<svg" in (tmp_path / name).read_text()
-    assert json.loads((tmp_path / "results.json").read_text())["tables"] == [table]
+    assert json.loads((tmp_path / "results.json").read_text()) == told
+
+
+def test_orders_are_those_of_the_true_probabilities_and_equal_for_equal_seeds(tmp_path: Path) -> None:
+    orders = write_orders(tmp_path / "a", 20_000, 3)
+    weeks = [pq.read_table(path) for path in orders.train]
+    assert [week.num_rows for week in weeks] == [4_000] * 5
+    assert orders.n_bytes == pytest.approx(sum(week.nbytes for week in weeks), rel=0.02)  # bit masks come and go
+    later = pq.read_table(orders.test)
+    assert later.num_rows == orders.n_test == orders.late_shares.size
+    assert pq.read_table(orders.tomorrow).num_rows == orders.n_tomorrow
+    late = later["late"].to_numpy(zero_copy_only=False) == "yes"
+    noise = np.sqrt((orders.late_shares * (1 - orders.late_shares)).sum())
+    assert abs(late.sum() - orders.late_shares.sum()) < 5 * noise
+    is_probable = orders.late_shares > np.median(orders.late_shares)
+    assert late[is_probable].mean() > 1.5 * late[~is_probable].mean()
+    times = [table["ordered_at"].to_numpy() for table in (*weeks, pq.read_table(orders.tomorrow), later)]
+    assert np.all(np.diff(np.concatenate(times).astype(np.int64)) >= 0), "in the sequence of their times"
+    assert later["weight_kg"].null_count > 0 and len(set(weeks[0]["user"].to_pylist())) > 500
+    again = write_orders(tmp_path / "b", 20_000, 3)
+    other = write_orders(tmp_path / "c", 20_000, 4)
+    assert pq.read_table(again.test).equals(later) and not pq.read_table(other.test).equals(later)
+
+
+def test_the_peer_of_the_demo_learns_and_answers_for_unknown_words(tmp_path: Path) -> None:
+    def write(name: str, words: list[str], n: int) -> str:
+        rng = np.random.default_rng(n)
+        word = rng.choice(words, n)
+        is_late = (word == "snow") ^ (rng.random(n) < 0.1)
+        table = pa.table({"word": word, "number": rng.random(n), "class": np.where(is_late, "yes", "no")})
+        pq.write_table(table, tmp_path / name)
+        return str(tmp_path / name)
+
+    train, test = write("train", ["rain", "snow"], 500), write("test", ["rain", "snow", "hail"], 60)
+    called: list[int] = []
+    probabilities = boosted([train], test, "class", lambda: called.append(1))
+    assert called == [1] and probabilities.shape == (60, 2)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+    words = pq.read_table(test)["word"].to_numpy(zero_copy_only=False)
+    assert probabilities[words == "snow", 1].min() > 0.5 > probabilities[words == "rain", 1].max()
 
 
 def test_posterior_of_the_known_network_is_that_of_its_joint_distribution() -> None:
