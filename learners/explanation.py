@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from learners.arrays import Floats, Integers
-from learners.errors import InvalidParameter
+from learners.arrays import Floats, Integers, Mask
 from learners.model import Model
 from learners.schema import Chunk
+
+# With so many attributes all coalitions are asked: at most 256 predictions.
+MOST_EXACT = 8
+# Of random orders, each walked forwards and backwards.
+N_ORDERS = 8
+# Rows that are explained together.
+BLOCK = 4096
 
 
 class Explanation(NamedTuple):
@@ -27,7 +34,8 @@ class Explanation(NamedTuple):
     prior : (n,) float64
         What the classes' frequencies alone say.
     contributions : (n, d) float64
-        For a network log P(x_i | predicted, parents) - log P(x_i | against, parents); zero for an absent attribute.
+        For a network log P(x_i | predicted, parents) - log P(x_i | against, parents); zero for an absent attribute. For
+        trees SHAP values, for other models Shapley values (`shapley_terms`).
         Infinite where the other class excludes the value; not a number where both do.
     """
 
@@ -53,24 +61,84 @@ def explain(model: Model, chunk: Chunk) -> Explanation:
     Parameters
     ----------
     model : Model
-        A network classifier, or boosted trees (there a contribution is the attribute's SHAP value).
     chunk : Chunk
 
     Raises
     ------
-    InvalidParameter
-        If the model's answer is no sum over attributes.
+    NoClass
     """
-    if not isinstance(model, Additive):
-        raise InvalidParameter("explain", True, f"the answer of a model of kind {model.kind!r} is no sum of attributes")
     probabilities = model.predict_proba(chunk)
     n_rows, n_classes = probabilities.shape
     ranked = np.argsort(-probabilities, axis=1, kind="stable")
     predicted, against = ranked[:, 0], ranked[:, min(1, n_classes - 1)]
-    log_prior, terms = model.log_terms(chunk)
+    log_prior, terms = model.log_terms(chunk) if isinstance(model, Additive) else shapley_terms(model, chunk)
     rows = np.arange(n_rows)
     prior = log_prior[predicted] - log_prior[against]
     with np.errstate(invalid="ignore"):  # infinity less infinity: both classes exclude the value
         contributions = (terms[:, rows, predicted] - terms[:, rows, against]).T
         log_odds = prior + contributions.sum(axis=1)
     return Explanation(probabilities, predicted, against, log_odds, prior, contributions)
+
+
+def shapley_terms(model: Model, chunk: Chunk) -> tuple[Floats, Floats]:
+    """(n_classes,) the prior's term, and (n_attributes, n_rows, n_classes) each attribute's Shapley value of log P(class | x).
+
+    The value of a coalition is what the model answers when only its attributes are known. Exact for up to `MOST_EXACT`
+    attributes. For more, means over `N_ORDERS` fixed random orders and their reverses: they add up exactly, and each is an
+    estimate.
+
+    References
+    ----------
+    Shapley (1953), A value for n-person games; Štrumbelj, Kononenko (2014), Explaining prediction models and individual
+    predictions with feature contributions; Mitchell, Cooper, Frank, Holmes (2022), Sampling permutations for Shapley value
+    estimation, section 4.1 (reversed orders).
+    """
+    d = chunk.x.shape[0]
+    shares = _all_coalitions if d <= MOST_EXACT else _some_orders
+    parts = [shares(model, chunk.rows(slice(start, start + BLOCK))) for start in range(0, chunk.n_rows, BLOCK)]
+    numbers = None if chunk.numbers is None else np.zeros((len(chunk.numbers), 1))
+    nothing = Chunk(np.zeros((d, 1), chunk.x.dtype), None, numbers)
+    log_prior = log_answers(model, nothing, np.zeros(d, bool))[0]
+    return log_prior, np.concatenate([np.zeros((d, 0, log_prior.size)), *parts], axis=1)
+
+
+def log_answers(model: Model, chunk: Chunk, known: Mask) -> Floats:
+    """(n_rows, n_classes) float64: log P(class | x) with only the known attributes of x."""
+    x = chunk.x.copy()
+    unknown = np.flatnonzero(~known)
+    x[unknown] = np.array([model.schema.attributes[i].n_values for i in unknown], x.dtype)[:, np.newaxis]
+    numbers = None if chunk.numbers is None else chunk.numbers.copy()
+    if numbers is not None:
+        numbers[~known[list(model.schema.continuous)]] = np.nan
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(model.predict_proba(Chunk(x, None, numbers))))
+
+
+def _all_coalitions(model: Model, chunk: Chunk) -> Floats:
+    d = chunk.x.shape[0]
+    members = (np.arange(1 << d)[:, np.newaxis] >> np.arange(d)) & 1 == 1
+    values = [log_answers(model, chunk, known) for known in members]
+    terms = np.zeros((d, *values[0].shape))
+    with np.errstate(invalid="ignore"):  # infinity less infinity: both coalitions exclude the class
+        for without, known in enumerate(members):
+            weight = 1 / (d * math.comb(d - 1, known.sum())) if known.sum() < d else 0.0
+            for i in np.flatnonzero(~known):
+                terms[i] += weight * (values[without | 1 << i] - values[without])
+    return terms
+
+
+def _some_orders(model: Model, chunk: Chunk) -> Floats:
+    d = chunk.x.shape[0]
+    random = np.random.default_rng(0)
+    orders = [random.permutation(d) for _ in range(N_ORDERS)]
+    first = log_answers(model, chunk, np.zeros(d, bool))
+    terms = np.zeros((d, *first.shape))
+    with np.errstate(invalid="ignore"):
+        for order in orders + [order[::-1] for order in orders]:
+            known, before = np.zeros(d, bool), first
+            for i in order:
+                known[i] = True
+                after = log_answers(model, chunk, known)
+                terms[i] += (after - before) / (2 * N_ORDERS)
+                before = after
+    return terms

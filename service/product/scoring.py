@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from learners.circuits.model import CircuitModel
-from learners.errors import EmptyData, LearnerError, NoClass, UnknownColumn
+from learners.errors import EmptyData, NoClass, UnknownColumn
 from learners.evaluation.metrics import NO_ROWS, evaluate, losses_of_class_shares
-from learners.explanation import Additive, explain
+from learners.explanation import explain
 from learners.model import Model
 from learners.orders.model import OrderModel
 from learners.orders.network import NoTables
@@ -170,34 +170,12 @@ def beside(left: pa.RecordBatch, right: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*left.columns, *right.columns], names=names)
 
 
-class NotExplainable(LearnerError, ValueError):
-    """A model whose answers cannot be taken apart by attribute."""
-
-    def __init__(self, kind: str) -> None:
-        super().__init__(
-            f"Predictions of a model of kind {kind!r} are not sums over attributes, so no attribute has a contribution of its "
-            "own. Those of the learners nb, tan, kdb, skdb and xgboost can be explained."
-        )
-
-
-def check_explainable(model: Model) -> None:
-    """Refuse a model whose answers are no sums over attributes.
-
-    Raises
-    ------
-    NotExplainable
-    """
-    if not isinstance(model, Additive):
-        raise NotExplainable(model.kind)
-
-
 def explained_batch(model: Model, chunk: Chunk) -> pa.RecordBatch:
     """Why each row got its class: `against`, `log_odds`, `prior`, and `contribution_<attribute>` for each attribute.
 
     Raises
     ------
-    InvalidParameter
-        If the model's answer is no sum over attributes.
+    NoClass
     """
     found = explain(model, chunk)
     against = pa.DictionaryArray.from_arrays(
@@ -229,12 +207,9 @@ def score_files(
     ------
     InvalidRequest
         If the output exists and is not to be replaced, or has the suffix of something else.
-    NotExplainable
     """
     if model.schema.target is None:
         raise NoClass
-    if is_explained:
-        check_explainable(model)
     check_parquet(output, replace=replace)
     for absence in absences(model, source):
         warn(absence)

@@ -22,7 +22,6 @@ from learners.schema import Attribute, Chunk
 from learners.schema.records import encode_records
 from service.predictor import Served, intervals_of
 from service.product.queries import answers, queryable
-from service.product.scoring import check_explainable
 
 Part = Literal["prediction", "interval", "contributions", "posterior", "completion", "edges"]
 PARTS: tuple[Part, ...] = ("prediction", "interval", "contributions", "posterior", "completion", "edges")
@@ -207,7 +206,6 @@ def _interval(served: Served, chunk: Chunk, level: float, target: str | None) ->
 def _contributions(served: Served, chunk: Chunk, target: str | None) -> Told:
     """Of the evidence alone: what is not known adds nothing."""
     _check_asks_class(served, target)
-    check_explainable(served.model)
     found = explain(served.model, chunk)
     own = found.contributions[0]
     names = [attribute.name for attribute in served.schema.attributes]

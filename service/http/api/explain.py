@@ -14,7 +14,6 @@ from service.http.api.predict import JSON, Predict, headers_of
 from service.json_values import JSONObject
 from service.predictor import Served
 from service.problems import BodyTooLarge
-from service.product.scoring import check_explainable
 
 PATH = "/v1/models/{name}/explain"
 MAX_ROWS = 1_000
@@ -68,7 +67,6 @@ class Explain:
 
         def work() -> bytes:
             self.predict.held(body, content_type, request.scope["fewpass.hold"])
-            check_explainable(served.model)
             chunk = self.predict.rows(served, body, content_type, options).chunk
             if chunk.n_rows > MAX_ROWS:
                 detail = f"{chunk.n_rows} rows; at most {MAX_ROWS} are explained at once."

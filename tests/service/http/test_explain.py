@@ -12,7 +12,6 @@ import pytest
 import learners
 from learners import recipes
 from learners.classifiers.lookup import LookupModel
-from learners.errors import InvalidParameter
 from learners.passes.learner import drive
 from learners.passes.source import Source
 from service import product
@@ -81,14 +80,6 @@ def test_an_absent_attribute_contributes_nothing_and_many_classes_are_told_again
     np.testing.assert_allclose(found.log_odds, np.log(ranked[:, -1] / ranked[:, -2]), rtol=1e-6, atol=1e-6)
 
 
-def test_a_model_that_is_no_sum_says_so() -> None:
-    class Other:
-        kind = "other"
-
-    with pytest.raises(InvalidParameter, match="no sum"):
-        learners.explain(Other(), None)
-
-
 def test_explanations_over_rest(site: Site) -> None:
     answer = site.client.post(PATH, json={"records": [RECORD, {}]}).json()
     assert answer["predictions"][0] == "yes"
@@ -123,13 +114,18 @@ def test_explanations_on_the_command_line(site: Site, tmp_path: Path) -> None:
         assert row["against"] == {"yes": "no", "no": "yes"}[row["prediction"]]
 
 
-def test_a_circuit_s_answers_cannot_be_explained_and_say_so(site: Site, tmp_path: Path) -> None:
+def test_a_circuit_s_answers_are_explained_by_shapley_values(site: Site, tmp_path: Path) -> None:
     with Workspace(Settings(workspace=site.workspace)) as workspace:
         asked = {"uris": [str(site.train)], "target": "class", "learner": "spn", "model": "leafy"}
         product.train(workspace, TrainRequest(**asked, parameters={"passes": 2, "states": 2}))
-    answer = site.client.post("/v1/models/leafy/explain", json={"records": [RECORD]})
-    assert answer.status_code == 422 and "are not sums over attributes" in answer.json()["detail"]
-    assert "nb, tan, kdb, skdb and xgboost" in answer.json()["detail"] and "explain=" not in answer.text
+    told = site.client.post("/v1/models/leafy/explain", json={"records": [RECORD, {}]}).json()
+    known, unknown = told["explanations"]
+    total = known["prior"] + sum(known["contributions"].values())
+    yes, no = (told["probabilities"][0][told["classes"].index(label)] for label in ("yes", "no"))
+    assert abs(known["log_odds"]) == pytest.approx(abs(np.log(yes / no))) and known["log_odds"] == pytest.approx(total)
+    assert list(unknown["contributions"].values()) == pytest.approx([0] * 3, abs=1e-12)
     out = tmp_path / "reasons.parquet"
-    failed = fewpass("predict", "leafy", site.test, "--out", out, "--explain", workspace=site.workspace, code=1)
-    assert "are not sums over attributes" in failed.stderr and not out.exists()
+    fewpass("predict", "leafy", site.test, "--out", out, "--explain", workspace=site.workspace)
+    row = pq.read_table(out).to_pylist()[0]
+    parts = [value for name, value in row.items() if name.startswith("contribution_")]
+    assert row["log_odds"] == pytest.approx(row["prior"] + sum(parts))
