@@ -11,16 +11,17 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 import structlog
 
-from learners.arrays import Codes, Floats, Integers, Mask
+from learners.arrays import Codes, Floats, Mask, Uint64s
 from learners.model import Model
 from learners.monitoring.kernels import sampled_rows
-from learners.monitoring.raw import RawRows, RecordRows, status_counts
+from learners.monitoring.raw import BatchRows, RawRows, RecordRows, status_counts
 from learners.monitoring.slices import ServedCounts, ServedRows
 from learners.monitoring.watched import Watched
+from learners.schema.encode import encoder_of
 from learners.schema.records import Observed
+from service.logged import KEY_BYTES, Keys, Logged, logged_rows, predictions_table
 from service.settings import Settings
 from service.telemetry import MONITORED_ROWS, SAMPLED_OUT_ROWS
 from storage.errors import StorageError
@@ -29,14 +30,11 @@ from storage.monitoring import HOUR, Alive, MonitorChoice, MonitoringFiles, work
 
 MOST_RECORDS = 1 << 16  # that wait to be counted
 MOST_CELLS = 1 << 25  # of batches that wait
-AT_ONCE = 256  # rows counted before other threads get a turn
-COMPARED_ONE_IN = 8  # of busy hours: rows whose numbers are compared with the range of training
+AT_ONCE = 1024  # rows counted before other threads get a turn
+COMPARED_ONE_IN = 32  # of busy hours: records whose numbers are compared with the range of training
+WHOLE_BATCHES = 32  # of one batch in so many, all rows are counted, before rows of a batch are chosen
+MANY = 128  # records that were answered within one turn
 BREATH_S = 0.0005
-Keys = Sequence[bytes] | None
-
-
-# Key, moment, probabilities, codes if rows are kept, whether the row was counted.
-Logged = tuple[bytes, datetime, Floats, bytes | None, bool]
 
 
 class Waiting(NamedTuple):
@@ -216,10 +214,24 @@ class Observer:
         for start in range(0, len(records), AT_ONCE):
             self._count(watch, counts, _joined(watch.watched, records[start : start + AT_ONCE]), 1)
             time.sleep(BREATH_S)
-        for one in batches:
-            self._count(watch, counts, one, 0)
-            time.sleep(BREATH_S)
+        self._count_batches(watch, counts, batches)
         return n_rows
+
+    def _count_batches(self, watch: Watch, counts: ServedCounts, batches: Sequence[Waiting]) -> None:
+        """Beyond the rows of a second that are counted, some batches: a few rows of each would cost as much as all of one."""
+        of_batches = min(self.one_in, WHOLE_BATCHES)
+        first_ids = np.array([one.first_id for one in batches], np.uint64)
+        n_left_out = 0
+        for one, is_chosen in zip(batches, _sampled(~first_ids, of_batches), strict=True):
+            if is_chosen:
+                self._count(watch, counts, one, 0, of_batches)
+                time.sleep(BREATH_S)
+            else:
+                n_rows = one.x.shape[1]
+                self._log(watch, one, np.zeros(n_rows, bool))
+                counts.block("rows")[1] += n_rows
+                n_left_out += n_rows
+        SAMPLED_OUT_ROWS.labels(watch.name).inc(n_left_out)
 
     def _counts_now(self, watch: Watch) -> ServedCounts:
         assert watch.watched is not None
@@ -229,16 +241,24 @@ class Observer:
             watch.hours[hour] = ServedCounts(watch.watched)
         return watch.hours[hour]
 
-    def _count(self, watch: Watch, counts: ServedCounts, rows: Waiting, requests_per_row: int) -> None:
+    def _count(
+        self, watch: Watch, counts: ServedCounts, rows: Waiting, requests_per_row: int, of_batches: int = 1
+    ) -> None:
+        """Count rows, of which already only one batch in so many is here."""
         assert watch.watched is not None
         n_rows, schema = rows.x.shape[1], watch.watched.schema
-        one_in = self.one_in
-        every: Integers = np.arange(n_rows)
-        chosen = every if one_in == 1 else every[_chosen(rows.first_id, n_rows, one_in)]
-        self._log(watch, rows, set(chosen.tolist()))
-        x = rows.x
+        one_in = max(1, self.one_in // of_batches)
+        is_chosen = np.ones(n_rows, bool) if one_in == 1 else _chosen(rows.first_id, n_rows, one_in)
+        chosen = np.flatnonzero(is_chosen)
+        self._log(watch, rows, is_chosen)
+        x, raw = rows.x, rows.raw
         if chosen.size < n_rows:
             x = np.ascontiguousarray(x[:, chosen])
+        if isinstance(raw, BatchRows) and chosen.size < n_rows:
+            raw = raw.taken(chosen)
+            codes, chosen_raw = x, np.arange(chosen.size)
+        else:
+            codes, chosen_raw = rows.x, chosen
         denied = [
             i for i, attribute in enumerate(schema.attributes) if attribute.name in watch.choice.get("denied", ())
         ]
@@ -249,29 +269,23 @@ class Observer:
         probabilities = rows.probabilities
         if probabilities is not None and chosen.size < n_rows:
             probabilities = probabilities[chosen]
-        counts.add(ServedRows(x, probabilities, None), n_rows, one_in, requests_per_row * n_rows)
+        counts.add(ServedRows(x, probabilities, None), n_rows, one_in * of_batches, requests_per_row * n_rows)
         MONITORED_ROWS.labels(watch.name).inc(chosen.size)
         SAMPLED_OUT_ROWS.labels(watch.name).inc(n_rows - chosen.size)
-        compared = chosen
-        if chosen.size >= AT_ONCE // 2:
+        compared = chosen_raw
+        if chosen.size >= MANY and not isinstance(raw, BatchRows):
             compared = chosen[_chosen(rows.first_id + 1, n_rows, COMPARED_ONE_IN)[chosen]]
-        statuses = status_counts(rows.x, rows.raw, schema.attributes, chosen, compared)
+        encoder = encoder_of(schema).inputs
+        statuses = status_counts(codes, raw, schema.attributes, chosen_raw, compared, encoder)
         statuses[denied] = 0
         counts.add_statuses(statuses)
 
-    def _log(self, watch: Watch, rows: Waiting, counted: set[int]) -> None:
+    def _log(self, watch: Watch, rows: Waiting, is_counted: Mask) -> None:
         """Keep the predictions that a label may be sent for, and all of them if rows are to be kept."""
         keeps_rows = watch.choice.get("mode", self.settings.monitoring) == "rows"
         if rows.probabilities is None or (rows.keys is None and not keeps_rows):
             return
-        now = self.clock()
-        for row in range(rows.x.shape[1]):
-            key = rows.keys[row] if rows.keys is not None else b""
-            if not key and not keeps_rows:
-                continue
-            codes = np.ascontiguousarray(rows.x[:, row]).tobytes() if keeps_rows else None
-            logged = (key or secrets.token_bytes(16), now, rows.probabilities[row], codes, row in counted)
-            watch.logged.append(logged)
+        watch.logged.append(logged_rows(rows.x, rows.probabilities, rows.keys, is_counted, self.clock(), keeps_rows))
 
     def flush(self, is_end: bool = False) -> None:
         """Write what has changed; hours that are over are closed and forgotten here."""
@@ -299,15 +313,19 @@ class Observer:
             if watch.logged:
                 logged, watch.logged = watch.logged, []
                 name = f"{now:%Y%m%dT%H%M%S}-{self.process}-{next(self._n_files)}"
-                files.write_rows(watch.version, "predictions", name, _predictions(logged))
+                files.write_rows(watch.version, "predictions", name, predictions_table(logged))
             watch.choice = self.choice_of(watch.name)
         self.watches = [watch for watch in self.watches if not watch.is_left or watch.hours or watch.records]
 
 
 def _chosen(first_id: int, n_rows: int, one_in: int) -> Mask:
     """(n_rows,) bool: about one in so many, by the hash of the row's number."""
-    chosen = np.zeros(n_rows, np.uint8)
-    sampled_rows(np.arange(first_id, first_id + n_rows).astype(np.uint64), one_in, chosen)
+    return _sampled(np.arange(first_id, first_id + n_rows).astype(np.uint64), one_in)
+
+
+def _sampled(ids: Uint64s, one_in: int) -> Mask:
+    chosen = np.zeros(ids.size, np.uint8)
+    sampled_rows(ids, one_in, chosen)
     return chosen.astype(bool)
 
 
@@ -327,19 +345,6 @@ def _joined(watched: Watched, records: Sequence[Observed]) -> Waiting:
     )
 
 
-def _predictions(logged: Sequence[Logged]) -> pa.Table:
-    keys, moments, probabilities, codes, counted = zip(*logged, strict=True)
-    return pa.table(
-        {
-            "key": pa.array(keys, pa.binary(16)),
-            "at": pa.array(moments, pa.timestamp("us", tz="UTC")),
-            "p": pa.array(list(probabilities), pa.list_(pa.float64())),
-            "codes": pa.array(codes, pa.binary()),
-            "is_counted": pa.array(counted, pa.bool_()),
-        }
-    )
-
-
 def keyed(secret: bytes, kind: str, text: str) -> bytes:
     """16 bytes that stand for a prediction's id or a client's key."""
-    return blake2b(f"{kind}\0{text}".encode(), digest_size=16, key=secret).digest()
+    return blake2b(f"{kind}\0{text}".encode(), digest_size=KEY_BYTES, key=secret).digest()

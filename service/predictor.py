@@ -22,7 +22,8 @@ from learners.schema import Chunk, Schema
 from learners.schema.records import encode_records, record_classifier
 from learners.schema.schema import Value
 from service.json_values import JSONMapping
-from service.observing import Keys, Observer, Watch
+from service.logged import Keys
+from service.observing import Observer, Watch
 from service.problems import InvalidRequest
 from service.telemetry import MAPPED_MODELS, PREDICTED_ROWS, SWAPS
 from storage import models

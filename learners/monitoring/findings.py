@@ -7,17 +7,25 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import chdtrc
 
-from learners.arrays import Integers
+from learners.arrays import Floats, Integers
 from learners.monitoring import two_sample
 from learners.monitoring.kernels import FINE_POINT, FIXED_POINT
 from learners.monitoring.mixture import class_mix, prior_of, remixed
 from learners.monitoring.raw import ABOVE, ABSENT, BELOW, COMPARED, HIGH_TAIL, LOW_TAIL, NULL, UNSEEN
 from learners.monitoring.reference import Reference
 from learners.monitoring.slices import COUNTED, ServedCounts
-from learners.monitoring.two_sample import Comparison, compare_counts, compare_rates, compare_tables
+from learners.monitoring.two_sample import (
+    INDEPENDENT,
+    Comparison,
+    Repeats,
+    compare_counts,
+    compare_rates,
+    compare_tables,
+)
 from learners.monitoring.watched import REPEAT_CELLS
 
 MAX_Q, MIN_NATS, MIN_POINTS = 0.01, 0.01, 1.0
+MOST_BURSTS = 16
 QUALITY = ("absent", "missing", "unseen", "out_of_range", "rare", "low_tail", "high_tail")
 
 
@@ -84,27 +92,32 @@ def compare(
     -------
     findings : list of Finding
     notes : dict
-        `repeats`, `inflation`, `class_mix`: what else was estimated on the way.
+        `repeats_per_row`, `inflation`, `bursts`, `class_mix`: what else was estimated on the way.
     """
-    repeats = repeat_share(window, reference)
-    inflation = 1.0 + repeats[0] if repeats[1].p_value < limits.q else 1.0
-    found = _quality(window, reference, inflation)
-    found += [_of("repeats", None, repeats[1], "points")] if window.n_rows else []
+    copies, sure = repeat_share(window, reference)
+    repeats = repeats_of(window, reference) if sure.p_value < limits.q else INDEPENDENT
+    found = _quality(window, reference, repeats)
+    found += [_of("repeats", None, sure, "points")] if window.n_rows else []
     mix = class_mix(window, reference)
-    told: dict[str, object] = {"repeats_per_row": repeats[0], "inflation": inflation, "class_mix": None}
-    families = family_findings(window, reference, inflation)
+    told: dict[str, object] = {
+        "repeats_per_row": copies,
+        "inflation": repeats.inflation,
+        "bursts": list(repeats.bursts),
+        "class_mix": None,
+    }
+    families = family_findings(window, reference, repeats)
     if mix is not None:
         before = prior_of(reference)
         own = np.rint(mix * window.n_rows).astype(np.int64)
-        residual = family_findings(window, remixed(reference, mix), inflation)
+        residual = family_findings(window, remixed(reference, mix), repeats)
         whole, rest = (sum(one.effect for one in some) for some in (families, residual))
-        compared = compare_counts(own, np.rint(before * reference.n_rows).astype(np.int64), inflation)
+        compared = compare_counts(own, np.rint(before * reference.n_rows).astype(np.int64), repeats)
         explained = 0.0 if whole <= 0 else max(0.0, 1 - rest / whole)
         told["class_mix"] = {"estimate": mix.tolist(), "reference": before.tolist(), "explains": explained}
         found.append(_of("class_mix", None, compared, "nats"))
         if compared.nats >= limits.nats and explained >= 0.5:
             told["class_mix"] = {**told["class_mix"], "is_cause": True}  # type: ignore[dict-item]
-    found += families + _of_predictions(window, reference, inflation)
+    found += families + _of_predictions(window, reference, repeats)
     q = two_sample.q_values([one.p_value for one in found])
     least = {"nats": limits.nats, "points": limits.points}
     return [
@@ -115,12 +128,12 @@ def compare(
     ], told
 
 
-def family_findings(window: ServedCounts, reference: Reference, inflation: float = 1.0) -> list[Finding]:
+def family_findings(window: ServedCounts, reference: Reference, repeats: Repeats = INDEPENDENT) -> list[Finding]:
     """For each column the test of its values given its parents; values that are missing or unknown are other tests."""
     found = []
     for i, name in enumerate(window.watched.names):
         own, other = known_part(window, window.family(i), i), known_part(window, reference.family(i), i)
-        found.append(_of("family", name, compare_tables(own, other, inflation), "nats"))
+        found.append(_of("family", name, compare_tables(own, other, repeats), "nats"))
     return found
 
 
@@ -134,14 +147,14 @@ def _of(kind: str, column: str | None, compared: Comparison, unit: str) -> Findi
     return Finding(kind, column, compared.nats, unit, compared.p_value, compared.n_rows)
 
 
-def _quality(window: ServedCounts, reference: Reference, inflation: float) -> list[Finding]:
+def _quality(window: ServedCounts, reference: Reference, repeats: Repeats) -> list[Finding]:
     """Rates of values that are no values of training."""
     own, other = rates(window), _reference_rates(window, reference)
     found = []
     for i, name in enumerate(window.watched.names):
         for kind in QUALITY:
             if kind in own[i] and kind in other[i]:
-                compared = compare_rates(*own[i][kind], *other[i][kind], inflation)
+                compared = compare_rates(*own[i][kind], *other[i][kind], repeats)
                 found.append(_of(kind, name, compared, "points"))
     return found
 
@@ -204,14 +217,11 @@ def repeat_share(window: ServedCounts, reference: Reference) -> tuple[float, Com
     n = window.n_rows
     if n < 2:
         return 0.0, two_sample.NOTHING
-    own, noise = _pairs(window), 2.0 / REPEAT_CELLS
-    if reference.served is not None and reference.served.n_rows > 1:
-        other = _pairs(reference.served)
-        noise += 2.0 / REPEAT_CELLS * (n / reference.served.n_rows) ** 2
-    elif n_surprised := int(window.block("surprise").sum()):
-        other = float(window.block("surprise sums")[2]) / FINE_POINT / n_surprised
-    else:
+    own, noise, other = _pairs(window), 2.0 / REPEAT_CELLS, _natural_pairs(window, reference)
+    if other is None:
         return 0.0, two_sample.NOTHING
+    if reference.served is not None and reference.served.n_rows > 1:
+        noise += 2.0 / REPEAT_CELLS * (n / reference.served.n_rows) ** 2
     excess = n * max(0.0, own - other)
     # The reference knows what is natural no better than this: it is itself one sample, or a model.
     noise += (0.1 * n * other) ** 2
@@ -220,24 +230,58 @@ def repeat_share(window: ServedCounts, reference: Reference) -> tuple[float, Com
     return float(excess), Comparison(p, 100 * float(excess), z, 1, n)
 
 
+def repeats_of(window: ServedCounts, reference: Reference) -> Repeats:
+    """The bursts of a window, and how much its other repeats inflate its counts.
+
+    A burst is a row that came at least four times as often as expected of its hash, and a dozen times more. Where rows
+    repeat by nature, as those of few columns do, there are none: new values, too, would look like bursts.
+    """
+    n, cells = window.n_rows, window.block("repeats").astype(np.float64)
+    served = reference.served
+    natural = max(0.0, _natural_pairs(window, reference) or 0.0)
+    bursts: list[int] = []
+    if n * natural < 1:
+        expected = np.full(cells.size, n / cells.size)
+        if served is not None and served.n_rows:
+            expected = np.maximum(expected, served.block("repeats") * (n / served.n_rows))
+        found = np.flatnonzero(cells > 4 * (expected + 3))
+        found = found[np.argsort(-cells[found], kind="stable")][:MOST_BURSTS]
+        bursts = np.rint(cells[found] - expected[found]).astype(np.int64).tolist()
+        cells[found] = expected[found]
+    rest = max(2.0, n - sum(bursts))
+    return Repeats(1.0 + rest * max(0.0, _pairs_of(cells, rest) - natural), tuple(bursts))
+
+
+def _natural_pairs(window: ServedCounts, reference: Reference) -> float | None:
+    """Probability that two rows of the reference are equal, as its rows or the model have it; None if neither can say."""
+    if reference.served is not None and reference.served.n_rows > 1:
+        return _pairs(reference.served)
+    if n_surprised := int(window.block("surprise").sum()):
+        return float(window.block("surprise sums")[2]) / FINE_POINT / n_surprised
+    return None
+
+
 def _pairs(counts: ServedCounts) -> float:
     """Estimate of the probability that two rows are equal."""
-    cells, n = counts.block("repeats").astype(np.float64), counts.n_rows
+    return _pairs_of(counts.block("repeats").astype(np.float64), counts.n_rows)
+
+
+def _pairs_of(cells: Floats, n: float) -> float:
     together = float((cells * (cells - 1)).sum()) / (n * (n - 1.0))
     return (together - 1.0 / REPEAT_CELLS) / (1.0 - 1.0 / REPEAT_CELLS)
 
 
-def _of_predictions(window: ServedCounts, reference: Reference, inflation: float) -> list[Finding]:
+def _of_predictions(window: ServedCounts, reference: Reference, repeats: Repeats) -> list[Finding]:
     """Predicted classes with their confidence, and surprise, where the reference was scored by the same model."""
     other = reference.served
     if other is None:
         return []
     found = []
     if window.watched.n_classes:
-        compared = compare_counts(window.block("confidence").ravel(), other.block("confidence").ravel(), inflation)
+        compared = compare_counts(window.block("confidence").ravel(), other.block("confidence").ravel(), repeats)
         found.append(_of("confidence", None, compared, "nats"))
     if window.watched.member is not None:
-        compared = compare_counts(window.block("surprise"), other.block("surprise"), inflation)
+        compared = compare_counts(window.block("surprise"), other.block("surprise"), repeats)
         found.append(_of("surprise", None, compared, "nats"))
     return found
 

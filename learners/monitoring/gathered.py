@@ -66,7 +66,9 @@ class GatheredColumns:
         group = self.groups[number]
         x = group.encoder.codes(batch)
         found = np.zeros((self.counts.watched.schema.n_attributes, len(STATUSES)), np.int64)
-        found[group.places] = status_counts(x, BatchRows(batch), group.encoder.attributes, np.arange(batch.num_rows))
+        found[group.places] = status_counts(
+            x, BatchRows(batch), group.encoder.attributes, np.arange(batch.num_rows), encoder=group.encoder
+        )
         self.counts.add_statuses(found)
         self._place(group.places, x, start)
         self.n_rows = max(self.n_rows, start + batch.num_rows)

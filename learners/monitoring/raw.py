@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow as pa
 from learners.arrays import Codes, Floats, Integers, Mask
 from learners.errors import LearnerError
 from learners.monitoring.watched import STATUSES
+from learners.schema.batches import BatchEncoder
 from learners.schema.encode import numbers
 from learners.schema.records import number_reader
 from learners.schema.schema import Attribute
@@ -96,7 +98,23 @@ class BatchRows:
 
     def __init__(self, batch: pa.RecordBatch | pa.Table) -> None:
         self.batch = batch
-        self.place = {name: place for place, name in enumerate(batch.schema.names)}
+
+    @cached_property
+    def place(self) -> dict[str, int]:
+        """Of each column; made only when rows are counted."""
+        return {name: place for place, name in enumerate(self.batch.schema.names)}
+
+    @cached_property
+    def whole(self) -> pa.RecordBatch | None:
+        """All rows in one piece; None if they do not fit into one."""
+        if isinstance(self.batch, pa.RecordBatch):
+            return self.batch
+        batches = self.batch.combine_chunks().to_batches()
+        return batches[0] if len(batches) == 1 else None
+
+    def taken(self, rows: Integers) -> BatchRows:
+        """Some of the rows."""
+        return BatchRows(self.batch.take(pa.array(rows)))
 
     def _column(self, attribute: Attribute, rows: Integers) -> pa.Array:
         column = self.batch.column(self.place[attribute.name])
@@ -140,7 +158,12 @@ def _tails(x: Floats, attribute: Attribute) -> tuple[int, int, int, int]:
 
 
 def status_counts(
-    x: Codes, raw: RawRows, attributes: Sequence[Attribute], rows: Integers, compared: Integers | None = None
+    x: Codes,
+    raw: RawRows,
+    attributes: Sequence[Attribute],
+    rows: Integers,
+    compared: Integers | None = None,
+    encoder: BatchEncoder | None = None,
 ) -> Integers:
     """How many rows have a value of each status, beside what their codes say.
 
@@ -154,6 +177,8 @@ def status_counts(
         The rows to look at, ascending.
     compared : (l,) int64, optional
         The rows whose numbers are compared with those of training; all unless given.
+    encoder : BatchEncoder, optional
+        Of these attributes: it compares the numbers of a whole batch at once.
 
     Returns
     -------
@@ -161,18 +186,25 @@ def status_counts(
     """
     found = np.zeros((len(attributes), len(STATUSES)), np.int64)
     compared = rows if compared is None else compared
+    own = x[:, rows] if rows.size < x.shape[1] else x
+    sizes = np.array([attribute.n_values for attribute in attributes], x.dtype)[:, np.newaxis]
+    is_outside = own == sizes
+    has_outside = is_outside.any(axis=1)
+    is_read = np.zeros(len(attributes), bool)
+    if encoder is not None and isinstance(raw, BatchRows) and compared.size == x.shape[1] and raw.whole is not None:
+        tails, is_read = encoder.tails(raw.whole)
+        first = np.array([attribute.has_missing for attribute in attributes], x.dtype)[:, np.newaxis]
+        found[is_read, COMPARED] = ((x >= first) & (x < sizes)).sum(axis=1)[is_read]
+        for place, count in zip((BELOW, ABOVE, LOW_TAIL, HIGH_TAIL), tails.T, strict=True):
+            found[is_read, place] = count[is_read]
     for i, attribute in enumerate(attributes):
-        outside = (
-            rows[x[i, rows] == attribute.n_values]
-            if rows.size < x.shape[1]
-            else np.flatnonzero(x[i] == attribute.n_values)
-        )
-        if outside.size:
+        if has_outside[i]:
+            outside = rows[is_outside[i]]
             is_absent, is_null = raw.presence(attribute, outside)
             n_absent, n_null = int(is_absent.sum()), int(is_null.sum())
             found[i, :UNSEEN] = n_absent, n_null
             found[i, UNSEEN] = outside.size - n_absent - n_null
-        if attribute.quantiles:
+        if attribute.quantiles and not is_read[i]:
             _add_range(found[i], x[i], raw, attribute, compared)
     return found
 

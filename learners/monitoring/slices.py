@@ -15,7 +15,7 @@ from learners.monitoring.gathered import GatheredColumns
 from learners.monitoring.raw import BatchRows, RawRows, status_counts
 from learners.monitoring.watched import REPEAT_CELLS, Watched
 from learners.schema import Chunk
-from learners.schema.encode import encode
+from learners.schema.encode import encode, encoder_of
 
 COUNTED, SERVED, REQUESTS = range(3)
 
@@ -100,9 +100,9 @@ class ServedCounts:
     def update(self, rows: pa.RecordBatch) -> None:
         """Add a record batch, and what the model says of its rows."""
         chunk = encode(rows, self.watched.schema, with_class=False)
-        self.add_statuses(
-            status_counts(chunk.x, BatchRows(rows), self.watched.schema.attributes, np.arange(chunk.n_rows))
-        )
+        schema, every = self.watched.schema, np.arange(chunk.n_rows)
+        encoder = encoder_of(schema).inputs
+        self.add_statuses(status_counts(chunk.x, BatchRows(rows), schema.attributes, every, encoder=encoder))
         self.add_encoded(chunk)
 
     def add_encoded(self, chunk: Chunk) -> None:

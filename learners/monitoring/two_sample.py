@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import chdtrc
 
 from learners.arrays import Floats, Integers
-from learners.monitoring.kernels import g_of_tables
+from learners.monitoring.kernels import g_of_tables, take_bursts
 
 
 class Comparison(NamedTuple):
@@ -42,7 +42,26 @@ class Comparison(NamedTuple):
 NOTHING = Comparison(1.0, 0.0, 0.0, 0, 0)
 
 
-def compare_tables(window: Integers, reference: Integers, inflation: float = 1.0) -> Comparison:
+class Repeats(NamedTuple):
+    """How rows of a window repeat one another, so that tests count them less.
+
+    Attributes
+    ----------
+    inflation : float
+        How many times the window's counts vary more than those of independent rows, without its bursts.
+    bursts : tuple of int
+        Copies of each row that came very often. A test is of what is left when each burst is taken away where it hurts the
+        test most: nobody knows which values the row had, and one row sent 200 times is an alarm about no column.
+    """
+
+    inflation: float = 1.0
+    bursts: tuple[int, ...] = ()
+
+
+INDEPENDENT = Repeats()
+
+
+def compare_tables(window: Integers, reference: Integers, repeats: Repeats = INDEPENDENT) -> Comparison:
     """G-test of two tables [context, value], each context on its own: of P(value | context), whatever the contexts do.
 
     Values that are too rare for an expected count of five in both samples share one cell in their context; a context in
@@ -51,8 +70,7 @@ def compare_tables(window: Integers, reference: Integers, inflation: float = 1.0
     Parameters
     ----------
     window, reference : (n_contexts, n_values) int64
-    inflation : float
-        How many times the window's counts vary more than those of independent rows.
+    repeats : Repeats
 
     Returns
     -------
@@ -63,7 +81,12 @@ def compare_tables(window: Integers, reference: Integers, inflation: float = 1.0
     ----------
     Sokal and Rohlf (1981), Biometry, section 17.2 (G-test and Williams' correction).
     """
-    g, degrees, nats, n_rows = g_of_tables(_whole(window), _whole(reference), inflation)
+    own, other = _whole(window), _whole(reference)
+    if repeats.bursts:
+        left = own.copy()
+        take_bursts(other, np.array(repeats.bursts, np.int64), left)
+        own = _whole(left)
+    g, degrees, nats, n_rows = g_of_tables(own, other, repeats.inflation)
     if not degrees:
         return NOTHING
     return Comparison(float(chdtrc(degrees, g)), max(0.0, nats), g, degrees, n_rows)
@@ -76,18 +99,20 @@ def _whole(table: Integers) -> Integers:
     return own
 
 
-def compare_counts(window: Integers, reference: Integers, inflation: float = 1.0) -> Comparison:
+def compare_counts(window: Integers, reference: Integers, repeats: Repeats = INDEPENDENT) -> Comparison:
     """As `compare_tables`, of two vectors of counts."""
-    return compare_tables(window[np.newaxis], reference[np.newaxis], inflation)
+    return compare_tables(window[np.newaxis], reference[np.newaxis], repeats)
 
 
-def compare_rates(own: int, n_own: int, other: int, n_other: int, inflation: float = 1.0) -> Comparison:
+def compare_rates(own: int, n_own: int, other: int, n_other: int, repeats: Repeats = INDEPENDENT) -> Comparison:
     """G-test of a rate; `nats` is here the difference of the rates, in points of one hundred.
 
     Rare events are compared too: there is no least count.
     """
     if n_own <= 0 or n_other <= 0:
         return NOTHING
+    if repeats.bursts:
+        own, n_own = _without_bursts(own, n_own, other / n_other, sum(repeats.bursts))
     total, whole = own + other, n_own + n_other
     terms = (
         _x_log_ratio(own, n_own * total / whole),
@@ -95,9 +120,19 @@ def compare_rates(own: int, n_own: int, other: int, n_other: int, inflation: flo
         _x_log_ratio(other, n_other * total / whole),
         _x_log_ratio(n_other - other, n_other * (whole - total) / whole),
     )
-    g = max(0.0, 2 * math.fsum(terms) / inflation)
+    g = max(0.0, 2 * math.fsum(terms) / repeats.inflation)
     points = 100 * (own / n_own - other / n_other)
     return Comparison(math.erfc(math.sqrt(g / 2)), points, g, 1, n_own)  # of chi-square with one degree of freedom
+
+
+def _without_bursts(own: int, n_own: int, rate: float, n_copies: int) -> tuple[int, int]:
+    """The rows that are left when copies are taken away that lie on the side of the difference, until there is none."""
+    if own > rate * n_own:
+        most = int((own - rate * n_own) / max(1 - rate, 1e-12))
+        taken = min(n_copies, most, own)
+        return own - taken, n_own - taken
+    most = int((rate * n_own - own) / max(rate, 1e-12))
+    return own, n_own - min(n_copies, most, n_own - max(own, 1))
 
 
 def _x_log_ratio(x: int, expected: float) -> float:

@@ -201,6 +201,35 @@ def number_codes(array, kind, cuts, first, missing, codes):  # (c,) float64; OUT
 
 
 @kernel
+def number_tails(batch, plan, edges, found):  # (n_attributes, 4) float64; OUT (n_attributes, 4) int64
+    """Of each column of numbers how many are below the first edge, above the last, up to the second, above the third."""
+    children = load(batch + CHILDREN, np.uint64)
+    numbers = np.empty(BLOCK_ROWS)
+    for j in range(plan.children.size):
+        kind, i = plan.kinds[j], plan.rows[j]
+        if kind >= TEXT32:
+            continue
+        array = load(children + POINTER * np.uint64(plan.children[j]), np.uint64)
+        n, offset = load(array, np.int64), load(array + OFFSET, np.int64)
+        buffers = load(array + BUFFERS, np.uint64)
+        validity, values = load(buffers, np.uint64), load(buffers + SECOND, np.uint64)
+        least, low, high, greatest = edges[i]
+        for start in range(0, n, BLOCK_ROWS):
+            block = numbers[: min(BLOCK_ROWS, n - start)]
+            numbers_of_block(validity, values, offset + start, kind, block)
+            n_below, n_above, n_low, n_high = 0, 0, 0, 0
+            for row in range(block.size):
+                n_below += np.int64(block[row] < least)
+                n_above += np.int64(block[row] > greatest)
+                n_low += np.int64(block[row] <= low)
+                n_high += np.int64(block[row] > high)
+            found[i, 0] += n_below
+            found[i, 1] += n_above
+            found[i, 2] += n_low
+            found[i, 3] += n_high
+
+
+@kernel
 def byte_codes(array, lut, largest, missing, codes):  # (256,) codes; OUT (n,) codes
     """Codes of a column of bytes; where `largest` is not negative, lut is min(byte, largest) and need not be looked up."""
     if codes.size == 0:

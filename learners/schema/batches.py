@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import Codes
+from learners.arrays import Codes, Floats, Integers, Mask
 from learners.errors import InvalidBuffers
 from learners.schema import batch_kernels as kernels
 from learners.schema.schema import Attribute
@@ -133,6 +134,26 @@ class BatchEncoder:
             if found.any():
                 self._look_closer(batch, plan, found, x, is_trusted)
         return x
+
+    def tails(self, batch: pa.RecordBatch) -> tuple[Integers, Mask]:
+        """How many numbers of a batch whose codes were made are below the least of training, above the greatest, and in its
+        outermost quantiles, (n_attributes, 4) int64; and of which attributes that is known, (n_attributes,) bool.
+        """
+        columns = self.plan_of(batch.schema).columns
+        found = np.zeros((len(self.attributes), 4), np.int64)
+        is_read = np.zeros(len(self.attributes), bool)
+        is_read[columns.rows[columns.kinds < kernels.TEXT32]] = True
+        if is_read.any() and batch.num_rows:
+            lent = batch.__arrow_c_array__()
+            kernels.number_tails(np.uint64(_pointer(lent[1], b"arrow_array")), columns, self._edges, found)
+            del lent
+        return found, is_read & ~np.isnan(self._edges[:, 0])
+
+    @cached_property
+    def _edges(self) -> Floats:
+        nothing = (np.nan,) * 4
+        of_each = [(q[0], q[1], q[-2], q[-1]) if (q := one.quantiles) else nothing for one in self.attributes]
+        return np.array(of_each, np.float64).reshape(-1, 4)
 
     def _look_closer(self, batch: pa.RecordBatch, plan: BatchPlan, found: Codes, x: Codes, is_trusted: bool) -> None:
         for j in np.flatnonzero(found).tolist():

@@ -307,7 +307,7 @@ class Encoder:
         return Chunk(x, y, self.numbers(batch))
 
 
-def _encoder_of(schema: Schema) -> Encoder:
+def encoder_of(schema: Schema) -> Encoder:
     """The encoder of a schema, kept with it: making its tables takes longer than encoding a request's rows."""
     kept: Encoder | None = vars(schema).get("_encoder")
     if kept is None:
@@ -342,7 +342,7 @@ def encode(
     InvalidBuffers
         If what is not trusted is not valid.
     """
-    encoder = _encoder_of(schema)
+    encoder = encoder_of(schema)
     with_class = with_class and schema.target is not None and schema.target in batch.schema.names
     batches = batch.to_batches() if isinstance(batch, pa.Table) else [batch]
     if len(batches) != 1:
@@ -369,4 +369,4 @@ def class_codes(batch: pa.RecordBatch, schema: Schema) -> Codes:
     SchemaError
         If the type of the class column does not fit.
     """
-    return np.asarray(_encoder_of(schema).target.codes(batch)[0])
+    return np.asarray(encoder_of(schema).target.codes(batch)[0])

@@ -15,7 +15,7 @@ from learners.monitoring.slices import ServedCounts, ServedRows
 from learners.monitoring.watched import Watched
 from learners.passes.engine import collect
 from learners.passes.source import Source
-from learners.schema.encode import encode
+from learners.schema.encode import encode, encoder_of
 from learners.schema.records import encode_records
 from tests import laws
 from tests.monitoring import problems
@@ -126,6 +126,27 @@ def test_records_columns_and_batches_have_the_same_statuses():
     some = np.array([1, 3])
     of_some = status_counts(chunk.x[:, some], RecordRows([records[1], records[3]]), schema.attributes, np.arange(2))
     np.testing.assert_array_equal(of_some, status_counts(chunk.x, BatchRows(batch), schema.attributes, some))
+
+
+@pytest.mark.parametrize("form", [pa.RecordBatch.from_pydict, pa.table])
+def test_all_numbers_of_a_batch_at_once_are_compared_as_one_column_after_the_other(form):
+    """With nulls, NaN, whole numbers, and a column as a dictionary, which is read by itself."""
+    schema, rng = Watched(problems.model()).schema, np.random.default_rng(4)
+    names = [attribute.name for attribute in schema.attributes]
+    size = rng.normal(1, 4, 3000)
+    size[::50] = np.nan
+    rows = {
+        "size": pa.array(size, mask=rng.random(3000) < 0.1),
+        "weight": pa.array(rng.integers(-9, 9, 3000)),
+        "town": pa.array(rng.choice(["bern", "oslo"], 3000)),
+    }
+    for columns in (rows, rows | {"weight": rows["weight"].cast(pa.float32()).dictionary_encode()}):
+        table = form({name: column for name, column in columns.items() if name in names})
+        x, every = encode(table, schema).x, np.arange(3000)
+        singly = status_counts(x, BatchRows(table), schema.attributes, every)
+        assert singly[names.index("size"), 3:].min() > 0
+        together = status_counts(x, BatchRows(table), schema.attributes, every, encoder=encoder_of(schema).inputs)
+        np.testing.assert_array_equal(together, singly)
 
 
 def test_absent_columns_are_absent():

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import chi2, power_divergence
 
 from learners.monitoring import two_sample
+from learners.monitoring.kernels import take_bursts
 from tests.naive import monitoring as naive
 
 COUNTS = st.lists(st.tuples(st.integers(20, 5000), st.integers(20, 5000)), min_size=2, max_size=8)
@@ -35,11 +36,40 @@ def test_tables_are_compared_as_the_naive_twin_compares_them(n_contexts, n_value
     """Tables with empty contexts, rare values and values that only one of the samples has."""
     rng = np.random.default_rng(seed)
     window, reference = rng.poisson(rng.exponential(mean, (2, n_contexts, n_values)))
-    found = two_sample.compare_tables(window, reference, inflation)
+    found = two_sample.compare_tables(window, reference, two_sample.Repeats(inflation))
     g, degrees, nats, n_rows = naive.g_of_tables(window, reference, inflation)
     assert (found.degrees, found.n_rows) == (degrees, n_rows)
     assert found.g == pytest.approx(g, abs=1e-9) and found.nats == pytest.approx(max(0.0, nats), abs=1e-9)
     assert found.p_value == pytest.approx(chi2.sf(g, degrees) if degrees else 1.0, rel=1e-6)
+
+
+@given(st.integers(1, 4), st.integers(2, 6), st.lists(st.integers(1, 300), max_size=3), st.integers(0, 2**32 - 1))
+def test_bursts_are_taken_away_as_the_naive_twin_does(n_contexts, n_values, bursts, seed):
+    rng = np.random.default_rng(seed)
+    window, reference = rng.poisson(rng.exponential(40, (2, n_contexts, n_values)))
+    left = window.copy()
+    reference.setflags(write=False)
+    take_bursts(reference, np.array(bursts, np.int64), left)
+    # Of two cells that are alike, the last bit of a logarithm decides.
+    expected = naive.without_bursts(window, reference, bursts)
+    assert left.sum() == expected.sum() and left.min() >= 0
+    assert naive.g_of_tables(left, reference)[0] == pytest.approx(naive.g_of_tables(expected, reference)[0], abs=1e-6)
+    assert two_sample.compare_tables(window, reference, two_sample.Repeats(1.0, tuple(bursts))) == (
+        two_sample.compare_tables(left, reference)
+    )
+
+
+def test_a_burst_alone_changes_no_rate_and_no_table():
+    """One row, sent 200 times, is in one cell; a change of more rows than that is seen in spite of it."""
+    bursts = two_sample.Repeats(bursts=(200,))
+    assert two_sample.compare_rates(300 + 200, 10_200, 3000, 100_000, bursts).p_value > 0.5
+    assert two_sample.compare_rates(300, 10_200, 3000, 100_000, bursts).p_value > 0.5
+    assert two_sample.compare_rates(900, 10_200, 3000, 100_000, bursts).p_value < 1e-20
+    table = np.array([[1000, 1000], [500, 1500]])
+    burst = table + np.array([[200, 0], [0, 0]])
+    assert two_sample.compare_tables(burst, 10 * table).p_value < 1e-3
+    assert two_sample.compare_tables(burst, 10 * table, bursts).p_value > 0.9
+    assert two_sample.compare_tables(table[:, ::-1], 10 * table, bursts).p_value < 1e-20
 
 
 def test_nats_are_the_divergence_of_large_samples():

@@ -107,3 +107,29 @@ def _pooled(own, other):
 def _x_log_ratio(x, expected):
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(x > 0, x * np.log(x / expected), 0.0).sum(axis=1)
+
+
+def without_bursts(window, reference, bursts):
+    """The window's table less each burst, from the cell in which the deviance of its context falls most, cell by cell."""
+
+    def deviance(own, n, rate):
+        parts = ((own, rate), (n - own, 1 - rate))
+        return sum(count * math.log(count / (n * share)) for count, share in parts if count)
+
+    left = window.astype(np.int64).copy()
+    for burst in bursts:
+        best, cell, taken = 0.0, None, 0
+        for (context, value), own in np.ndenumerate(left):
+            n, whole = left[context].sum(), reference[context].sum()
+            if not n or not whole:
+                continue
+            rate = max(reference[context, value] / whole, 0.5 / n)
+            if rate < 1 and own > n * rate:
+                k = min(burst, own, math.ceil((own - n * rate) / (1 - rate)))
+                gain = deviance(own, n, rate) - deviance(own - k, n - k, rate)
+                if gain > best:
+                    best, cell, taken = gain, (context, value), k
+        if cell is None:
+            break
+        left[cell] -= taken
+    return left

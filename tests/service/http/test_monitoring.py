@@ -109,7 +109,7 @@ def test_a_broken_column_is_blamed(place):
     assert own["is_drifting"] is False
     for wrong in ("yesterday", "window:9y", "version:x"):
         answer = client.get("/v1/models/broken/monitoring", params={"against": wrong})
-        assert answer.status_code == 422 and "there are training" in answer.json()["detail"]
+        assert answer.status_code == 422 and "Use training" in answer.json()["detail"]
     assert client.get("/v1/models/broken/monitoring", params={"against": "window:7d"}).json()["is_drifting"] is None
     assert client.get("/v1/models/broken/monitoring/columns/nothing").status_code == 422
     assert client.get("/v1/models/unknown/monitoring").status_code == 404

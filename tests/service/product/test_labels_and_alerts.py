@@ -18,6 +18,7 @@ import pytest
 from learners.monitoring.raw import BatchRows
 from learners.schema.encode import encode
 from service import product
+from service.logged import predictions_table
 from service.observing import Observer
 from service.predictor import map_version
 from service.problems import InvalidRequest
@@ -58,6 +59,32 @@ def serve(workspace, name, table, at, keys=None, choice=None):
     served.answered(chunk, probabilities, BatchRows(table), hashed)
     observer.close()
     return probabilities
+
+
+def test_of_many_batches_some_are_counted_and_all_are_numbered(trained):
+    """Beyond the cap the rows of a few batches are counted; that more were served is known exactly."""
+    observer = Observer(trained.settings, lambda _: {"mode": "rows"})
+    served = map_version(product.find_version(trained, "labelled"), observer)
+    table = problems.rows(64, 51)
+    chunk = encode(table, served.schema, with_class=False)
+    p = served.predict_proba(chunk)
+    observer.one_in = 64
+    for number in range(400):
+        keys = [served.watch.key_of("key", f"many {number}")] * 64 if number < 3 else None
+        served.answered(chunk, p, BatchRows(table), keys)
+    observer.fold()
+    (counts,) = served.watch.hours.values()
+    counted, n_served, _ = counts.block("rows").tolist()
+    assert n_served == 400 * 64 and 0 < counted < 400 * 64 / 16
+    assert counts.block("rates")[6] == counted
+    logged = predictions_table(served.watch.logged)
+    assert len(logged) == n_served and logged["is_counted"].to_numpy().sum() == counted
+    assert set(logged["key"][:192].to_pylist()) == {served.watch.key_of("key", f"many {n}") for n in range(3)}
+    assert logged["codes"][5].as_py() == np.ascontiguousarray(chunk.x[:, 5]).tobytes()
+    np.testing.assert_array_equal(np.stack(logged["p"][:64].to_pylist()), p)
+    served.watch.logged.clear()
+    served.watch.hours.clear()
+    observer.close()
 
 
 def broken(n_rows, seed):
