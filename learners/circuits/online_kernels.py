@@ -16,15 +16,18 @@ from learners.circuits.projection_kernels import (
     BMM,
     CERTAIN,
     COUNT,
+    LARGE,
     MOST_MOVED,
     MOVED,
     PULL,
+    SHARE_OF_SQUARE,
     SLOPE,
     TINY_SHARE,
     TOTAL,
     UNKNOWN,
     WEIGHT,
     count_one,
+    large_two,
     newton_of_two,
     project,
     two_matched,
@@ -241,9 +244,10 @@ def learn_rows(plan, posterior, x, rule, scratch, is_learning_leaves):
                         count[observed], count[other] = mean * matched, rest * matched
                     elif kind == TABLE_OF_TWO and rule == ADF and r < CERTAIN:
                         observed, other = begin + code, end - 1 - code
-                        least = min(1.0, count[observed], count[other])
-                        has_slopes = moved[i] < MOST_MOVED * least
-                        if has_slopes and r < TINY_SHARE * least:
+                        fewer = min(count[observed], count[other])
+                        has_slopes = moved[i] < min(UNKNOWN, MOST_MOVED * fewer)
+                        is_done = has_slopes and r < TINY_SHARE * fewer
+                        if is_done:
                             inverse = 1.0 / count[observed]
                             # λ/α - r/Σα of both.
                             down = -r * weight[observed] * inverse
@@ -251,7 +255,12 @@ def learn_rows(plan, posterior, x, rule, scratch, is_learning_leaves):
                             b = (up * slope[observed] + down * slope[other]) * pull[i]
                             d, d_other = (up + b) * slope[observed], (down + b) * slope[other]
                             moved[i] += r
-                        else:
+                        elif fewer >= LARGE and r < SHARE_OF_SQUARE * fewer * fewer:
+                            d, d_other, slope[observed], slope[other], pull[i], is_done = large_two(
+                                count[observed], count[other], total[i], r
+                            )
+                            moved[i] = r
+                        if not is_done:
                             d, d_other, slope[observed], slope[other], pull[i] = newton_of_two(
                                 count[observed],
                                 count[other],

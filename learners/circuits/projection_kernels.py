@@ -20,8 +20,72 @@ SMALL_SHARE = 0.25
 # Below this r that first step is enough: its error is of r². Its curvatures are kept until r adds up to MOST_MOVED.
 TINY_SHARE, MOST_MOVED, UNKNOWN = 1e-4, 1e-3, 1.0
 CERTAIN = 1.0 - 1e-15
+# From this pseudo-count on, and for r below so many times its square, ψ(x + d) - ψ(x) is log(1 + d ψ'(x)) to 3e-8: the equations
+# have a solution in closed form.
+LARGE, SHARE_OF_SQUARE = 8.0, 8e-4
 # Where one weight is all but one, Newton's system is singular to the digits that digammas have: the moments are matched instead.
 WELL_CONDITIONED = 1e-6
+
+
+@kernel
+def beyond_half(u):
+    """What 1/ψ'(x) exceeds x - 1/2 by, for x = 1/u from LARGE on."""
+    return u * (1.0 / 12.0 + u * (1.0 / 24.0 - u * (1.0 / 720.0 + u * (11.0 / 480.0))))
+
+
+@kernel
+def small_exp(c):
+    """Exp(c) - 1 for |c| below 0.1, to 1e-8 of it."""
+    return c * (1.0 + c * (0.5 + c * (1.0 / 6.0 + c * (1.0 / 24.0 + c * (1.0 / 120.0)))))
+
+
+@kernel
+def large_two(alpha, other, total, r):
+    """As `newton_of_two`, for two pseudo-counts from LARGE on: both δ, both slopes, the pull, and whether they are right.
+
+    With s = 1/ψ'(α), S = 1/ψ'(Σα): (s_j + δ_j) / s_j = exp(c_j) (S + Σδ) / S, whose sum over j tells Σδ.
+    """
+    inverse = 1.0 / (alpha * other * total)
+    u, v, w = other * total * inverse, alpha * total * inverse, alpha * other * inverse
+    more, more_other = beyond_half(u), beyond_half(v)
+    s, s_other = alpha - 0.5 + more, other - 0.5 + more_other
+    down = -r * w
+    e, e_other = small_exp(r * u + down), small_exp(down)
+    grown = s * e + s_other * e_other
+    before = 0.5 + beyond_half(w) - more - more_other
+    left = before - grown
+    inverse = 1.0 / (before * left)
+    f = grown * before * inverse
+    return s * (e + f + e * f), s_other * (e_other + f + e_other * f), s, s_other, left * inverse, left > 0.1
+
+
+@kernel
+def _by_logarithms(entry, node, i, begin, end, shares):
+    """As `large_two` for any number of pseudo-counts; shares[1] holds the constants c, shares[2] gets δ. Whether it is right; then the slopes are known."""
+    n, n_parameters = end - begin, 0
+    grown, more = 0.0, 0.0
+    for j in range(n):
+        alpha = entry[COUNT, begin + j]
+        if alpha > 0.0:
+            n_parameters += 1
+            own = beyond_half(1.0 / alpha)
+            more += own
+            shares[3, j] = small_exp(shares[1, j])
+            shares[2, j] = alpha - 0.5 + own
+            grown += shares[2, j] * shares[3, j]
+    before = 0.5 * (n_parameters - 1) + beyond_half(1.0 / node[TOTAL, i]) - more
+    left = before - grown
+    if not left > 0.1:
+        return False
+    f = grown / left
+    node[PULL, i] = 1.0 / before
+    for j in range(n):
+        if entry[COUNT, begin + j] > 0.0:
+            entry[SLOPE, begin + j] = shares[2, j]
+            shares[2, j] *= shares[3, j] + f + shares[3, j] * f
+        else:
+            shares[2, j] = 0.0
+    return True
 
 
 @kernel
@@ -157,24 +221,34 @@ def _by_newton(entry, node, i, begin, end, r, shares):
     """
     n = end - begin
     inverse = 1.0 / node[TOTAL, i]
-    least = 1.0
+    least = np.inf
     for j in range(n):
         alpha = entry[COUNT, begin + j]
         shares[1, j] = 0.0
         if alpha > 0.0:
             shares[1, j] = shares[0, j] / alpha - r * inverse
             least = min(least, alpha)
-    if node[MOVED, i] < MOST_MOVED * least and r < SMALL_SHARE * least:
-        grown = _start_linear(entry, node, i, begin, end, shares)
-    else:
-        grown = _start_matched(entry, node, i, begin, end, r, shares)
-    if node[MOVED, i] < MOST_MOVED * least and r < TINY_SHARE * least:
+    has_slopes = node[MOVED, i] < min(UNKNOWN, MOST_MOVED * least)
+    if has_slopes and r < TINY_SHARE * least:
+        _start_linear(entry, node, i, begin, end, shares)
         node[MOVED, i] += r
+    elif least >= LARGE and r < SHARE_OF_SQUARE * least * least and _by_logarithms(entry, node, i, begin, end, shares):
+        node[MOVED, i] = r
     else:
+        if has_slopes and r < SMALL_SHARE * min(1.0, least):
+            grown = _start_linear(entry, node, i, begin, end, shares)
+        else:
+            grown = _start_matched(entry, node, i, begin, end, r, shares)
         node[MOVED, i] = 0.0
         _newton_steps(entry, node, i, begin, end, r, grown, shares)
+    _add(entry, node, i, begin, end, shares)
+
+
+@kernel
+def _add(entry, node, i, begin, end, shares):
+    """Add δ, shares[2], to the pseudo-counts; weights and total follow."""
     a = 0.0
-    for j in range(n):
+    for j in range(end - begin):
         if entry[COUNT, begin + j] > 0.0:
             entry[COUNT, begin + j] += shares[2, j]
             a += entry[COUNT, begin + j]
