@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import structlog
 
+from learners.circuits.model import CircuitModel
 from learners.errors import InvalidParameter, LearnerError, NoClass
 from learners.kinds import load_model
 from learners.model import Model
@@ -298,6 +299,8 @@ def rehearse(served: Served) -> None:
         served.classify({})
         for n_rows in REHEARSED:
             served.predict_proba(encode_records([{}] * n_rows, served.schema))
+    if type(served.model) is CircuitModel:
+        served.model.prepare()
     if served.watch is not None:
         served.watch.discard()
 

@@ -13,7 +13,9 @@ from learners.circuits import answers, queries
 from learners.circuits.answer_forms import Answer
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.columns import Columns, columns_of
+from learners.circuits.evaluate import with_weights
 from learners.circuits.kernels import KIND_NAMES
+from learners.circuits.map.whole import whole_circuit
 from learners.circuits.online import PseudoCounts, StreamingPosterior
 from learners.circuits.sampling import sample
 from learners.errors import NoClass
@@ -157,6 +159,12 @@ class CircuitModel:
         ImpossibleEvidence
         """
         return sample(self.circuit, x, n, seed, numbers)
+
+    def prepare(self) -> None:
+        """Build what queries of every kind share, so that the first one does not wait for it."""
+        with_weights(self.circuit)
+        answers.prepared(self.circuit)
+        whole_circuit(self.circuit)
 
     def answer(self, asked: Sequence[Query], pause: Callable[[], None] | None = None) -> list[Answer]:
         """Answers as `queries.answer_all` tells them."""

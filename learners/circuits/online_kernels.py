@@ -10,24 +10,22 @@ from learners.arrays import Array, Floats, Integers
 from learners.circuits.density_kernels import log_density
 from learners.circuits.evaluate_kernels import SMALLEST, upward_one
 from learners.circuits.kernels import GAUSSIAN, LOOKUP, NUMERIC, POISSON, PRODUCT_OF, TABLE_OF_TWO
+from learners.circuits.large_count_kernels import LARGE, SHARE_OF_SQUARE, large_two
 from learners.circuits.projection_kernels import (
     ADF,
     ADF_CLOSED,
     BMM,
     CERTAIN,
     COUNT,
-    LARGE,
     MOST_MOVED,
     MOVED,
     PULL,
-    SHARE_OF_SQUARE,
     SLOPE,
     TINY_SHARE,
     TOTAL,
     UNKNOWN,
     WEIGHT,
     count_one,
-    large_two,
     newton_of_two,
     project,
     two_matched,

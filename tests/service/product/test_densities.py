@@ -13,10 +13,13 @@ import pytest
 
 from learners.circuits.cells import chunk_of_batch
 from learners.errors import InvalidParameter, NoClass, UnknownColumn
+from learners.query import Map, Marginal
 from service import product
+from service.predictor import Predictor
 from service.problems import InvalidRequest
 from service.product.imputing import Filling
 from service.product.queries import NoJoint
+from service.product.row_scores import density_columns
 from service.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
@@ -125,7 +128,7 @@ def test_what_cannot_be_scored_or_imputed(here, weather_files, tmp_path) -> None
     with pytest.raises(InvalidRequest, match="none of the model's columns"):
         product.impute(here, "sky", [str(tmp_path / "other.parquet")], tmp_path / "x", Filling())
     pq.write_table(pa.table({"outlook": ["rain"], "draw": [1]}), tmp_path / "draw.parquet")
-    with pytest.raises(InvalidRequest, match="column 'draw' already"):
+    with pytest.raises(InvalidRequest, match="add a column 'draw', and the data has one already"):
         product.impute(here, "sky", [str(tmp_path / "draw.parquet")], tmp_path / "x", Filling("draw", draws=2))
     for wrong in ({"how": "guess"}, {"draws": 2}, {"draws": 0}, {"seed": -1}):
         with pytest.raises(InvalidParameter, match=next(iter(wrong))):
@@ -193,3 +196,31 @@ def test_as_jobs(site: Site, circuit) -> None:
     other = site.client.post("/v1/jobs", json={"kind": "evaluate", "model": "sky", "uris": [str(site.test)]}).json()
     job_at_end(site.client, other["id"])
     assert "has no rows" in problem(site.client.get(f"/v1/jobs/{other['id']}/output"), 409)["detail"]
+
+
+def test_chosen_leaves_say_which_columns_have_a_density(here, tmp_path) -> None:
+    """A column that is recorded in tenths has masses; one of many digits a density."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=400)
+    rows = pa.table({"tenths": np.round(20 + 4 * x, 1), "fine": np.exp(x + rng.normal(size=400))})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    parameters = {"structure": "chow-liu", "leaves": "auto", "passes": 2}
+    request = TrainRequest(model="chosen", learner="spn", uris=[str(tmp_path / "rows.parquet")], parameters=parameters)
+    product.train(here, request)
+    predictor = Predictor(here.control)
+    predictor.refresh()
+    served = predictor.resolve("chosen")
+    assert density_columns(served.model) == ["fine"]
+    answers = served.model.answer([Marginal({"tenths": 20.0}), Marginal({"fine": 1.0})])
+    assert 0 < answers[0]["probability"] < 1
+    assert "density" in answers[1]
+
+
+def test_a_served_circuit_has_what_its_first_query_needs(here) -> None:
+    predictor = Predictor(here.control)
+    predictor.refresh()
+    kept = vars(predictor.resolve("sky").model.circuit)
+    before = set(kept)
+    assert {"WholeCircuit.of", "_prepare", "_own_weights"} <= before
+    predictor.resolve("sky").model.answer([Marginal({}), Map()])
+    assert set(kept) == before
