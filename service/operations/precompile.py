@@ -26,6 +26,7 @@ CIRCUITS: list[JSONObject] = [
     {"structure": "random", "learning": "bmm"},
     {"leaves": "gaussian", "learning": "em"},
     {"leaves": "gaussian", "learning": "bmm"},
+    {"leaves": "auto", "learning": "em"},
     {"learning": "gibbs", "iterations": 4, "draws": 4},
     {"learning": "gibbs", "iterations": 4, "draws": 4, "sampler": "reference"},
     {"learning": "gibbs", "iterations": 4, "draws": 4, "sampler": "bottom-up"},
