@@ -17,6 +17,7 @@ demo: $(READY)
 	$(BIN)/fewpass demo
 
 test: $(READY)
+	$(BIN)/fewpass precompile
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # Debian's Chromium for the tests of the console, where apt is at hand; without a browser those tests are skipped.

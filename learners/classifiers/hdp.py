@@ -130,10 +130,17 @@ class Chain:
         Which tree it is: each has its own random numbers, so that threads do not matter.
     check : callable
         Called several times a second; what it raises ends the sampling.
+    is_sampled : bool
+        Whether it begins with draws; the deterministic solution needs none, and no kernels that draw.
     """
 
     def __init__(
-        self, tree: ContextTree, parameters: HDPParameters, stream: int, check: Callable[[], object] = lambda: None
+        self,
+        tree: ContextTree,
+        parameters: HDPParameters,
+        stream: int,
+        check: Callable[[], object] = lambda: None,
+        is_sampled: bool = True,
     ) -> None:
         self.tree, self.parameters, self.check = tree, parameters, check
         self.plan = plan_of(tree, parameters.tying, parameters.root)
@@ -148,8 +155,9 @@ class Chain:
         self._tree = map_kernels.Tree(
             tree.parent, tree.cell_starts, tree.cell_count, tree.cell_parent, deepest, tree.n_values
         )
-        map_kernels.start_tables(self.plan, self.state)
-        kernels.draw_probabilities(self.plan, self.state, ROOT_CONCENTRATION)
+        if is_sampled:
+            map_kernels.start_tables(self.plan, self.state)
+            kernels.draw_probabilities(self.plan, self.state, ROOT_CONCENTRATION)
 
     def _new_state(self, dtype: type[np.int64] | type[np.float64], stream: int) -> kernels.State:
         n_groups = self.plan.group_starts.size - 1
@@ -288,7 +296,7 @@ def hdp_map_estimates(
     """
 
     def solve(tree: ContextTree, i: int, tick: Tick) -> Posterior:
-        chain = Chain(tree, parameters, i, lambda: tick(None))
+        chain = Chain(tree, parameters, i, lambda: tick(None), is_sampled=False)
         chain.n_sweeps = chain.start_at_fixed_point()
         chain.draw_fixed_point()
         tick(1.0)
@@ -308,7 +316,7 @@ def hdp_map_solution(
 
     It ends after `n_most` sweeps, or when no logarithm of a concentration moves by more than the tolerance.
     """
-    chain = Chain(tree, parameters, 0, check)
+    chain = Chain(tree, parameters, 0, check, is_sampled=False)
     chain.n_sweeps = chain.start_at_fixed_point(n_most, tolerance)
     return chain.solution()
 

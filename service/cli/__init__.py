@@ -71,6 +71,7 @@ app = CommandLine(
 app.command()(serving.demo)
 app.command()(serving.serve)
 app.command()(serving.worker)
+app.command()(serving.precompile)
 app.command()(learning.train)
 app.command()(learning.predict)
 app.command()(densities.score)

@@ -1,4 +1,4 @@
-"""`fewpass serve | worker | demo`: the processes that stay."""
+"""`fewpass serve | worker | demo | precompile`: the processes that stay, and what lets them start quickly."""
 
 from pathlib import Path
 from typing import Annotated
@@ -71,3 +71,23 @@ def demo(
     from service.operations.demo import run_demo
 
     run_demo(rows, output, seed, json_output)
+
+
+def precompile(
+    processes: Annotated[
+        int | None, typer.Option("--processes", min=1, help="Compile in so many at once.", show_default="all cores")
+    ] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Compile every kernel that trainings and requests run, so that none of them waits for the compiler."""
+    from service.operations.precompile import compile_in_processes
+    from service.settings import Settings, available_threads
+    from service.terminal import COMPILING, err, out, show_json
+
+    if not json_output:
+        err.print(COMPILING)
+    seconds = compile_in_processes(processes or available_threads(Settings()))
+    if json_output:
+        show_json({"seconds": seconds})
+        return
+    out.print(f"All kernels are compiled ({seconds:.0f} s).", highlight=False)

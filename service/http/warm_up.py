@@ -30,28 +30,36 @@ TABLE = pa.table(
 )
 
 
+WIDE = pa.table(
+    {"many": [str(i % 300) for i in range(1200)], **{n: TABLE[n].to_pylist()[:24] * 50 for n in TABLE.column_names}}
+)
+# The search of circuits runs the same kernels, however short it is.
+RUNS: tuple[tuple[str, JSONObject], ...] = (
+    *((name, {"minutes": 1e-3} if name == "spn" else {}) for name in recipes.LEARNERS),
+    ("spn", {"structure": "hclt"}),
+    ("kdb", {"estimator": "hdp", "iterations": 20}),
+    ("kdb", {"estimator": "m"}),
+)
+
+
 def compile_all() -> float:
     """Run every learner once, so that an image holds all kernels compiled; returns the seconds it took."""
     started = time.perf_counter()
-    wide = pa.table(
-        {"many": [str(i % 300) for i in range(1200)], **{n: TABLE[n].to_pylist()[:24] * 50 for n in TABLE.column_names}}
-    )
-    # The search of circuits runs the same kernels, however short it is.
-    runs: list[tuple[str, JSONObject]] = [
-        (name, {"minutes": 1e-3} if name == "spn" else {}) for name in recipes.LEARNERS
-    ]
-    runs += [("spn", {"structure": "hclt"})]
-    runs += [("kdb", {"estimator": "hdp", "iterations": 20}), ("kdb", {"estimator": "hdp-map"})]
-    for name, parameters in runs:
-        for table in (TABLE, wide):
-            target = "class" if recipes.recipe(name).takes_target else None
-            model = drive(recipes.learner(name, parameters, target), Source.of_table(table))
-            _encode_all(model.schema)
-            if isinstance(model, LookupModel):
-                model.log_terms(encode(table, model.schema))
-                if model.variances:
-                    model.credible_intervals(encode(table, model.schema))
+    for name, parameters in RUNS:
+        compile_learner(name, parameters)
     return warm_up() + time.perf_counter() - started
+
+
+def compile_learner(name: str, parameters: JSONObject) -> None:
+    """Run one learner on a narrow and on a wide table, and what its models answer."""
+    for table in (TABLE, WIDE):
+        target = "class" if recipes.recipe(name).takes_target else None
+        model = drive(recipes.learner(name, parameters, target), Source.of_table(table))
+        _encode_all(model.schema)
+        if isinstance(model, LookupModel):
+            model.log_terms(encode(table, model.schema))
+            if model.variances:
+                model.credible_intervals(encode(table, model.schema))
 
 
 @cache

@@ -8,13 +8,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from service.http.warm_up import compile_all
 from service.json_values import JSONObject
 from service.operations import demo_small, demo_story
 from service.operations.demo_data import write_real
 from service.operations.demo_orders import write_orders
+from service.operations.precompile import DEMO, compile_in_processes
 from service.processes.local_server import local_server
-from service.settings import Settings
+from service.settings import Settings, available_threads
 from service.terminal import COMPILING, err, out, show_json, show_table
 
 MEMORY = "64MiB"
@@ -45,7 +45,7 @@ def run_demo(rows: int, output: Path, seed: int, json_output: bool) -> None:
         root = Path(directory)
         if not json_output:
             err.print(COMPILING)
-        compile_all()  # so that the times below are those of training
+        compile_in_processes(available_threads(Settings()), DEMO)  # so that the times below are those of training
         say(f"writing {rows:,} orders")
         orders = write_orders(root / "orders", rows, seed)
         settings = Settings(workspace=root / "workspace", memory=MEMORY, threads=1, job_workers=0, log_level="warning")

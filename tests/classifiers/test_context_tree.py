@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from learners.classifiers.context_tree import context_tree_from_cells
 from learners.classifiers.m_estimate import m_estimates
+from learners.classifiers.tree_kernels import sort_ascending
 from learners.counts.family import Family, FamilyCounts
 from tests import laws, strategies
 from tests.naive.estimates import m_estimate
@@ -93,3 +94,11 @@ def test_m_estimates_are_the_formula_at_every_node(drawn, m):
     sums = np.add.reduceat(estimates.probability, tree.cell_starts[:-1])
     sums += estimates.rest * (v - np.diff(tree.cell_starts))
     assert np.allclose(sums, 1)
+
+
+@given(values=st.lists(st.integers(-5, 1_000), max_size=200), data=st.data())
+def test_the_first_values_are_sorted_and_the_others_stay(values, data):
+    n = data.draw(st.integers(0, len(values)))
+    found = np.array(values, np.int64)
+    sort_ascending(found, n)
+    assert found.tolist() == sorted(values[:n]) + values[n:]

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from learners.circuits.model import CircuitModel
 from learners.classifiers.lookup import LookupModel
 from service import product
+from service.cli import app
+from service.operations import precompile
 from service.predictor import REHEARSED, Predictor
 from service.requests import TrainRequest
 from service.settings import Settings
@@ -24,6 +28,32 @@ def test_requests_compile_nothing_that_an_image_could_have_compiled(tmp_path: Pa
     ended = subprocess.run(command, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     assert json.loads(ended.stdout.splitlines()[-1]) == []
+
+
+def _after(first: Path, own: Path) -> None:
+    """Leave a file, if that of the first task is there."""
+    own.write_text("first was done" if first.is_file() else "first was missing")
+
+
+def test_the_command_compiles_in_processes_what_is_shared_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, others = tmp_path / "first", [tmp_path / str(i) for i in range(3)]
+    tasks = (partial(Path.touch, first), *(partial(_after, first, own) for own in others))
+    monkeypatch.setattr(precompile, "TASKS", tasks)
+    done = CliRunner().invoke(app, ["precompile", "--processes", "2", "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["seconds"] > 0
+    assert [own.read_text() for own in others] == ["first was done"] * 3
+    told = CliRunner().invoke(app, ["precompile", "--processes", "1"])
+    assert "All kernels are compiled" in told.stdout
+
+
+def test_a_task_that_fails_is_not_passed_over(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="absent"):
+        precompile.compile_in_processes(
+            1, [partial(Path.touch, tmp_path / "first"), partial(Path.unlink, tmp_path / "absent")]
+        )
 
 
 def test_a_model_has_answered_on_a_thread_before_it_does_on_the_event_loop(
