@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import Array, Floats
+from learners.arrays import Array, Floats, Integers
 from learners.circuits.circuit import Circuit
 from learners.circuits.evaluate import as_rows, rows_in
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, SUM
@@ -265,7 +265,9 @@ class StreamingPosterior:
 def merge_shards(parts: Sequence[StreamingPosterior], prior: PseudoCounts) -> StreamingPosterior:
     """The posterior of all shards' rows from those of the shards, each learned from the same prior.
 
-    Natural parameters add, less the prior's for all parts but one.
+    Natural parameters add, less the prior's for all parts but one. ADF and BMM lower a node's pseudo-counts where rows leave open
+    which child they took, so that the prior may exceed what shards have left; of such a node less of the prior is taken off:
+    as much as leaves each pseudo-count at half the shards' mean.
 
     Parameters
     ----------
@@ -289,14 +291,29 @@ def merge_shards(parts: Sequence[StreamingPosterior], prior: PseudoCounts) -> St
     whole._state.narrowest[...] = first._state.narrowest
     whole._plan.numeric[:, 3] = first._plan.numeric[:, 3]
     state, start = whole._state, _start(first.structure, whole._compiled, prior)
-    for name in ("pseudo_count", "leaf"):
-        own, base = getattr(state, name), getattr(start, name)
-        added = base + sum(getattr(part._state, name) - base for part in parts)
-        own[...] = np.where(base > 0, np.maximum(added, LEAST_OF_PRIOR * base), added)
+    state.pseudo_count[...] = _merged_counts(
+        [part._state.pseudo_count for part in parts], start.pseudo_count, whole._plan.starts
+    )
+    added = start.leaf + sum(part._state.leaf - start.leaf for part in parts)
+    state.leaf[...] = np.where(start.leaf > 0, np.maximum(added, LEAST_OF_PRIOR * start.leaf), added)
     _renew(whole)
     whole.n_rows = sum(part.n_rows for part in parts)
     whole.n_impossible = sum(part.n_impossible for part in parts)
     return whole
+
+
+def _merged_counts(counts: Sequence[Floats], prior: Floats, starts: Integers) -> Floats:
+    """(n_entries,) float64: the shards' pseudo-counts together, less the prior's as far as that leaves something."""
+    together = np.sum(counts, axis=0)
+    surplus = (len(counts) - 1) * prior
+    most = np.full(prior.size, 1.0)
+    known = surplus > 0
+    most[known] = (1.0 - 0.5 / len(counts)) * together[known] / surplus[known]
+    operation = np.repeat(np.arange(starts.size - 1), np.diff(starts))
+    share = np.ones(starts.size - 1)
+    np.minimum.at(share, operation, most)
+    merged: Floats = together - share[operation] * surplus
+    return merged
 
 
 def _renew(posterior: StreamingPosterior) -> None:
