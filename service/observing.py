@@ -89,6 +89,13 @@ class Watch:
             self.n_cells += x.size
             self.batches.append(Waiting(self.next_batch(x.shape[1]), x, probabilities, raw, keys))
 
+    @property
+    def n_waiting(self) -> int:
+        """Rows that wait to be counted."""
+        with self.lock:
+            n_rows: int = len(self.records) + sum(one.x.shape[1] for one in self.batches)
+        return n_rows
+
     def new_ids(self, n_rows: int) -> list[str]:
         """Ids for the predictions of one request, which nobody else has given or will guess."""
         request = f"{self.prefix}{self.requests():x}"
@@ -143,7 +150,7 @@ class Observer:
         self._stopping = threading.Event()
         self._working = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._flushed_at = time.monotonic()
+        self._flushed_at = self._folded_at = time.monotonic()
         self._n_files = itertools.count()
 
     def watch(self, model: Model, name: str, version: int) -> Watch:
@@ -184,13 +191,14 @@ class Observer:
             except Exception:
                 self.log.exception("what was served could not be counted")
 
-    def fold(self) -> None:
-        """Count what waits."""
-        started = time.monotonic()
-        n_rows = sum(self._fold(watch) for watch in self.watches)
-        seconds = max(time.monotonic() - started, self.settings.monitoring_fold_s)
-        wanted = n_rows / seconds / self.settings.monitoring_rows_per_s
-        self.one_in = 1 if wanted <= 1 else 1 << int(np.ceil(np.log2(wanted)))
+    def fold(self, one_in: int | None = None) -> None:
+        """Count what waits: one row in so many, by default as many as fit into the time since it was last done."""
+        now = time.monotonic()
+        seconds, self._folded_at = max(now - self._folded_at, self.settings.monitoring_fold_s), now
+        wanted = sum(watch.n_waiting for watch in self.watches) / seconds / self.settings.monitoring_rows_per_s
+        self.one_in = one_in or (1 if wanted <= 1 else 1 << int(np.ceil(np.log2(wanted))))
+        for watch in self.watches:
+            self._fold(watch)
 
     def _fold(self, watch: Watch) -> int:
         """Count what waits for one version; returns how many rows there were."""

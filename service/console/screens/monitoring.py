@@ -55,9 +55,11 @@ def of_model(request: Request) -> JSONObject:
         "references": AGAINST,
         "reason": None,
         "alerts": product.list_alerts(workspace, shown.name)[:MOST],
+        "rule": product.alert_rule(workspace, shown.name),
         "calls": [
-            Call("GET", f"/v1/models/{reference}/monitoring?window={window}&reference={against}"),
+            Call("GET", f"/v1/models/{reference}/monitoring?window={window}&against={against}"),
             Call("GET", f"/v1/models/{reference}/monitoring/performance"),
+            Call("GET", f"/v1/models/{shown.name}/alert-rule"),
         ],
     }
     try:

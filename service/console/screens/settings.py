@@ -1,4 +1,4 @@
-"""Schedules, keys, and how this server is set up."""
+"""Schedules, keys, webhooks, and how this server is set up."""
 
 from starlette.requests import Request
 
@@ -23,9 +23,18 @@ def settings(request: Request) -> JSONObject:
             {"schedule": each, "runs": product.list_schedule_runs(workspace, each.name, N_RUNS).items}
             for each in schedules
         ],
+        "webhooks": [
+            {"webhook": each, "deliveries": product.list_deliveries(workspace, str(each["id"]))[:N_RUNS]}
+            for each in product.list_webhooks(workspace)
+        ]
+        if is_admin
+        else None,
         "keys": product.list_keys(workspace, MOST).items if is_admin else None,
         "roles": [str(each) for each in Role],
         "needs_keys": workspace.settings.needs_keys,
         "data_roots": workspace.settings.data_roots,
-        "calls": [Call("GET", "/v1/schedules"), *([Call("GET", "/v1/keys")] if is_admin else [])],
+        "calls": [
+            Call("GET", "/v1/schedules"),
+            *([Call("GET", "/v1/keys"), Call("GET", "/v1/webhooks")] if is_admin else []),
+        ],
     }

@@ -138,6 +138,24 @@ def test_the_explorer_starts_with_the_columns_of_the_model(site: Site, circuit: 
         assert {"outlook", "humidity", "windy"} <= {column["name"] for column in start["columns"]}
 
 
+def test_rules_and_webhooks_are_shown_as_they_are(site: Site) -> None:
+    """Set over REST, and refused there: the pages show what holds, and no secret."""
+    rule = site.client.put("/v1/models/weather/alert-rule", json={"nats": 0.0375, "is_muted": True}).json()
+    tags = read(page(site.client, "/console/models/weather/monitoring").text).tags
+    fields = {tag["name"]: tag for kind, tag in tags if kind == "input" and tag.get("name")}
+    assert fields["nats"]["value"] == "0.0375" and "checked" in fields["is_muted"]
+    assert fields["window"]["value"] == rule["window"] and fields["rollback_labels"]["value"] == ""
+    refused = site.client.post("/v1/webhooks", json={"url": "http://127.0.0.1:9/"})
+    assert refused.status_code == 422 and "127.0.0.1" in refused.json()["detail"]
+    made = site.client.post("/v1/webhooks", json={"url": "https://93.184.216.34/hook", "models": ["weather"]}).json()
+    told = page(site.client, "/console/settings").text
+    assert "https://93.184.216.34/hook" in told and made["secret"] not in told
+    assert site.client.get(f"/v1/webhooks/{made['id']}/deliveries").json() == []
+    assert site.client.delete(f"/v1/webhooks/{made['id']}").status_code == 204
+    assert "93.184.216.34" not in page(site.client, "/console/settings").text
+    site.client.put("/v1/models/weather/alert-rule", json={"nats": 0.01, "is_muted": False})
+
+
 def test_names_of_others_stay_text(site: Site) -> None:
     """A data set whose columns, values and target are markup; the names of models, jobs and keys cannot be."""
     import pyarrow as pa

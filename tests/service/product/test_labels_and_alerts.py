@@ -68,11 +68,10 @@ def test_of_many_batches_some_are_counted_and_all_are_numbered(trained):
     table = problems.rows(64, 51)
     chunk = encode(table, served.schema, with_class=False)
     p = served.predict_proba(chunk)
-    observer.one_in = 64
     for number in range(400):
         keys = [served.watch.key_of("key", f"many {number}")] * 64 if number < 3 else None
         served.answered(chunk, p, BatchRows(table), keys)
-    observer.fold()
+    observer.fold(one_in=64)
     (counts,) = served.watch.hours.values()
     counted, n_served, _ = counts.block("rows").tolist()
     assert n_served == 400 * 64 and 0 < counted < 400 * 64 / 16

@@ -54,6 +54,30 @@ def test_register_train_follow_and_look(visiting: Visiting, house: House) -> Non
         assert house.client.get("/v1/models/clicked").json()["learner"] == "auto"
 
 
+def test_a_rule_and_a_webhook_from_their_forms(visiting: Visiting, house: House) -> None:
+    name = house.client.get("/v1/models").json()["items"][0]["name"]
+    with visiting() as tab:
+        tab.go(f"/console/models/{name}/monitoring")
+        form = f'form[data-path="/v1/models/{name}/alert-rule"]'
+        fill(tab, form, window="7d", points="2.5")
+        assert '"points":2.5' in tab.page.text_content(f"{form} [data-asked] code")
+        with tab.page.expect_navigation():
+            tab.page.click(f"{form} button")
+        assert tab.page.input_value(f"{form} [name=points]") == "2.5"
+        rule = house.client.get(f"/v1/models/{name}/alert-rule").json()
+        assert (rule["window"], rule["points"], rule["is_muted"]) == ("7d", 2.5, False)
+        tab.go("/console/settings")
+        form = 'form[data-path="/v1/webhooks"]'
+        fill(tab, form, url="https://93.184.216.34/hook", models=name)
+        tab.page.click(f"{form} button")
+        tab.page.wait_for_selector(f"{form} [data-outcome]:has-text('whsec_')")
+        tab.page.reload()
+        with tab.page.expect_navigation():
+            tab.page.click("text=Remove webhook 1")
+        assert house.client.get("/v1/webhooks").json() == []
+        tab.check()
+
+
 def test_a_refusal_is_told_in_the_form(visiting: Visiting) -> None:
     with visiting() as tab:
         tab.go("/console/data")
