@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from learners.memory import parse_bytes
+from learners.memory import machine_bytes, parse_bytes
 from storage.names import is_name
 
 MOST_BYTES = 1 << 50
@@ -135,6 +135,11 @@ class Settings(BaseSettings):
     max_rows: int = Field(default=100_000, ge=1, description="Most rows in one prediction request.")
     max_import_bytes: int = Field(
         default=8 * 2**30, ge=1024, description="Largest model file that can be imported, in bytes."
+    )
+    max_model_bytes: int | None = Field(
+        default=None,
+        ge=2**20,
+        description="Most bytes that an imported model may take unpacked; found out before. Default: a quarter of the machine.",
     )
     request_timeout_s: float = Field(
         default=60.0, gt=0, description="Seconds until an answer must start; then the request gets a 503."
@@ -307,3 +312,8 @@ def is_loopback(host: str) -> bool:
 def available_threads(settings: Settings) -> int:
     """Threads of a training pass: the setting, or the cores that this process may use."""
     return settings.threads or len(os.sched_getaffinity(0))
+
+
+def max_model_bytes(settings: Settings) -> int:
+    """What an imported model may take unpacked: the setting, or a quarter of the machine."""
+    return settings.max_model_bytes or machine_bytes() // 4

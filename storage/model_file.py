@@ -178,6 +178,18 @@ def read_model(duckdb_path: Path | str) -> tuple[Header, Arrays]:
         raise CorruptFile(path, f"its header is not JSON ({error}). Restore it from a backup.") from error
 
 
+def refuse_views(duckdb_path: Path | str) -> None:
+    """Refuse a file that holds SQL of somebody else.
+
+    Raises
+    ------
+    CorruptFile
+    """
+    path = Path(duckdb_path)
+    with duckdb_files.reading(path) as connection:
+        _refuse_views(path, connection)
+
+
 def _refuse_views(path: Path, connection: duckdb.DuckDBPyConnection) -> None:
     """What we read must be rows that were written, and not SQL that somebody else wants run."""
     query = "SELECT table_name FROM information_schema.tables WHERE table_type <> 'BASE TABLE' ORDER BY table_name"

@@ -40,6 +40,9 @@ class Content(Protocol):
     def bounds(self, column: str) -> tuple[Bound, Bound, int] | None:
         """Least value, greatest value (None without any) and number of nulls of a column, if they are known."""
 
+    def decoded_bytes(self, filesystem: pafs.FileSystem, file: SourceFile, columns: Sequence[str]) -> int | None:
+        """The most that reading takes at once; None if only reading can tell."""
+
     def batches(
         self, filesystem: pafs.FileSystem, file: SourceFile, row_group: int, columns: Sequence[str] | None
     ) -> Iterator[pa.RecordBatch]:
@@ -96,6 +99,10 @@ class Partitioned:
             return self.inner.bounds(column)
         value: Bound = self.values[column].as_py()
         return value, value, 0 if value is not None else self.n_rows
+
+    def decoded_bytes(self, filesystem: pafs.FileSystem, file: SourceFile, columns: Sequence[str]) -> int | None:
+        """What the columns of the file take; those of folders take next to nothing."""
+        return self.inner.decoded_bytes(filesystem, file, [name for name in columns if name not in self.values])
 
     def batches(
         self, filesystem: pafs.FileSystem, file: SourceFile, row_group: int, columns: Sequence[str] | None

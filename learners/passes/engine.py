@@ -235,7 +235,8 @@ def _work(statistic: S, walk: _Walk[S]) -> S:
             _gather(statistic, walk, fragment)
             done.append(index)
             continue
-        for batch in source.read(fragment, statistic.columns):
+        columns = statistic.columns
+        for batch in source.read_learnable(fragment) if columns is None else source.read(fragment, columns):
             if walk.stopped.is_set():
                 return statistic
             where = source.files[fragment.file].path

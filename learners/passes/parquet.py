@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,11 +16,16 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from learners.errors import SourceError, one_line
+from learners.memory import memory_limit
 from learners.passes.content import BATCH_ROWS, Bound
 from learners.passes.files import SourceFile, type_family
 from learners.passes.formats import FORMATS, format_of
+from learners.passes.parquet_sizes import Taken, column_sizes
 
 _MAGIC = b"PAR1"
+# The most that a byte of each codec unpacks to.
+RATIOS = {"UNCOMPRESSED": 1, "SNAPPY": 64, "LZ4": 256, "GZIP": 1040}
+WIDEST = 64  # bytes of a number
 # A file is known by this many of its blocks; one that is no longer is read as a whole.
 SAMPLED_BLOCKS, BLOCK_BYTES = 32, 4096
 _NOT_PARQUET = "is not a Parquet file, or its end is cut off."
@@ -84,6 +90,58 @@ class ParquetContent:
                     return None
         return (min(lows), max(highs), n_null) if lows else (None, None, n_null)
 
+    @cached_property
+    def _leaves(self) -> dict[str, list[int]]:
+        """The numbers of the leaves of each column; a list or a struct may have several."""
+        found: dict[str, list[int]] = {name: [] for name in self.arrow_schema.names}
+        for place in range(self.metadata.num_columns):
+            path = self.metadata.schema.column(place).path
+            own = [name for name in found if path == name or path.startswith(f"{name}.")]
+            found[max(own, key=len)].append(place)
+        return found
+
+    def taken(self, stream: pa.NativeFile, row_group: int, columns: Sequence[str] | None) -> dict[str, Taken]:
+        """What reading each of these columns of a row group takes; what is known is not looked up again.
+
+        Raises
+        ------
+        ValueError
+            If the pages are damaged.
+        """
+        size_of = column_sizes(self.metadata, row_group, stream.read_at, set(self._text))
+        found: dict[str, Taken] = {}
+        for name in self.arrow_schema.names if columns is None else columns:
+            if (row_group, name) not in self._taken:
+                parts = [size_of(place) for place in self._leaves[name]]
+                self._taken[row_group, name] = Taken(
+                    sum(part.n_bytes for part in parts), all(part.is_bounded for part in parts)
+                )
+            found[name] = self._taken[row_group, name]
+        return found
+
+    @cached_property
+    def _taken(self) -> dict[tuple[int, str], Taken]:
+        return {}
+
+    def decoded_bytes(self, filesystem: pafs.FileSystem, file: SourceFile, columns: Sequence[str]) -> int | None:
+        """The most that reading any row group takes at once; None if the pages do not say.
+
+        Raises
+        ------
+        SourceError
+        """
+        most = 0
+        try:
+            with filesystem.open_input_file(file.path) as stream:
+                for row_group in range(self.metadata.num_row_groups):
+                    taken = self.taken(stream, row_group, columns).values()
+                    if not all(each.is_bounded for each in taken):
+                        return None
+                    most = max(most, sum(each.n_bytes for each in taken))
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise SourceError(file.path, f"its pages are damaged ({one_line(error)}).") from error
+        return most
+
     def batches(
         self, filesystem: pafs.FileSystem, file: SourceFile, row_group: int, columns: Sequence[str] | None
     ) -> Iterator[pa.RecordBatch]:
@@ -97,6 +155,7 @@ class ParquetContent:
         indexed = [name for name in self.arrow_schema.names if name in self._indexed]
         indexed = [name for name in indexed if columns is None or name in columns]
         with filesystem.open_input_file(file.path) as stream:
+            self._require_modest(filesystem, stream, file, row_group, columns)
             parquet = pq.ParquetFile(
                 stream, metadata=self.metadata, read_dictionary=self._text, page_checksum_verification=True
             )
@@ -104,6 +163,44 @@ class ParquetContent:
                 for name in indexed:
                     _require_sound(batch.column(name), name, file.path)
                 yield batch
+
+    def _require_modest(
+        self,
+        filesystem: pafs.FileSystem,
+        stream: pa.NativeFile,
+        file: SourceFile,
+        row_group: int,
+        columns: Sequence[str] | None,
+    ) -> None:
+        """Refuse a column whose pages take more than the counts of a training may, before any is unpacked."""
+        limit = memory_limit().n_bytes
+        is_far = not isinstance(filesystem, pafs.LocalFileSystem)  # where each look at a page would take its time
+        if self._most_unpacked(row_group, is_trusted=is_far) <= limit:
+            return
+        for name, taken in self.taken(stream, row_group, columns).items():
+            if taken.n_bytes > limit:
+                raise SourceError(
+                    file.path,
+                    f"row group {row_group} takes {taken.n_bytes:,} bytes to read column {name!r}, and at most {limit:,} are "
+                    "allowed (FEWPASS_MEMORY, or an eighth of a job's memory_limit). Write the file with smaller pages, drop "
+                    "the column, or raise the limit.",
+                )
+
+    def _most_unpacked(self, row_group: int, *, is_trusted: bool) -> float:
+        """No column can take more, whatever its pages say, as codecs have a greatest ratio; infinite where they have none.
+
+        The footer says what pages unpack to, where it is trusted.
+        """
+        group = self.metadata.row_group(row_group)
+        most = 0.0
+        for place in range(group.num_columns):
+            column, kind = group.column(place), self.metadata.schema.column(place)
+            if kind.max_repetition_level or kind.length > WIDEST:
+                return math.inf
+            stored, told = column.total_compressed_size, column.total_uncompressed_size
+            unpacked = told if is_trusted else stored * RATIOS.get(column.compression, math.inf)
+            most = max(most, 2 * unpacked + BATCH_ROWS * 2 * WIDEST)
+        return most
 
 
 def _require_sound(column: pa.Array, name: str, path: str) -> None:

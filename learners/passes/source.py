@@ -19,6 +19,7 @@ from learners.passes.content import BATCH_ROWS, Bound, Content
 from learners.passes.files import Path, SourceFile, common_schema, expanded, file_identity, type_family
 from learners.passes.filesystems import filesystem_of
 from learners.passes.opening import opened_files
+from learners.schema.columns import kind_of, nothing_of
 
 _READ_BYTES = 4 << 20
 __all__ = ["Condition", "Fragment", "Mask", "Source", "SourceFile", "file_identity", "type_family"]
@@ -259,6 +260,50 @@ class Source:
         source.fragments = tuple(fragment for fragment in self.fragments if fragment.file in files)
         source.n_rows = sum(fragment.n_rows for fragment in source.fragments)
         return source
+
+    def decoded_bytes(self, columns: Sequence[str]) -> int | None:
+        """The most that reading these columns takes at once on one thread; None if only reading can tell.
+
+        Raises
+        ------
+        SourceError
+            If the pages of a file are damaged.
+        """
+        found = [
+            content.decoded_bytes(self._filesystem, file, columns)
+            for file, content in zip(self.files, self._contents, strict=True)
+        ]
+        known = [n_bytes for n_bytes in found if n_bytes is not None]
+        return max(known, default=0) if len(known) == len(found) else None
+
+    def learnable(self) -> list[str]:
+        """The columns whose type can be learned from; of all others the type is all that anybody needs."""
+        return [
+            field.name
+            for field in self.arrow_schema
+            if pa.types.is_null(field.type) or kind_of(field.type, None) != "unsupported"
+        ]
+
+    def read_learnable(self, fragment: Fragment) -> Iterator[pa.RecordBatch]:
+        """The rows of one fragment with all columns; of those that cannot be learned from only the type is true.
+
+        Nobody unpacks lists, structs and bytes to find out that they cannot be used.
+
+        Raises
+        ------
+        SourceError
+        """
+        names, kinds = self.learnable(), [field.type for field in self.arrow_schema]
+        if len(names) in (0, len(kinds)):
+            yield from self.read(fragment)
+            return
+        for batch in self.read(fragment, names):
+            columns = dict(zip(names, batch.columns, strict=True))
+            arrays = [
+                columns[name] if name in columns else nothing_of(kind, batch.num_rows)
+                for name, kind in zip(self.arrow_schema.names, kinds, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, self.arrow_schema.names)
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """All rows in file order, as record batches of at most 65,536 rows, with the columns of `arrow_schema` in order."""

@@ -12,6 +12,7 @@ from learners.errors import SchemaError
 from learners.schema.discretise import EXACT, Histogram, numbers_of
 from learners.schema.schema import ColumnOverride, Schema, Value, clock_of
 
+WIDEST_NULL = 256  # bytes
 MAX_DISTINCT = 1_048_576
 
 
@@ -95,6 +96,21 @@ def kind_of(arrow_type: pa.DataType, override: ColumnOverride | None) -> str:
     if pa.types.is_dictionary(arrow_type) or textual or pa.types.is_boolean(value_type):
         return "nominal"
     return "nominal" if value_type in (pa.int8(), pa.uint8()) else "numeric"
+
+
+def nothing_of(kind: pa.DataType, n_rows: int) -> pa.Array:
+    """Nulls of a type, as small as can be: a dictionary's where a null takes as much as a value."""
+    if _null_bytes(kind) <= WIDEST_NULL:
+        return pa.nulls(n_rows, kind)
+    return pa.DictionaryArray.from_arrays(pa.nulls(n_rows, pa.int32()), pa.array([], kind))
+
+
+def _null_bytes(kind: pa.DataType) -> int:
+    if pa.types.is_struct(kind):
+        return sum(_null_bytes(field.type) for field in kind)
+    if pa.types.is_fixed_size_list(kind):
+        return kind.list_size * _null_bytes(kind.value_type)
+    return kind.byte_width if pa.types.is_fixed_size_binary(kind) else 16
 
 
 def in_order(found: Mapping[str, Column], names: Iterable[str]) -> dict[str, Column]:

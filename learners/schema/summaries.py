@@ -130,7 +130,7 @@ class ColumnSummaries:
         column = rows.column(rows.schema.names.index(self.target))
         if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
             column = pc.if_else(pc.is_nan(column), None, column)
-        if column.null_count < len(column) and kind_of(column.type, None) == "unsupported":
+        if not pa.types.is_null(column.type) and kind_of(column.type, None) == "unsupported":
             raise SchemaError(
                 f"The target {self.target!r} holds {column.type}. Use text, whole numbers or booleans.", self.target
             )

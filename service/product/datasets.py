@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from learners.errors import UnknownColumn
-from learners.passes.engine import collect
+from learners.passes.engine import available_cores, collect
 from learners.passes.source import Source, SourceFile
 from learners.passes.text_types import told_types
 from learners.schema import Schema
@@ -20,7 +20,7 @@ from service.product.reports import Report, reporting, silent
 from service.product.rules import read_rules
 from service.product.training_rows import check_rules
 from service.requests import DatasetRequest, SchemaRequest
-from service.settings import available_threads
+from service.settings import Settings, available_threads
 from service.workspace import Workspace
 from storage import datasets
 from storage.datasets import Dataset
@@ -63,7 +63,7 @@ def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote
         ),
     )
     keep_column_order(workspace, request.name, source)
-    if source.n_rows * len(source.arrow_schema) > workspace.settings.inline_schema_cells:
+    if not _is_modest(source, workspace.settings):
         return dataset
     try:
         infer_schema(workspace, request.name)
@@ -73,6 +73,14 @@ def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote
             datasets.delete_dataset(control, request.name)
         raise
     return datasets.get_dataset(control, request.name)
+
+
+def _is_modest(source: Source, settings: Settings) -> bool:
+    """Whether a pass over the rows may be made at once, in a server that has other things to do: few cells that unpack to little."""
+    if source.n_rows * len(source.arrow_schema) > settings.inline_schema_cells:
+        return False
+    n_bytes = source.decoded_bytes(source.learnable())
+    return n_bytes is not None and n_bytes <= settings.max_decoded_bytes // (settings.threads or available_cores())
 
 
 def get_dataset(workspace: Workspace, name: str) -> Dataset:

@@ -146,7 +146,7 @@ def check_size(model: Model, queries: Sequence[AnyQuery], max_rows: int) -> None
         )
 
 
-def until(deadline: float, time_limit_s: float) -> Callable[[], None]:
+def until(deadline: float, time_limit_s: float, kind: str = "query") -> Callable[[], None]:
     """What ends the answering of a request at a time of `time.monotonic`.
 
     Parameters
@@ -154,13 +154,16 @@ def until(deadline: float, time_limit_s: float) -> Callable[[], None]:
     deadline : float
     time_limit_s : float
         To be named.
+    kind : str
+        Of the job that may take longer.
     """
+    what, fewer = ("queries", "Ask fewer at once") if kind == "query" else ("rows", "Send fewer rows")
 
     def pause() -> None:
         if time.monotonic() > deadline:
             raise TooSlow(
-                f"The queries took longer than the {time_limit_s:g} s that one request may ask (FEWPASS_QUERY_S). Ask fewer at "
-                "once, or submit a job of kind 'query'.",
+                f"The {what} took longer than the {time_limit_s:g} s that one request may ask (FEWPASS_QUERY_S). {fewer}, or "
+                f"submit a job of kind {kind!r}.",
                 timeout_s=time_limit_s,
             )
 

@@ -13,8 +13,10 @@ from service.product.outputs import check_free
 from service.product.registry import find_version
 from service.product.trial import try_model
 from service.requests import NAME
+from service.settings import max_model_bytes
 from service.workspace import Workspace
 from storage import bundle, model_file, models
+from storage.decoded_size import check_decoded_size
 from storage.errors import CorruptFile
 from storage.files import drafting, publish, verify_file
 from storage.model_file import ModelFiles
@@ -79,6 +81,8 @@ def import_version(workspace: Workspace, path: Path, name: str | None = None) ->
     with drafting(layout.models, bundle.MODEL) as draft:
         try:
             manifest = _checked(path, bundle.unpack_bundle(path, draft))
+            model_file.refuse_views(draft)
+            check_decoded_size(draft, max_model_bytes(workspace.settings))
             header, arrays = model_file.read_model(draft)
             try_model(path, draft, header, arrays)
             _check_lineage(path, draft)

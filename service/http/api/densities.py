@@ -1,5 +1,7 @@
 """POST /v1/models/{name}/score and /impute: rows of a request scored, or their missing cells filled."""
 
+import time
+from collections.abc import Callable
 from typing import Annotated, Self
 
 import numpy as np
@@ -17,11 +19,12 @@ from service.json_values import JSONObject
 from service.predictor import Predictor, Served
 from service.problems import BodyTooLarge, InvalidRequest, NotReady
 from service.product.imputing import Filling, check_filling
-from service.product.queries import queryable
+from service.product.queries import queryable, until
 from service.product.row_scores import density_columns, ranks_of
 from service.settings import Settings
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
+ROWS_AT_ONCE = 256  # between two looks at the clock
 Value = str | int | float | bool | None
 Record = dict[str, Value]
 RECORDS = [{"outlook": "sunny", "humidity": 71.5}, {"outlook": None, "humidity": 93.0}]
@@ -75,8 +78,13 @@ class ImputeResponse(BaseModel):
 @router.post("/{name}/score", summary="Score rows by their log likelihood")
 def score(name: str, body: RowsBody, request: Request) -> ScoreResponse:
     """How probable the model holds each row; what a row misses is summed out."""
+    pause = _pause(request, "score")
     served, model, chunk, _ = _rows(name, body, request)
-    logs = model.log_likelihood(chunk)
+    x, found = model.columns.rows_of_chunk(chunk), [np.empty(0)]
+    for first in range(0, chunk.n_rows, ROWS_AT_ONCE):
+        found.append(model.row_logs(np.ascontiguousarray(x[:, first : first + ROWS_AT_ONCE])))
+        pause()
+    logs = np.concatenate(found)
     served.count_rows(logs.size)
     return ScoreResponse(
         model=served.name,
@@ -90,6 +98,7 @@ def score(name: str, body: RowsBody, request: Request) -> ScoreResponse:
 @router.post("/{name}/impute", summary="Fill missing cells")
 def impute(name: str, body: ImputeBody, request: Request) -> ImputeResponse:
     """Cells that are null or absent, filled by what is most probable given the rest of the row, by means, or by draws."""
+    pause = _pause(request, "impute")
     served, model, chunk, records = _rows(name, body, request)
     filling = Filling(body.how, tuple(body.only), body.draws, body.seed)
     check_filling(model, filling)
@@ -99,7 +108,7 @@ def impute(name: str, body: ImputeBody, request: Request) -> ImputeResponse:
             f"{len(records)} rows of {filling.draws} draws each; at most {settings.max_rows} rows are answered at once."
         )
         raise BodyTooLarge(detail, max_rows=settings.max_rows)
-    completed, n_left = _completed(model, model.columns.rows_of_chunk(chunk), records, filling)
+    completed, n_left = _completed(model, model.columns.rows_of_chunk(chunk), records, filling, pause)
     served.count_rows(chunk.n_rows)
     n_filled = sum(sum(value is not None for value in row.values()) for row in completed)
     n_filled -= filling.draws * sum(sum(value is not None for value in row.values()) for row in records)
@@ -108,7 +117,15 @@ def impute(name: str, body: ImputeBody, request: Request) -> ImputeResponse:
     )
 
 
-def _completed(model: CircuitModel, x: Array, records: list[Record], filling: Filling) -> tuple[list[Record], int]:
+def _pause(request: Request, kind: str) -> Callable[[], None]:
+    """What ends an answer that takes longer than a request may."""
+    settings: Settings = request.app.state.settings
+    return until(time.monotonic() + settings.query_s, settings.query_s, kind)
+
+
+def _completed(
+    model: CircuitModel, x: Array, records: list[Record], filling: Filling, pause: Callable[[], None]
+) -> tuple[list[Record], int]:
     """Records with their cells filled, draw after draw; and how many cells were left."""
     columns = model.columns
     known = set(model.circuit.scope(model.circuit.root))
@@ -120,7 +137,12 @@ def _completed(model: CircuitModel, x: Array, records: list[Record], filling: Fi
         is_missing[v] = [row.get(columns.names[v]) is None for row in records]
     x = np.where(is_missing, np.nan if x.dtype.kind == "f" else -1, x).astype(x.dtype)
     options: JSONObject = {"nameable": nameable(columns), "seed": filling.seed, "n_draws": filling.draws}
-    values = filled(model, x, is_missing, filling.how, **options)
+    values = np.full((filling.draws, *x.shape), np.nan)
+    for first in range(0, len(records), ROWS_AT_ONCE):
+        some = slice(first, first + ROWS_AT_ONCE)
+        part, own = np.ascontiguousarray(x[:, some]), np.ascontiguousarray(is_missing[:, some])
+        values[:, :, some] = filled(model, part, own, filling.how, first_row=first, **options)
+        pause()
     completed = []
     for own in values:
         for place, row in enumerate(records):

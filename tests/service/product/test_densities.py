@@ -10,12 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from starlette.testclient import TestClient
 
 from learners.circuits.cells import chunk_of_batch
 from learners.errors import InvalidParameter, NoClass, UnknownColumn
 from learners.query import Map, Marginal
 from service import product
 from service.predictor import Predictor
+from service.http.app import create_app
 from service.problems import InvalidRequest
 from service.product.imputing import Filling
 from service.product.queries import NoJoint
@@ -162,6 +164,20 @@ def test_over_rest(site: Site, circuit) -> None:
     told = site.client.post("/v1/models/weather/impute", json=drawn).json()
     assert {row["class"] for row in told["records"]} == {"yes", "no"} and len(told["records"]) == 50
     assert {type(row["windy"]) for row in told["records"]} == {bool}
+
+
+@pytest.mark.parametrize("path", ["score", "impute"])
+def test_rows_that_take_longer_than_a_request_may_end_with_an_answer(here, path) -> None:
+    """The clock is looked at every 256 rows, and what was found until then is thrown away."""
+    told = {}
+    for query_s in (60, 1e-6):
+        settings = Settings(workspace=here.settings.workspace, query_s=query_s, job_workers=0, warm_up=False)
+        with TestClient(create_app(settings), base_url="http://localhost") as client:
+            told[query_s] = client.post(f"/v1/models/sky/{path}", json={"records": [{"windy": True}] * 600})
+    assert told[60].status_code == 200, told[60].text
+    assert len(told[60].json().get("records") or told[60].json()["log_likelihoods"]) == 600
+    late = problem(told[1e-6], 503)
+    assert late["timeout_s"] == 1e-6 and f"submit a job of kind '{path}'" in late["detail"]
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from service import product
@@ -16,6 +18,7 @@ from service.problems import InvalidRequest
 from service.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
+from storage.decoded_size import check_decoded_size
 from storage.errors import NotFound
 from storage.files import sha256_of_file
 from storage.model_file import read_model, write_model
@@ -109,3 +112,39 @@ def test_a_file_whose_tables_are_others_is_refused(
     bundle.write_bytes(rebuilt(told, model.read_bytes()))
     with pytest.raises(InvalidRequest, match=f"Nothing was imported: .*{words}"):
         product.import_version(workspace, bundle, "bad")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("CREATE TABLE extra AS SELECT 1 AS one FROM range(5_000_000)", "table 'extra' it takes 80,"),
+        ("INSERT INTO provenance SELECT 'x', repeat('y', 1000) FROM range(20_000)", "table 'provenance' it takes 20,"),
+        ("CREATE TABLE extra AS SELECT repeat('y', 1000) AS text FROM range(20_000)", "table 'extra' it takes 20,"),
+        ("CREATE TABLE extra AS SELECT range(5_000_000) AS list", "table 'extra' it takes"),
+        (
+            "INSERT INTO arrays SELECT * REPLACE (1_000_000_000_000 AS n_bytes) FROM arrays LIMIT 1",
+            "from 0 to 16,777,216",
+        ),
+        ("INSERT INTO arrays SELECT * REPLACE (-1 AS n_bytes) FROM arrays LIMIT 1", "from 0 to 16,777,216"),
+        (
+            "INSERT INTO arrays SELECT a.* REPLACE (16_000_000 AS n_bytes) FROM (FROM arrays LIMIT 1) AS a, range(9)",
+            "table 'arrays' it takes 144,",
+        ),
+    ],
+)
+def test_a_model_that_unpacks_to_much_is_refused_before_it_is_read(tmp_path: Path, change: str, words: str) -> None:
+    with Workspace(Settings(workspace=tmp_path / "workspace", max_model_bytes=16 << 20)) as workspace:
+        header, arrays = {"format": "any"}, {"a": np.zeros(1000)}
+        files = write_model(tmp_path, "made-up", 1, header, arrays, {"provenance": pa.table({"n": ["a"], "v": ["b"]})})
+        draft = tmp_path / "model.duckdb"
+        draft.write_bytes(files.duckdb_path.read_bytes())
+        assert 8000 <= check_decoded_size(draft, 16 << 20) < 16_000
+        with duckdb.connect(str(draft)) as connection:
+            connection.execute(change)
+        assert draft.stat().st_size < 8 << 20
+        told = {"format": "fewpass-model", "format_version": 1, "name": "m", "version": 1, "learner": "nb"}
+        told |= {"parameters": {}, "dataset": None, "metrics": {}, "files": [], "n_rows": 1, "tags": {}}
+        manifest = json.dumps(told | {"sha256": sha256_of_file(draft)}).encode()
+        (tmp_path / "bundle.tar").write_bytes(rebuilt(manifest, draft.read_bytes()))
+        with pytest.raises(InvalidRequest, match=f"Nothing was imported: .*{re.escape(words)}"):
+            product.import_version(workspace, tmp_path / "bundle.tar", "bad")

@@ -1,0 +1,66 @@
+"""What reading a row group of Parquet takes, told from page headers before anything is decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pyarrow.parquet as pq
+
+from learners.passes.content import BATCH_ROWS
+from learners.passes.page_headers import DELTA_BYTE_ARRAY, DICTIONARY_PAGE, pages_between
+
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 8}
+_LEVEL_BYTES = 4
+
+
+class Taken(NamedTuple):
+    """What one column takes: bytes, and whether it cannot be more.
+
+    Text whose values repeat parts of the one before (DELTA_BYTE_ARRAY), and bytes that are no text but come from a
+    dictionary, may take more than their pages say.
+    """
+
+    n_bytes: int
+    is_bounded: bool
+
+
+def column_sizes(
+    metadata: pq.FileMetaData, row_group: int, read_at: Callable[[int, int], bytes], text: set[str]
+) -> Callable[[int], Taken]:
+    """A function that tells what reading a column of a row group takes, by the column's number.
+
+    Pages are unpacked one at a time, so the largest counts, beside the dictionary; then values come, at most 65,536 rows
+    at a time. A row of a list may hold all values of its column.
+
+    Parameters
+    ----------
+    metadata : pyarrow.parquet.FileMetaData
+    row_group : int
+    read_at : callable
+        `read_at(n_bytes, offset)` gives bytes of the file.
+    text : set of str
+        The columns that are read as dictionaries.
+    """
+    group = metadata.row_group(row_group)
+
+    def taken(place: int) -> Taken:
+        column, kind = group.column(place), metadata.schema.column(place)
+        begin = column.data_page_offset
+        if column.has_dictionary_page and 0 < (column.dictionary_page_offset or 0) < begin:
+            begin = column.dictionary_page_offset
+        largest = dictionary = n_values = 0
+        is_bounded = True
+        for page in pages_between(read_at, begin, begin + column.total_compressed_size):
+            if page.kind == DICTIONARY_PAGE:
+                dictionary = page.decoded_bytes
+                continue
+            largest, n_values = max(largest, page.decoded_bytes), n_values + page.n_values
+            is_bounded &= page.encoding != DELTA_BYTE_ARRAY
+        width = kind.length if kind.physical_type == "FIXED_LEN_BYTE_ARRAY" else _WIDTHS[kind.physical_type]
+        is_plain = kind.physical_type == "BYTE_ARRAY" and kind.path not in text
+        is_bounded &= not (is_plain and dictionary)
+        n_held = n_values if kind.max_repetition_level else min(group.num_rows, BATCH_ROWS)
+        return Taken(largest + dictionary + n_held * (width + _LEVEL_BYTES), is_bounded)
+
+    return taken

@@ -1,0 +1,151 @@
+"""What a small file unpacks to is found out before it is unpacked."""
+
+from __future__ import annotations
+
+import resource
+import struct
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learners import memory
+from learners.errors import SourceError
+from learners.passes.engine import collect
+from learners.passes.page_headers import DICTIONARY_PAGE, pages_between
+from learners.passes.source import Source
+from learners.schema.summaries import ColumnSummaries
+
+MB = 1 << 20
+
+
+@pytest.fixture
+def limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_limit", memory.MemoryLimit(64 * MB, tmp_path))
+
+
+def classes(n: int) -> pa.Array:
+    return pa.array(["a", "b"] * (n // 2))
+
+
+def written(path: Path, column: pa.Array, **how: object) -> Source:
+    pq.write_table(pa.table({"bomb": column, "class": classes(len(column))}), path, compression="zstd", **how)
+    assert path.stat().st_size < MB
+    return Source.open(path)
+
+
+def long_texts(n: int, n_bytes: int) -> pa.Array:
+    """Texts of one letter, without Python's objects."""
+    content = pa.py_buffer(np.full(n * n_bytes, ord("x"), np.uint8))
+    return pa.Array.from_buffers(
+        pa.string(), n, [None, pa.py_buffer(np.arange(n + 1, dtype=np.int32) * n_bytes), content]
+    )
+
+
+def summarised(source: Source) -> ColumnSummaries:
+    return collect(ColumnSummaries("class"), source, threads=1)
+
+
+def test_a_page_that_unpacks_to_much_is_refused_by_name_before_it_is_unpacked(tmp_path: Path, limit: None) -> None:
+    source = written(tmp_path / "a.parquet", long_texts(200, MB), use_dictionary=False, data_page_size=400 * MB)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(SourceError, match=r"a\.parquet: row group 0 takes 209,\d+,\d+ bytes to read column 'bomb'"):
+        summarised(source)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50 * 1024
+
+
+def test_a_footer_that_lies_changes_nothing(tmp_path: Path, limit: None) -> None:
+    path = tmp_path / "a.parquet"
+    written(path, long_texts(200, MB), use_dictionary=False, data_page_size=400 * MB)
+    told = pq.read_metadata(path).row_group(0).column(0).total_uncompressed_size
+    content = path.read_bytes()
+    footer = content[-8 - struct.unpack("<I", content[-8:-4])[0] :]
+    assert footer.count(varint(told)) == 1
+    small = varint(told)[:-1] + b"\x00"  # as many bytes, and less
+    path.write_bytes(content[: -len(footer)] + footer.replace(varint(told), small))
+    assert pq.read_metadata(path).row_group(0).column(0).total_uncompressed_size < told / 2
+    with pytest.raises(SourceError, match="bytes to read column 'bomb'"):
+        summarised(Source.open(path))
+
+
+def varint(number: int) -> bytes:
+    """A number as Thrift's compact protocol has it."""
+    left, found = number << 1, bytearray()
+    while left >= 0x80:
+        found.append(left & 0x7F | 0x80)
+        left >>= 7
+    return bytes([*found, left])
+
+
+def test_what_cannot_be_learned_from_is_not_unpacked_to_say_so(tmp_path: Path, limit: None) -> None:
+    offsets, numbers = pa.array([0, 50_000_000, 50_000_001], pa.int32()), pa.repeat(0, 50_000_001)
+    source = written(tmp_path / "list.parquet", pa.ListArray.from_arrays(offsets, numbers))
+    dense = pa.Array.from_buffers(pa.binary(), 200, long_texts(200, MB).buffers())
+    other = written(tmp_path / "bytes.parquet", dense)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for bombed, kind in ((source, "list<"), (other, "binary")):
+        assert summarised(bombed).found["bomb"].arrow_type.startswith(kind)
+        assert bombed.learnable() == ["class"]
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50 * 1024
+    with pytest.raises(SourceError, match="bytes to read column 'bomb'"):
+        next(source.batches(["bomb"]))
+
+
+@pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "zstd", "lz4", "brotli"])
+def test_ordinary_files_pass(tmp_path: Path, limit: None, codec: str) -> None:
+    rng = np.random.default_rng(0)
+    columns = {"x": rng.normal(size=5000), "t": pa.array([f"t{i % 97}" for i in range(5000)]), "class": classes(5000)}
+    for version in ("1.0", "2.0"):
+        pq.write_table(
+            pa.table(columns), tmp_path / "a.parquet", compression=codec, data_page_version=version, row_group_size=2000
+        )
+        source = Source.open(tmp_path / "a.parquet")
+        assert summarised(source).n_rows == 5000
+        n_bytes = source.decoded_bytes(["x", "t"])
+        assert n_bytes is not None and 2000 * 8 <= n_bytes < MB
+
+
+def test_text_that_repeats_what_was_before_it_has_no_bound(tmp_path: Path) -> None:
+    source = written(
+        tmp_path / "a.parquet",
+        long_texts(50, MB),
+        use_dictionary=False,
+        column_encoding={"bomb": "DELTA_BYTE_ARRAY", "class": "PLAIN"},
+    )
+    assert source.decoded_bytes(["bomb"]) is None
+    assert source.decoded_bytes(["class"]) is not None
+
+
+@given(
+    n_rows=st.integers(1, 3000),
+    size=st.sampled_from([200, 5000, 1 << 20]),
+    dictionary=st.booleans(),
+    version=st.sampled_from(["1.0", "2.0"]),
+    checks=st.booleans(),
+)
+def test_page_headers_say_what_the_footer_sums_up(tmp_path_factory, n_rows, size, dictionary, version, checks) -> None:
+    """The twin: all pages of a column hold its values, and their bytes with the headers are those of the column."""
+    path = tmp_path_factory.mktemp("pages") / "a.parquet"
+    table = pa.table({"t": pa.array([f"value {i % 50}" for i in range(n_rows)])})
+    how = {"data_page_size": size, "use_dictionary": dictionary, "data_page_version": version, "write_batch_size": 100}
+    pq.write_table(table, path, compression="snappy", write_page_checksum=checks, **how)
+    content, column = path.read_bytes(), pq.read_metadata(path).row_group(0).column(0)
+    begin = column.dictionary_page_offset if column.has_dictionary_page else column.data_page_offset
+    pages = list(pages_between(lambda n, at: content[at : at + n], begin, begin + column.total_compressed_size))
+    assert sum(page.n_values for page in pages if page.kind != DICTIONARY_PAGE) == n_rows
+    assert [page.kind == DICTIONARY_PAGE for page in pages].count(True) == int(column.has_dictionary_page)
+    n_headers = column.total_compressed_size - sum(page.stored_bytes for page in pages)
+    assert n_headers == column.total_uncompressed_size - sum(page.decoded_bytes for page in pages)
+
+
+@given(st.binary(max_size=300))
+def test_no_bytes_make_the_headers_fail_otherwise(content: bytes) -> None:
+    try:
+        pages = list(pages_between(lambda n, at: content[at : at + n], 0, len(content)))
+    except ValueError:
+        return
+    assert all(page.decoded_bytes >= 0 for page in pages)
