@@ -43,7 +43,7 @@ def pages_between(read_at: Callable[[int, int], bytes], begin: int, end: int) ->
 
     References
     ----------
-    Apache Parquet, parquet.thrift: PageHeader; Apache Thrift, compact protocol.
+    https://github.com/apache/parquet-format, parquet.thrift: PageHeader; the compact protocol of Apache Thrift.
     """
     at = begin
     while at < end:
