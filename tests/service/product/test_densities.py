@@ -16,8 +16,8 @@ from learners.circuits.cells import chunk_of_batch
 from learners.errors import InvalidParameter, NoClass, UnknownColumn
 from learners.query import Map, Marginal
 from service import product
-from service.predictor import Predictor
 from service.http.app import create_app
+from service.predictor import Predictor
 from service.problems import InvalidRequest
 from service.product.imputing import Filling
 from service.product.queries import NoJoint
