@@ -19,12 +19,11 @@ from learners.errors import SourceError, one_line
 from learners.memory import memory_limit
 from learners.passes.content import BATCH_ROWS, Bound
 from learners.passes.files import SourceFile, type_family
+from learners.passes.footers import ColumnChunk, column_chunks
 from learners.passes.formats import FORMATS, format_of
 from learners.passes.parquet_sizes import Taken, column_sizes
 
 _MAGIC = b"PAR1"
-# The most that a byte of each codec unpacks to.
-RATIOS = {"UNCOMPRESSED": 1, "SNAPPY": 64, "LZ4": 256, "GZIP": 1040}
 WIDEST = 64  # bytes of a number
 # A file is known by this many of its blocks; one that is no longer is read as a whole.
 SAMPLED_BLOCKS, BLOCK_BYTES = 32, 4096
@@ -39,9 +38,12 @@ class ParquetContent:
     Parameters
     ----------
     metadata : pyarrow.parquet.FileMetaData
+    footer : bytes
+        The same as it is in the file.
     """
 
     metadata: pq.FileMetaData
+    footer: bytes
     kind: ClassVar[str] = "Parquet"
 
     @cached_property
@@ -108,7 +110,8 @@ class ParquetContent:
         ValueError
             If the pages are damaged.
         """
-        size_of = column_sizes(self.metadata, row_group, stream.read_at, set(self._text))
+        n_rows = self.metadata.row_group(row_group).num_rows
+        size_of = column_sizes(self.metadata, self._chunks(row_group), n_rows, stream.read_at, set(self._text))
         found: dict[str, Taken] = {}
         for name in self.arrow_schema.names if columns is None else columns:
             if (row_group, name) not in self._taken:
@@ -118,6 +121,16 @@ class ParquetContent:
                 )
             found[name] = self._taken[row_group, name]
         return found
+
+    def _chunks(self, row_group: int) -> list[ColumnChunk]:
+        found = self._all_chunks
+        if len(found) != self.metadata.num_row_groups or len(found[row_group]) != self.metadata.num_columns:
+            raise ValueError("The footer has another number of columns than its schema.")
+        return found[row_group]
+
+    @cached_property
+    def _all_chunks(self) -> list[list[ColumnChunk]]:
+        return column_chunks(self.footer)
 
     @cached_property
     def _taken(self) -> dict[tuple[int, str], Taken]:
@@ -175,7 +188,7 @@ class ParquetContent:
         """Refuse a column whose pages take more than the counts of a training may, before any is unpacked."""
         limit = memory_limit().n_bytes
         is_far = not isinstance(filesystem, pafs.LocalFileSystem)  # where each look at a page would take its time
-        if self._most_unpacked(row_group, is_trusted=is_far) <= limit:
+        if is_far and self._most_told(row_group) <= limit:
             return
         for name, taken in self.taken(stream, row_group, columns).items():
             if taken.n_bytes > limit:
@@ -186,20 +199,14 @@ class ParquetContent:
                     "the column, or raise the limit.",
                 )
 
-    def _most_unpacked(self, row_group: int, *, is_trusted: bool) -> float:
-        """No column can take more, whatever its pages say, as codecs have a greatest ratio; infinite where they have none.
-
-        The footer says what pages unpack to, where it is trusted.
-        """
-        group = self.metadata.row_group(row_group)
+    def _most_told(self, row_group: int) -> float:
+        """What the largest column takes by the footer; infinite where the footer does not bound it."""
         most = 0.0
-        for place in range(group.num_columns):
-            column, kind = group.column(place), self.metadata.schema.column(place)
+        for place, chunk in enumerate(self._chunks(row_group)):
+            kind = self.metadata.schema.column(place)
             if kind.max_repetition_level or kind.length > WIDEST:
                 return math.inf
-            stored, told = column.total_compressed_size, column.total_uncompressed_size
-            unpacked = told if is_trusted else stored * RATIOS.get(column.compression, math.inf)
-            most = max(most, 2 * unpacked + BATCH_ROWS * 2 * WIDEST)
+            most = max(most, 2 * chunk.unpacked_bytes + BATCH_ROWS * 2 * WIDEST)
         return most
 
 
@@ -240,7 +247,7 @@ def read_footer(filesystem: pafs.FileSystem, path: str) -> tuple[SourceFile, Par
     rows = tuple(metadata.row_group(g).num_rows for g in range(metadata.num_row_groups))
     digest = hashlib.sha256(footer).hexdigest()
     file = SourceFile(path, size, info.mtime_ns, metadata.num_rows, rows, digest, content_sha256=content)
-    return file, ParquetContent(metadata)
+    return file, ParquetContent(metadata, footer)
 
 
 def _cannot_be_backdated(filesystem: pafs.FileSystem, info: pafs.FileInfo) -> bool:

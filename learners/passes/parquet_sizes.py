@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
 from learners.passes.content import BATCH_ROWS
+from learners.passes.footers import ColumnChunk
 from learners.passes.page_headers import DELTA_BYTE_ARRAY, DICTIONARY_PAGE, pages_between
 
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 8}
@@ -26,7 +27,11 @@ class Taken(NamedTuple):
 
 
 def column_sizes(
-    metadata: pq.FileMetaData, row_group: int, read_at: Callable[[int, int], bytes], text: set[str]
+    metadata: pq.FileMetaData,
+    chunks: Sequence[ColumnChunk],
+    n_rows: int,
+    read_at: Callable[[int, int], bytes],
+    text: set[str],
 ) -> Callable[[int], Taken]:
     """A function that tells what reading a column of a row group takes, by the column's number.
 
@@ -36,22 +41,21 @@ def column_sizes(
     Parameters
     ----------
     metadata : pyarrow.parquet.FileMetaData
-    row_group : int
+    chunks : sequence of ColumnChunk
+        Of the row group.
+    n_rows : int
+        Of the row group.
     read_at : callable
         `read_at(n_bytes, offset)` gives bytes of the file.
     text : set of str
         The columns that are read as dictionaries.
     """
-    group = metadata.row_group(row_group)
 
     def taken(place: int) -> Taken:
-        column, kind = group.column(place), metadata.schema.column(place)
-        begin = column.data_page_offset
-        if column.has_dictionary_page and 0 < (column.dictionary_page_offset or 0) < begin:
-            begin = column.dictionary_page_offset
+        kind = metadata.schema.column(place)
         largest = dictionary = n_values = 0
         is_bounded = True
-        for page in pages_between(read_at, begin, begin + column.total_compressed_size):
+        for page in pages_between(read_at, chunks[place].begin, chunks[place].end):
             if page.kind == DICTIONARY_PAGE:
                 dictionary = page.decoded_bytes
                 continue
@@ -60,7 +64,7 @@ def column_sizes(
         width = kind.length if kind.physical_type == "FIXED_LEN_BYTE_ARRAY" else _WIDTHS[kind.physical_type]
         is_plain = kind.physical_type == "BYTE_ARRAY" and kind.path not in text
         is_bounded &= not (is_plain and dictionary)
-        n_held = n_values if kind.max_repetition_level else min(group.num_rows, BATCH_ROWS)
+        n_held = n_values if kind.max_repetition_level else min(n_rows, BATCH_ROWS)
         return Taken(largest + dictionary + n_held * (width + _LEVEL_BYTES), is_bounded)
 
     return taken

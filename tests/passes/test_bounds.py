@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import resource
 import struct
 from pathlib import Path
@@ -10,12 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners import memory
-from learners.errors import SourceError
+from learners.errors import LearnerError, SourceError
 from learners.passes.engine import collect
+from learners.passes.footers import column_chunks
 from learners.passes.page_headers import DICTIONARY_PAGE, pages_between
 from learners.passes.source import Source
 from learners.schema.summaries import ColumnSummaries
@@ -149,3 +151,56 @@ def test_no_bytes_make_the_headers_fail_otherwise(content: bytes) -> None:
     except ValueError:
         return
     assert all(page.decoded_bytes >= 0 for page in pages)
+
+
+@given(
+    n_columns=st.integers(1, 20),
+    n_groups=st.integers(1, 5),
+    dictionary=st.booleans(),
+    codec=st.sampled_from(["none", "snappy", "zstd"]),
+)
+@settings(deadline=None, max_examples=30)
+def test_a_footer_places_columns_where_arrow_says(n_columns: int, n_groups: int, dictionary: bool, codec: str) -> None:
+    sink = pa.BufferOutputStream()
+    table = pa.table({f"c{i}": pa.array([str(n % (i + 1)) for n in range(10 * n_groups)]) for i in range(n_columns)})
+    pq.write_table(table, sink, row_group_size=10, use_dictionary=dictionary, compression=codec)
+    content = sink.getvalue().to_pybytes()
+    length = int.from_bytes(content[-8:-4], "little")
+    metadata = pq.read_metadata(pa.BufferReader(content))
+    found = column_chunks(content[-8 - length : -8])
+    assert len(found) == n_groups
+    for g, columns in enumerate(found):
+        for c, chunk in enumerate(columns):
+            told = metadata.row_group(g).column(c)
+            begin = told.dictionary_page_offset if told.has_dictionary_page else told.data_page_offset
+            assert chunk == (
+                begin,
+                begin + told.total_compressed_size,
+                told.has_dictionary_page,
+                told.total_uncompressed_size,
+            )
+
+
+@given(content=st.binary(max_size=300))
+def test_no_bytes_of_a_footer_do_harm(content: bytes) -> None:
+    with contextlib.suppress(ValueError):
+        column_chunks(content)
+
+
+def test_a_damaged_footer_ends_no_process(tmp_path: Path) -> None:
+    """Arrow ends the process that asks it for a codec it does not know, or for sizes that do not fit."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"word": ["a", "b"] * 500, "class": classes(1000)}), path, row_group_size=100)
+    whole = path.read_bytes()
+    begin = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    random = np.random.default_rng(0)
+    n_refused = 0
+    for _ in range(400):
+        damaged = bytearray(whole)
+        damaged[random.integers(begin, len(whole) - 8)] ^= int(random.integers(1, 256))
+        path.write_bytes(damaged)
+        try:
+            summarised(Source.open(path))
+        except LearnerError:
+            n_refused += 1
+    assert n_refused > 100

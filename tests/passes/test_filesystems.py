@@ -140,7 +140,7 @@ def test_folders_of_a_web_server_are_columns_too(web):
     [
         ("/none.parquet", "no such file"),
         ("/plain.parquet", "cannot be read as Parquet"),
-        ("/moved.parquet", "or has moved. Name the address it has moved to"),
+        ("/moved.parquet", "or redirects. Name the new address"),
         ("/*.parquet", "matches no file|cannot be listed|no such file"),
     ],
 )

@@ -73,8 +73,8 @@ def test_it_tells_which_columns_it_needs():
         ("user_id = 7) FROM rows /*", "unterminated"),
         ("NOT " * 900 + "user_id = 7", "nested too deeply|nested more than"),
         ("(" * 3000 + "user_id = 7" + ")" * 3000, "cannot be used"),
-        ("user_id = 7\0", "no text"),
-        ("name = '\ud800'", "no text"),
+        ("user_id = 7\0", "not text"),
+        ("name = '\ud800'", "not text"),
     ],
 )
 def test_what_is_not_a_condition_on_the_row_is_refused(text, reason):

@@ -47,7 +47,7 @@ def test_a_page_from_elsewhere_changes_nothing(site: Site, page: str) -> None:
     before = site.client.get("/v1/models/weather/versions").json()
     for method, path in UNSAFE:
         body = problem(site.client.request(method, path, headers=headers), 403)
-        assert "A web page from elsewhere" in body["detail"]
+        assert "Pages of other sites and ports" in body["detail"]
     assert site.client.get("/v1/models/weather/versions").json() == before
 
 
