@@ -15,11 +15,11 @@ from learners.circuits.map import (
     argmax_kernels,
     beam_kernels,
     bound_kernels,
+    call_kernels,
     kbest_kernels,
     map_query,
     reduction_kernels,
     search_kernels,
-    tree_kernels,
     value_kernels,
 )
 from learners.circuits.map.approximate import log_probabilities
@@ -161,8 +161,7 @@ def test_kernels_are_compiled_once():
         map_query(circuit, [0, 2, 4], {1: 1}, solver)
     for kernel in (
         reduction_kernels.reduced_circuit,
-        tree_kernels.best_tree,
-        tree_kernels.greedy_tree,
+        call_kernels.tree_answer,
         argmax_kernels.argmax_product,
         beam_kernels.beam_search,
         kbest_kernels.best_of_trees,

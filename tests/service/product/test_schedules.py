@@ -216,7 +216,7 @@ def test_what_cannot_be_meant_is_refused_at_once(workspace: Workspace) -> None:
     with pytest.raises(NotFound, match="no dataset 'wether'"):
         train = refresh()["train"] | {"dataset": "wether"}
         product.create_schedule(workspace, nightly(job=refresh(train=train)))
-    with pytest.raises(InvalidRequest, match="not five"):
+    with pytest.raises(InvalidRequest, match="a cron expression has five"):
         product.create_schedule(workspace, nightly(cron="* * * *"))
     with pytest.raises(ValueError, match="nothing is left to compare on"):
         nightly(job=refresh(train=refresh()["train"] | {"holdout": 0}))
