@@ -19,7 +19,7 @@ from learners.orders.model import OrderModel
 from learners.passes.learner import drive
 from learners.passes.source import Source
 from learners.query import Edges, Effects, Graph, Graphs, Paths, Score, StructureQuery
-from learners.schema.encode import encode
+from learners.schema.encode import Encoder, encode
 from service.http.warm_up import RUNS, TABLE, ask_everything, compile_all, compile_learner, warm_up
 from service.json_values import JSONObject
 
@@ -80,6 +80,7 @@ def _compile_circuit(parameters: JSONObject) -> None:
 def _compile_average() -> None:
     average = drive(recipes.learner("tan", {"average": True}, "class"), Source.of_table(TABLE))
     average.predict_proba(encode(TABLE, average.schema))
+    Encoder(average.schema).inputs.tails(TABLE.to_batches()[0])  # what monitoring asks of numbers
 
 
 def _compile_structures(parameters: JSONObject) -> None:
