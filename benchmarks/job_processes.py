@@ -152,8 +152,8 @@ def overshoot_of_thread() -> float:
 
 def cancel_process(settings: Settings, large: Path, small: Path) -> float:
     """Seconds from ending a long training until the next, small one is done: a forked process each."""
-    process = forked(partial(train, settings, large, "kdb"))
-    time.sleep(4)
+    process = forked(partial(train, settings, large, "skdb"))
+    time.sleep(2)
     started = time.perf_counter()
     process.kill()
     process.join()
@@ -165,10 +165,10 @@ def cancel_thread(settings: Settings, large: Path, small: Path) -> float:
     """The same of the product: two jobs of one worker, the first is cancelled while it trains."""
     with local_server(settings) as server, httpx.Client(base_url=f"{server.url}/v1", timeout=60) as client:
         seconds_of_job(client, small)
-        long = client.post("/jobs", json=body_of(large, "kdb")).json()["id"]
+        long = client.post("/jobs", json=body_of(large, "skdb")).json()["id"]
         while client.get(f"/jobs/{long}").json()["state"] != "running":
             time.sleep(0.05)
-        time.sleep(4)
+        time.sleep(2)
         started = time.perf_counter()
         client.post(f"/jobs/{long}/cancel").raise_for_status()
         seconds_of_job(client, small)
