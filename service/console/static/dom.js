@@ -26,7 +26,12 @@ export function signed(number, places = 3) {
 
 /** A bar of a share, with a line where it was before, and a band where it may be. */
 export function bar(share, ghost = null, band = null) {
-  const made = el("span", { class: "bar", "aria-hidden": "true" });
+  return setBar(el("span", { class: "bar", "aria-hidden": "true" }), share, ghost, band);
+}
+
+/** Let a bar show other shares; the element itself stays. */
+export function setBar(made, share, ghost = null, band = null) {
+  made.replaceChildren();
   const fill = document.createElement("i");
   fill.style.width = `${100 * share}%`;
   made.append(fill);
@@ -42,6 +47,22 @@ export function bar(share, ghost = null, band = null) {
     made.append(line);
   }
   return made;
+}
+
+/** Repaint; if the element with the focus is made anew, its successor gets the focus: the one of that name, or in its place. */
+export function keepingFocus(repaint) {
+  const held = document.activeElement;
+  const region = held?.closest("[data-body], #chosen");
+  if (!region) return repaint();
+  const those = () => [...region.querySelectorAll("button")];
+  const name = (button) => button.getAttribute("aria-label") ?? button.textContent;
+  const place = those().indexOf(held);
+  const own = name(held);
+  repaint();
+  if (held.isConnected || place < 0) return;
+  const now = those();
+  const next = now.find((button) => name(button) === own) ?? now[Math.min(place, now.length - 1)] ?? document.getElementById("reset");
+  next?.focus();
 }
 
 /** A bar from `start` to `start + step` on a scale from `low` to `high`: one step of a waterfall. */

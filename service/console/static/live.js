@@ -1,6 +1,8 @@
 // One stream of changes for all tabs of a browser: HTTP/1.1 allows six connections to a host, and a stream holds one.
 // The tab that holds the lock listens and tells the others; a tab that is hidden lets go.
 
+import { pressed, whenReleased } from "./press.js";
+
 const CHANNEL = "fewpass-live";
 const NAMES = ["jobs", "registry", "monitoring"];
 const LEAST_MS = 1000; // between two refreshes of a page
@@ -27,6 +29,13 @@ function hear({ name, mark }) {
   marks.set(name, mark);
   refresh(name);
 }
+
+// What is pressed stays until its click: that part of the page is fetched again after it.
+document.body.addEventListener("htmx:beforeSwap", (event) => {
+  if (!pressed()) return;
+  event.detail.shouldSwap = false;
+  for (const name of NAMES) whenReleased(name, () => refresh(name));
+});
 
 function say(words) {
   if (status && status.textContent !== words) status.textContent = words;

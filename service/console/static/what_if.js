@@ -1,7 +1,8 @@
 // The what-if explorer: what is supposed stands in the address, what follows from it comes from one REST call.
 
-import { bar, digits, el } from "./dom.js";
+import { bar, digits, el, keepingFocus, setBar } from "./dom.js";
 import { answerPanel, askPanel, besidePanel, completionPanel, contributionsPanel, edgesPanel, surprisePanel } from "./panels.js";
+import { whenReleased } from "./press.js";
 import { ask, curl } from "./rest.js";
 
 const MOST_LISTED = 60;
@@ -70,23 +71,16 @@ function explore(start) {
     const { signal } = inFlight;
     place.dataset.state = "asking";
     write();
-    chosen();
+    whenReleased("chosen", chosen);
     marks();
     try {
       const answer = await ask("POST", path, request(state, QUICK, [...open.keys()]), signal);
       if (mine !== number) return; // a later click has asked meanwhile
-      latest = answer;
-      problem("");
-      show();
-      place.dataset.state = "answered";
-      place.dataset.number = String(mine);
-      if (start.is_of_structures) return settled(mine);
+      paint(mine, answer, "answered");
+      if (start.is_of_structures) return paint(mine, answer, "settled");
       const rest = await ask("POST", path, request(state, SLOW, []), signal);
       if (mine !== number) return;
-      Object.assign(answer.parts, rest.parts);
-      Object.assign(answer.absent, rest.absent);
-      show();
-      settled(mine);
+      paint(mine, { ...answer, parts: { ...answer.parts, ...rest.parts }, absent: { ...answer.absent, ...rest.absent } }, "settled");
     } catch (error) {
       if (error.name === "AbortError" || mine !== number) return;
       problem(error.message);
@@ -94,9 +88,16 @@ function explore(start) {
     }
   }
 
-  function settled(mine) {
-    place.dataset.state = "settled";
-    place.dataset.settled = String(mine);
+  /** Show an answer, unless a later click asks for another before the present press ends. */
+  function paint(mine, answer, become) {
+    whenReleased("answer", () => {
+      if (mine !== number) return;
+      latest = answer;
+      problem("");
+      show();
+      place.dataset.state = become;
+      place.dataset[become === "settled" ? "settled" : "number"] = String(mine);
+    });
   }
 
   async function learnPriors(names) {
@@ -109,7 +110,7 @@ function explore(start) {
     } catch {
       for (const name of unknown) priors.delete(name); // the answer says what is wrong; the ghosts are missing
     }
-    if (latest) show();
+    if (latest) whenReleased("priors", show);
   }
 
   function problem(words) {
@@ -119,6 +120,10 @@ function explore(start) {
   // Showing
 
   function show() {
+    keepingFocus(repaint);
+  }
+
+  function repaint() {
     const nEvidence = Object.keys(state.evidence).length;
     if (start.is_of_structures) {
       edgesPanel(latest, document.getElementById("find").value.toLowerCase(), state, toggleEdge);
@@ -139,6 +144,10 @@ function explore(start) {
   }
 
   function chosen() {
+    keepingFocus(listChosen);
+  }
+
+  function listChosen() {
     const items = start.is_of_structures
       ? [...state.present.map((edge) => [edge, "in", () => toggleEdge("present", edge)]), ...state.absent.map((edge) => [edge, "out", () => toggleEdge("absent", edge)])]
       : Object.entries(state.evidence).map(([name, value]) => [name, value === null ? "missing" : value, () => retract(name)]);
@@ -217,7 +226,7 @@ function explore(start) {
       const label = button.dataset.label;
       const given = name in state.evidence;
       const share = now?.[label] ?? (given && button.getAttribute("aria-pressed") === "true" ? 1 : 0);
-      button.children[1].replaceWith(bar(share, before?.[label]));
+      setBar(button.children[1], share, before?.[label]);
       button.children[2].textContent = now || given ? digits(share) : "";
     }
     const moments = latest.parts.posterior?.moments?.[name];

@@ -132,3 +132,46 @@ def test_what_is_wrong_is_said_and_the_page_goes_on(visiting: Visiting) -> None:
         tab.page.click("#reset")
         after(tab, before)
         assert tab.page.inner_text("#problem") == ""
+
+
+def test_a_press_during_a_repaint_is_a_click(visiting: Visiting) -> None:
+    """Answers that come while a button of the mouse is down wait, so that what is pressed is what is clicked."""
+    with visiting() as tab:
+        tab.go(PAGE)
+        tab.settled()
+        before = settled_number(tab)
+        asked = tab.page.locator("#p-ask button").first
+        name = asked.inner_text()
+        asked.hover()
+        tab.page.mouse.down()
+        other = f'#columns details:not([data-column="{name}"]) .value'
+        with tab.page.expect_response(lambda answer: "interval" in (answer.request.post_data or "")):
+            tab.page.locator(other).first.dispatch_event("click")
+        tab.page.wait_for_timeout(200)  # longer than a paint
+        assert settled_number(tab) == before
+        tab.page.mouse.up()
+        tab.page.wait_for_function("(name) => document.getElementById('find').value === name", arg=name)
+        after(tab, before)
+        assert len(case_of(tab)["evidence"]) == 1
+        tab.check()
+
+
+def test_the_focus_stays_where_a_repaint_replaces_it(visiting: Visiting) -> None:
+    """By keyboard: taking values back one after the other needs no way through the whole page."""
+    with visiting() as tab:
+        tab.go(f"{PAGE}?case=%7B%22evidence%22%3A%7B%22outlook%22%3A%22rain%22%2C%22windy%22%3Atrue%7D%7D")
+        tab.settled()
+        focused = "document.activeElement.closest('#chosen, [data-body]')?.id ?? document.activeElement.id"
+        for left in (1, 0):
+            before = settled_number(tab)
+            tab.page.locator("#chosen button").first.focus()
+            tab.page.keyboard.press("Space")
+            after(tab, before)
+            assert len(case_of(tab).get("evidence", {})) == left
+            assert tab.page.evaluate(focused) == ("chosen" if left else "reset")
+        tab.page.locator("#p-ask button").last.focus()
+        name = tab.page.evaluate("document.activeElement.textContent")
+        before = settled_number(tab)
+        tab.page.locator(f'#columns details:not([data-column="{name}"]) .value').first.dispatch_event("click")
+        after(tab, before)
+        assert tab.page.evaluate("document.activeElement.closest('#p-ask') !== null")
