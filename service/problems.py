@@ -103,6 +103,7 @@ TABLE: tuple[tuple[type[Exception], int, str], ...] = (
     (storage_errors.InvalidPredicate, 422, "Invalid condition"),
     (storage_errors.InvalidKey, 401, "Invalid API key"),
     (storage_errors.CorruptFile, 500, "Corrupt file"),
+    (storage_errors.OutcomeUnknown, 507, "Outcome unknown"),
     (storage_errors.Unwritable, 507, "Workspace cannot be written"),
     (storage_errors.ControlUnavailable, 503, "Control database unavailable"),
     (storage_errors.NewerDatabase, 500, "Newer control database"),

@@ -14,14 +14,24 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, OperationalError, StatementError
 
 from storage import migrations
-from storage.control_tables import workers
-from storage.errors import ControlUnavailable, CorruptFile, LeaseLost, StorageError, Unstorable, Unwritable
+from storage.control_tables import generation, workers
+from storage.errors import (
+    ControlUnavailable,
+    CorruptFile,
+    LeaseLost,
+    OutcomeUnknown,
+    StorageError,
+    Unstorable,
+    Unwritable,
+)
 
 BUSY_TIMEOUT_S = 15.0
 # So long a machine that has vanished, without a word to its connections, is waited for; in seconds and milliseconds.
 WAITS = {"connect_timeout": 5, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 2} | {
     "tcp_user_timeout": 15_000
 }
+DISK_ERROR = "disk I/O error"
+FREE_THE_DISK = "Free or remount the disk, then try again."
 _IS_WRITING = "fewpass_is_writing"
 _WRITER_LOCK = 0x66657770617373  # "fewpass" in ASCII: a number that nobody else locks in the same PostgreSQL database
 
@@ -58,7 +68,30 @@ class Control:
         ------
         LeaseLost
             If this process is a worker whose lease others have ended: nothing is written.
+        Unwritable
+            If the disk refuses: nothing is written.
+        OutcomeUnknown
+            If the disk refuses to sync the commit, and then refuses the write that would take it back.
         """
+        try:
+            with self._transaction() as writer:
+                yield writer
+        except OutcomeUnknown as error:
+            if not self._is_taken_back():
+                raise
+            raise Unwritable(error.path, f"{DISK_ERROR}. {FREE_THE_DISK}") from error
+
+    def _is_taken_back(self) -> bool:
+        """Write over a commit that SQLite has in its log and could not sync; else whoever opens the file next may find it there."""
+        try:
+            with self._transaction() as writer:
+                writer.execute(sa.update(generation).values(value=generation.c.value + 1))
+        except (Unwritable, ControlUnavailable):
+            return False
+        return True
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
         with _our_errors(self.engine.url), self.engine.connect() as connection:
             writer = connection.execution_options(**{_IS_WRITING: True})
             with writer.begin():
@@ -209,8 +242,10 @@ def _translated(shown: str, path: str, error: DBAPIError) -> StorageError:
     text = " ".join(str(error.orig).split("\n")[0].split())
     if "malformed" in text or "not a database" in text:
         return CorruptFile(path, f"{text}. Stop fewpass and restore the file from a backup.")
-    if "disk is full" in text or "readonly" in text or "disk I/O" in text:
-        return Unwritable(path, f"{text}. Free or remount the disk, then try again.")
+    if getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_IOERR_FSYNC:
+        return OutcomeUnknown(path)
+    if "disk is full" in text or "readonly" in text or DISK_ERROR in text:
+        return Unwritable(path, f"{text}. {FREE_THE_DISK}")
     if "unable to open" in text:
         return Unwritable(path, f"{text}. Make its folder, and let this user write there.")
     if "locked" in text or "lock timeout" in text:

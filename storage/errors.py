@@ -85,6 +85,17 @@ class Unwritable(StorageError, OSError):
         self.reason = reason
 
 
+class OutcomeUnknown(Unwritable):
+    """The disk refused to sync a commit that was written already: nobody can say whether the change is in."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(
+            path,
+            "the disk refused in the middle of the commit, so the change may be in or not. Free or remount the disk, look, "
+            "and do it again if it is not in.",
+        )
+
+
 # Not EACCES and EPERM: of files that are not ours they say something else.
 _OF_THE_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 _WORDS_OF_THE_DISK = tuple(os.strerror(number) for number in sorted(_OF_THE_DISK))

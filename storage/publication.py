@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from storage import control_tables as tables
 from storage.control import Control
-from storage.errors import LeaseLost, StorageError
+from storage.errors import LeaseLost, OutcomeUnknown, StorageError
 from storage.files import Layout, make_folder
 from storage.model_file import remove_model
 from storage.models import ModelVersion, add_version, version_of_row
@@ -58,6 +58,8 @@ def register(
     try:
         check()
         found = add_version(control, version, aliases=aliases, reason=reason)
+    except OutcomeUnknown:
+        raise  # the files stay for the row, if it is in; else doctor finds them
     except LeaseLost:
         raise  # the worker that has taken over the job publishes it, perhaps in these very files
     except BaseException as error:

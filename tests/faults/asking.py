@@ -37,9 +37,9 @@ class Forker:
         assert line, (self.folder / "forker.log").read_text()[-3000:]
         return json.loads(line)
 
-    def ask(self, do: str, at: int = 0, kind: str = "none", error: int = 0) -> dict:
-        """Run one operation in a forked process, whose system call number `at` fails with `error`, or kills it."""
-        command = {"do": do, "folder": str(self.run), "at": at, "kind": kind, "errno": error}
+    def ask(self, do: str, at: int = 0, kind: str = "none", error: int = 0, log: str | Path = "/dev/null") -> dict:
+        """Run one operation in a forked process, whose system call number `at` fails with `error`, or kills it; calls go to `log`."""
+        command = {"do": do, "folder": str(self.run), "at": at, "kind": kind, "errno": error, "log": str(log)}
         self.process.stdin.write(json.dumps(command) + "\n")
         self.process.stdin.flush()
         return self._answer()

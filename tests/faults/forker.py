@@ -120,6 +120,7 @@ def prepare(folder: Path) -> None:
         product.train(workspace, asked(folder, "old"))
         product.write_export(workspace, "m", folder / "m.tar")
         backup.back_up(workspace, folder / "kept")
+    complaints(settings_of(folder))  # which makes the tables of jobs, as a server does
     pq.write_table(pa.concat_tables([weather(120, 2)]), folder / "data" / "b.parquet")
 
 
@@ -224,8 +225,9 @@ def ran(library: ctypes.CDLL, command: dict) -> dict[str, object]:
             return ANSWERS[command["do"]](folder)
         except Exception as error:
             return told(error)
-    log = command.get("log", "/dev/null")
-    library.fault_arm(str(folder).encode(), log.encode(), command["at"], KINDS[command["kind"]], command["errno"])
+    library.fault_arm(
+        str(folder).encode(), command["log"].encode(), command["at"], KINDS[command["kind"]], command["errno"]
+    )
     try:
         OPERATIONS[command["do"]](folder)
     except BaseException as error:

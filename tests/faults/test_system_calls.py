@@ -53,6 +53,8 @@ def disturb(forker: Forker, operation: str, reference: Reference, at: int, fault
     if ended["signal"]:
         assert ended["signal"] == signal.SIGKILL, where
         outcome = "killed"
+    elif ended.get("error") == "Outcome unknown":
+        outcome = "unknown"
     elif "error" in ended:
         assert ended["is_expected"], where  # by name, with what to do, and not a bare OSError
         outcome = "refused"
@@ -100,6 +102,21 @@ def test_a_sample_of_the_calls(forker: Forker, operation: str) -> None:
     for fault in FAULTS:
         for at in sorted(rng.sample(range(1, reference.calls + 1), min(SAMPLED, reference.calls))):
             disturb(forker, operation, reference, at, fault)
+
+
+@pytest.mark.parametrize("operation", ["alias", "publish"])
+def test_a_commit_that_cannot_be_synced(forker: Forker, operation: str) -> None:
+    """One error: the commit is taken back. A full disk from then on: nobody can say whether it is in, and that is the answer."""
+    reference = Reference(forker, operation)
+    forker.reset()
+    log = forker.folder / "calls.log"
+    log.unlink(missing_ok=True)
+    forker.ask(operation, log=log)
+    calls = [line.split() for line in log.read_text().splitlines()]
+    syncs = [int(n) for n, call, path in calls if call == "fsync" and path.endswith("control.sqlite-wal")]
+    commit = syncs[-2]  # the last one is of the checkpoint as the database is closed
+    assert disturb(forker, operation, reference, commit, "EIO") == "refused"
+    assert disturb(forker, operation, reference, commit, "full") == "unknown"
 
 
 @pytest.mark.faults

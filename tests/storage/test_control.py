@@ -18,7 +18,7 @@ from alembic.script import ScriptDirectory
 from storage import control, control_tables, migrations
 from storage.control import open_control
 from storage.datasets import Dataset, get_dataset, list_datasets, register_dataset
-from storage.errors import ControlUnavailable, CorruptFile, NewerDatabase, Unwritable
+from storage.errors import ControlUnavailable, CorruptFile, NewerDatabase, OutcomeUnknown, Unwritable
 from storage.models import generation, list_versions
 from tests.storage.conftest import new_version
 
@@ -126,6 +126,26 @@ def test_a_disk_without_room_is_named_and_nothing_acknowledged_is_lost(layout):
         with pytest.raises(Unwritable, match="disk is full"):
             register_dataset(opened, Dataset("second", ("x" * 100_000,)))
         assert [dataset.name for dataset in list_datasets(opened).items] == ["first"]
+
+
+@pytest.mark.parametrize(("n_refused", "expected"), [(1, Unwritable), (2, OutcomeUnknown)])
+def test_a_commit_that_cannot_be_synced_is_taken_back_or_its_outcome_is_unknown(layout, n_refused, expected):
+    with open_control(layout.control_url) as opened:
+        register_dataset(opened, Dataset("first", ("a",)))
+        before, left = generation(opened), [n_refused]
+
+        @sa.event.listens_for(opened.engine, "commit")
+        def refuse(connection):
+            if left[0]:
+                left[0] -= 1
+                error = sqlite3.OperationalError("disk I/O error")
+                error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+                raise sa.exc.OperationalError("COMMIT", {}, error)
+
+        with pytest.raises(expected, match="disk I/O error" if n_refused == 1 else "may be in or not") as raised:
+            register_dataset(opened, Dataset("second", ("b",)))
+        assert type(raised.value) is expected
+        assert generation(opened) == before + (n_refused == 1), "another transaction is written over the refused one"
 
 
 WRITER = """
