@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import gammaln
+import scipy
 
 from learners.arrays import Floats, Integers
 from learners.circuits.circuit import Circuit
@@ -25,7 +25,11 @@ def heights(circuit: Circuit, nodes: Integers) -> Floats:
     height = -np.log(spread) - HALF_LOG_2_PI
     student, log_normal = kind == STUDENT, (kind == LOG_NORMAL)
     freedom = third[student]
-    constant = gammaln(0.5 * (freedom + 1.0)) - gammaln(0.5 * freedom) - 0.5 * np.log(np.pi * freedom)
+    constant = (
+        scipy.special.gammaln(0.5 * (freedom + 1.0))
+        - scipy.special.gammaln(0.5 * freedom)
+        - 0.5 * np.log(np.pi * freedom)
+    )
     height[student] = constant - np.log(spread[student])
     # At its mode exp(centre - spread²).
     height[log_normal] += (0.5 * spread**2 - centre)[log_normal]

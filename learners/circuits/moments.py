@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.special import psi
 
 from learners.arrays import Floats
 from learners.circuits.circuit import Circuit
@@ -129,5 +129,5 @@ def posterior_moments(circuit: Circuit, pseudo_count: Floats, x: ArrayLike, rule
     return Moments(
         expected(lambda a, s: a / s),
         expected(lambda a, s: a * (a + 1) / (s * (s + 1))),
-        expected(lambda a, s: psi(a) - psi(s)),
+        expected(lambda a, s: scipy.special.psi(a) - scipy.special.psi(s)),
     )

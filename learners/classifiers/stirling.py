@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.special import gammaln, loggamma, polygamma, psi
 
 from learners.arrays import Floats
 
@@ -39,7 +39,7 @@ def log_stirling(n: ArrayLike, t: ArrayLike) -> Floats:
     result = np.full(flat_n.size, -np.inf)
     result[flat_n == flat_t] = 0.0
     is_one = (flat_t == 1) & (flat_n > 1)
-    result[is_one] = gammaln(flat_n[is_one])
+    result[is_one] = scipy.special.gammaln(flat_n[is_one])
     is_last = (flat_t == flat_n - 1) & (flat_t > 1)
     result[is_last] = np.log(flat_n[is_last]) + np.log(flat_n[is_last] - 1) - np.log(2.0)
     inside = np.flatnonzero((flat_t > 1) & (flat_t < flat_n - 1))
@@ -64,7 +64,7 @@ def _inside(n: Floats, t: Floats) -> Floats:
 
 def _log_rising(r: Floats, n: Floats) -> Floats:
     """Log Γ(r + n) - log Γ(r), without cancellation for tiny r."""
-    return np.asarray(gammaln(r + n) - gammaln(r + 1) + np.log(r))
+    return np.asarray(scipy.special.gammaln(r + n) - scipy.special.gammaln(r + 1) + np.log(r))
 
 
 def _tilt(n: Floats, t: Floats) -> Floats:
@@ -86,7 +86,7 @@ def _tilt(n: Floats, t: Floats) -> Floats:
 
 
 def _mean(n: Floats, r: Floats) -> Floats:
-    return np.asarray(1.0 + r * (psi(r + n) - psi(r + 1)))
+    return np.asarray(1.0 + r * (scipy.special.psi(r + n) - scipy.special.psi(r + 1)))
 
 
 def _power_sum(n: Floats, r: Floats, k: int) -> Floats:
@@ -94,7 +94,9 @@ def _power_sum(n: Floats, r: Floats, k: int) -> Floats:
     if k == 1:
         return _mean(n, r) - 1.0
     sign, factorial = (-1) ** k, float(np.prod(np.arange(1, k)))
-    return np.asarray(r**k * sign * (polygamma(k - 1, r + 1) - polygamma(k - 1, r + n)) / factorial)
+    return np.asarray(
+        r**k * sign * (scipy.special.polygamma(k - 1, r + 1) - scipy.special.polygamma(k - 1, r + n)) / factorial
+    )
 
 
 def _variance(n: Floats, r: Floats) -> Floats:
@@ -128,7 +130,9 @@ def _trapezoid(n: Floats, t: Floats, r: Floats) -> Floats:
     angles = 2 * np.pi * np.arange(n_points // 2 + 1) / n_points
     z = r[:, None] * np.exp(1j * angles)
     # log Γ(z + n) - log Γ(z + 1) + log z, whose branch does not matter after exp.
-    log_ratio = loggamma(z + n[:, None]) - loggamma(z + 1) + np.log(z) - _log_rising(r, n)[:, None]
+    log_ratio = (
+        scipy.special.loggamma(z + n[:, None]) - scipy.special.loggamma(z + 1) + np.log(z) - _log_rising(r, n)[:, None]
+    )
     values = np.exp(log_ratio - 1j * angles * t[:, None]).real
     weights = np.full(angles.size, 2.0)
     weights[0] = weights[-1] = 1.0

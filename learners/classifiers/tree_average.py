@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import gammaln
+import scipy
 
 from learners.arrays import Floats, Integers
 from learners.classifiers.tree_average_kernels import log_tree_sum_of_logs
@@ -61,8 +61,12 @@ def tree_posterior(pairs: PairwiseCounts, ess: float) -> TreePosterior:
     """
     n, c = pairs.sizes.size, pairs.class_counts.size
     of_class = pairs.class_counts + ess / c
-    log_evidence = float(_evidence(pairs.class_counts, ess / c).sum() + gammaln(ess) - gammaln(ess + pairs.n_rows))
-    of_classes = gammaln(ess / c) - gammaln(of_class)
+    log_evidence = float(
+        _evidence(pairs.class_counts, ess / c).sum()
+        + scipy.special.gammaln(ess)
+        - scipy.special.gammaln(ess + pairs.n_rows)
+    )
+    of_classes = scipy.special.gammaln(ess / c) - scipy.special.gammaln(of_class)
     alone, own_evidence = [], np.empty(n)
     for i, margin in enumerate(pairs.margins):
         prior = ess / (margin.shape[0] * c)
@@ -85,7 +89,7 @@ def tree_posterior(pairs: PairwiseCounts, ess: float) -> TreePosterior:
 
 
 def _evidence(counts: Integers, prior: float) -> Floats:
-    return np.asarray(gammaln(counts + prior) - gammaln(prior))
+    return np.asarray(scipy.special.gammaln(counts + prior) - scipy.special.gammaln(prior))
 
 
 def most_probable_prior(pairs: PairwiseCounts) -> TreePosterior:

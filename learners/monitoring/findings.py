@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import chdtrc
+import scipy
 
 from learners.arrays import Floats, Integers
 from learners.monitoring import two_sample
@@ -226,7 +226,7 @@ def repeat_share(window: ServedCounts, reference: Reference) -> tuple[float, Com
     # The reference knows what is natural no better than this: it is itself one sample, or a model.
     noise += (0.1 * n * other) ** 2
     z = n * (own - other) / np.sqrt(noise + 1.0 / n)
-    p = float(chdtrc(1, z * z) / 2) if z > 0 else 1.0
+    p = float(scipy.special.chdtrc(1, z * z) / 2) if z > 0 else 1.0
     return float(excess), Comparison(p, 100 * float(excess), z, 1, n)
 
 

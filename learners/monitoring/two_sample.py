@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import chdtrc
+import scipy
 
 from learners.arrays import Floats, Integers
 from learners.monitoring.kernels import g_of_tables, take_bursts
@@ -89,7 +89,7 @@ def compare_tables(window: Integers, reference: Integers, repeats: Repeats = IND
     g, degrees, nats, n_rows = g_of_tables(own, other, repeats.inflation)
     if not degrees:
         return NOTHING
-    return Comparison(float(chdtrc(degrees, g)), max(0.0, nats), g, degrees, n_rows)
+    return Comparison(float(scipy.special.chdtrc(degrees, g)), max(0.0, nats), g, degrees, n_rows)
 
 
 def _whole(table: Integers) -> Integers:

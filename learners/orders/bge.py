@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaln
+import scipy
 
 from learners.arrays import Floats, Integers
 from learners.errors import InvalidParameter
@@ -123,8 +123,8 @@ class BGe:
         return np.asarray(
             -self.n_rows / 2 * np.log(np.pi)
             + 0.5 * np.log(self.prior.alpha_mu / (self.n_rows + self.prior.alpha_mu))
-            + gammaln((self.n_rows + before + n_parents + 1) / 2)
-            - gammaln((before + n_parents + 1) / 2)
+            + scipy.special.gammaln((self.n_rows + before + n_parents + 1) / 2)
+            - scipy.special.gammaln((before + n_parents + 1) / 2)
             + (before + 2 * n_parents + 1) / 2 * np.log(t)
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import betaincinv
+import scipy
 
 from learners.arrays import Integers, Mask, Uint64s
 from learners.orders.chains import OrderTarget, beginnings
@@ -76,6 +76,6 @@ def binomial_share(is_covered: Mask) -> Share:
         if of_mean > 0:
             size = min(size, max(float(n_chains), share * (1 - share) / of_mean))
     hits = share * size
-    low = float(betaincinv(hits, size - hits + 1, (1 - LEVEL) / 2)) if share > 0 else 0.0
-    high = float(betaincinv(hits + 1, size - hits, (1 + LEVEL) / 2)) if share < 1 else 1.0
+    low = float(scipy.special.betaincinv(hits, size - hits + 1, (1 - LEVEL) / 2)) if share > 0 else 0.0
+    high = float(scipy.special.betaincinv(hits + 1, size - hits, (1 + LEVEL) / 2)) if share < 1 else 1.0
     return Share(share, low, high)

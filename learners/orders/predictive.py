@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-from scipy.special import gammaln
+import scipy
 
 from learners.arrays import Floats
 from learners.errors import UnknownColumn
@@ -43,8 +43,8 @@ def _log_t(bge: BGe, columns: list[int], x: Floats) -> Floats:
     degrees = bge.degrees + 1.0
     factor = precision / (precision + 1.0)
     constant = (
-        gammaln((degrees + size) / 2)
-        - gammaln(degrees / 2)
+        scipy.special.gammaln((degrees + size) / 2)
+        - scipy.special.gammaln(degrees / 2)
         + size / 2 * np.log(factor / np.pi)
         - np.log(np.diag(lower)).sum()
     )

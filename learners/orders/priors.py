@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-from scipy.special import gammaln
+import scipy
 
 from learners.arrays import Floats, Integers
 from learners.orders.evidence import Edge
@@ -43,7 +43,7 @@ class StructurePrior:
         if self.sizes == "uniform":
             return np.zeros(d)
         k = np.arange(d)
-        return np.asarray(gammaln(k + 1) + gammaln(d - k) - gammaln(d))
+        return np.asarray(scipy.special.gammaln(k + 1) + scipy.special.gammaln(d - k) - scipy.special.gammaln(d))
 
     def allowed(self, node: int, d: int) -> list[int]:
         """The nodes that may be parents of one."""

@@ -23,7 +23,7 @@ from service.cli import (
     serving,
     watching,
 )
-from service.terminal import show_error
+from service.terminal import CommandProcess, show_error
 from service.version import VERSION
 
 
@@ -50,6 +50,7 @@ class CommandLine(typer.Typer):
         """Run the command line and exit."""
         # As an exception, so that drafts are removed and servers that were started are ended.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+        CommandProcess.is_own = True
         try:
             return super().__call__(*args, **kwargs)
         except BrokenPipeError:  # `fewpass models | head`

@@ -28,7 +28,7 @@ def predict_files(workspace: Workspace, reference: str, uris: Sequence[str], out
     """Score files into one of Parquet; as `scoring.score_files`, returns the number of rows."""
     model = served(workspace, reference).model
     source = open_source(workspace, uris, is_remote=False, schema=model.schema)
-    return scoring.score_files(model, source, output, **how)
+    return scoring.score_files(model, source, output, threads=available_threads(workspace.settings), **how)
 
 
 def score(workspace: Workspace, reference: str, uris: Sequence[str], output: Path, **how: Any) -> JSONObject:

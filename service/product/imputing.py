@@ -197,7 +197,7 @@ def write_imputed(
         first_row, batch = numbered
         return imputed_batches(model, batch, filling, first_row)
 
-    with publish(output, replace=replace) as draft, ParquetDraft(draft) as writer:
+    with publish(output, replace=replace) as draft, ParquetDraft(draft, source.arrow_schema.names) as writer:
         for batches, own in in_order(of, _numbered(source.batches()), threads):
             for batch in batches:
                 writer.write(batch)

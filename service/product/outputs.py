@@ -1,7 +1,7 @@
 """Files that a command writes where the user says."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Self, TypeVar
@@ -59,10 +59,12 @@ class ParquetDraft:
     Parameters
     ----------
     path : Path
+    copied : collection of str
+        Columns of data, in which numbers repeat; those that a model answers hardly do.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, copied: Collection[str] = ()) -> None:
+        self.path, self.copied = path, frozenset(copied)
         self._writer: pq.ParquetWriter | None = None
 
     def __enter__(self) -> Self:
@@ -75,7 +77,9 @@ class ParquetDraft:
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows."""
         if self._writer is None:
-            self._writer = pq.ParquetWriter(self.path, batch.schema, compression="zstd")
+            # A dictionary of probabilities took .34 of the .46 s of writing a million rows, and a fifth more bytes.
+            repeating = [f.name for f in batch.schema if f.name in self.copied or not pa.types.is_floating(f.type)]
+            self._writer = pq.ParquetWriter(self.path, batch.schema, compression="zstd", use_dictionary=repeating)
         self._writer.write_batch(batch)
 
 

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
+import scipy
 import structlog
-from scipy.special import ndtr
 
 from learners.schema import Chunk
 from service.product.labels import LEAST, labelled_codes
@@ -59,7 +59,7 @@ def judged(workspace: Workspace, name: str, min_labels: int, now: datetime | Non
     ]
     difference = losses[0] - losses[1]
     error = float(difference.std(ddof=1) / np.sqrt(y.size))
-    worse = float(ndtr(float(difference.mean()) / error)) if error else 0.5
+    worse = float(scipy.special.ndtr(float(difference.mean()) / error)) if error else 0.5
     told: dict[str, object] = {
         "n_rows": int(y.size),
         "champion": own.version.version,

@@ -104,7 +104,7 @@ def write_scores(
         ascending = np.lib.format.open_memmap(place.with_name("sorted"), "w+", np.float64, logs.shape)
         ascending[:] = logs
         ascending.sort()
-        with ParquetDraft(draft) as writer:
+        with ParquetDraft(draft, keep) as writer:
             first = 0
             for kept in _kept(source, keep):
                 n = kept.num_rows if keep else min(ROWS_AT_A_TIME, source.n_rows - first)

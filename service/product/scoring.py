@@ -22,7 +22,7 @@ from learners.schema.encode import encode
 from service.json_values import JSONObject
 from service.predictor import Probabilities, intervals_of, scored_batch
 from service.problems import InvalidRequest
-from service.product.outputs import ParquetDraft, check_parquet
+from service.product.outputs import ParquetDraft, check_parquet, in_order
 from storage.files import publish
 
 Report = Callable[[JSONObject], None]
@@ -140,11 +140,17 @@ def absences(model: Model, source: Source) -> list[str]:
 
 
 def score(
-    model: Model, source: Source, keep: Sequence[str], interval: float | None = None, is_explained: bool = False
+    model: Model,
+    source: Source,
+    keep: Sequence[str],
+    interval: float | None = None,
+    is_explained: bool = False,
+    threads: int = 1,
 ) -> Iterator[pa.RecordBatch]:
-    """The kept columns, `prediction`, `probability_<class>` and what else is asked for, batch by batch.
+    """The kept columns, `prediction`, `probability_<class>` and what else is asked for, batch by batch in order.
 
-    With an interval `low_<class>` and `high_<class>`; explained, the columns of `explained_batch`.
+    With an interval `low_<class>` and `high_<class>`; explained, the columns of `explained_batch`. Columns that are neither
+    the model's nor kept are not read. Threads answer batches while the next are read.
 
     Raises
     ------
@@ -155,13 +161,19 @@ def score(
         if name not in source.arrow_schema.names:
             raise UnknownColumn(name, source.arrow_schema.names)
     classes = model.schema.class_values()
-    for batch in source.batches():
+    known = {attribute.name for attribute in model.schema.attributes}
+
+    def scored(batch: pa.RecordBatch) -> pa.RecordBatch:
         chunk = encode(batch, model.schema, with_class=False)
         bounds = None if interval is None else intervals_of(model, chunk, interval)
-        scored = scored_batch(classes, model.predict_proba(chunk), bounds)
+        answers = scored_batch(classes, model.predict_proba(chunk), bounds)
         if is_explained:
-            scored = beside(scored, explained_batch(model, chunk))
-        yield beside(batch.select(list(keep)), scored) if keep else scored
+            answers = beside(answers, explained_batch(model, chunk))
+        return beside(batch.select(list(keep)), answers) if keep else answers
+
+    read = [name for name in source.arrow_schema.names if name in known or name in keep]
+    # A model of no column of the data answers every row alike: some column must tell how many rows there are.
+    yield from in_order(scored, source.batches(read or source.arrow_schema.names[:1]), threads)
 
 
 def beside(left: pa.RecordBatch, right: pa.RecordBatch) -> pa.RecordBatch:
@@ -196,6 +208,7 @@ def score_files(
     interval: float | None = None,
     is_explained: bool = False,
     replace: bool = False,
+    threads: int = 1,
     report: Report | None = None,
     warn: Callable[[str], None] = unheard,
 ) -> int:
@@ -214,8 +227,8 @@ def score_files(
     for absence in absences(model, source):
         warn(absence)
     n_rows = 0
-    with publish(output, replace=replace) as draft, ParquetDraft(draft) as writer:
-        for batch in score(model, source, keep, interval, is_explained):
+    with publish(output, replace=replace) as draft, ParquetDraft(draft, keep) as writer:
+        for batch in score(model, source, keep, interval, is_explained, threads):
             writer.write(batch)
             n_rows += batch.num_rows
             if report is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import digamma, gammaln
+import scipy
 
 from learners.arrays import Floats
 from learners.circuits.gibbs.leaf_kernels import FIRST, SECOND, SQUARES, TOTAL, N
@@ -111,17 +111,25 @@ def expected_parts(prior: Prior, posterior: Expected) -> Parts:
     family, natural = family_of(posterior.leaf), np.zeros((len(posterior.leaf), 4))
     own = _gaussian(prior, posterior.leaf)
     is_gaussian = family == GAUSSIAN
-    log_precision = digamma(own.shape) - np.log(own.rate)
+    log_precision = scipy.special.digamma(own.shape) - np.log(own.rate)
     natural[is_gaussian, 0] = 0.5 * (log_precision - LOG_2_PI - 1 / own.rho)
     natural[is_gaussian, 1] = 0.5 * own.shape / own.rate
     natural[is_gaussian, 2] = own.mean
     for code in (EXPONENTIAL, POISSON):
         shape, rate = _gamma(prior, posterior.leaf, code)
-        natural[family == code, 0], natural[family == code, 1] = digamma(shape) - np.log(rate), shape / rate
+        natural[family == code, 0], natural[family == code, 1] = (
+            scipy.special.digamma(shape) - np.log(rate),
+            shape / rate,
+        )
     pseudo = posterior.cells + prior.strengths.categorical
-    log_cells = digamma(pseudo) - digamma(_per_leaf(prior, pseudo))
+    log_cells = scipy.special.digamma(pseudo) - scipy.special.digamma(_per_leaf(prior, pseudo))
     alpha = posterior.counts + prior.strengths.alpha
-    return parts_with(prior, natural, log_cells, digamma(alpha) - digamma(alpha.sum(axis=1, keepdims=True)))
+    return parts_with(
+        prior,
+        natural,
+        log_cells,
+        scipy.special.digamma(alpha) - scipy.special.digamma(alpha.sum(axis=1, keepdims=True)),
+    )
 
 
 def _per_leaf(prior: Prior, cells: Floats) -> Floats:
@@ -152,10 +160,10 @@ def divergence(prior: Prior, posterior: Expected) -> float:
 
 def _of_dirichlet(q: Floats, p: Floats) -> float:
     """Summed over the rows of (n, k)."""
-    logs = digamma(q) - digamma(q.sum(axis=1, keepdims=True))
+    logs = scipy.special.digamma(q) - scipy.special.digamma(q.sum(axis=1, keepdims=True))
     return float(
-        np.sum(gammaln(q.sum(axis=1)) - gammaln(p.sum(axis=1)))
-        - np.sum(gammaln(q) - gammaln(p))
+        np.sum(scipy.special.gammaln(q.sum(axis=1)) - scipy.special.gammaln(p.sum(axis=1)))
+        - np.sum(scipy.special.gammaln(q) - scipy.special.gammaln(p))
         + np.sum((q - p) * logs)
     )
 
@@ -175,9 +183,9 @@ def _of_gamma(shape: Floats, rate: Floats, prior_shape: Floats, prior_rate: Floa
     """Summed."""
     return float(
         np.sum(
-            (shape - prior_shape) * digamma(shape)
-            - gammaln(shape)
-            + gammaln(prior_shape)
+            (shape - prior_shape) * scipy.special.digamma(shape)
+            - scipy.special.gammaln(shape)
+            + scipy.special.gammaln(prior_shape)
             + prior_shape * (np.log(rate) - np.log(prior_rate))
             + shape * (prior_rate - rate) / rate
         )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import gammaln
+import scipy
 
 from learners.arrays import Floats, Integers
 from learners.circuits.gibbs.leaf_kernels import ALPHA, CENTRE, FIRST, KIND, LOG, RHO, SECOND
@@ -134,8 +134,8 @@ class Prior:
         )
         shapes[[RHO, ALPHA]] = own.rho, own.alpha
         whole = self.shape.n_children * own.alpha
-        gaussian = gammaln(own.gaussian + n / 2) - np.log(own.rho + n) / 2 - n * math.log(2 * math.pi) / 2
-        rises = [gammaln(a + n) - gammaln(a) for a in (own.exponential, own.alpha, whole)]
+        gaussian = scipy.special.gammaln(own.gaussian + n / 2) - np.log(own.rho + n) / 2 - n * math.log(2 * math.pi) / 2
+        rises = [scipy.special.gammaln(a + n) - scipy.special.gammaln(a) for a in (own.exponential, own.alpha, whole)]
         return np.stack([shapes, gaussian, *rises])
 
     def with_strengths(self, strengths: Strengths) -> Prior:
@@ -277,6 +277,8 @@ def _closed(leaf: Floats, strengths: Strengths) -> Floats:
     of_gaussian, of_exponential, of_poisson = (family == code for code in (GAUSSIAN, EXPONENTIAL, POISSON))
     leaf[of_gaussian, LOG] = strengths.gaussian * np.log(leaf[of_gaussian, SECOND])
     leaf[of_exponential, LOG] = strengths.exponential * np.log(leaf[of_exponential, FIRST])
-    leaf[of_poisson, LOG] = gammaln(strengths.poisson) - strengths.poisson * np.log(leaf[of_poisson, FIRST])
+    leaf[of_poisson, LOG] = scipy.special.gammaln(strengths.poisson) - strengths.poisson * np.log(
+        leaf[of_poisson, FIRST]
+    )
     leaf.setflags(write=False)
     return leaf

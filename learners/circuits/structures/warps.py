@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtri
+import scipy
 
 from learners.arrays import Floats, Integers
 
@@ -127,8 +127,8 @@ def warp_of(distribution: str, x: Floats, n: Integers, grid: Grid) -> Warp:
         places = np.array([0, x.size - 1])
     mean = float(np.average(x, weights=n))
     gap = LEAST_GAP * float(np.sqrt(np.average((x - mean) ** 2, weights=n)))
-    knots, quantiles = [float(x[places[0]])], [float(ndtri(level[places[0]]))]
-    for at, z in zip(x[places[1:]].tolist(), ndtri(level[places[1:]]).tolist(), strict=True):
+    knots, quantiles = [float(x[places[0]])], [float(scipy.special.ndtri(level[places[0]]))]
+    for at, z in zip(x[places[1:]].tolist(), scipy.special.ndtri(level[places[1:]]).tolist(), strict=True):
         if at - knots[-1] >= gap * (z - quantiles[-1]) and z > quantiles[-1]:
             knots.append(at)
             quantiles.append(z)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-LEARNING = ("sklearn", "xgboost", "matplotlib", "dbos", "fastapi", "pyarrow.dataset")
+LEARNING = ("sklearn", "xgboost", "matplotlib", "dbos", "fastapi", "pyarrow.dataset", "pandas", "scipy.special")
 LISTING = (*LEARNING, "numba", "numpy", "pyarrow", "duckdb", "scipy", "structlog", "alembic")
 
 
