@@ -42,6 +42,7 @@ FULL = {
     "density_files": [],
     "circuits_plain": [],
     "streaming": [],
+    "shards": ["--start", "2000"],
     "numeric": [],
     "bayesian_circuits": [],
     "bayesian_calibration": [],

@@ -176,7 +176,8 @@ class CircuitModel:
         if self._columns.class_variable is not None:
             nodes.insert(0, {"name": str(self.schema.target), "role": "class"})
         told: dict[str, object] = {"nodes": nodes, "edges": [], "circuit": self.circuit.summary()}
-        return told | ({"facts": {"search": self.facts["search"]}} if "search" in self.facts else {})
+        facts = {name: self.facts[name] for name in ("search", "shards") if name in self.facts}
+        return told | ({"facts": facts} if facts else {})
 
     def to_arrays(self) -> tuple[CircuitHeader, dict[str, Array]]:
         """Header and named arrays, from which `from_arrays` makes the model again."""

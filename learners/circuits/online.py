@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import Array, Floats, Integers
+from learners.arrays import Array, Floats
 from learners.circuits.circuit import Circuit
 from learners.circuits.evaluate import as_rows, rows_in
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, SUM
@@ -25,8 +25,6 @@ RULES = {
     ("adf", "zhao2017"): ADF_2017,
     ("bmm", "zhao2017"): BMM_2017,
 }
-# Natural parameters of merged shards stay above this share of the prior's.
-LEAST_OF_PRIOR = 1e-3
 
 
 class PseudoCounts(NamedTuple):
@@ -255,6 +253,10 @@ class StreamingPosterior:
         read.n_rows, read.n_impossible = int(seen[0]), int(seen[1])
         return read
 
+    def copy(self) -> Self:
+        """Another in the same state."""
+        return self.from_arrow(self.to_arrow())
+
     def __eq__(self, other: object) -> bool:
         """Whether both are of one structure and in the same state."""
         if not isinstance(other, StreamingPosterior):
@@ -262,61 +264,7 @@ class StreamingPosterior:
         return self.spec == other.spec and bool(self.to_arrow().equals(other.to_arrow()))
 
 
-def merge_shards(parts: Sequence[StreamingPosterior], prior: PseudoCounts) -> StreamingPosterior:
-    """The posterior of all shards' rows from those of the shards, each learned from the same prior.
-
-    Natural parameters add, less the prior's for all parts but one. ADF and BMM lower a node's pseudo-counts where rows leave open
-    which child they took, so that the prior may exceed what shards have left; of such a node less of the prior is taken off:
-    as much as leaves each pseudo-count at half the shards' mean.
-
-    Parameters
-    ----------
-    parts : sequence of StreamingPosterior
-        Of one circuit and rule.
-    prior : PseudoCounts
-
-    Raises
-    ------
-    StatisticMismatch
-        If they are of different circuits or rules.
-
-    References
-    ----------
-    Rashwan, Zhao, Poupart (2016), section 4.3; Broderick et al. (2013), "Streaming variational Bayes".
-    """
-    first = parts[0]
-    if any(part.spec != first.spec or part.structure != first.structure for part in parts):
-        raise StatisticMismatch("The shards are of different circuits or learned by different rules.")
-    whole = StreamingPosterior(first.structure, prior, first.projection, first.moments, first.rows_of)
-    whole._state.narrowest[...] = first._state.narrowest
-    whole._plan.numeric[:, 3] = first._plan.numeric[:, 3]
-    state, start = whole._state, _start(first.structure, whole._compiled, prior)
-    state.pseudo_count[...] = _merged_counts(
-        [part._state.pseudo_count for part in parts], start.pseudo_count, whole._plan.starts
-    )
-    added = start.leaf + sum(part._state.leaf - start.leaf for part in parts)
-    state.leaf[...] = np.where(start.leaf > 0, np.maximum(added, LEAST_OF_PRIOR * start.leaf), added)
-    _renew(whole)
-    whole.n_rows = sum(part.n_rows for part in parts)
-    whole.n_impossible = sum(part.n_impossible for part in parts)
-    return whole
-
-
-def _merged_counts(counts: Sequence[Floats], prior: Floats, starts: Integers) -> Floats:
-    """(n_entries,) float64: the shards' pseudo-counts together, less the prior's as far as that leaves something."""
-    together = np.sum(counts, axis=0)
-    surplus = (len(counts) - 1) * prior
-    most = np.full(prior.size, 1.0)
-    known = surplus > 0
-    most[known] = (1.0 - 0.5 / len(counts)) * together[known] / surplus[known]
-    operation = np.repeat(np.arange(starts.size - 1), np.diff(starts))
-    share = np.ones(starts.size - 1)
-    np.minimum.at(share, operation, most)
-    merged: Floats = together - share[operation] * surplus
-    return merged
-
-
-def _renew(posterior: StreamingPosterior) -> None:
+def renew(posterior: StreamingPosterior) -> None:
     """Totals, weights and leaf parameters that belong to the counts."""
     state, plan = posterior._state, posterior._plan
     operation = np.repeat(np.arange(state.total.size), np.diff(plan.starts))

@@ -20,6 +20,7 @@ from learners.circuits.gibbs.settings import GibbsParameters
 from learners.circuits.model import CircuitModel
 from learners.circuits.modelling import AUTO, ROW_BY_ROW, check_conjugate, modelled, require_columns
 from learners.circuits.online import StreamingPosterior, pseudo_counts_of
+from learners.circuits.shards import in_shards
 from learners.circuits.structures import Variable, chow_liu, hclt, learnspn, random_regions
 from learners.circuits.structures.densities import (
     CONJUGATE,
@@ -75,6 +76,9 @@ class CircuitParameters(GibbsParameters):
     stream_passes : int
         Of ADF and BMM. After the first each starts at the means of the last, which stand for `strength` rows again, so that
         no row counts twice.
+    shards : int, optional
+        Of ADF and BMM: parts of the rows that are learned side by side, on threads or by the workers of a cluster, once the first
+        20,000 rows are learned; by default one, and on a cluster one for each worker. The circuit depends on their number.
     states : int, optional
         Of each latent variable of "hclt"; 8 unless given.
     depth, sums, replicas : int
@@ -106,6 +110,7 @@ class CircuitParameters(GibbsParameters):
     laplace: float = 0.1
     strength: float = 10.0
     stream_passes: int = 1
+    shards: int | None = None
     states: int | None = None
     depth: int = 3
     sums: int = 4
@@ -120,6 +125,7 @@ class CircuitParameters(GibbsParameters):
         for name, low, high in (
             ("passes", 1, 10_000),
             ("stream_passes", 1, 10_000),
+            ("shards", 1, 1024),
             ("states", 1, 1024),
             ("depth", 1, 20),
             ("sums", 1, 1024),
@@ -130,7 +136,7 @@ class CircuitParameters(GibbsParameters):
             ("seed", 0, 2**32 - 1),
         ):
             value = getattr(self, name)
-            if name == "states" and value is None:
+            if name in ("shards", "states") and value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
                 raise InvalidParameter(name, value, f"a whole number from {low:,} to {high:,}")
@@ -209,7 +215,7 @@ def spn(
         for _ in range(parameters.stream_passes):
             prior = pseudo_counts_of(start, parameters.strength)
             empty = StreamingPosterior(start, prior, parameters.learning, rows_of=rows_of, narrowest=least)
-            model = yield from continued(schema, empty, facts)
+            model = yield from continued(schema, empty, facts, parameters.shards)
             start = model.circuit
         return model
     circuit, n_rows = start, 0
@@ -280,18 +286,17 @@ def sampled_further(known: BayesianCircuit) -> Passes[CircuitModel]:
     return model
 
 
-def continued(schema: Schema, posterior: StreamingPosterior, facts: Mapping[str, object]) -> Passes[CircuitModel]:
-    """Learn rows in their order, on top of those that a posterior has learned; one pass on one thread."""
+def continued(
+    schema: Schema, posterior: StreamingPosterior, facts: Mapping[str, object], n_shards: int | None = 1
+) -> Passes[CircuitModel]:
+    """Learn rows on top of those that a posterior has learned: one pass, in their order or in shards (`shards.in_shards`)."""
 
-    def run(rows: Rows, threads: int, advance: Advance) -> StreamingPosterior:
-        del threads  # the order of the rows matters
-        for chunk in rows.with_unseen():  # a category of tomorrow is summed out
-            posterior.update(chunk)
-            advance(min(posterior.n_rows, rows.n_rows), rows.n_rows)
-        return posterior
+    def run(rows: Rows, threads: int, advance: Advance) -> tuple[StreamingPosterior, int]:
+        return in_shards(rows, posterior, n_shards, threads, advance)
 
-    learned: StreamingPosterior = yield RowWork("learning row by row", schema, run)
-    told = {"n_rows": learned.n_rows, "n_impossible": learned.n_impossible}
+    found: tuple[StreamingPosterior, int] = yield RowWork("learning row by row", schema, run)
+    learned, n_learned = found
+    told = {"n_rows": learned.n_rows, "n_impossible": learned.n_impossible, "shards": n_learned}
     return CircuitModel(schema, learned.circuit(), dict(facts) | told, learned)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
@@ -76,6 +76,33 @@ class Cluster:
         finally:
             self.client.cancel(futures)
 
+    @property
+    def n_workers(self) -> int:
+        """Workers that are there now, at least one."""
+        return max(1, len(self.client.ncores()))
+
+    def each(self, run: Callable[..., pa.Table], calls: Sequence[tuple[object, ...]]) -> Iterator[tuple[int, pa.Table]]:
+        """What a function returns of each call, and the call's number, as they end; a call whose worker dies is made again.
+
+        Raises
+        ------
+        ClusterError
+            If the cluster is lost, or keeps losing its workers.
+        SourceError, SchemaError, UnknownColumn
+            As the data gives reason.
+        """
+        from distributed import as_completed
+
+        futures = [self.client.submit(run, *call, pure=False) for call in calls]
+        numbers = {future.key: number for number, future in enumerate(futures)}
+        try:
+            for future in as_completed(futures):
+                if future.status == "error":
+                    raise _told(future.exception())
+                yield numbers[future.key], future.result()
+        finally:
+            self.client.cancel(futures)
+
     def _reduced(self, statistic: S, empty: S, futures: Sequence[Future]) -> S:
         while len(futures) > FAN_IN:
             futures = [
@@ -116,6 +143,7 @@ def connected(address: str) -> Iterator[Cluster]:
             raise ClusterError(address, "write local:N with N processes from 1 to 256")
         made = LocalCluster(n_workers=int(count or "2"), threads_per_worker=1, dashboard_address=None, host="127.0.0.1")
         with made, Client(made) as client:
+            client.wait_for_workers(len(made.worker_spec))
             yield Cluster(client)
         return
     try:

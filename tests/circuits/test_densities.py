@@ -20,7 +20,8 @@ from learners.circuits.answers import log_likelihood
 from learners.circuits.em import batch_em
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.kernels import CATEGORICAL, INDICATOR, POISSON
-from learners.circuits.online import StreamingPosterior, merge_shards, pseudo_counts_of
+from learners.circuits.online import StreamingPosterior, pseudo_counts_of
+from learners.circuits.shards import merge_shards
 from learners.circuits.structures.densities import Densities, densities_of, narrowest, with_densities
 from learners.circuits.text import CircuitBuilder
 from learners.errors import InvalidParameter, SchemaError

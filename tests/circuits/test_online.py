@@ -19,11 +19,11 @@ from learners.circuits.large_count_kernels import LARGE, SHARE_OF_SQUARE, large_
 from learners.circuits.online import (
     PseudoCounts,
     StreamingPosterior,
-    merge_shards,
     pseudo_counts_of,
     random_pseudo_counts,
 )
 from learners.circuits.projection_kernels import ADF, project
+from learners.circuits.shards import merge_shards
 from learners.circuits.text import CircuitBuilder, read_text
 from learners.errors import InvalidParameter, StatisticMismatch
 from tests.circuits.map_circuits import random_circuit

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners import recipes
+from learners.circuits import shards
 from learners.errors import Cancelled, ClusterError, SourceError
 from learners.passes import cluster as clusters
 from learners.passes.engine import collect
@@ -68,6 +69,21 @@ def test_xgboost_boosts_on_the_workers(folder, cluster):
     assert many.facts["n_rows"] == 3000 and many.facts["class_counts"] == one.facts["class_counts"]
     rows = encode(pq.read_table(folder), one.schema)
     assert np.abs(many.predict_proba(rows) - one.predict_proba(rows)).max() < 0.05
+
+
+@pytest.mark.parametrize("learning", ["adf", "bmm"])
+def test_streams_are_learned_in_a_shard_for_each_worker(folder, cluster, monkeypatch, learning):
+    """The same posterior as that of two shards on threads, bit for bit."""
+    monkeypatch.setattr(shards, "START_ROWS", 500)
+
+    def learner(**more):
+        return recipes.learner("spn", {"states": 3, "learning": learning} | more, "class", None, OVERRIDES)
+
+    many = drive(learner(), Source.open(folder), cluster=cluster)
+    assert many.facts["shards"] == 2 and many.posterior.n_rows == 3000
+    assert many.posterior == drive(learner(shards=2), Source.open(folder)).posterior
+    one = drive(learner(shards=1), Source.open(folder), cluster=cluster)
+    assert one.facts["shards"] == 1 and one.posterior == drive(learner(), Source.open(folder)).posterior
 
 
 def test_conditions_travel_with_the_rows(folder, cluster):

@@ -180,3 +180,16 @@ def test_several_serving_processes_share_one_port_and_add_up_their_metrics(
         with client_of(server) as client:
             assert 'fewpass_predicted_rows_total{model="weather"} 40.0' in client.get("/metrics").text
             assert client.get("/v1/jobs").status_code == 404  # predict only
+
+
+def test_a_cluster_learns_a_stream_in_shards(tmp_path: Path) -> None:
+    """One for each worker, once the first 20,000 rows are learned."""
+    rows = [i * i % 7 % 2 for i in range(24_000)]
+    table = pa.table({"a": rows, "b": rows[1:] + rows[:1]})
+    pq.write_table(table, tmp_path / "rows.parquet", row_group_size=2000)
+    command = ["train", tmp_path / "rows.parquet", "--learner", "spn", "--set", "learning=bmm", "--set", "states=2"]
+    command += ["--holdout", 0]
+    done = fewpass(*command, "--name", "pairs", "--cluster", "local:2", "--json", workspace=tmp_path / "workspace")
+    assert json.loads(done.stdout)["name"] == "pairs"
+    told = json.loads(fewpass("models", "structure", "pairs", "--json", workspace=tmp_path / "workspace").stdout)
+    assert told["facts"] == {"shards": 2}
