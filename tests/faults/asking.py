@@ -37,9 +37,21 @@ class Forker:
         assert line, (self.folder / "forker.log").read_text()[-3000:]
         return json.loads(line)
 
-    def ask(self, do: str, at: int = 0, kind: str = "none", error: int = 0, log: str | Path = "/dev/null") -> dict:
-        """Run one operation in a forked process, whose system call number `at` fails with `error`, or kills it; calls go to `log`."""
+    def ask(
+        self,
+        do: str,
+        at: int = 0,
+        kind: str = "none",
+        error: int = 0,
+        log: str | Path = "/dev/null",
+        keep: str | Path = "",
+    ) -> dict:
+        """Run one operation in a forked process, whose system call number `at` fails with `error`, or kills it.
+
+        Calls are written to `log`, and what a call syncs is kept in the folder `keep`.
+        """
         command = {"do": do, "folder": str(self.run), "at": at, "kind": kind, "errno": error, "log": str(log)}
+        command["keep"] = str(keep)
         self.process.stdin.write(json.dumps(command) + "\n")
         self.process.stdin.flush()
         return self._answer()

@@ -21,7 +21,7 @@
 
 enum { PASS, KILL, ONCE, FROM_THEN_ON };
 
-static char root[PATH_MAX];
+static char root[PATH_MAX], snapshots[PATH_MAX];
 static size_t root_length;
 static atomic_int armed, calls;
 static int target, kind, code, log_file = -1;
@@ -38,6 +38,16 @@ int fault_arm(const char *folder, const char *log, int at, int what, int error) 
     return 0;
 }
 
+/* From now on keep what is synced in a folder. */
+void fault_keep(const char *folder) { snprintf(snapshots, sizeof snapshots, "%s", folder); }
+
+/* A line in the log by which the caller finds a moment again. */
+void fault_note(const char *word) {
+    char line[64];
+    int length = snprintf(line, sizeof line, "0 %s /\n", word);
+    if (atomic_load(&armed) && log_file >= 0) syscall(SYS_write, log_file, line, (size_t)length);
+}
+
 int fault_disarm(void) {
     atomic_store(&armed, 0);
     return atomic_load(&calls);
@@ -47,10 +57,24 @@ static int is_below(const char *path) {
     return strncmp(path, root, root_length) == 0 && (path[root_length] == '/' || path[root_length] == 0);
 }
 
+/* What a file holds as it is synced, kept under the number of the call. */
+static void keep(int n, const char *path) {
+    char kept[PATH_MAX + 16], bytes[65536];
+    snprintf(kept, sizeof kept, "%s/%d", snapshots, n);
+    int from = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    if (from < 0) return;
+    int to = syscall(SYS_openat, AT_FDCWD, kept, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    ssize_t got;
+    while ((got = syscall(SYS_read, from, bytes, sizeof bytes)) > 0) syscall(SYS_write, to, bytes, (size_t)got);
+    syscall(SYS_close, to);
+    syscall(SYS_close, from);
+}
+
 /* Whether the call fails; a call is counted where its file lies below the root, and leaves a line in the log. */
 static int fails(const char *name, const char *path) {
     if (!is_below(path)) return 0;
     int n = atomic_fetch_add(&calls, 1) + 1;
+    if (snapshots[0] && strcmp(name, "fsync") == 0) keep(n, path);
     char line[PATH_MAX + 64];
     int length = snprintf(line, sizeof line, "%d %s %s\n", n, name, path + root_length);
     if (log_file >= 0) syscall(SYS_write, log_file, line, (size_t)length);
@@ -62,10 +86,10 @@ static int fails(const char *name, const char *path) {
     return 0;
 }
 
-static int fails_at(const char *name, int folder, const char *path) {
-    char whole[PATH_MAX + 16], base[PATH_MAX];
-    if (!atomic_load(&armed)) return 0;
-    if (path[0] == '/') return fails(name, path);
+/* The whole path of one below a folder; 0 where it cannot be told. */
+static int whole_of(char *whole, size_t size, int folder, const char *path) {
+    char base[PATH_MAX];
+    if (path[0] == '/') return snprintf(whole, size, "%s", path) < (int)size;
     if (folder == AT_FDCWD) {
         if (!getcwd(base, sizeof base)) return 0;
     } else {
@@ -75,8 +99,21 @@ static int fails_at(const char *name, int folder, const char *path) {
         if (n < 0) return 0;
         base[n] = 0;
     }
-    if (snprintf(whole, sizeof whole, "%s/%s", base, path) >= (int)sizeof whole) return 0;
-    return fails(name, whole);
+    return snprintf(whole, size, "%s/%s", base, path) < (int)size;
+}
+
+static int fails_at(const char *name, int folder, const char *path) {
+    char whole[PATH_MAX + 16];
+    if (!atomic_load(&armed)) return 0;
+    return whole_of(whole, sizeof whole, folder, path) && fails(name, whole);
+}
+
+/* A line in the log that counts as no call. */
+static void note_at(const char *name, int folder, const char *path) {
+    char whole[PATH_MAX + 16], line[PATH_MAX + 64];
+    if (!atomic_load(&armed) || log_file < 0 || !whole_of(whole, sizeof whole, folder, path) || !is_below(whole)) return;
+    int length = snprintf(line, sizeof line, "0 %s %s\n", name, whole + root_length);
+    syscall(SYS_write, log_file, line, (size_t)length);
 }
 
 static int fails_of(const char *name, int file) {
@@ -139,10 +176,12 @@ int fdatasync(int file) {
 }
 int rename(const char *from, const char *to) {
     REAL(int, "rename", const char *, const char *);
+    note_at("from", AT_FDCWD, from);
     return fails_at("rename", AT_FDCWD, to) ? -1 : real(from, to);
 }
 int renameat(int from_folder, const char *from, int to_folder, const char *to) {
     REAL(int, "renameat", int, const char *, int, const char *);
+    note_at("from", from_folder, from);
     return fails_at("rename", to_folder, to) ? -1 : real(from_folder, from, to_folder, to);
 }
 int unlink(const char *path) {
@@ -152,6 +191,12 @@ int unlink(const char *path) {
 int unlinkat(int folder, const char *path, int flags) {
     REAL(int, "unlinkat", int, const char *, int);
     return fails_at("unlink", folder, path) ? -1 : real(folder, path, flags);
+}
+int rmdir(const char *path) {
+    REAL(int, "rmdir", const char *);
+    int failed = real(path);
+    if (!failed) note_at("unlink", AT_FDCWD, path);
+    return failed;
 }
 int mkdir(const char *path, mode_t mode) {
     REAL(int, "mkdir", const char *, mode_t);
