@@ -8,9 +8,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
+from learners.arrays import Floats, Integers
 from learners.errors import SchemaError
 from learners.schema.discretise import EXACT, Histogram, numbers_of
 from learners.schema.schema import ColumnOverride, Schema, Value, clock_of
+from learners.schema.tally import Tally
 
 WIDEST_NULL = 256  # bytes
 MAX_DISTINCT = 1_048_576
@@ -18,14 +20,34 @@ MAX_DISTINCT = 1_048_576
 
 @dataclass
 class Column:
-    """What was seen of one column."""
+    """What was seen of one column; its numbers are in `merged` and in `tally`, and `histogram` is of both."""
 
     arrow_type: str = "null"
     kind: str = "empty"
     n_missing: int = 0
     counts: dict[Value, int] = field(default_factory=dict)
     is_overfull: bool = False
-    histogram: Histogram = field(default_factory=Histogram.empty)
+    merged: Histogram = field(default_factory=Histogram.empty)
+    tally: Tally | None = None
+
+    @property
+    def histogram(self) -> Histogram:
+        """Of all numbers so far."""
+        if self.tally is not None:
+            found, self.tally = self.tally.histogram(), None
+            n_classes = max(found.counts.shape[1], self.merged.counts.shape[1])
+            self.merged = self.merged.widened(n_classes).merge(found.widened(n_classes))
+        return self.merged
+
+    @histogram.setter
+    def histogram(self, found: Histogram) -> None:
+        self.merged, self.tally = found, None
+
+    def add_numbers(self, x: Floats, y: Integers, n_classes: int) -> None:
+        """Count numbers (n,), NaN where missing, and their classes (n,) int64."""
+        if self.tally is None:
+            self.tally = Tally(self.merged.level)
+        self.n_missing += self.tally.add(x, y, n_classes)
 
     @property
     def too_many(self) -> str:
@@ -43,9 +65,10 @@ class Column:
         """Count nominal values; above `MAX_DISTINCT` of them only the fact remains."""
         if self.is_overfull:
             return
+        own, known = self.counts, self.counts.get
         for value, count in counts:
             if count:
-                self.counts[value] = self.counts.get(value, 0) + count
+                own[value] = known(value, 0) + count
         if len(self.counts) > MAX_DISTINCT:
             self.is_overfull = True
             self.counts = {}

@@ -69,7 +69,7 @@ class Histogram:
         """Count values (n,) float64 without NaN and their classes (n,), at least as coarse as `level`."""
         keys, inverse = np.unique(keys_of(x) >> level, return_inverse=True)
         counts = np.bincount(inverse * n_classes + y, minlength=keys.size * n_classes).reshape(keys.size, n_classes)
-        return cls(keys, counts.astype(np.int64), level)._fitted()
+        return cls(keys, counts.astype(np.int64), level).fitted()
 
     def at_level(self, level: int) -> Histogram:
         """The same counts in coarser bins."""
@@ -77,7 +77,8 @@ class Histogram:
             return self
         return Histogram(*_sum_equal(self.keys >> (level - self.level), self.counts), level)
 
-    def _fitted(self) -> Histogram:
+    def fitted(self) -> Histogram:
+        """The same counts in at most `MAX_BINS` bins."""
         if self.keys.size <= MAX_BINS:
             return self
         # Neighbours share a bin as soon as the highest bit in which they differ is dropped, so these bits tell the level at once.
@@ -91,13 +92,18 @@ class Histogram:
         a, b = self.at_level(level), other.at_level(level)
         keys = np.concatenate([a.keys, b.keys])
         order = np.argsort(keys, kind="stable")
-        return Histogram(*_sum_equal(keys[order], np.concatenate([a.counts, b.counts])[order]), level)._fitted()
+        return Histogram(*_sum_equal(keys[order], np.concatenate([a.counts, b.counts])[order]), level).fitted()
 
     def with_classes(self, columns: Integers, n_classes: int) -> Histogram:
         """The same counts with class j moved to columns[j] of n_classes."""
         counts = np.zeros((self.keys.size, n_classes), np.int64)
         counts[:, columns] = self.counts
         return Histogram(self.keys, counts, self.level)
+
+    def widened(self, n_classes: int) -> Histogram:
+        """The same counts with columns for so many classes, at least as many as it has."""
+        own = self.counts.shape[1]
+        return self if own == n_classes else self.with_classes(np.arange(own), n_classes)
 
     def thresholds(self) -> Floats:
         """(n_bins - 1,) float64: a number between each bin and the next; a value equal to it belongs below."""

@@ -15,6 +15,7 @@ from learners.schema.columns import Column, in_order, kind_of, pairs, plain, ref
 from learners.schema.discretise import Histogram, equal_frequency_cut_points, mdl_cut_points, quantiles_of
 from learners.schema.encode import distinct, numbers
 from learners.schema.schema import MAX_CLASSES, Attribute, ColumnOverride, LeftOut, Overrides, Schema, Value
+from learners.schema.value_counts import value_counts
 
 IDENTIFIER_SHARE = 0.9
 SMALL_TABLE = 20
@@ -169,23 +170,14 @@ class ColumnSummaries:
             return
         seen.has_type(str(column.type), kind_of(column.type, override), name)
         if seen.kind == "nominal":
-            values, index, is_null = distinct(column, name)
-            counts = np.bincount(index[~is_null], minlength=len(values)).tolist()
-            seen.n_missing += int(is_null.sum())
-            seen.add_values(zip(plain(values, name), counts, strict=True))
+            values, counts, n_missing = value_counts(column, name)
+            seen.n_missing += n_missing
+            seen.add_values(zip(plain(values, name), counts.tolist(), strict=True))
         elif seen.kind == "numeric":
             if self.kept is not None:
                 seen.n_missing += int(pc.sum(pc.is_null(column, nan_is_null=True)).as_py() or 0)
                 return
-            x = numbers(column, name)
-            is_missing = np.isnan(x)
-            seen.n_missing += int(is_missing.sum())
-            if is_missing.any():
-                x, y = x[~is_missing], y[~is_missing]
-            n_classes = len(self.classes)
-            histogram = Histogram.of(x, y, n_classes, seen.histogram.level)
-            grown = seen.histogram.with_classes(np.arange(seen.histogram.counts.shape[1]), n_classes)
-            seen.histogram = grown.merge(histogram)
+            seen.add_numbers(numbers(column, name), y, len(self.classes))
 
     def merge(self, other: ColumnSummaries) -> None:
         """Add the rows of another part of the data."""
@@ -204,7 +196,10 @@ class ColumnSummaries:
             ours.n_missing += theirs.n_missing
             if theirs.is_overfull:
                 ours.is_overfull, ours.counts = True, {}
-            ours.add_values(theirs.counts.items())
+            if ours.counts or ours.is_overfull:
+                ours.add_values(theirs.counts.items())
+            else:
+                ours.counts = dict(theirs.counts)
             here = np.arange(ours.histogram.counts.shape[1])
             there, n_classes = place[: theirs.histogram.counts.shape[1]], len(self.classes)
             grown = ours.histogram.with_classes(here, n_classes)
@@ -381,7 +376,9 @@ class ColumnSummaries:
         if self.kept is not None and "domains_of" not in spec:
             names = set(self._names())
             found = summaries.found.items()
-            summaries.found = {name: replace(c, histogram=Histogram.empty()) for name, c in found if name in names}
+            summaries.found = {
+                name: replace(c, merged=Histogram.empty(), tally=None) for name, c in found if name in names
+            }
         return summaries
 
     def __eq__(self, other: object) -> bool:

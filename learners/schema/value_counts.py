@@ -1,0 +1,40 @@
+"""How many rows have each value of a nominal column, without an object for every row."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from learners.arrays import Integers
+from learners.errors import SchemaError
+from learners.schema.encode import distinct, plain_values
+from learners.schema.tally_kernels import count_indices
+
+_BYTES = (pa.int8(), pa.uint8())
+
+
+def value_counts(column: pa.Array, name: str) -> tuple[pa.Array, Integers, int]:
+    """Distinct values of a nominal column, the rows of each, and how many rows are missing.
+
+    Raises
+    ------
+    SchemaError
+        If the values have no nominal form, or an index is beyond its dictionary.
+    """
+    kind = column.type
+    if kind in _BYTES and not column.null_count:
+        values = np.frombuffer(column.buffers()[1], np.int8 if kind == pa.int8() else np.uint8)
+        counts = np.bincount(values[column.offset :][: len(column)].view(np.uint8), minlength=256)
+        every = np.arange(256, dtype=np.uint8).view(values.dtype).astype(np.int64)
+        return pa.array(every[counts > 0]), counts[counts > 0], 0
+    if pa.types.is_boolean(kind):
+        return pa.array([False, True]), np.array([column.false_count, column.true_count]), column.null_count
+    is_plain = pa.types.is_dictionary(kind) and kind.index_type == pa.int32()
+    if is_plain and not column.null_count and not column.dictionary.null_count:
+        counts = np.zeros(len(column.dictionary), np.int64)
+        if not count_indices(column.indices.to_numpy(), counts):
+            raise SchemaError(f"Column {name!r} has indices beyond its dictionary.", name)
+        return plain_values(column.dictionary, name), counts, 0
+    values, index, is_null = distinct(column, name)
+    counts = np.bincount(index[~is_null], minlength=len(values))
+    return values, counts, int(is_null.sum())

@@ -1,0 +1,94 @@
+"""Values are counted as they come, with the result of sorting them all."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learners.errors import SchemaError
+from learners.schema import discretise, tally
+from learners.schema.columns import Column
+from learners.schema.discretise import Histogram, numbers_of
+from learners.schema.tally import Tally
+from learners.schema.value_counts import value_counts
+from tests.naive import value_counts as naive
+
+NUMBERS = st.floats(width=64) | st.sampled_from([0.0, -0.0, 1.0, -1.0, float("nan"), float("inf"), float("-inf")])
+
+
+def as_counter(histogram: Histogram) -> Counter[tuple[float, int]]:
+    cells = zip(*np.nonzero(histogram.counts), strict=True)
+    return Counter({(float(numbers_of(histogram.keys)[i]), int(k)): int(histogram.counts[i, k]) for i, k in cells})
+
+
+@given(parts=st.lists(st.lists(st.tuples(NUMBERS, st.integers(0, 3)), max_size=40), max_size=4))
+def test_a_tally_counts_what_counting_row_by_row_does(parts: list[list[tuple[float, int]]]) -> None:
+    """The classes of a part are those that were seen so far, so that there may be more of them from part to part."""
+    counted, n_missing, n_classes = Tally(), 0, 1
+    for part in parts:
+        x, y = np.array([number for number, _ in part], np.float64), np.array([k for _, k in part], np.int64)
+        n_classes = max([n_classes, *(int(k) + 1 for k in y)])
+        n_missing += counted.add(x, y, n_classes)
+    rows = [row for part in parts for row in part]
+    assert n_missing == sum(number != number for number, _ in rows)
+    expected = naive.numbers_by_class([number for number, _ in rows], [k for _, k in rows])
+    assert as_counter(counted.histogram()) == expected
+
+
+@pytest.mark.parametrize("max_bins", [300, 1000])
+@given(seed=st.integers(0, 10**6), n=st.sampled_from([0, 1, 700, 5000]), n_parts=st.integers(1, 4))
+def test_a_tally_becomes_as_coarse_as_the_histogram_of_all_values(
+    max_bins: int, seed: int, n: int, n_parts: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    x, y = rng.standard_normal(n) * 10.0 ** rng.integers(-3, 9), rng.integers(0, 3, n)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(discretise, "MAX_BINS", max_bins)
+        patch.setattr(tally, "MOST_KEYS", 2 * max_bins)
+        whole, column = Histogram.of(x, y, 3), Column()
+        for part in np.array_split(np.arange(n), n_parts):
+            column.add_numbers(x[part], y[part], 3)
+            if rng.random() < 0.3:
+                assert column.histogram.counts.sum() <= n  # merged in between, as passes on threads are
+        found = column.histogram
+    assert found.level == whole.level
+    assert np.array_equal(found.keys, whole.keys)
+    assert np.array_equal(found.widened(3).counts, whole.counts)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([3, -1, 3, None, 127, -128], pa.int8()),
+        pa.array([3, 0, 255, 255], pa.uint8()),
+        pa.array([3, 0, 255, 255], pa.uint8())[1:3],
+        pa.array([True, None, False, True, True]),
+        pa.array([True, True])[1:],
+        pa.array(["b", "a", None, "b"]).dictionary_encode(),
+        pa.array(["b", "a", "c", "b"]).dictionary_encode()[1:],
+        pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 0], pa.int32()), pa.array(["a", None, "b"])),
+        pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 0], pa.int32()), pa.array(["a", "b", "a"])),
+        pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), pa.array([5, 7])),
+        pa.array([], pa.string()).dictionary_encode(),
+        pa.array(["x", None, "y", "x"]),
+    ],
+)
+def test_values_are_counted_as_row_by_row(column: pa.Array) -> None:
+    counts, n_missing = naive.values(column.to_pylist())
+    found: Counter[object] = Counter()
+    values, n_rows, n_null = value_counts(column, "x")
+    for value, n in zip(values.to_pylist(), n_rows.tolist(), strict=True):
+        found[value] += n
+    assert +found == counts
+    assert n_null == n_missing
+
+
+def test_an_index_beyond_its_dictionary_is_refused() -> None:
+    broken = pa.DictionaryArray.from_arrays(pa.array([0, 7], pa.int32()), pa.array(["a"]), safe=False)
+    with pytest.raises(SchemaError, match="'x' has indices beyond its dictionary"):
+        value_counts(broken, "x")
