@@ -1,6 +1,7 @@
 """A training job killed with SIGKILL at random moments, two hundred times: equal models, and how much work is repeated.
 
 python -m benchmarks.resume --kills 200
+python -m benchmarks.resume --learner spn --parameters '{"structure": "hclt", "passes": 3}' --rows 500000 --kills 50
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from benchmarks.measuring import Figure, machine, report
 
 # A worker that survives: it forks a child for every run, so that a kill does not cost the imports again.
 PROGRAM = """
-import os, sys
+import json, os, sys
 from pathlib import Path
 from learners import recipes
 from learners.counts import pairwise
@@ -34,6 +35,7 @@ from service.jobs.checkpoints import ForgivingStore, JobCheckpoints
 from storage.compiled import write_compiled
 from storage.statistics import StatisticStore
 data, schema, every_s = Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
+learner, parameters = sys.argv[4], json.loads(sys.argv[5])
 from learners.schema import Schema
 for line in sys.stdin:
     work = Path(line.strip())
@@ -46,7 +48,7 @@ for line in sys.stdin:
             return raw(self, fragment, columns)
         Source.read = read
         model = drive(
-            recipes.learner("kdb", {"k": 2}, "class", Schema.from_json(schema.read_text())),
+            recipes.learner(learner, parameters, "class", Schema.from_json(schema.read_text())),
             Source.open(data),
             store=ForgivingStore(StatisticStore(work / "statistics"), 2**32),
             checkpoints=JobCheckpoints(work / "passes", every_s),
@@ -64,6 +66,8 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--every-s", type=float, default=0.1)
+    parser.add_argument("--learner", default="kdb")
+    parser.add_argument("--parameters", default='{"k": 2}', help="of the learner, as JSON")
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
 
@@ -78,6 +82,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "schema.json").write_text(schema.to_json())
         command = [sys.executable, "-c", PROGRAM, str(path), f"{folder}/schema.json", str(asked.every_s)]
+        command += [asked.learner, asked.parameters]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as worker:
 
             def run(work: Path, kill_after_s: float | None) -> bool:

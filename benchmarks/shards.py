@@ -6,6 +6,7 @@ python -m benchmarks.shards --start 2000    # nltcs and plants, about two minute
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 import time
 from pathlib import Path
@@ -46,6 +47,7 @@ def main() -> None:
     parser.add_argument("--start", type=int, default=shards.START_ROWS, help="rows of the shared start")
     parser.add_argument("--states", type=int, default=8)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     shards.START_ROWS = args.start
     lines = []
@@ -59,6 +61,8 @@ def main() -> None:
                 scores = [float(model.log_likelihood(encode(test, model.schema)).mean()) for model, _ in found]
                 lines.append([name, learning, *(f"{score:.3f}" for score in scores)])
                 print(*lines[-1], [round(seconds, 1) for _, seconds in found], flush=True)
+    if args.json is not None:
+        args.json.write_text(json.dumps(lines, indent=1) + "\n")
     print("\n".join(table(["set", "learning", *(f"{n} shards" for n in args.shards)], 2, lines)))
 
 

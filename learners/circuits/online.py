@@ -227,10 +227,15 @@ class StreamingPosterior:
 
     def to_arrow(self) -> pa.Table:
         """The state: one row of lists, from which `from_arrow` goes on as if there had been no break."""
+        columns = self.state_arrays().items()
+        return pa.table({name: pa.array([array], pa.list_(pa.float64())) for name, array in columns})
+
+    def state_arrays(self) -> dict[str, Floats]:
+        """What learning changes, each as one row of numbers."""
         columns = {name: array.ravel() for name, array in self._state._asdict().items()}
         columns["numeric"] = self._plan.numeric.ravel()
         columns["seen"] = np.array([self.n_rows, self.n_impossible], np.float64)
-        return pa.table({name: pa.array([array], pa.list_(pa.float64())) for name, array in columns.items()})
+        return columns
 
     def from_arrow(self, table: pa.Table) -> Self:
         """The posterior whose state `to_arrow` wrote, for the same circuit, prior and rule.

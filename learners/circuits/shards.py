@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -11,13 +13,13 @@ from threading import Event
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import Floats, Integers
+from learners.arrays import Array, Floats, Integers
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.columns import columns_of
 from learners.circuits.online import PseudoCounts, StreamingPosterior, renew
 from learners.errors import Cancelled, StatisticMismatch
 from learners.passes.cluster import Cluster
-from learners.passes.engine import Advance
+from learners.passes.engine import Advance, Checkpoints
 from learners.passes.rows import Rows
 from learners.passes.source import Source
 from learners.schema import Chunk, Schema
@@ -130,10 +132,11 @@ def in_shards(
     cluster = rows.cluster if all(source.is_identified for source in rows.sources) else None
     wanted = n_shards or (1 if cluster is None else cluster.n_workers)
     if wanted == 1:
-        for chunk in rows.with_unseen():  # a category of tomorrow is summed out
-            posterior.update(chunk)
-            advance(min(posterior.n_rows, rows.n_rows), rows.n_rows)
-        return posterior, 1
+
+        def told(n_rows: int) -> None:
+            advance(min(n_rows, rows.n_rows), rows.n_rows)
+
+        return learned_on(posterior, Shard(rows.sources, 0), rows.schema, told, rows.checkpoints), 1
     pieces = [Rows(rows.schema, [source.carved([i])]) for source in rows.sources for i in range(len(source.fragments))]
     n_begun, n_skipped = _begun(pieces, posterior)
     shards = list(_divided(pieces[n_begun:], wanted, n_skipped))
@@ -145,7 +148,7 @@ def in_shards(
 
     learned(0)
     if cluster is None:
-        states = _on_threads(start, shards, threads, learned)
+        states = _on_threads(start, shards, threads, learned, rows.checkpoints)
     else:
         states = _on_workers(start, shards, cluster, learned)
     parts = [posterior.from_arrow(state) for state in states]
@@ -230,18 +233,68 @@ class StartOfShards:
         return empty.from_arrow(self.state)
 
 
-def learned_shard(start: StartOfShards, shard: Shard, told: Callable[[int], object] = lambda _: None) -> pa.Table:
-    """The state of a posterior that has gone on with the rows of a shard; `told` gets their number after each chunk."""
-    posterior = start.posterior()
-    n_before = posterior.n_rows
-    for chunk in shard.chunks(start.schema):
-        posterior.update(chunk)
-        told(posterior.n_rows - n_before)
-    return posterior.to_arrow()
+def learned_shard(
+    start: StartOfShards,
+    shard: Shard,
+    told: Callable[[int], object] = lambda _: None,
+    checkpoints: Checkpoints | None = None,
+) -> pa.Table:
+    """The state of a posterior that has gone on with the rows of a shard, as `learned_on`."""
+    return learned_on(start.posterior(), shard, start.schema, told, checkpoints).to_arrow()
+
+
+def learned_on(
+    posterior: StreamingPosterior,
+    shard: Shard,
+    schema: Schema,
+    told: Callable[[int], object],
+    checkpoints: Checkpoints | None,
+) -> StreamingPosterior:
+    """A posterior that has gone on with the rows of a shard; `told` gets their number after each chunk, and may raise.
+
+    A run that was killed reads the rows of its checkpoint again, and learns only the others: the posterior is the same.
+    """
+    checkpoint = None if checkpoints is None else checkpoints.at(_key(posterior, shard, schema))
+    found = None if checkpoint is None else checkpoint.load()
+    n_known, n_rows = 0, 0
+    if found is not None:
+        table, note = found
+        posterior, n_known = posterior.from_arrow(table), note["rows"][0]
+    saved_at = time.perf_counter()
+    for chunk in shard.chunks(schema):
+        n_rows += chunk.n_rows
+        if n_rows > n_known:
+            # Checkpoints lie between chunks.
+            posterior.update(chunk)
+        told(n_rows)
+        if checkpoint is not None and n_rows > n_known and time.perf_counter() - saved_at >= checkpoint.every_s:
+            checkpoint.save(posterior.to_arrow(), {"rows": [n_rows]})
+            saved_at = time.perf_counter()
+    return posterior
+
+
+def _key(posterior: StreamingPosterior, shard: Shard, schema: Schema) -> str:
+    """What tells a stream from others: where it begins, its rows, and how it learns."""
+    told = [
+        posterior.spec,
+        posterior.prior.numeric,
+        schema.to_json(),
+        shard.skipped,
+        Rows(schema, shard.sources).identity,
+    ]
+    digest = hashlib.sha256(repr(told).encode())
+    arrays: list[Array] = [*posterior.structure.arrays, *posterior.state_arrays().values()]
+    for array in arrays:
+        digest.update(array.tobytes())
+    return f"stream-{digest.hexdigest()}"
 
 
 def _on_threads(
-    start: StartOfShards, shards: Sequence[Shard], threads: int, learned: Callable[[int], object]
+    start: StartOfShards,
+    shards: Sequence[Shard],
+    threads: int,
+    learned: Callable[[int], object],
+    checkpoints: Checkpoints | None,
 ) -> list[pa.Table]:
     """States of shards; `learned` may raise, which ends them all."""
     n_learned = [0] * len(shards)
@@ -253,7 +306,7 @@ def _on_threads(
             if has_ended.is_set():
                 raise Cancelled("another shard has ended")
 
-        return learned_shard(start, shards[number], told)
+        return learned_shard(start, shards[number], told, checkpoints)
 
     with ThreadPoolExecutor(max(1, min(threads, len(shards))), thread_name_prefix="shard") as pool:
         futures = [pool.submit(learn, number) for number in range(len(shards))]

@@ -216,8 +216,7 @@ class _Driver:
         return whole
 
     def _rows(self, schema: Schema) -> Rows:
-        folder = None if self.checkpoints is None else self.checkpoints.directory
-        return Rows(schema, self.sources, self.cluster, folder)
+        return Rows(schema, self.sources, self.cluster, self.checkpoints)
 
     def _later(self, store: Callable[[], object]) -> None:
         self.storing.append(self.writer.submit(store))

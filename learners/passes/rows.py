@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from learners.errors import SchemaError
 from learners.passes.cluster import Cluster
+from learners.passes.engine import Checkpoints
 from learners.passes.source import Source
 from learners.schema import Chunk, Schema
 from learners.schema.encode import Encoder, encode
@@ -23,8 +24,8 @@ class Rows:
     sources : sequence of Source
     cluster : Cluster, optional
         Whose workers may read the rows instead.
-    folder : Path, optional
-        Where a computation over the rows may keep files, which are still there when a run that was killed starts again.
+    checkpoints : Checkpoints, optional
+        Where a computation over the rows may keep what it has so far, for a run that was killed and starts again.
 
     Attributes
     ----------
@@ -37,10 +38,15 @@ class Rows:
         schema: Schema,
         sources: Sequence[Source],
         cluster: Cluster | None = None,
-        folder: Path | None = None,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
-        self.schema, self.sources, self.cluster, self.folder = schema, tuple(sources), cluster, folder
+        self.schema, self.sources, self.cluster, self.checkpoints = schema, tuple(sources), cluster, checkpoints
         self.n_rows = sum(source.n_rows for source in sources)
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the computation may keep files."""
+        return None if self.checkpoints is None else self.checkpoints.directory
 
     @property
     def identity(self) -> list[str]:

@@ -14,6 +14,7 @@ from learners.errors import Cancelled, InvalidParameter
 from learners.passes.learner import drive
 from learners.passes.source import Source
 from learners.schema.encode import encode
+from service.jobs.checkpoints import JobCheckpoints
 from tests.naive.shards import merged_counts
 
 N_ROWS, GROUP = 6000, 250
@@ -120,6 +121,44 @@ def test_shards_are_cancelled(folder):
 
     with pytest.raises(Cancelled, match="enough"):
         learned(Source.open(folder), shards=3, on_progress=cancel)
+
+
+class Killed(BaseException):
+    """Nothing catches it."""
+
+
+@pytest.mark.parametrize("n_shards", [1, 2])
+def test_a_stream_that_was_killed_learns_only_what_is_left(folder, tmp_path, monkeypatch, n_shards):
+    """The same posterior, bit for bit, and each row is learned once."""
+    whole = learned(Source.open(folder), shards=n_shards, stream_passes=2)
+    n_learned, left = [], [0]
+    update = StreamingPosterior.update
+
+    def until_killed(self, rows):
+        if not left[0]:
+            raise Killed("now")
+        left[0] -= 1
+        update(self, rows)
+        n_learned.append(rows.n_rows)
+
+    monkeypatch.setattr(StreamingPosterior, "update", until_killed)
+    parameters = {"states": 3, "learning": "bmm", "shards": n_shards, "stream_passes": 2}
+
+    def run(n_updates):
+        left[0] = n_updates
+        learner = recipes.learner("spn", parameters, None)
+        return drive(learner, Source.open(folder), threads=1, checkpoints=JobCheckpoints(tmp_path, 0.0))
+
+    for n_updates in (7, 20):
+        with pytest.raises(Killed, match="now"):
+            run(n_updates)
+    assert run(1000).posterior == whole.posterior
+    if n_shards == 1:
+        assert sum(n_learned) == 2 * N_ROWS
+    else:
+        # The first 600 rows of each pass that was begun are learned again.
+        assert sum(n_learned) == 2 * N_ROWS + 2 * 600
+    assert list(tmp_path.glob("stream-*"))
 
 
 def test_a_file_that_vanishes_is_named(folder, table, tmp_path):
