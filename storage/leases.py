@@ -42,9 +42,13 @@ class Lease:
 
 
 def take_lease(control: Control, worker: str, host: str, slot: int, lease_s: float) -> None:
-    """Register a worker that starts, and fence all that this `control` writes from now on."""
+    """Register a worker that starts, and fence all that this `control` writes from now on.
+
+    It holds the lock of its slot, so whoever had a lease for the same slot on this machine is dead: that lease ends.
+    """
     values = {"id": worker, "host": host, "slot": slot, "beats": 0, "lease_s": lease_s, "renewed_at": tables.now()}
     with control.writing() as connection:
+        connection.execute(sa.delete(_WORKERS).where(_WORKERS.c.host == host, _WORKERS.c.slot == slot))
         connection.execute(sa.insert(_WORKERS).values(**values))
     control.lease = worker
 
