@@ -33,6 +33,7 @@ MOST_CELLS = 1 << 25  # of batches that wait
 AT_ONCE = 1024  # rows counted before other threads get a turn
 COMPARED_ONE_IN = 32  # of busy hours: records whose numbers are compared with the range of training
 WHOLE_BATCHES = 32  # of one batch in so many, all rows are counted, before rows of a batch are chosen
+LEAST_BATCHES = 4  # that are counted where batches are chosen
 MANY = 128  # records that were answered within one turn
 BREATH_S = 0.0005
 
@@ -226,8 +227,11 @@ class Observer:
         return n_rows
 
     def _count_batches(self, watch: Watch, counts: ServedCounts, batches: Sequence[Waiting]) -> None:
-        """Beyond the rows of a second that are counted, some batches: a few rows of each would cost as much as all of one."""
-        of_batches = min(self.one_in, WHOLE_BATCHES)
+        """Beyond the rows of a second that are counted, some batches: a few rows of each would cost as much as all of one.
+
+        Of few batches, rows of each: a single large request must not go by uncounted.
+        """
+        of_batches = min(self.one_in, WHOLE_BATCHES, 1 << max(0, (len(batches) // LEAST_BATCHES).bit_length() - 1))
         first_ids = np.array([one.first_id for one in batches], np.uint64)
         n_left_out = 0
         for one, is_chosen in zip(batches, _sampled(~first_ids, of_batches), strict=True):

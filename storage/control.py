@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -119,6 +119,18 @@ class Control:
     def absolute(self, stored: str) -> Path:
         """The path of a stored one."""
         return Path(stored) if self.root is None else self.root / stored
+
+    def written_mark(self) -> tuple[int, ...] | None:
+        """What changes when somebody writes to the file of the database, told by the file system; None of other databases."""
+        place = self.engine.url.database
+        if self.engine.dialect.name != "sqlite" or not place or place == ":memory:":
+            return None
+        told: list[int] = []
+        for path in (place, f"{place}-wal"):
+            with suppress(OSError):
+                found = Path(path).stat()
+                told += (found.st_mtime_ns, found.st_size)
+        return tuple(told)
 
     def close(self) -> None:
         """Give back all connections."""

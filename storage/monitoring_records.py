@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -48,6 +48,34 @@ class AlertRecord(TypedDict):
     resolved_at: str | None
 
 
+class StateRecord(TypedDict):
+    """What the last look at a model has found, of the last day.
+
+    Attributes
+    ----------
+    version : int
+    looked_at : str
+        ISO 8601.
+    served : int
+        Rows.
+    is_drifting : bool or None
+        None where nothing could be compared.
+    first_cause : str or None
+        In words.
+    log_loss : float or None
+    log_loss_of : "labels", "estimate" or None
+        Whether it is of labels, or what the predictions expect of themselves.
+    """
+
+    version: int
+    looked_at: str
+    served: int
+    is_drifting: bool | None
+    first_cause: str | None
+    log_loss: float | None
+    log_loss_of: str | None
+
+
 class WebhookRecord(TypedDict):
     """Where alerts are sent; the secret is never shown again."""
 
@@ -86,6 +114,16 @@ def records_of(root: Path, kind: str) -> Records:
     except ValueError as error:
         raise CorruptFile(path, f"it is not JSON ({error}). Restore it from a backup, or remove it.") from error
     return found
+
+
+def records_mark(root: Path) -> tuple[int, ...]:
+    """What changes when alerts, or the states of models, are written."""
+    told: list[int] = []
+    for kind in ("alerts", "states"):
+        with suppress(OSError):
+            found = _path(root, kind).stat()
+            told += (found.st_mtime_ns, found.st_ino)
+    return tuple(told)
 
 
 @contextmanager

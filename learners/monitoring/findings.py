@@ -253,12 +253,32 @@ def repeats_of(window: ServedCounts, reference: Reference) -> Repeats:
 
 
 def _natural_pairs(window: ServedCounts, reference: Reference) -> float | None:
-    """Probability that two rows of the reference are equal, as its rows or the model have it; None if neither can say."""
+    """Probability that two rows are equal, as the rows of the reference or the model have it; None if neither can say.
+
+    Where columns have lost variety, such as a number that is always beyond the last cut, rows agree more often: that is no
+    repetition.
+    """
     if reference.served is not None and reference.served.n_rows > 1:
-        return _pairs(reference.served)
-    if n_surprised := int(window.block("surprise").sum()):
-        return float(window.block("surprise sums")[2]) / FINE_POINT / n_surprised
-    return None
+        natural = _pairs(reference.served)
+    elif n_surprised := int(window.block("surprise").sum()):
+        natural = float(window.block("surprise sums")[2]) / FINE_POINT / n_surprised
+    else:
+        return None
+    return min(1.0, natural * _lost_variety(window, reference))
+
+
+def _lost_variety(window: ServedCounts, reference: Reference) -> float:
+    """By what factor more often than in the reference two rows agree in all columns, if columns were independent; at least 1."""
+    factor = 0.0
+    for i in range(len(window.watched.sizes)):
+        factor += np.log(_agreement(window.marginal(i)) / _agreement(reference.family(i).sum(axis=0)))
+    return float(np.exp(max(0.0, factor)))
+
+
+def _agreement(counts: Integers) -> float:
+    """Probability that two rows have the same value."""
+    n = int(counts.sum())
+    return float(((counts / n) ** 2).sum()) if n else 1.0
 
 
 def _pairs(counts: ServedCounts) -> float:

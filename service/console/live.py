@@ -1,9 +1,9 @@
-"""One stream of what has changed: jobs and the registry, asked once a second for all browsers together."""
+"""One stream of what has changed: jobs, the registry and monitoring, looked at for all browsers together."""
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
-from functools import partial
+import time
+from collections.abc import AsyncIterator, Callable
 
 import anyio.to_thread
 import structlog
@@ -13,70 +13,95 @@ from starlette.responses import StreamingResponse
 from service import problems, product
 from service.console.pages import workspace_of
 from service.workspace import Workspace
+from storage.errors import StorageError
 from storage.generation import generation
+from storage.monitoring_records import records_mark
 
-POLL_S = 1.0
+# How soon a change is seen, and how soon a stream notices that the server stops.
+POLL_S = 0.5
+# Whatever files say of when they were written, the database is asked after so long.
+LONGEST_S = 10.0
 # Proxies and browsers drop a stream on which nothing comes; this is less than what they wait.
 HEARTBEAT_S = 20.0
-# How soon a stream notices that the server stops.
-WAKE_S = 0.5
 RETRY_MS = 2_000
 RECENT = 20
 Marks = dict[str, str]
 
 
 class Live:
-    """Looks for changes as long as somebody listens.
+    """Looks for changes as long as somebody listens; a browser to which nothing happens costs nothing in between.
 
     Parameters
     ----------
     workspace : Workspace
+    is_over : callable
+        Whether the server stops, and streams shall end.
     """
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, is_over: Callable[[], bool]) -> None:
         self.workspace = workspace
+        self.is_over = is_over
         self.marks: Marks = {}
-        self.n_listeners = 0
-        self._changed = asyncio.Condition()
+        self._listeners: set[asyncio.Event] = set()
         self._task: asyncio.Task[None] | None = None
 
     async def listen(self, known: Marks) -> AsyncIterator[Marks | None]:
-        """What is otherwise than the listener knows, as soon as it is; None each time that a moment passes without any."""
-        self.n_listeners += 1
+        """What is otherwise than the listener knows, as soon as it is; None each time that a heartbeat is due."""
+        changed = asyncio.Event()
+        self._listeners.add(changed)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._watch())
         try:
-            while True:
-                fresh: Marks = {}
+            while not self.is_over():
+                if fresh := {name: mark for name, mark in self.marks.items() if known.get(name) != mark}:
+                    known = known | fresh
+                    yield fresh
+                    continue
+                changed.clear()
                 try:
-                    async with asyncio.timeout(WAKE_S), self._changed:
-                        await self._changed.wait_for(partial(self._fresh, known))
-                        fresh = self._fresh(known)
+                    async with asyncio.timeout(HEARTBEAT_S):
+                        await changed.wait()
                 except TimeoutError:
                     yield None
-                    continue
-                known = known | fresh
-                yield fresh
         finally:
-            self.n_listeners -= 1
-
-    def _fresh(self, known: Marks) -> Marks:
-        return {name: mark for name, mark in self.marks.items() if known.get(name) != mark}
+            self._listeners.discard(changed)
 
     async def _watch(self) -> None:
-        while self.n_listeners:
-            try:
-                marks = await anyio.to_thread.run_sync(look, self.workspace, abandon_on_cancel=True)
-            except Exception as error:  # the database may be away for a while; the pages say so themselves
-                structlog.get_logger("console").warning(
-                    "changes cannot be looked for", reason=str(error), exc_info=not problems.is_expected(error)
-                )
-                marks = self.marks
-            if marks != self.marks:
-                async with self._changed:
+        """One look for all: first at whether anything was written, and only then at what."""
+        seen: object = None
+        looked_at = -LONGEST_S
+        while self._listeners and not self.is_over():
+            now, written = time.monotonic(), written_mark(self.workspace)
+            if written is None or written != seen or now - looked_at >= LONGEST_S:
+                seen, looked_at = written, now
+                marks = await self._look()
+                if marks != self.marks:
                     self.marks = marks
-                    self._changed.notify_all()
+                    self._wake()
             await asyncio.sleep(POLL_S)
+        self._wake()
+
+    async def _look(self) -> Marks:
+        try:
+            return await anyio.to_thread.run_sync(look, self.workspace, abandon_on_cancel=True)
+        except Exception as error:  # the database may be away for a while; the pages say so themselves
+            structlog.get_logger("console").warning(
+                "changes cannot be looked for", reason=str(error), exc_info=not problems.is_expected(error)
+            )
+            return self.marks
+
+    def _wake(self) -> None:
+        for listener in self._listeners:
+            listener.set()
+
+
+def written_mark(workspace: Workspace) -> object:
+    """What changes when the control database or the records of monitoring are written; None where only a query tells."""
+    try:
+        control = workspace.control.written_mark()
+    except StorageError:  # it was removed: the look itself says so
+        return None
+    return None if control is None else (control, records_mark(workspace.layout.root))
 
 
 def look(workspace: Workspace) -> Marks:
@@ -86,28 +111,24 @@ def look(workspace: Workspace) -> Marks:
     return {
         "jobs": hashlib.sha256(repr(recent).encode()).hexdigest()[:16],
         "registry": str(generation(workspace.control)),
+        "monitoring": hashlib.sha256(repr(records_mark(workspace.layout.root)).encode()).hexdigest()[:16],
     }
 
 
 async def events(request: Request) -> StreamingResponse:
-    """Server-sent events `jobs` and `registry`, each with its mark; an id holds all marks, so that nothing is told twice."""
+    """Server-sent events `jobs`, `registry` and `monitoring`, each with its mark; an id holds all marks, so that nothing is told twice."""
     state = request.app.state
     if not hasattr(state, "live"):
-        state.live = Live(workspace_of(request))
+        state.live = Live(workspace_of(request), lambda: state.not_ready is not None)
     live: Live = state.live
     known = _read_id(request.headers.get("last-event-id", ""))
 
     async def stream() -> AsyncIterator[bytes]:
         yield f"retry: {RETRY_MS}\n\n".encode()
-        marks, n_quiet = dict(known), 0
+        marks = dict(known)
         async for fresh in live.listen(known):
-            if state.not_ready is not None:
-                return
             if fresh is None:
-                n_quiet += 1
-                if n_quiet * WAKE_S >= HEARTBEAT_S:
-                    n_quiet = 0
-                    yield b": still here\n\n"
+                yield b": still here\n\n"
                 continue
             marks |= fresh
             told = _write_id(marks)

@@ -53,13 +53,15 @@ ADMINISTERING = Routes(
     # Brings back rows that were to be forgotten.
     "POST /v1/datasets/{name}/rules/withdraw",
     "POST /v1/models/{name}/rules/withdraw",
-    # Whoever makes one lets this server ask others.
+    # Whoever makes one lets this server ask others; and the addresses of many receivers are secrets.
+    "GET /v1/webhooks",
+    "GET /v1/webhooks/{webhook}/deliveries",
     "POST /v1/webhooks",
     "POST /v1/webhooks/{webhook}/test",
     "DELETE /v1/webhooks/{webhook}",
 )
 # Rows of data, which whoever may submit jobs may see.
-ROWS = Routes("GET /v1/jobs/{job_id}/output")
+ROWS = Routes("GET /v1/jobs/{job_id}/output", "GET /v1/models/{reference}/monitoring/slices")
 KEYS = "/v1/keys"  # also what a later release puts below
 # They look themselves what their bodies will hold, which may be other than JSON.
 READING = Routes(

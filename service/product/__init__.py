@@ -47,9 +47,12 @@ if TYPE_CHECKING:
     from service.product.keys import revoke_key as revoke_key
     from service.product.labels import add_labels as add_labels
     from service.product.labels import performance as performance
+    from service.product.looking import model_states as model_states
     from service.product.monitor_choice import monitor_of as monitor_of
     from service.product.monitor_choice import set_monitor as set_monitor
     from service.product.prechecks import check_request as check_request
+    from service.product.predicted import monitoring_predictions as monitoring_predictions
+    from service.product.predicted import monitoring_slices as monitoring_slices
     from service.product.pruning import delete_model as delete_model
     from service.product.pruning import delete_version as delete_version
     from service.product.pruning import prune as prune
@@ -158,10 +161,13 @@ _VERBS = {
     "list_schedules": "service.product.schedules",
     "list_versions": "service.product.registry",
     "pause_schedule": "service.product.schedules",
+    "model_states": "service.product.looking",
     "monitor_of": "service.product.monitor_choice",
     "monitoring": "service.product.windows",
     "monitoring_column": "service.product.windows",
     "monitoring_families": "service.product.windows",
+    "monitoring_predictions": "service.product.predicted",
+    "monitoring_slices": "service.product.predicted",
     "monitoring_windows": "service.product.windows",
     "predict_files": "service.product.answering",
     "prune": "service.product.pruning",

@@ -14,11 +14,11 @@ from service.observing import keyed
 from service.predictor import map_version
 from service.problems import InvalidRequest
 from service.product.registry import find_version
-from service.product.windows import Watching, span
+from service.product.windows import SMALLEST, Watching, span
 from service.workspace import Workspace
 from storage.monitoring import MonitoringFiles, workspace_secret
 
-BINS = 20
+BINS, TENTHS = 20, 10
 LEAST = 1e-15  # a probability in a logarithm
 
 
@@ -197,6 +197,7 @@ def realised(found: Labelled, measured: Mapping[str, object]) -> dict[str, objec
         "log_loss_in_training": before if isinstance(before, float) else None,
         "brier": float(((found.p - one_hot) ** 2).sum(axis=1).mean()),
         "ece": _calibration_error(confidence, is_right),
+        "calibration": _calibration(confidence, is_right),
         "delay_s": {name: float(np.quantile(found.delay_s, q)) for name, q in (("median", 0.5), ("p90", 0.9))},
     }
 
@@ -206,6 +207,17 @@ def _calibration_error(confidence: Floats, is_right: Array) -> float:
     n = np.bincount(bins, minlength=BINS)
     gaps = np.abs(np.bincount(bins, confidence, BINS) - np.bincount(bins, is_right, BINS))
     return float(gaps.sum() / n.sum())
+
+
+def _calibration(confidence: Floats, is_right: Array) -> list[dict[str, object]]:
+    """Of predictions of about one confidence: how many there are, what they expect, and how many were right."""
+    bins = np.minimum((confidence * TENTHS).astype(np.int64), TENTHS - 1)
+    n, expected, right = (np.bincount(bins, weights, TENTHS) for weights in (None, confidence, is_right))
+    return [
+        {"n": int(n[k]), "confidence": float(expected[k] / n[k]), "accuracy": float(right[k] / n[k])}
+        for k in range(TENTHS)
+        if n[k] >= SMALLEST
+    ]
 
 
 def realised_of(watching: Watching, span: timedelta, until: datetime | None = None) -> dict[str, object]:

@@ -2,23 +2,27 @@
 
 import fcntl
 import threading
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import cast
 
 import structlog
 
-from service.problems import is_expected
+from learners.monitoring.findings import estimates
+from service.problems import InvalidRequest, is_expected
 from service.product.alerts import alert_rule, look
 from service.product.labels import realised_of
 from service.product.rolling_back import judged
 from service.product.webhooks import send
-from service.product.windows import Watching, monitoring
+from service.product.windows import Watching, monitoring, rows_of
 from service.telemetry import MONITOR, SERIES
 from service.workspace import Workspace
 from storage.errors import NotFound
-from storage.monitoring import MonitoringFiles, compact_old, monitored_models
+from storage.monitoring import HOUR, MonitoringFiles, compact_old, monitored_models
+from storage.monitoring_records import StateRecord, records_of, with_records
 
+Told = Mapping[str, object]
 COMPACTED_AFTER = timedelta(days=14)
 
 
@@ -70,6 +74,12 @@ class Looker:
                     self._look_at(name)
                 except NotFound:  # deleted, and a process that had it in memory has written once more
                     MonitoringFiles(root, name).remove()
+                except Exception as error:  # one model shall not keep the others from being looked after
+                    is_ours = is_expected(error)
+                    self.log.warning(
+                        "a model could not be looked after", model=name, reason=str(error), exc_info=not is_ours
+                    )
+            forget_states(root, monitored_models(root))
             self._clear(root)
 
     def _look_at(self, name: str) -> None:
@@ -78,10 +88,12 @@ class Looker:
             for told in send(self.workspace, change, alert):
                 if told["error"] is not None:
                     self.log.warning("a webhook was not delivered", webhook=told["webhook"], reason=told["error"])
-        labels = alert_rule(self.workspace, name).get("rollback_labels")
-        if labels is not None:
-            judged(self.workspace, name, labels)
-        set_series(self.workspace, name)
+        n_labels = alert_rule(self.workspace, name).get("rollback_labels")
+        if n_labels is not None:
+            judged(self.workspace, name, n_labels)
+        found, labels = observed(self.workspace, name)
+        set_series(name, found, labels)
+        keep_state(self.workspace, name, found, labels)
 
     def _clear(self, root: Path) -> None:
         """Once an hour: compact what is old, remove what is very old."""
@@ -98,9 +110,22 @@ class Looker:
             )
 
 
-def set_series(workspace: Workspace, name: str) -> None:
+def observed(workspace: Workspace, name: str) -> tuple[Told, Told]:
+    """What the last day of a model shows, against what its rule compares with; and what labels say of it."""
+    watching, against = Watching(workspace, name), str(alert_rule(workspace, name)["against"])
+    try:
+        found = monitoring(workspace, name, against=against)
+    except InvalidRequest as reason:  # a model without counts of its training, and no other reference chosen
+        seen = watching.window(datetime.now(UTC) - timedelta(days=1), datetime.now(UTC) + HOUR)
+        found = {"is_drifting": None, "why": str(reason), "rows": rows_of(seen.counts), "until": seen.until.isoformat()}
+        found["version"] = watching.version.version
+        if seen.counts.n_rows:
+            found["estimated"] = estimates(seen.counts)
+    return found, realised_of(watching, timedelta(days=1)) if watching.watched.schema.target is not None else {}
+
+
+def set_series(name: str, found: Told, labels: Told) -> None:
     """Set the Prometheus series of a model to what the last day shows."""
-    found = monitoring(workspace, name)
     columns = cast("list[dict[str, object]]", found.get("columns", []))
     told: dict[str, object] = {
         "window_end_timestamp_seconds": datetime.fromisoformat(str(found["until"])).timestamp(),
@@ -110,13 +135,43 @@ def set_series(workspace: Workspace, name: str) -> None:
     for series, kind in (("unseen_ratio", "unseen"), ("missing_ratio", "missing")):
         shares = [cast("dict[str, dict[str, float]]", column["rates"])[kind]["share"] for column in columns]
         told[series] = max(shares, default=0.0)
-    estimated = cast("dict[str, object]", found.get("estimated", {}))
+    estimated = cast("Told", found.get("estimated", {}))
     told |= {"surprise_nats": estimated.get("surprise_nats"), "estimated_log_loss": estimated.get("log_loss")}
-    labels = realised_of(Watching(workspace, name), timedelta(days=1))
-    told |= {"realised_log_loss": labels.get("log_loss"), "label_coverage_ratio": labels["coverage"]}
+    told |= {"realised_log_loss": labels.get("log_loss"), "label_coverage_ratio": labels.get("coverage")}
     delay = labels.get("delay_s")
     told["label_delay_seconds"] = cast("dict[str, float]", delay)["median"] if delay else None
     for series in SERIES:
         value = told.get(series)
         if value is not None:
             MONITOR[series].labels(name).set(float(str(value)))
+
+
+def keep_state(workspace: Workspace, name: str, found: Told, labels: Told) -> None:
+    """Keep what a look has found, for lists of models: they read one small file, and test nothing."""
+    estimated = cast("Told", found.get("estimated", {})).get("log_loss")
+    realised = labels.get("log_loss")
+    loss = estimated if realised is None else realised
+    causes = cast("Sequence[Told]", found.get("causes", ()))
+    state: StateRecord = {
+        "version": int(str(found["version"])),
+        "looked_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "served": cast("dict[str, int]", found["rows"])["served"],
+        "is_drifting": cast("bool | None", found["is_drifting"]),
+        "first_cause": str(causes[0]["words"]) if causes else None,
+        "log_loss": None if loss is None else float(str(loss)),
+        "log_loss_of": None if loss is None else "estimate" if realised is None else "labels",
+    }
+    with with_records(workspace.layout.root, "states") as states:
+        states[name] = dict(state)
+
+
+def forget_states(root: Path, names: Sequence[str]) -> None:
+    """Keep no state of models that are gone."""
+    with with_records(root, "states") as states:
+        for name in set(states) - set(names):
+            del states[name]
+
+
+def model_states(workspace: Workspace) -> dict[str, StateRecord]:
+    """What the last look at each model has found, by name; models that have served nothing yet have none."""
+    return {name: cast("StateRecord", one) for name, one in records_of(workspace.layout.root, "states").items()}

@@ -1,6 +1,6 @@
 """The graph of a model as SVG: layers, real text that can be searched and read aloud, and edges as wide as what they tell."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from html import escape
 from unicodedata import category
 
@@ -19,7 +19,14 @@ STYLE = (
 )
 
 
-def to_svg(graph: ColumnGraph, title: str, link: Callable[[str], str] | None = None, *, alone: bool = True) -> str:
+def to_svg(
+    graph: ColumnGraph,
+    title: str,
+    link: Callable[[str], str] | None = None,
+    *,
+    alone: bool = True,
+    blamed: Mapping[str, str] | None = None,
+) -> str:
     """Draw a graph.
 
     The edges from the class are left out: it is a parent of every column. What it tells of each stands in the column's title.
@@ -32,6 +39,8 @@ def to_svg(graph: ColumnGraph, title: str, link: Callable[[str], str] | None = N
         Where a click on a column leads.
     alone : bool
         Whether the picture is a file of its own, with its styles; in a page these are the page's.
+    blamed : mapping, optional
+        Columns to mark, each with the words that say why.
     """
     names = [*([graph.target] if graph.target is not None else []), *graph.columns]
     place = {name: number for number, name in enumerate(names)}
@@ -64,8 +73,10 @@ def to_svg(graph: ColumnGraph, title: str, link: Callable[[str], str] | None = N
         parts.append(_node(names[0], words[0], width / 2, MARGIN + HEIGHT / 2, widths[0], "class", "the class", link))
     for number, name in enumerate(graph.columns):
         tells = f"{graph.of_class[name]:.3g} nats from the class" if name in graph.of_class else "a column"
-        at = (spots.x[number], spots.y[number] + top)
-        parts.append(_node(name, words[number + first], *at, widths[number + first], "", tells, link))
+        at, kind = (spots.x[number], spots.y[number] + top), ""
+        if blamed and name in blamed:
+            kind, tells = "blamed", f"{tells}; {blamed[name]}"
+        parts.append(_node(name, words[number + first], *at, widths[number + first], kind, tells, link))
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 

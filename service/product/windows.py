@@ -24,6 +24,7 @@ from storage.monitoring import HOUR, MonitoringFiles, SliceFile, is_alive
 
 MOST_WINDOWS = 1000
 MOST_TESTED = 72
+NOTHING = "nothing was served in this window"
 SMALLEST = 5  # rows of a cell that is shown
 
 
@@ -195,7 +196,7 @@ def monitoring(
     InvalidRequest, NotFound
     """
     watching = Watching(workspace, reference)
-    end = _hour_end(until)
+    end = hour_end(until)
     seen = watching.window(end - span("window", window), end)
     head: dict[str, object] = {
         "model": watching.version.name,
@@ -207,7 +208,9 @@ def monitoring(
         "n_left_out": seen.n_left_out,
     }
     if not seen.counts.n_rows:
-        return head | {"is_drifting": None, "why": "nothing was served in this window", "rows": rows_of(seen.counts)}
+        rows = rows_of(seen.counts)
+        why = f"{rows['served']} rows were served, but none was counted" if rows["served"] else NOTHING
+        return head | {"is_drifting": None, "why": why, "rows": rows}
     try:
         found = drift_report(seen.counts, watching.reference(against, seen), limits or Limits())
     except EmptyData as error:
@@ -215,7 +218,8 @@ def monitoring(
     return head | found | {"rows": rows_of(seen.counts)}
 
 
-def _hour_end(until: datetime | None) -> datetime:
+def hour_end(until: datetime | None) -> datetime:
+    """The end of the hour in which a window ends, now or at a moment."""
     moment = (until or datetime.now(UTC)).astimezone(UTC)
     hour = moment.replace(minute=0, second=0, microsecond=0)
     return hour if hour == moment and until is not None else hour + HOUR
@@ -254,7 +258,7 @@ def monitoring_windows(
     InvalidRequest, NotFound
     """
     watching = Watching(workspace, reference)
-    end, whole, each = _hour_end(until), span("since", since), span("step", step)
+    end, whole, each = hour_end(until), span("since", since), span("step", step)
     n_windows = -(-whole // each)
     if n_windows > MOST_WINDOWS:
         raise InvalidRequest(f"{n_windows} windows; the limit for one answer is {MOST_WINDOWS}.", field="step")
@@ -335,7 +339,7 @@ def monitoring_column(
     watching = Watching(workspace, reference)
     if column not in watching.watched.names:
         raise InvalidRequest(f"Model {watching.version.name!r} has no column {column!r}.", column=column)
-    i, end = watching.watched.names.index(column), _hour_end(until)
+    i, end = watching.watched.names.index(column), hour_end(until)
     seen = watching.window(end - span("window", window), end)
     attribute = watching.watched.codes.attributes[i]
     other = watching.reference(against, seen).family(i).sum(axis=0).tolist()

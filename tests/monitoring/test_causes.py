@@ -6,12 +6,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from learners import recipes
 from learners.errors import EmptyData
 from learners.monitoring.drift import drift_report
 from learners.monitoring.reference import served_reference, training_reference
 from learners.monitoring.slices import ServedCounts
 from learners.monitoring.watched import Watched
 from learners.passes.engine import collect
+from learners.passes.learner import drive
 from learners.passes.source import Source
 from tests.monitoring import problems
 
@@ -88,6 +90,26 @@ def test_repeated_rows_are_told_and_do_not_pass_for_drift(watched, scored):
     found = report(watched, scored, burst)
     assert found["repeats_per_row"] > 100
     assert {one["kind"] for one in found["alarms"]} == {"repeats"}, found["alarms"]
+
+
+@pytest.mark.parametrize("n_rows", [600, N_ROWS])
+@pytest.mark.parametrize("name", ["beyond", "missing", "unseen"])
+def test_of_few_columns_too_the_cause_is_named_first(name, n_rows):
+    """Rows of three columns agree often, and more often once one has lost its variety: that is not a repetition."""
+    columns = ["size", "town", "road", "class"]
+    source = Source.of_table(problems.rows(N_ROWS, 1).select(columns))
+    few = Watched(drive(recipes.learner("nb", {}, "class"), source))
+    kept = collect(ServedCounts(few), Source.of_table(problems.rows(400, 8).select(columns)))
+    beyond = (lambda t: replaced(t, "size", pa.array(t["size"].to_numpy() + 1000)), "out_of_range", ("size",))
+    change, kind, blamed = {**DRIFTS, "beyond": beyond}[name]
+    counts = collect(ServedCounts(few), Source.of_table(change(problems.rows(n_rows, 9).select(columns))))
+    if name == "beyond":
+        counts.block("statuses")[:] //= 32  # as of busy hours, in which the numbers of few rows are compared
+    found = drift_report(counts, training_reference(few, kept))
+    first = found["causes"][0]
+    assert (first["kind"], tuple(first["columns"])) == (kind, blamed), found["causes"]
+    same = report(few, kept, problems.rows(n_rows, 10).select(columns))
+    assert not same["is_drifting"], same["causes"]
 
 
 def test_families_of_drift_add_up(watched, scored):

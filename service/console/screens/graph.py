@@ -1,6 +1,7 @@
 """The graph of a model: layers of columns, a neighbourhood where there are many, and the table behind each column."""
 
 from collections.abc import Callable
+from typing import cast
 from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
@@ -15,6 +16,7 @@ from service.predictor import Predictor
 from service.product.graphs import NoGraph, family_of, graph_of, outline
 from service.product.regions import unfolded
 from service.product.structure_svg import to_svg
+from service.workspace import Workspace
 
 # From so many columns on, a neighbourhood is shown.
 MANY = 100
@@ -52,9 +54,13 @@ def graph(request: Request) -> JSONObject:
         focus = whole.target or (whole.columns[0] if whole.columns else "")
     near = whole.around(focus, steps) if focus else whole
     link = _link(reference)
-    picture = to_svg(near, f"{shown.name}@{shown.version}", link, alone=False)
+    window = request.query_params.get("drift", "")
+    blamed = blamed_columns(workspace_of(request), reference, window) if window else {}
+    picture = to_svg(near, f"{shown.name}@{shown.version}", link, alone=False, blamed=blamed)
     return told | {
         "focus": focus,
+        "window": window,
+        "blamed": blamed,
         "steps": steps,
         "n_columns": len(whole.columns),
         "n_shown": len(near.columns),
@@ -69,6 +75,14 @@ def graph(request: Request) -> JSONObject:
         },
         "links": {name: link(name) for name in near.columns},
     }
+
+
+def blamed_columns(workspace: Workspace, reference: str, window: str) -> dict[str, str]:
+    """The columns with an alarm in a window of served rows, each with how much it has changed given its parents."""
+    against = str(product.alert_rule(workspace, product.find_version(workspace, reference).name)["against"])
+    found = product.monitoring_families(workspace, reference, window=window, against=against)
+    columns = cast("list[JSONObject]", found["families"])
+    return {each["column"]: f"changed by {each['family_nats']:.3g} nats" for each in columns if each["is_alarming"]}
 
 
 @page("family.html")

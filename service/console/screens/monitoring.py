@@ -1,11 +1,14 @@
 """Whether the models are still right: what was served, what has changed and why, what labels say, and alerts."""
 
+from datetime import datetime
+from typing import cast
+
 from starlette.requests import Request
 
 from service import product
 from service.console.pages import page, workspace_of
 from service.console.rendering import Call
-from service.console.screens.overview import line_of
+from service.console.screens.overview import line_of, open_alerts
 from service.json_values import JSONObject
 from service.problems import InvalidRequest
 from service.workspace import Workspace
@@ -23,15 +26,11 @@ MOST_COLUMNS = 100
 def overview(request: Request) -> JSONObject:
     """Every model with its open alerts."""
     workspace = workspace_of(request)
-    alerts = product.list_alerts(workspace)
-    n_open: dict[str, int] = {}
-    for alert in alerts:
-        if alert["resolved_at"] is None:
-            n_open[alert["model"]] = n_open.get(alert["model"], 0) + 1
     return {
         "models": [line_of(workspace, model) for model in product.list_models(workspace, MOST).items],
-        "n_open": n_open,
-        "alerts": alerts[:MOST],
+        "states": product.model_states(workspace),
+        "n_open": open_alerts(workspace),
+        "alerts": product.list_alerts(workspace)[:MOST],
         "calls": [Call("GET", "/v1/alerts")],
     }
 
@@ -42,7 +41,9 @@ def of_model(request: Request) -> JSONObject:
     workspace, reference = workspace_of(request), request.path_params["reference"]
     shown = product.find_version(workspace, reference)
     window = request.query_params.get("window", "24h")
-    window = window if window in WINDOWS else "24h"
+    whole = request.query_params.get("span", window)
+    whole = whole if whole in WINDOWS else "24h"
+    until = moment_of(request.query_params.get("until"))
     against = request.query_params.get("against", "training")
     column = request.query_params.get("column")
     told: JSONObject = {
@@ -50,7 +51,10 @@ def of_model(request: Request) -> JSONObject:
         "reference": reference,
         "shown": shown,
         "window": window,
-        "windows": tuple(WINDOWS),
+        "windows": tuple(dict.fromkeys([*WINDOWS, window])),
+        "span": whole,
+        "step": WINDOWS[whole],
+        "until": until,
         "against": against,
         "references": AGAINST,
         "reason": None,
@@ -63,7 +67,7 @@ def of_model(request: Request) -> JSONObject:
         ],
     }
     try:
-        found = product.monitoring(workspace, reference, window=window, against=against)
+        found = product.monitoring(workspace, reference, window=window, until=until, against=against)
     except (InvalidRequest, NotFound) as reason:
         return told | {"reason": f"{NO_DATA} {reason}"}
     if found["is_drifting"] is None:
@@ -72,11 +76,40 @@ def of_model(request: Request) -> JSONObject:
     return told | {
         "found": found,
         "columns": _rows(found.get("columns")),
-        "timeline": product.monitoring_windows(
-            workspace, reference, since=window, step=WINDOWS[window], against=against
-        ),
+        "timeline": product.monitoring_windows(workspace, reference, since=whole, step=WINDOWS[whole], against=against),
+        "predicted": _predicted(workspace, reference, window, until),
         "performance": _performance(workspace, reference),
-        "column": _column(workspace, reference, column, window, against) if column else None,
+        "column": _column(workspace, reference, column, window, against, until) if column else None,
+    }
+
+
+def moment_of(text: str | None) -> datetime | None:
+    """The moment that an address names; now if it names none.
+
+    Raises
+    ------
+    InvalidRequest
+    """
+    if not text:
+        return None
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidRequest(f"until={text!r} is not a moment. Write it like 2026-01-31T12:00:00+00:00.") from error
+
+
+def _predicted(workspace: Workspace, reference: str, window: str, until: datetime | None) -> JSONObject | None:
+    """Predicted classes by confidence, in bins that somebody predicted in; None of a model without a class."""
+    try:
+        told = dict(product.monitoring_predictions(workspace, reference, window=window, until=until))
+    except InvalidRequest:
+        return None
+    counts = cast("list[list[int | None]]", told["counts"])
+    bins = cast("list[float]", told["bins"])
+    used = [place for place in range(len(bins)) if any(own[place] != 0 for own in counts)]
+    return {
+        "classes": told["classes"],
+        "rows": [{"from": bins[place], "counts": [own[place] for own in counts]} for place in used],
     }
 
 
@@ -90,12 +123,22 @@ def _performance(workspace: Workspace, reference: str) -> JSONObject:
 
 def _rows(told: object) -> list[JSONObject]:
     """The columns with the largest effects."""
-    return list(told)[:MOST_COLUMNS] if isinstance(told, list) else []
+    rows = list(told)[:MOST_COLUMNS] if isinstance(told, list) else []
+    return [{**row, "quality": worst_rate(row)} for row in rows]
 
 
-def _column(workspace: Workspace, reference: str, column: str, window: str, against: str) -> JSONObject:
+def worst_rate(row: JSONObject) -> str:
+    """The rate of a column that has changed most: missing, unseen or out of range, in points of a hundred."""
+    changed = [(kind, rate["points"]) for kind, rate in row["rates"].items() if rate["points"]]
+    kind, points = max(changed, key=lambda one: abs(one[1]), default=("", 0.0))
+    return f"{kind.replace('_', ' ')} {points:+.2g} points" if kind else ""
+
+
+def _column(
+    workspace: Workspace, reference: str, column: str, window: str, against: str, until: datetime | None
+) -> JSONObject:
     """The shares of each value in the window and in the reference; None of cells that are too small to show."""
-    told = dict(product.monitoring_column(workspace, reference, column, window=window, against=against))
+    told = dict(product.monitoring_column(workspace, reference, column, window=window, until=until, against=against))
     for name in ("window", "expected"):
         cells = [None if n is None else float(n) for n in _cells(told[name])]
         total = sum(n for n in cells if n is not None) or 1.0

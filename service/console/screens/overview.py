@@ -1,5 +1,7 @@
 """The first screen: a line for each model, and what is at work."""
 
+from collections import Counter
+
 from starlette.requests import Request
 
 from service import product
@@ -23,13 +25,24 @@ def overview(request: Request) -> JSONObject:
     listed = product.list_models(workspace, limit, cursor)
     queue = product.job_queue(workspace)
     return {
+        "states": product.model_states(workspace),
+        "n_open": open_alerts(workspace),
         "models": [line_of(workspace, model) for model in listed.items],
         "next_cursor": listed.next_cursor,
         "jobs": queue.list(state="running", limit=N_JOBS).items,
         "n_queued": queue.count("queued"),
         "workspace_path": str(workspace.settings.workspace),
-        "calls": [Call("GET", "/v1/models"), Call("GET", "/v1/jobs?state=running")],
+        "calls": [
+            Call("GET", "/v1/models"),
+            Call("GET", "/v1/jobs?state=running"),
+            Call("GET", "/v1/alerts?is_open=true"),
+        ],
     }
+
+
+def open_alerts(workspace: Workspace) -> dict[str, int]:
+    """How many alerts of each model are open."""
+    return dict(Counter(alert["model"] for alert in product.list_alerts(workspace, is_open=True)))
 
 
 def line_of(workspace: Workspace, model: RegisteredModel) -> JSONObject:

@@ -3,11 +3,13 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Query
+import pyarrow as pa
+from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel, Field
 
 from service import product
-from service.http.api.shapes import Shape, workspace_of
+from service.http.api.predict import ARROW
+from service.http.api.shapes import Shape, answers, workspace_of
 from service.workspace import Workspace
 from storage.monitoring import MonitorChoice
 
@@ -75,6 +77,27 @@ def column(
 ) -> Answer:
     """Counts of each value in the window and in the reference; cells of fewer than five rows are null."""
     return product.monitoring_column(workspace, reference, column, window=window, until=until, against=against)
+
+
+@router.get("/{reference}/monitoring/predictions", summary="Show predicted classes by confidence")
+def predictions(reference: str, workspace: Ours, window: Span = "24h", until: Until = None) -> Answer:
+    """How often each class was predicted with how much confidence; counts of fewer than five rows are null."""
+    return product.monitoring_predictions(workspace, reference, window=window, until=until)
+
+
+@router.get(
+    "/{reference}/monitoring/slices",
+    summary="Download the counts as Arrow",
+    response_class=Response,
+    responses=answers(ARROW),
+)
+def slices(reference: str, workspace: Ours, window: Span = "24h", until: Until = None) -> Response:
+    """An Arrow stream of start, end, process, block, place and count of each hour and process; they add up exactly."""
+    table = product.monitoring_slices(workspace, reference, window=window, until=until)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return Response(sink.getvalue().to_pybytes(), media_type=ARROW)
 
 
 @router.get("/{name}/monitor", summary="Show what is kept of served rows")

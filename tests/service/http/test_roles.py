@@ -44,12 +44,14 @@ ADMIN = {
     "POST /v1/models/{name}/prune",
     "PUT /v1/models/{name}/retention",
     "POST /v1/models/{name}/import",
+    "GET /v1/webhooks",
+    "GET /v1/webhooks/{webhook}/deliveries",
     "POST /v1/webhooks",
     "POST /v1/webhooks/{webhook}/test",
     "DELETE /v1/webhooks/{webhook}",
 }
 # What ends or is a route elsewhere, and what the routing takes although it is no such text.
-TRAIN = {"GET /v1/jobs/{job_id}/output"}
+TRAIN = {"GET /v1/jobs/{job_id}/output", "GET /v1/models/{reference}/monitoring/slices"}
 NAMES = [
     "predict",
     "explain",

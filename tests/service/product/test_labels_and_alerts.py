@@ -86,6 +86,23 @@ def test_of_many_batches_some_are_counted_and_all_are_numbered(trained):
     observer.close()
 
 
+def test_a_single_large_request_is_counted_in_part(trained):
+    """Beyond the cap, rows of it: whole requests are chosen only where there are many."""
+    observer = Observer(trained.settings, lambda _: {})
+    served = map_version(product.find_version(trained, "labelled"), observer)
+    table = problems.rows(3000, 52)
+    chunk = encode(table, served.schema, with_class=False)
+    for n_requests in (1, 3):
+        for _ in range(n_requests):
+            served.answered(chunk, served.predict_proba(chunk), BatchRows(table), None)
+        observer.fold(one_in=8)
+        (counts,) = served.watch.hours.values()
+        counted, n_served, _ = counts.block("rows").tolist()
+        assert n_served == 3000 * n_requests and abs(counted / n_served - 1 / 8) < 0.03
+        served.watch.hours.clear()
+    observer.close()
+
+
 def broken(n_rows, seed):
     table = problems.rows(n_rows, seed)
     return table.set_column(0, "size", pa.array(table["size"].to_numpy() * 100))

@@ -20,6 +20,7 @@ from service.processes.local_server import LocalServer, local_server
 from service.requests import DatasetRequest, ScheduleRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
+from tests.processes import wait_for
 from tests.service.asking import client_of
 from tests.service.conftest import weather
 from tests.service.console.browser.driving import Visit, launched, visit
@@ -47,6 +48,22 @@ def hostile_table() -> pa.Table:
     return pa.table({HOSTILE: value, "x": rng.normal(y * 2.0, 1.0), "y": np.where(y, HOSTILE, "no")})
 
 
+def serve_drifted(client: httpx.Client) -> None:
+    """Rows in another unit, and labels of half of them."""
+    rows = weather(1200, 5)
+    truth = rows["class"].to_pylist()
+    rows = rows.set_column(1, "humidity", pa.array(np.array(rows["humidity"].to_pylist(), float) * 10))
+    records = rows.drop_columns(["class", "station"]).to_pylist()
+    clean = [{name: None if value != value else value for name, value in row.items()} for row in records]
+    sent = client.post("/v1/models/rain/predict", json={"records": clean}, headers={"x-prediction-key": "day"})
+    assert sent.status_code == 200, sent.text
+    labels = [{"key": f"day/{row}", "label": truth[row]} for row in range(600)]
+    wait_for(lambda: client.get("/v1/models/rain/monitoring").json().get("rows", {}).get("served") == len(clean))
+    answer = client.post("/v1/models/rain/labels", json={"labels": labels}).json()
+    assert answer == {"accepted": 600, "matched": 600, "pending": 0}
+    wait_for(lambda: "rain" in client.get("/console", headers={"accept": "application/json"}).json()["states"])
+
+
 @pytest.fixture(scope="session")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     folder = tmp_path_factory.mktemp("house")
@@ -60,6 +77,9 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         progress_s=0.1,
         request_timeout_s=600,
         slow_request_s=600,
+        monitoring_fold_s=0.05,
+        monitoring_flush_s=0.1,
+        monitoring_look_s=0.5,
     )
     with Workspace(settings) as workspace:
         product.register_dataset(workspace, DatasetRequest(name="weather", uris=[str(train)], target="class"))
@@ -74,6 +94,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         nightly = {"name": "nightly", "cron": "0 3 * * *", "job": {**first.model_dump(), "aliases": []}}
         product.create_schedule(workspace, ScheduleRequest(**nightly))
     with local_server(settings) as server, client_of(server) as client:
+        serve_drifted(client)
         yield House(server, client, settings, train)
 
 

@@ -22,6 +22,8 @@ PAGES = {
     "what-if of a circuit": "/console/models/sky/what-if",
     "monitoring": "/console/monitoring",
     "monitoring of a model": "/console/models/rain/monitoring",
+    "a column of it": "/console/models/rain/monitoring?column=humidity",
+    "drift on the graph": "/console/models/rain/graph?drift=24h",
     "jobs": "/console/jobs",
     "train": "/console/train",
     "data": "/console/data",
@@ -96,6 +98,29 @@ def test_the_keyboard_suffices(visiting: Visiting) -> None:
         tab.page.keyboard.press("Space")
         tab.page.wait_for_function("() => new URLSearchParams(location.search).has('case')")
         assert tab.page.locator("#chosen li").count() == 1
+
+
+def test_monitoring_from_the_list_to_the_hour_and_the_graph(visiting: Visiting) -> None:
+    with visiting() as tab:
+        tab.go("/console")
+        row = tab.page.locator("#models tr:has(a:text-is('rain'))")
+        assert "1,200" in row.inner_text() and "by labels" in row.inner_text()
+        row.locator("a:has-text('drifts')").click()
+        tab.page.wait_for_url("**/console/models/rain/monitoring")
+        text = tab.page.inner_text("main")
+        assert "It drifts." in text and "humidity has numbers outside the range of training" in text
+        assert "Calibration, by labels" in text and "Predictions by confidence" in text
+        assert tab.page.locator("[data-chart=timeline] canvas").count() == 1
+        tab.page.click("table a:has-text('humidity')")
+        tab.page.wait_for_selector("#column")
+        tab.page.locator("[aria-label=Timeline] tbody tr:has-text('yes') a").first.click()
+        tab.page.wait_for_selector("text=The window ends")
+        assert "It drifts." in tab.page.inner_text("main")
+        tab.page.click("text=On the graph")
+        tab.page.wait_for_selector(".structure .node.blamed")
+        assert tab.page.locator("a[data-column=humidity] .node.blamed").count() == 1
+        assert "drifts" in tab.page.inner_text("#outline tr:has-text('humidity')")
+        tab.check()
 
 
 def test_pages_can_be_read_without_scripts(visiting: Visiting, house: House) -> None:

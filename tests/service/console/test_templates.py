@@ -1,0 +1,271 @@
+"""Every template stands when whatever may be absent is: empty lists, no values, names that a kind of model lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import service.console
+from service.console.rendering import environment
+from storage.aliases import AliasMove
+from storage.datasets import Dataset
+from storage.keys import ApiKey, Role
+from storage.models import ModelVersion
+from storage.promotions import Promotion
+from storage.schedules import Schedule
+
+TEMPLATES = Path(service.console.__file__).parent / "templates"
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+Strategy = st.SearchStrategy
+
+
+def maybe(value: object) -> Strategy:
+    return st.sampled_from([value, None])
+
+
+def some(each: Strategy) -> Strategy:
+    return st.lists(each, max_size=2)
+
+
+def names(**whole: object) -> Strategy[Mapping[str, object]]:
+    """A mapping of which any name may be absent."""
+    return st.sets(st.sampled_from(sorted(whole))).map(lambda kept: {name: whole[name] for name in kept})
+
+
+def a(**parts: object) -> Strategy[Mapping[str, object]]:
+    """A mapping that has all of its names."""
+    return st.fixed_dictionaries({k: v if isinstance(v, Strategy) else st.just(v) for k, v in parts.items()})
+
+
+version = st.builds(
+    ModelVersion,
+    name=st.just("rain"),
+    version=st.sampled_from([1, 2]),
+    learner=st.just("nb"),
+    parameters=names(k=2, m="auto"),
+    dataset=maybe("weather"),
+    metrics=names(log_loss=0.5, rmse=None),
+    job_id=maybe("job-1"),
+    files=st.lists(names(n_rows=3).map(lambda file: {"path": "a.parquet", **file}), max_size=2).map(tuple),
+    n_rows=st.just(0),
+    sha256=st.just("0" * 64),
+    duckdb_path=st.just(Path("a")),
+    arrow_path=st.just(Path("b")),
+    tags=names(note="x" * 300),
+    created_at=maybe(NOW),
+)
+line = a(
+    name="rain",
+    n_versions=1,
+    latest=1,
+    aliases=names(champion=1),
+    champion=maybe(1),
+    served=st.none() | version,
+    loss=maybe({"name": "log loss", "value": 0.5, "of": "rows"}),
+)
+state = a(
+    version=1,
+    looked_at="2026-01-01T00:00:00",
+    served=5,
+    is_drifting=st.sampled_from([True, False, None]),
+    first_cause=maybe("size"),
+    log_loss=maybe(0.5),
+    log_loss_of=maybe("labels"),
+)
+states = some(state).map(lambda found: {"rain": found[0]} if found else {})
+alert = a(
+    id="1",
+    model="rain",
+    version=1,
+    words="size",
+    fired_at="now",
+    resolved_at=maybe("x"),
+    acknowledged_at=maybe("x"),
+)
+rule = a(window="24h", against="training", q=0.01, nats=0.01, points=1.0, rollback_labels=maybe(30), is_muted=False)
+column_of_drift = a(
+    column="size",
+    parents=some(st.just("town")),
+    quality="",
+    is_alarming=st.booleans(),
+    family_nats=maybe(0.5),
+    family_q=maybe(0.1),
+    marginal_nats=maybe(0.1),
+    psi=maybe(0.1),
+    js=maybe(0.1),
+)
+head = {"name": "rain", "reference": "rain@1", "shown": version}
+dataset = st.builds(
+    Dataset,
+    name=st.just("weather"),
+    uris=st.just(("a",)),
+    target=maybe("class"),
+    created_at=maybe(NOW),
+    schema_json=maybe("{}"),
+    files=st.lists(names(n_rows=3).map(lambda file: {"path": "a.parquet", **file}), max_size=2).map(tuple),
+)
+schedule = st.builds(
+    Schedule,
+    name=st.just("nightly"),
+    cron=st.just("0 3 * * *"),
+    timezone=st.just("UTC"),
+    missed=st.just("skip"),
+    job=st.just({"kind": "train"}),
+    is_paused=st.booleans(),
+    next_due_at=maybe(NOW),
+)
+compared = a(name="k", left=maybe(1), right=maybe("auto"), difference=maybe(0.5), is_equal=st.booleans())
+edge = a(column="town", weight=maybe(0.5))
+PAGES: dict[str, Strategy] = {
+    "overview.html": a(
+        models=some(line),
+        states=states,
+        n_open=names(rain=2),
+        next_cursor=maybe("x"),
+        jobs=[],
+        n_queued=0,
+        workspace_path="w",
+    ),
+    "monitoring.html": a(models=some(line), states=states, n_open=names(rain=2), alerts=some(alert)),
+    "model.html": a(
+        **head,
+        versions=some(version),
+        next_cursor=maybe("x"),
+        metrics=some(st.sampled_from(["log_loss", "rmse"])),
+        series=a(versions=[], names=[], lines=[]),
+        aliases=names(champion=1),
+        history=some(st.just(AliasMove("champion", 1, "", NOW))),
+        promotions=some(st.just(Promotion("rain", "champion", 2, None, False, "", {}, None, None, "", "job-1", NOW))),
+        retention=maybe(3),
+    ),
+    "compare.html": a(
+        name="rain",
+        left=version,
+        right=version,
+        metrics=some(compared),
+        parameters=some(compared),
+        only_left=some(st.just(("a", "b"))),
+        only_right=some(st.just(("a", "b"))),
+        n_shared=0,
+    ),
+    "data.html": a(datasets=some(dataset), next_cursor=maybe("x")),
+    "settings.html": a(
+        schedules=some(
+            a(schedule=schedule, runs=some(a(due_at=maybe(NOW), outcome="submitted", job_id=maybe("job-1"))))
+        ),
+        webhooks=st.none()
+        | some(
+            a(
+                webhook=a(id="1", url="https://x.y", models=some(st.just("rain")), created_at="now"),
+                deliveries=some(a(at="now", type="t", error=maybe("no"), status=maybe(204))),
+            )
+        ),
+        keys=st.none()
+        | some(
+            st.builds(ApiKey, st.just("1"), st.just("ci"), st.just(Role.READ), st.just(NOW), maybe(NOW), maybe(NOW))
+        ),
+        roles=["read"],
+        needs_keys=st.booleans(),
+        data_roots=some(st.just("/data")),
+    ),
+    "graph.html": a(
+        **head,
+        is_circuit=st.booleans(),
+        reason=maybe("none"),
+        focus=st.sampled_from(["", "town"]),
+        window=st.sampled_from(["", "24h"]),
+        blamed=names(size="changed by 1 nats"),
+        steps=1,
+        n_columns=3,
+        n_shown=3,
+        names=["size"],
+        unit="nats",
+        picture="",
+        outline=some(a(column="size", of_class=maybe(0.1), parents=some(edge))),
+        target=maybe("class"),
+        around={"size": "/"},
+        links={"size": "/"},
+    ),
+    "monitoring_model.html": a(
+        **head,
+        window="24h",
+        windows=["24h"],
+        span="24h",
+        step="1h",
+        until=maybe(NOW),
+        against="training",
+        references=["training"],
+        reason=maybe("none"),
+        alerts=some(alert),
+        rule=rule,
+        found=a(
+            is_drifting=st.booleans(),
+            rows=a(served=1, counted=1),
+            drift_nats=maybe(0.5),
+            gaps=some(st.just({})),
+            causes=some(a(words="size")),
+            estimated=names(accuracy=0.5, log_loss=None).map(lambda told: {**told, "caveat": "if"}),
+        ),
+        columns=some(column_of_drift),
+        timeline=a(
+            windows=some(
+                names(drift_nats=0.5).map(
+                    lambda told: {
+                        "since": "2026-01-01T00:00:00+00:00",
+                        "until": "2026-01-01T01:00:00+00:00",
+                        "rows": {"served": 3},
+                        "is_drifting": None,
+                        **told,
+                    }
+                )
+            )
+        ),
+        performance=names(
+            why="none",
+            accuracy=0.5,
+            delay_s={"median": 1.0, "p90": 2.0},
+            calibration=[{"n": 5, "confidence": 0.5, "accuracy": 0.5}],
+        ),
+        predicted=st.none() | a(classes=["no"], rows=some(a(**{"from": 0.5}, counts=[None]))),
+        column=st.none()
+        | a(column="size", labels=["a"], window_shares=some(maybe(0.5)), expected_shares=[None]).filter(
+            lambda told: len(told["window_shares"]) == 1
+        ),
+    ),
+}
+# Their pages are made from one object that has all names; job.html has a test of its own.
+WHOLE = {
+    "base.html",
+    "macros.html",
+    "login.html",
+    "problem.html",
+    "docs.html",
+    "docs_read.html",
+    "family.html",
+    "regions.html",
+    "what_if.html",
+    "train.html",
+    "jobs.html",
+    "job.html",
+    "dataset.html",
+}
+
+
+def test_no_template_is_left_out() -> None:
+    assert {path.name for path in TEMPLATES.glob("*.html")} == PAGES.keys() | WHOLE
+
+
+@pytest.mark.parametrize("template", PAGES)
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_a_page_stands_whatever_is_absent(template: str, data: st.DataObject) -> None:
+    page = data.draw(PAGES[template])
+    may = dict.fromkeys(("read", "predict", "train", "admin"), data.draw(st.booleans()))
+    shared = {"path": "/", "role": None, "may": may, "has_session": data.draw(st.booleans()), "calls": ()}
+    text = environment().get_template(template).render(shared | dict(page))
+    assert text.count("<h1>") == 1 and "</html>" in text and ">None<" not in text
