@@ -107,11 +107,12 @@ def test_a_broken_column_is_blamed(place):
     assert len(column["labels"]) == len(column["window"]) == len(column["expected"])
     predicted = client.get("/v1/models/broken/monitoring/predictions").json()
     assert predicted["classes"] == ["no", "yes"] and len(predicted["counts"][0]) == len(predicted["bins"])
-    assert sum(n or 0 for own in predicted["counts"] for n in own) == pytest.approx(3000, abs=4 * 40)
+    counted = found["rows"]["counted"]
+    assert counted - 4 * 40 <= sum(n or 0 for own in predicted["counts"] for n in own) <= counted
     slices = pa.ipc.open_stream(client.get("/v1/models/broken/monitoring/slices").content).read_all()
     of_block = slices.group_by("block").aggregate([("count", "sum")])
     summed = dict(zip(of_block["block"].to_pylist(), of_block["count_sum"].to_pylist(), strict=True))
-    assert summed["confidence"] == summed["family 0"] == 3000 and set(slices["process"].to_pylist())
+    assert summed["confidence"] == summed["family 0"] == counted and set(slices["process"].to_pylist())
     empty = client.get("/v1/models/towns/monitoring/slices", params={"until": "2020-01-01T00:00:00Z"}).content
     assert pa.ipc.open_stream(empty).read_all().num_rows == 0
     own = client.get("/v1/models/broken/monitoring", params={"against": "version:1"}).json()
