@@ -104,6 +104,8 @@ def ask_everything(model: CircuitModel) -> None:
         Surprise({"number": 1.5}, n=2),
     ]
     queries += [Map(("word", "class"), {"number": 1.5}, solver=solver) for solver in get_args(Solver)]
+    # The second time a template is made of what is asked and given, the third time it is used.
+    queries += [Map(("word", "class"), {"number": 1.5}, solver="bt")] * 2
     if model.schema.continuous:
         queries.append(Moments(("number",), {"word": "a"}))
     for query in queries:

@@ -10,6 +10,7 @@ import numpy as np
 from learners.arrays import Integers, Uint8s
 from learners.circuits.map.bound_kernels import look_ahead
 from learners.circuits.map.reduction_kernels import reduced_circuit
+from learners.circuits.map.template_kernels import filled
 from learners.circuits.map.tree_kernels import best_tree, greedy_tree
 from learners.circuits.map.value_kernels import assignment_value, log_value
 from learners.jit import kernel
@@ -46,7 +47,34 @@ def tree_answer(arrays, asked, given, is_greedy, limits, x, found):
         allowed[asked.slots[i] + np.int64(given[asked.places[i]])] = 1
     gain = np.empty(1)
     small, keep = reduced_circuit(arrays, allowed, asked.hidden, gain)
-    found[0], found[1], found[2], found[3] = gain[0], 0.0, 0.0, 0.0
+    answer_of(small, keep, gain[0], is_greedy, limits, x, found)
+
+
+@kernel
+def answer_again(arrays, template, circuit, given, domains, options, x, found):
+    """As `tree_answer`, of a pattern whose template is known; OUT found[0] is NaN where the template does not tell.
+
+    domains: the variable of each given value in the problem, -1 if it has none, and how many values it has, (n_given,) int64 each.
+    options: whether the tree is greedy, and the limits.
+    """
+    variables, sizes = domains
+    is_greedy, limits = options
+    only, gain = template.only.copy(), np.empty(1)
+    found[0] = np.nan
+    for i in range(variables.size):
+        if not 0.0 <= given[i] < sizes[i] or given[i] != np.floor(given[i]):
+            return
+        if variables[i] >= 0:
+            only[variables[i]] = np.int64(given[i])
+    small = filled(arrays, template, circuit, only, gain)
+    if not np.isnan(gain[0]):
+        answer_of(small, template.keep, gain[0], is_greedy, limits, x, found)
+
+
+@kernel
+def answer_of(small, keep, gain, is_greedy, limits, x, found):
+    """The answer of a reduced circuit, over the variables `keep`, as `tree_answer` tells it."""
+    found[0], found[1], found[2], found[3] = gain, 0.0, 0.0, 0.0
     if not small.leaf_variable.size:
         return
     n_inner, n_slots = small.is_sum.size, small.value_starts[-1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from learners.circuits.leaf_shapes import mode_of
 from learners.circuits.map.call_kernels import Asked
 from learners.circuits.map.reduction import MaxProblem, restricted
 from learners.circuits.map.reduction_kernels import MaxArrays
+from learners.circuits.map.template_kernels import Template, template_of
 
 FINITE = (INDICATOR, CATEGORICAL)
 # Patterns of asked and given variables whose reduction is kept.
@@ -27,7 +29,24 @@ def whole_circuit(circuit: Circuit) -> WholeCircuit:
     return kept_with(circuit, WholeCircuit.of)
 
 
-@dataclass(frozen=True, eq=False)
+class Known(NamedTuple):
+    """A pattern that was asked before: the reduced circuit is made by filling in numbers.
+
+    Attributes
+    ----------
+    template : Template
+    circuit : MaxArrays
+        The structure; its numbers mean nothing.
+    domains : pair of (n_given,) int64
+        The variable of each given value in the problem, -1 if it has none; how many values it has.
+    """
+
+    template: Template
+    circuit: MaxArrays
+    domains: tuple[Integers, Integers]
+
+
+@dataclass(eq=False)
 class Pattern:
     """What queries that ask for and are given the same variables share.
 
@@ -37,11 +56,32 @@ class Pattern:
     shared : Asked
     places : list of int
         Of the variables asked for among those of the problem; -1 of one that the problem has not.
+    has_come : bool
+        Whether a query had this pattern.
+    known : Known or None
+        From the second query on.
     """
 
     problem: MaxProblem
     shared: Asked
     places: list[int]
+    has_come: bool = False
+    known: Known | None = None
+
+    def learn(self, n_values: Sequence[int]) -> None:
+        """Make what the next query needs, given the sizes of the domains of what is given."""
+        arrays, shared = self.problem.arrays, self.shared
+        variables = np.full(len(n_values), -1)
+        variables[shared.places] = np.searchsorted(arrays.value_starts, shared.slots)
+        # Any values do: the structure is that of values which rule nothing out.
+        allowed, numbers = shared.allowed.copy(), arrays.leaf_value.copy()
+        allowed[shared.slots] = 1
+        is_given = np.isin(arrays.leaf_variable, variables)
+        numbers[np.repeat(is_given, np.diff(arrays.leaf_starts))] = 1.0
+        circuit, template = template_of(
+            arrays._replace(leaf_value=numbers), allowed, np.zeros(self.problem.n_variables, np.uint8)
+        )
+        self.known = Known(template, circuit, (variables, np.array(n_values, np.int64)))
 
 
 @dataclass(frozen=True)
