@@ -183,7 +183,7 @@ class Bench:
 
     def published_bytes(self, name: str) -> int:
         """Both files of the last version."""
-        files = [*(self.folder / "workspace" / "models" / name.lower()).glob("*")]
+        files = [*(self.folder / "workspace" / "models" / name.lower()).glob("[0-9]*-*")]
         newest = max(int(file.name.split("-")[0]) for file in files)
         return sum(f.stat().st_size for f in files if f.name.startswith(f"{newest}-") and f.suffix != ".sha256")
 
