@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 
 BIG = 2.0**256
 SMALL = 2.0**-256
@@ -42,7 +42,7 @@ def log_of(mantissa, exponent):
     return np.log(mantissa) + exponent * STEP if mantissa > 0.0 else -np.inf
 
 
-@kernel
+@inner_kernel
 def plus(m, e, n, f):
     """M 2^(256 e) + n 2^(256 f); both mantissas in their range."""
     d = e - f
@@ -91,7 +91,7 @@ def ratio(m, e, n, f):
     return q
 
 
-@kernel
+@inner_kernel
 def _transform(mantissa, exponent, over_supersets):
     n = mantissa.size
     h = 1

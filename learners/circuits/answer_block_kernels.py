@@ -10,7 +10,7 @@ import numpy as np
 from learners.arrays import Floats, Integers, Mask
 from learners.circuits.evaluate_kernels import BLOCK, SMALLEST, load, upward
 from learners.circuits.kernels import PRODUCT_OF_TWO, SUM_OF, SUM_OF_TWO
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 
 
 class WantedSlots(NamedTuple):
@@ -36,7 +36,7 @@ class WantedSlots(NamedTuple):
     moments: Floats
 
 
-@kernel
+@inner_kernel
 def downward_block(plan, weight, is_wanted, values, derivatives, scratch):
     """Derivatives of the root by all wanted slots for a block of rows; OUT derivatives (n_slots, BLOCK).
 
@@ -87,7 +87,7 @@ def downward_block(plan, weight, is_wanted, values, derivatives, scratch):
                         after[r] *= own[r]
 
 
-@kernel
+@inner_kernel
 def add_block_marginals(plan, weight, wanted, derivatives, codes, scale, out):
     """Add to OUT out (n_rows, n_cells) the posteriors of a block, whose rows have the scales 1 / root.
 
@@ -121,7 +121,7 @@ def add_block_marginals(plan, weight, wanted, derivatives, codes, scale, out):
                     out[r, first + a] = derivatives[plane_starts[v] + a, r] * scale[r]
 
 
-@kernel
+@inner_kernel
 def add_block_moments(plan, wanted, derivatives, x, rows, scale, out):
     """As `add_block_marginals` for numeric variables: mean and variance of each, of the rows of x."""
     variable, firsts, moments, n_planes = plan.variable, wanted.first, wanted.moments, plan.plane_starts[-1]

@@ -9,7 +9,7 @@ import numpy as np
 
 from learners.circuits.kernels import GAUSSIAN, POISSON, ROUNDED, STUDENT
 from learners.circuits.warp_kernels import log_warped
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 
 # Beyond, sums and products of the terms leave double precision.
 MOST_EVENTS = 1e300
@@ -36,7 +36,7 @@ def log_density(kind, a, b, extras, at, x):
     return np.log(a) - a * x
 
 
-@kernel
+@inner_kernel
 def log_student(centre, scale, freedom, x):
     """Logarithm of the density of Student's t distribution."""
     z = (x - centre) / scale

@@ -23,7 +23,7 @@ from learners.circuits.kernels import (
 )
 from learners.circuits.warp_kernels import standard_moments
 from learners.circuits.wide_kernels import LOG_RADIX, wide_upward
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 
 # A row's share of a count is rounded to a multiple of 2^-32. Whole numbers add up to the same in any order, so nothing
 # depends on chunks and threads; and what rounds to zero is not followed further down.
@@ -72,7 +72,7 @@ class Counts(NamedTuple):
 # These take whole arrays and slots: rows taken from an array would be counted references, which cost as much as the work.
 
 
-@kernel
+@inner_kernel
 def _pass_on(flows, slot, target, reached):
     """Add a block's flow to a child's."""
     if reached[target]:
@@ -84,7 +84,7 @@ def _pass_on(flows, slot, target, reached):
         reached[target] = 1
 
 
-@kernel
+@inner_kernel
 def _share_out(weight, ratio, values, flows, target, is_first):
     """Pass on weight · ratio · value, without what is negligible; returns the whole count."""
     n = np.int64(0)
@@ -103,7 +103,7 @@ def _share_out(weight, ratio, values, flows, target, is_first):
     return n
 
 
-@kernel
+@inner_kernel
 def _count_two(flows, slot, values, second):
     """Whole counts of a distribution over two values, all observed: of both, and of the second."""
     both, n = np.int64(0), np.int64(0)
@@ -114,7 +114,7 @@ def _count_two(flows, slot, values, second):
     return both, n
 
 
-@kernel
+@inner_kernel
 def _count_value(flows, slot, values, plane, code, n_values, weight):
     """Whole count of one value; a row that misses it counts by the weight."""
     n = np.int64(0)
@@ -124,7 +124,7 @@ def _count_value(flows, slot, values, plane, code, n_values, weight):
     return n
 
 
-@kernel
+@inner_kernel
 def count_numeric(kind, a, b, extras, at, share, x, leaf):
     """Add a share of x to a numeric leaf's whole sums.
 
@@ -148,7 +148,7 @@ def count_numeric(kind, a, b, extras, at, share, x, leaf):
         leaf[1] += np.int64(np.rint(share * z * PER_VALUE))
 
 
-@kernel
+@inner_kernel
 def _downward(plan, weight, x, rows, first, n_rows, work, counts):
     """Add the expected counts of a block whose flow at the root is set."""
     values, flows, codes, reached, ratio, misses = work
@@ -202,7 +202,7 @@ def _downward(plan, weight, x, rows, first, n_rows, work, counts):
                         )
 
 
-@kernel
+@inner_kernel
 def _offset(log_offset, x, row):
     """Logarithm by which the densities of the observed numeric variables were divided."""
     total = 0.0
@@ -282,7 +282,7 @@ def wide_expect(circuit, x, rows, scratch, counts):
                     _count_leaf(circuit, node, share, np.float64(x[circuit.variable[node], row]), counts)
 
 
-@kernel
+@inner_kernel
 def _count_leaf(circuit, node, share, x, counts):
     """Add a share of x to the counts of a leaf."""
     begin, end = circuit.leaf_starts[node], circuit.leaf_starts[node + 1]

@@ -6,7 +6,7 @@ import numpy as np
 
 from learners.circuits.density_kernels import log_density
 from learners.circuits.kernels import LOOKUP, PRODUCT_OF, PRODUCT_OF_TWO, SUM_OF, SUM_OF_TWO, TABLE, TABLE_OF_TWO
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 
 # Rows that are evaluated together: two AVX-512 registers; more would push the values of larger circuits out of the cache.
 BLOCK = 16
@@ -110,7 +110,7 @@ def root_logs(plan, weight, x, rows, values, codes, logs):
             logs[rows[first + r]] = np.log(root) if root > SMALLEST else np.nan
 
 
-@kernel
+@inner_kernel
 def upward_one(plan, weight, codes, x, row, values):
     """Values of all slots for one row: the same as `upward`, operation by operation, without blocks.
 

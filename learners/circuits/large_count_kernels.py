@@ -3,20 +3,20 @@
 
 from __future__ import annotations
 
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 
 # From this pseudo-count on, and for r below so many times its square, ψ(x + d) - ψ(x) is log(1 + d ψ'(x)) to 3e-8: the equations
 # have a solution in closed form.
 LARGE, SHARE_OF_SQUARE = 8.0, 8e-4
 
 
-@kernel
+@inner_kernel
 def beyond_half(u):
     """What 1/ψ'(x) exceeds x - 1/2 by, for x = 1/u from LARGE on."""
     return u * (1.0 / 12.0 + u * (1.0 / 24.0 - u * (1.0 / 720.0 + u * (11.0 / 480.0))))
 
 
-@kernel
+@inner_kernel
 def small_exp(c):
     """Exp(c) - 1 for |c| below 0.1, to 1e-8 of it."""
     return c * (1.0 + c * (0.5 + c * (1.0 / 6.0 + c * (1.0 / 24.0 + c * (1.0 / 120.0)))))

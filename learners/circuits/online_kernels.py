@@ -31,7 +31,7 @@ from learners.circuits.projection_kernels import (
     two_matched,
 )
 from learners.circuits.wide_kernels import INVERSE_RADIX, LEAST, RADIX
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 
 # A node that is in the row's induced tree with less probability is left as it is: ten billion rows would move a
 # pseudo-count by one. Most nodes of a learned circuit are such, so most of the way down is spared.
@@ -89,7 +89,7 @@ class Scratch(NamedTuple):
     shares: Floats
 
 
-@kernel
+@inner_kernel
 def relative_densities(plan, x, row, value):
     """Densities of the numeric leaves at a row, divided by the largest of each variable: no number is too far from all.
 
@@ -110,7 +110,7 @@ def relative_densities(plan, x, row, value):
                     value[n_planes + i] = np.exp(log - largest[v]) if largest[v] > FARTHEST else 0.0
 
 
-@kernel
+@inner_kernel
 def upward_wide(plan, weight, value, exponent):
     """Evaluate sums and products again, as value · 2^(500 · exponent), from the values of leaves."""
     n_planes = plan.plane_starts[-1]
@@ -147,14 +147,14 @@ def upward_wide(plan, weight, value, exponent):
         exponent[n_planes + i] = power if total > 0.0 else LEAST
 
 
-@kernel
+@inner_kernel
 def _is_product(plan, i):
     """Whether an operation is a product."""
     s = np.searchsorted(plan.segments, i, side="right") - 1
     return plan.segment_kind[s] >= PRODUCT_OF
 
 
-@kernel
+@inner_kernel
 def _scaled(value, powers):
     """Value · 2^(500 · powers) where powers is at most one."""
     if powers == 0.0:
@@ -166,7 +166,7 @@ def _scaled(value, powers):
     return 0.0
 
 
-@kernel
+@inner_kernel
 def _learn_leaf(numeric, leaf, centre, narrowest, r, x):
     """Add a row's share to the pseudo-counts of a numeric leaf; its parameters become their posterior means."""
     leaf[0] += r

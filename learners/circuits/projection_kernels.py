@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from learners.circuits.large_count_kernels import LARGE, SHARE_OF_SQUARE, beyond_half, small_exp
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 
 BMM, ADF, ADF_CLOSED, BMM_2017, ADF_2017 = range(5)
 # Rows of what is known of entries and of nodes. One array each: arrays taken from a tuple are counted, which costs more than
@@ -25,7 +25,7 @@ CERTAIN = 1.0 - 1e-15
 WELL_CONDITIONED = 1e-6
 
 
-@kernel
+@inner_kernel
 def _by_logarithms(entry, node, i, begin, end, shares):
     """As `large_two` for any number of pseudo-counts; shares[1] holds the constants c, shares[2] gets δ. Whether it is right; then the slopes are known."""
     n, n_parameters = end - begin, 0
@@ -54,7 +54,7 @@ def _by_logarithms(entry, node, i, begin, end, shares):
     return True
 
 
-@kernel
+@inner_kernel
 def _reciprocals(x):
     """Sums of 1/(x + k) and of 1/(x + k)² for k = 0..7, with one division."""
     p, p_1, p_2 = x, 1.0, 0.0
@@ -98,7 +98,7 @@ def digamma_step(x, d):
     return moved, slope
 
 
-@kernel
+@inner_kernel
 def matched_total(total, r, counts_apart, shares_apart, both_apart):
     """Sum of the pseudo-counts of the Dirichlet with the same means and the same sum of second moments.
 
@@ -111,7 +111,7 @@ def matched_total(total, r, counts_apart, shares_apart, both_apart):
     return a * b * above / (below + a * a * c * both_apart)
 
 
-@kernel
+@inner_kernel
 def two_matched(alpha, other, total, r):
     """As `matched_total` for two pseudo-counts where all of r is on the first; also the means of both."""
     a, b, c = total, total + 1.0, total + 2.0
@@ -122,7 +122,7 @@ def two_matched(alpha, other, total, r):
     return ab * matched, ((b - r) * alpha + more) * inverse, (b - r) * other * inverse
 
 
-@kernel
+@inner_kernel
 def _matched(entry, node, i, begin, end, r, shares):
     """Total that matches the second moments."""
     total = node[TOTAL, i]
@@ -135,7 +135,7 @@ def _matched(entry, node, i, begin, end, r, shares):
     return matched_total(total, r, counts_apart, shares_apart, both_apart)
 
 
-@kernel
+@inner_kernel
 def _match_moments(entry, node, i, begin, end, r, shares):
     """Bayesian moment matching: the means, and the sum of the second moments."""
     a = node[TOTAL, i]
@@ -149,7 +149,7 @@ def _match_moments(entry, node, i, begin, end, r, shares):
     node[TOTAL, i] = matched
 
 
-@kernel
+@inner_kernel
 def _start_linear(entry, node, i, begin, end, shares):
     """Newton's first step from α itself, where both sides' digammas cancel, with curvatures kept from before."""
     numerator = 0.0
@@ -163,7 +163,7 @@ def _start_linear(entry, node, i, begin, end, shares):
     return grown
 
 
-@kernel
+@inner_kernel
 def _start_matched(entry, node, i, begin, end, r, shares):
     """The matched moments less α, without subtracting what is nearly equal."""
     a = node[TOTAL, i]
@@ -178,7 +178,7 @@ def _start_matched(entry, node, i, begin, end, r, shares):
     return grown
 
 
-@kernel
+@inner_kernel
 def _by_newton(entry, node, i, begin, end, r, shares):
     """Assumed density filtering: solve ψ(α_j + δ_j) - ψ(α_j) = ψ(Σ(α + δ)) - ψ(Σα) + λ_j/α_j - r/Σα for δ.
 
@@ -224,7 +224,7 @@ def _add(entry, node, i, begin, end, shares):
         entry[WEIGHT, e] = entry[COUNT, e] * inverse
 
 
-@kernel
+@inner_kernel
 def _newton_steps(entry, node, i, begin, end, r, grown, shares):
     """Steps from shares[2], whose sum is grown, until they are small; keeps the curvatures."""
     n = end - begin
@@ -262,7 +262,7 @@ def _newton_steps(entry, node, i, begin, end, r, grown, shares):
             return
 
 
-@kernel
+@inner_kernel
 def newton_of_two(alpha, other, total, r, slope, slope_other, pull):
     """As `_by_newton` for two pseudo-counts where all of r is on the first: both δ, both slopes and the pull.
 
@@ -301,7 +301,7 @@ def newton_of_two(alpha, other, total, r, slope, slope_other, pull):
     return d, d_other, slope, slope_other, pull
 
 
-@kernel
+@inner_kernel
 def _in_closed_form(entry, node, i, begin, end, r, shares):
     """Assumed density filtering with exp ψ(β) ≈ β - 1/2; by Newton where a pseudo-count is too small for that."""
     n = end - begin
@@ -327,7 +327,7 @@ def _in_closed_form(entry, node, i, begin, end, r, shares):
             entry[WEIGHT, begin + j] = entry[COUNT, begin + j] / matched
 
 
-@kernel
+@inner_kernel
 def _as_in_2017(entry, node, i, begin, end, rule, shares):
     """The published rules, which lack the sibling's term: equations 14 (ADF) and 15 (BMM), the total kept."""
     a = node[TOTAL, i]
@@ -361,7 +361,7 @@ def project(entry, node, i, begin, end, r, rule, shares):
         _as_in_2017(entry, node, i, begin, end, rule, shares)
 
 
-@kernel
+@inner_kernel
 def count_one(entry, node, i, begin, end, observed):
     """Update by a certain observation: a count."""
     entry[COUNT, observed] += 1.0

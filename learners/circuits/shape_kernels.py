@@ -16,7 +16,7 @@ from learners.circuits.kernels import (
     STUDENT,
 )
 from learners.circuits.warp_kernels import cell_of, log_warped, normal_cell, unwarp
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 
 # Ends of what a leaf reaches, in standard deviations.
 REACH = 10.0
@@ -38,7 +38,7 @@ def add_moments_of_leaves(nodes, kind, leaf_starts, parameters, out):
             out[node, 0], out[node, 1] = _two_moments(kind[node], a, parameters[first + 1], parameters, first + 2)
 
 
-@kernel
+@inner_kernel
 def _two_moments(kind, a, b, extras, at):
     """Mean and variance of a leaf with centre and spread."""
     if kind == GAUSSIAN:
@@ -55,7 +55,7 @@ def _two_moments(kind, a, b, extras, at):
     return mean, variance + step * step / 12.0
 
 
-@kernel
+@inner_kernel
 def _over_cells(kind, a, b, extras, at, low, n):
     """Mean and variance over n cells from one on."""
     step, total, mean = extras[at + STEP], 0.0, 0.0
@@ -71,7 +71,7 @@ def _over_cells(kind, a, b, extras, at, low, n):
     return mean, variance / total
 
 
-@kernel
+@inner_kernel
 def _unrounded(kind, a, b, extras, at):
     """Mean and variance of the density, whatever the recorded step."""
     if kind == LOG_NORMAL:
@@ -83,7 +83,7 @@ def _unrounded(kind, a, b, extras, at):
     return mean, _over_segments(a, b, extras, at, mean)[1]
 
 
-@kernel
+@inner_kernel
 def _over_segments(a, b, extras, at, centre):
     """Means of x - centre and of its square over the segments of a quantile transform, the outer ones without end."""
     n = np.int64(extras[at + N_KNOTS])

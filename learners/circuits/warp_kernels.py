@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from learners.circuits.kernels import KNOTS, LOG_NORMAL, N_KNOTS, ORIGIN, QUANTILE, STEP
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 
 HALF_LOG_2_PI = 0.5 * math.log(2.0 * math.pi)
 ROOT_2 = math.sqrt(2.0)
@@ -20,7 +20,7 @@ FAR, TERMS = 8.0, 24
 BELOW = -1e9
 
 
-@kernel
+@inner_kernel
 def segment_of(extras, at, x, offset):
     """The segment between two knots that x is in, by the knots' places (offset 0) or by their normal quantiles (1)."""
     n = np.int64(extras[at + N_KNOTS])
@@ -70,7 +70,7 @@ def cell_of(extras, at, x):
     return origin + step * np.floor((x - origin) / step + 0.5)
 
 
-@kernel
+@inner_kernel
 def mills(z):
     """(1 - Φ(z)) / φ(z) for z not below zero."""
     if z < FAR:
@@ -101,7 +101,7 @@ def normal_cell(low, high):
     return log, sign * (1.0 - falls) / mass, 1.0 + (low - high * falls) / mass
 
 
-@kernel
+@inner_kernel
 def standard_cell(kind, a, b, extras, at, x):
     """The ends of the cell of x, as standard normal numbers of the leaf."""
     middle, half = cell_of(extras, at, x), 0.5 * extras[at + STEP]
@@ -124,7 +124,7 @@ def log_warped(kind, a, b, extras, at, x):
     return -0.5 * z * z - np.log(b) - HALF_LOG_2_PI + log_slope
 
 
-@kernel
+@inner_kernel
 def standard_moments(kind, a, b, extras, at, x):
     """Mean of z and of z² of what is observed as x, where z is the standard normal number of the leaf."""
     if extras[at + STEP] > 0.0:

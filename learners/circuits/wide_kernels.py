@@ -12,7 +12,7 @@ import numpy as np
 from learners.circuits.density_kernels import log_density
 from learners.circuits.evaluate_kernels import BLOCK
 from learners.circuits.kernels import CATEGORICAL, INDICATOR, PRODUCT, SUM
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 
 RADIX_BITS = 500
 RADIX, INVERSE_RADIX = 2.0**RADIX_BITS, 2.0**-RADIX_BITS
@@ -20,7 +20,7 @@ LOG_RADIX = RADIX_BITS * math.log(2.0)
 LEAST = -1e300
 
 
-@kernel
+@inner_kernel
 def of_log(log):
     """Exp(log) as a wide number."""
     if log == -np.inf:
@@ -46,7 +46,7 @@ def times(a, a_power, b, b_power):
     return product, power
 
 
-@kernel
+@inner_kernel
 def plus(a, a_power, b, b_power):
     """Sum of two wide numbers; what is 2^-500 of the other does not matter much, and less than that not at all."""
     if b_power > a_power:
@@ -61,7 +61,7 @@ def plus(a, a_power, b, b_power):
     return total, a_power
 
 
-@kernel
+@inner_kernel
 def log_leaf_at(kind, parameters, first, last, n_values, x):
     """Logarithm of a leaf's value at x; 0 if x is missing. Its parameters are the first to the last, inclusive."""
     if kind > CATEGORICAL:
@@ -96,7 +96,7 @@ def relative_leaf_logs(circuit, x, largest, logs):
                 logs[node, row] -= largest[variable[node]]
 
 
-@kernel
+@inner_kernel
 def wide_upward(circuit, log_leaf, x, rows, first, values, exponents):
     """Wide values of all nodes for the rows rows[first : first + BLOCK].
 
@@ -139,7 +139,7 @@ def wide_upward(circuit, log_leaf, x, rows, first, values, exponents):
                 weigh_and_add(log_weight[k], children[k], values, exponents, node, n_rows)
 
 
-@kernel
+@inner_kernel
 def weigh_and_add(log_weight, source, values, exponents, target, n_rows):
     """Add exp(log_weight) times the wide numbers of one node to those of another."""
     weight, whole = of_log(log_weight)
@@ -150,7 +150,7 @@ def weigh_and_add(log_weight, source, values, exponents, target, n_rows):
         values[target, r], exponents[target, r] = plus(values[target, r], exponents[target, r], term, power)
 
 
-@kernel
+@inner_kernel
 def wide_downward(circuit, n_rows, values, exponents, derivatives, powers, scratch):
     """Wide derivatives of the root by every node, from the wide values.
 
@@ -184,7 +184,7 @@ def wide_downward(circuit, n_rows, values, exponents, derivatives, powers, scrat
                     left, left_power = times(left, left_power, values[c, r], exponents[c, r])
 
 
-@kernel
+@inner_kernel
 def write_logs(values, exponents, n_rows, rows, first, logs):
     """OUT logs[:, rows[first : first + n_rows]] of wide numbers."""
     for node in range(values.shape[0]):

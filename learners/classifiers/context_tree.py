@@ -118,7 +118,7 @@ def context_tree_from_cells(
         The same for any order of the cells.
     """
     del parent_sizes
-    path = np.column_stack([y, parents.reshape(y.size, -1)]).astype(np.int64)
+    path = np.column_stack([y, parents.reshape(y.size, -1)]).astype(np.int64, order="C")
     value, count = x.astype(np.int64), counts.astype(np.int64)
     differs = np.empty(value.size, np.int64)
     first_differences(path, value, differs)

@@ -15,7 +15,7 @@ from learners.classifiers.random_kernels import (
     tables_variate,
     uniform,
 )
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 
 # Up to so many customers all probabilities are summed, rather than branching where the sum is reached.
 BRANCHLESS = 8
@@ -99,7 +99,7 @@ class State(NamedTuple):
     random: Uint64s
 
 
-@kernel
+@inner_kernel
 def _draw_tables_of_equals(item_parent, first, last, n, weight, counter, n_above):
     """Draw t of items of the same small n without branches, and add it to n_above; gives the next counter."""
     for item in range(first, last):
@@ -120,7 +120,7 @@ def _draw_tables_of_equals(item_parent, first, last, n, weight, counter, n_above
     return counter
 
 
-@kernel
+@inner_kernel
 def draw_tables(plan, state):
     """Draw t of all items given the probabilities above them, from the deepest level up, and sum them into n."""
     item_starts, item_parent, item_base = plan.item_starts, plan.item_parent, plan.item_base
@@ -163,7 +163,7 @@ def sum_nodes(plan, state):
         node_total[item_node[item]] += n[item]
 
 
-@kernel
+@inner_kernel
 def draw_concentrations(plan, state, shape, rate, largest):
     """Draw every concentration given t: q_j ~ Beta(α, n_j), then α ~ Gamma(shape + Σ t_j, rate + Σ log 1/q_j).
 

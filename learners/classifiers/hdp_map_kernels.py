@@ -8,10 +8,10 @@ import numpy as np
 
 from learners.arrays import Integers
 from learners.classifiers.hdp_kernels import SMALL_TOTAL, sum_nodes
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 
 
-@kernel
+@inner_kernel
 def _digamma_difference(a, n):
     """Digamma(a + n) - digamma(a) for a > 0, n >= 0."""
     difference = 0.0
@@ -48,7 +48,7 @@ def start_tables(plan, state):
             state.n[plan.item_parent[item]] += max(np.int64(tables), 1)
 
 
-@kernel
+@inner_kernel
 def expect_tables(plan, state, spread):
     """Put the expectation of t of every item, given what is known of the probability above it, in place of a draw.
 
@@ -78,7 +78,7 @@ def expect_tables(plan, state, spread):
             all_n[above] += 0.5 * tables
 
 
-@kernel
+@inner_kernel
 def expect_concentrations(plan, state, shape, rate, largest):
     """The mean of every concentration given the expectations of t and of log 1/q; returns the largest relative change."""
     more = np.empty(SMALL_TOTAL + 1, np.int64)

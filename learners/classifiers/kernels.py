@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.arrays import Float32s, Floats, Int32s, Integers, Uint8s, Uint32s, Uint64s
-from learners.jit import kernel, popcount
+from learners.jit import inner_kernel, kernel, popcount
 
 BLOCK_ROWS = 256
 MANY_ROWS = 24
@@ -65,7 +65,7 @@ class LookupTables(NamedTuple):
     is_hierarchical: Uint8s
 
 
-@kernel
+@inner_kernel
 def _slot(key, shift):
     return np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(shift))
 
@@ -81,7 +81,7 @@ def fill_hash(keys, shift, owners):  # (n,) int64; OUT (slots,) int32 of EMPTY
         owners[slot] = position
 
 
-@kernel
+@inner_kernel
 def _find(tables, a, key):
     """Row of `vectors` for a key of attribute a, or -1."""
     first = tables.hash_starts[a]
@@ -101,7 +101,7 @@ def _find(tables, a, key):
         slot = (slot + 1) & mask
 
 
-@kernel
+@inner_kernel
 def _add_sparse(tables, a, codes, value, is_pending, log_joint):
     """Add log P(value | class, context) to log_joint (C,); codes (k,) of the parents.
 
@@ -116,7 +116,8 @@ def _add_sparse(tables, a, codes, value, is_pending, log_joint):
         size = tables.parent_sizes[first + d]
         is_seen = is_seen and codes[d] < size
         context += (codes[d] if is_seen else size) * tables.strides[first + d]
-    is_pending[:] = 1
+    for k in range(log_joint.size):
+        is_pending[k] = 1
     n_keys = tables.n_values[a] + 1
     while True:
         row = _find(tables, a, context * n_keys + value)
@@ -151,13 +152,14 @@ def fill_dense(tables, a, table):  # OUT (n_contexts, v, C) float32
         for d in range(last - first):
             codes[d] = context // tables.strides[first + d] % (tables.parent_sizes[first + d] + 1)
         for value in range(table.shape[1]):
-            log_joint[:] = 0.0
+            for k in range(log_joint.size):
+                log_joint[k] = 0.0
             _add_sparse(tables, a, codes, value, is_pending, log_joint)
             for k in range(log_joint.size):
                 table[context, value, k] = log_joint[k]
 
 
-@kernel
+@inner_kernel
 def _add_dense_rows(tables, a, x, first, last, log_joint):
     """For a few rows: one after the other."""
     n_values, n_classes = tables.n_values[a], tables.log_prior.size
@@ -175,7 +177,7 @@ def _add_dense_rows(tables, a, x, first, last, log_joint):
             log_joint[row, k] += tables.dense[cell + k]
 
 
-@kernel
+@inner_kernel
 def _add_dense_block(tables, a, x, first, last, cells, log_joint):  # OUT (BLOCK_ROWS,) int64 cells: scratch
     """For many rows: one loop for each parent, of which the compiler makes many lanes."""
     n_values, n_classes = tables.n_values[a], tables.log_prior.size
@@ -201,7 +203,7 @@ def _add_dense_block(tables, a, x, first, last, cells, log_joint):  # OUT (BLOCK
                     joint[row, k] += dense[cell + np.uint64(k)]
 
 
-@kernel
+@inner_kernel
 def _add_sparse_block(tables, a, x, first, last, log_joint):
     n_values = tables.n_values[a]
     values = x[tables.attribute[a]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from learners.arrays import Array
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 
 # The tables of so many customers are drawn by inversion; beyond it, the gaps between new tables are drawn.
 TABULATED = 48
@@ -41,7 +41,7 @@ ZIGGURAT_X, ZIGGURAT_F = _ziggurat(256, ZIGGURAT_R, 0.00492867323399)
 # the tuple costs two atomic operations.
 
 
-@kernel
+@inner_kernel
 def random_bits(counter):
     """The random uint64 at a counter."""
     z = (counter ^ (counter >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -55,7 +55,7 @@ def uniform(counter):
     return np.float64(np.int64(random_bits(counter) >> np.uint64(11))) * 1.1102230246251565e-16
 
 
-@kernel
+@inner_kernel
 def normal_variate(counter):
     """Standard normal, by the ziggurat of 256 layers (Marsaglia and Tsang 2000; Doornik 2005); and the next counter."""
     while True:
@@ -80,7 +80,7 @@ def normal_variate(counter):
             return x, counter
 
 
-@kernel
+@inner_kernel
 def gamma_variate(shape, counter):
     """Of rate 1; Marsaglia and Tsang (2000). Zero for shape 0. And the next counter."""
     if shape <= 0.0:
@@ -104,7 +104,7 @@ def gamma_variate(shape, counter):
             return boost * d * v, counter
 
 
-@kernel
+@inner_kernel
 def _seated(n, a, u):
     """Tables of at most TABULATED customers, by inversion: P(t) ∝ a^(t-1) S(n, t) / (n-1)!, in all ∏ (1 + a / i)."""
     # Two products side by side: each multiplication waits for the one before it.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.arrays import Float32s, Integers, Uint8s
-from learners.jit import float32_of_bits, kernel
+from learners.jit import float32_of_bits, inner_kernel, kernel
 
 BLOCK_ROWS = 2048
 EMPTY = -1
@@ -58,7 +58,7 @@ class LossTables(NamedTuple):
     log_prior_left_out: Float32s
 
 
-@kernel
+@inner_kernel
 def _exp(x):
     """Exponential of a float32, without branches so that it runs on whole vectors; relative error below 3e-7."""
     x = min(max(x, np.float32(-80.0)), np.float32(80.0))
@@ -76,7 +76,7 @@ def _exp(x):
     return p * float32_of_bits((np.int32(n) + np.int32(127)) << np.int32(23))
 
 
-@kernel
+@inner_kernel
 def _keys(tables, a, level, x, first, n, context, keys):
     """Keys of n rows: `context` holds the number of the codes of the first `level` parents, and is carried on."""
     if level > 0:
@@ -107,7 +107,7 @@ def _rows(tables, e, n, keys):
         keys[row] = tables.hash_rows[first + slot]
 
 
-@kernel
+@inner_kernel
 def _add_two_class_losses(log_odds, n, is_zero_one, y):
     """Sum of the losses of n rows, given the log odds of the wrong class."""
     total = np.int64(0)
@@ -209,7 +209,7 @@ def add_losses(tables, x, y, is_zero_one, losses):
                 losses[level, a + 1] += _sum_of_losses(joint, y, first, n, is_zero_one)
 
 
-@kernel
+@inner_kernel
 def _sum_of_losses(joint, y, first, n, is_zero_one):
     total = np.int64(0)
     for row in range(n):

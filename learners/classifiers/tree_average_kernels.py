@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 from learners.scaled_kernels import BIG, NOTHING, SMALL, STEP, log_of, plus, times
 
 
-@kernel
+@inner_kernel
 def _normal(m, e):
     """The number m 2^(256 e) with its mantissa in range."""
     if m == 0.0:
@@ -23,7 +23,7 @@ def _normal(m, e):
     return m, e
 
 
-@kernel
+@inner_kernel
 def log_tree_sum(m, e):
     """Log of the sum, over all spanning trees, of the products of their edges' weights m 2^(256 e); destroys both.
 

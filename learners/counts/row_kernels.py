@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 
 EMPTY = np.int32(-1)
 
@@ -28,7 +28,7 @@ def unpack_rows(packed, words, shifts, masks, x):  # (n, w) uint64, (d,) int64, 
             x[i, row] = (packed[row, word] >> shift) & mask
 
 
-@kernel
+@inner_kernel
 def hash_of(packed, row):
     """A 64-bit hash of a row: each word mixed as in SplitMix64."""
     h = np.uint64(0)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.arrays import Array
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 
 
 class LevelTree(NamedTuple):
@@ -59,7 +59,7 @@ def _place(values, first, last, wanted):
     return low if low < last and values[low] == wanted else np.int64(-1)
 
 
-@kernel
+@inner_kernel
 def _descend(tree, value, label, codes, nodes, cells):
     """Follow a row's path: OUT nodes, cells (n_levels,) int64, -1 for a value without a cell; returns how many levels there are."""
     n_levels = nodes.size

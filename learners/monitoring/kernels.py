@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.arrays import Integers
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 
 FIXED_POINT = 4294967296.0  # 2^32: sums of such whole numbers do not depend on their order
 FINE_POINT = 1099511627776.0  # 2^40, for probabilities of whole rows
@@ -136,7 +136,7 @@ def add_surprises(log_joint, x, sizes, histogram, sums):  # (rows, C) float64; O
         sums[0] += np.int64(np.rint(nats * FIXED_POINT))
 
 
-@kernel
+@inner_kernel
 def cell_deviance(own, n, rate):
     """Half of G of one cell of n rows against the others, where this share is expected in it."""
     found = 0.0

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 
 BLOCK_ROWS = 8192
 
@@ -50,7 +50,7 @@ def add_set_counts(x, weights, sizes, sets, starts, tables):
                 table[ids[depth, row] * size + codes[first + row]] += weights[first + row]
 
 
-@kernel
+@inner_kernel
 def _refine(ids, codes, first, n, size, refined):
     size = np.int32(size)
     for row in range(n):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 from learners.scaled_kernels import plus, ratio, times
 
 
@@ -37,7 +37,7 @@ def coefficients(r, work, betas):
             betas[index, j] = swept[j, k] if (index >> j) & 1 else 0.0
 
 
-@kernel
+@inner_kernel
 def _sweep(a, p, out):
     pivot = a[p, p]
     n = a.shape[0]

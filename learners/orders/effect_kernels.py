@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 
 
-@kernel
+@inner_kernel
 def _factor(r, members, n, triangle):
     """Cholesky factor of r restricted to members[:n]; OUT triangle."""
     for i in range(n):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 from learners.orders.lattice_kernels import place_of
 from learners.scaled_kernels import ratio, times
 
@@ -14,7 +14,7 @@ NONE = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 N_FOLLOWING = 3
 
 
-@kernel
+@inner_kernel
 def slot_of(key, last):
     """Where a key is first looked for in a hash table of last + 1 slots."""
     h = (key ^ (key >> np.uint64(32))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -34,7 +34,7 @@ def index_sets(sets, keys, places):  # (n,) uint64; OUT (2^b,) uint64, (2^b,) in
         places[slot] = place
 
 
-@kernel
+@inner_kernel
 def find_set(key, keys, places):
     """The place of a set, or -1."""
     last = np.uint64(keys.size - 1)
@@ -54,7 +54,7 @@ def set_masses(f, f_exponent, b, b_exponent, masses):
         masses[s] = ratio(m, e, b[0], np.int64(b_exponent[0]))
 
 
-@kernel
+@inner_kernel
 def likely_following(lattice, s, alpha, exponent, b, b_exponent, nodes, shares):
     """The nodes that most probably follow a set, the most probable first; OUT nodes, shares (N_FOLLOWING,); returns how many."""
     n = 0

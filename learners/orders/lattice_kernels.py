@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from learners.jit import kernel, popcount
+from learners.jit import inner_kernel, kernel, popcount
 from learners.scaled_kernels import NOTHING, plus, times
 
 
@@ -162,7 +162,7 @@ def best_orders(lattice, logs, value, last):
                 last[target] = edge
 
 
-@kernel
+@inner_kernel
 def sources_of(lattice, sources):
     """The set from which each step leads; OUT (E,) int32."""
     for s in range(lattice.sets.size):

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.arrays import Integers
-from learners.jit import bytes_at, kernel, load
+from learners.jit import bytes_at, inner_kernel, kernel, load
 from learners.schema.kernels import BLOCK_ROWS, intervals_of_block
 from learners.schema.word_kernels import SLOT_BYTES, code_of_word, is_ascii
 
@@ -24,8 +24,8 @@ NULL_COUNT, OFFSET, BUFFERS, CHILDREN, DICTIONARY = (np.uint64(place) for place 
 POINTER = np.uint64(8)
 SECOND, THIRD = np.uint64(8), np.uint64(16)
 
-INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64, FLOAT32, FLOAT64 = range(10)
-TEXT32, TEXT64, BYTES, NOTHING = range(10, 14)
+INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64, FLOAT32, FLOAT64, DAYS, MICROSECONDS = range(12)
+TEXT32, TEXT64, BYTES, NOTHING = range(12, 16)
 
 FINE, FOREIGN, STRANGE = range(3)  # FOREIGN: unseen text that is not ASCII, and perhaps not UTF-8 at all
 
@@ -64,14 +64,14 @@ def is_null(validity, row):
     return validity != 0 and (load(validity + np.uint64(row >> 3), np.uint8) >> np.uint8(row & 7)) & np.uint8(1) == 0
 
 
-@kernel
+@inner_kernel
 def nulls_are_told(array, n_nulls):
     """Whether a column has as many nulls as it says, if it says."""
     told = load(array + NULL_COUNT, np.int64)
     return told < 0 or told == n_nulls
 
 
-@kernel
+@inner_kernel
 def integer_at(values, row, kind):
     """A whole number of a buffer, as int64."""
     if kind == INT8:
@@ -89,19 +89,23 @@ def integer_at(values, row, kind):
     return load(values + np.uint64(8 * row), np.int64)
 
 
-@kernel
+@inner_kernel
 def number_at(values, row, kind):
-    """A number of a buffer, as float64."""
+    """A number of a buffer, as float64; times are in seconds."""
     if kind == FLOAT64:
         return load(values + np.uint64(8 * row), np.float64)
     if kind == FLOAT32:
         return np.float64(load(values + np.uint64(4 * row), np.float32))
     if kind == UINT64:
         return np.float64(load(values + np.uint64(8 * row), np.uint64))
+    if kind == DAYS:
+        return 86_400.0 * load(values + np.uint64(4 * row), np.int32)
+    if kind == MICROSECONDS:
+        return load(values + np.uint64(8 * row), np.int64) / 1e6
     return np.float64(integer_at(values, row, kind))
 
 
-@kernel
+@inner_kernel
 def offset_at(ends, row, is_large):
     """Where the text of a row begins."""
     return (
@@ -109,7 +113,7 @@ def offset_at(ends, row, is_large):
     )
 
 
-@kernel
+@inner_kernel
 def text_codes(array, kind, missing, unseen, table, mask, more, codes):  # OUT codes of as many rows as the array has
     """Codes of a column of text; how it was found."""
     n, offset = load(array, np.int64), load(array + OFFSET, np.int64)
@@ -140,7 +144,7 @@ def text_codes(array, kind, missing, unseen, table, mask, more, codes):  # OUT c
     return found if nulls_are_told(array, n_nulls) else STRANGE
 
 
-@kernel
+@inner_kernel
 def dictionary_codes(array, indices, lut, missing, codes):  # (n_values,) codes of the values; OUT (n,) codes
     """Codes of a column of indices into a dictionary; whether all of them are in it."""
     offset, buffers = load(array + OFFSET, np.int64), load(array + BUFFERS, np.uint64)
@@ -157,7 +161,7 @@ def dictionary_codes(array, indices, lut, missing, codes):  # (n_values,) codes 
     return FINE if nulls_are_told(array, n_nulls) else STRANGE
 
 
-@kernel
+@inner_kernel
 def numbers_of_block(validity, values, start, kind, numbers):  # OUT (b,) float64
     """Numbers of a buffer from a row on, NaN for null; returns how many are null."""
     rows = np.uint64(start)
@@ -185,7 +189,7 @@ def numbers_of_block(validity, values, start, kind, numbers):  # OUT (b,) float6
     return n_nulls
 
 
-@kernel
+@inner_kernel
 def number_codes(array, kind, cuts, first, missing, codes):  # (c,) float64; OUT (n,) codes
     """Codes of the intervals of a column of numbers; NaN and null are missing."""
     offset, buffers = load(array + OFFSET, np.int64), load(array + BUFFERS, np.uint64)
@@ -229,7 +233,7 @@ def number_tails(batch, plan, edges, found):  # (n_attributes, 4) float64; OUT (
             found[i, 3] += n_high
 
 
-@kernel
+@inner_kernel
 def byte_codes(array, lut, largest, missing, codes):  # (256,) codes; OUT (n,) codes
     """Codes of a column of bytes; where `largest` is not negative, lut is min(byte, largest) and need not be looked up."""
     if codes.size == 0:

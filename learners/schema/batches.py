@@ -29,6 +29,7 @@ NUMBERS = {
     pa.float32(): kernels.FLOAT32,
     pa.float64(): kernels.FLOAT64,
 }
+TIMES = {pa.date32(): kernels.DAYS, pa.timestamp("us"): kernels.MICROSECONDS}  # others by pyarrow, slower
 TEXT = {pa.string(): kernels.TEXT32, pa.large_string(): kernels.TEXT64}
 BYTES = (pa.uint8(), pa.int8())
 
@@ -215,7 +216,8 @@ class BatchEncoder:
         """The kinds of a column's values and indices, as the kernel knows them; NOTHING if it does not."""
         attribute, nothing = self.attributes[i], kernels.NOTHING
         if attribute.kind == "numeric":
-            return NUMBERS.get(arrow_type, nothing), nothing
+            kind = TIMES.get(arrow_type, nothing) if attribute.is_time else NUMBERS.get(arrow_type, nothing)
+            return kind, nothing
         if i not in self.tables:
             return kernels.BYTES if arrow_type in BYTES else nothing, nothing
         if pa.types.is_dictionary(arrow_type):

@@ -222,8 +222,8 @@ class Encoder:
         self.schema = schema
         self.inputs = batch_encoder(schema.attributes, schema.code_dtype)
         values = tuple(schema.class_values()) if schema.target is not None else ()
-        # The code after the last stands for classes that training never saw.
-        dtype = np.uint8 if len(values) <= np.iinfo(np.uint8).max else np.uint16
+        # The code after the last stands for classes that training never saw. One type for all needs one form of the kernels.
+        dtype = schema.code_dtype if len(values) <= np.iinfo(np.uint8).max else np.uint16
         self.target = batch_encoder((Attribute(schema.target or "", "nominal", values),), dtype)
 
     def attributes(self, batch: pa.RecordBatch, is_trusted: bool = True) -> Codes:

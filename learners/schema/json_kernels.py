@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.arrays import Integers
-from learners.jit import kernel, load, popcount
+from learners.jit import inner_kernel, kernel, load, popcount
 from learners.schema.kernels import n_below
 from learners.schema.word_kernels import SLOT_BYTES, code_of_word, is_ascii
 
@@ -57,13 +57,13 @@ class Columns(NamedTuple):
     sizes: Integers
 
 
-@kernel
+@inner_kernel
 def byte_at(text, i):
     """A byte of the text at an address."""
     return load(text + np.uint64(i), np.uint8)
 
 
-@kernel
+@inner_kernel
 def after_space(text, i):
     """The first place from i on without white space."""
     while byte_at(text, i) <= 32:
@@ -71,7 +71,7 @@ def after_space(text, i):
     return i
 
 
-@kernel
+@inner_kernel
 def end_of_string(text, i):
     """The next quotation mark or backslash from i on, eight bytes at a time; at least seven bytes follow the text."""
     while True:
@@ -105,7 +105,7 @@ def n_values(text, i):
         i += 1
 
 
-@kernel
+@inner_kernel
 def digits_from(text, i, mantissa, n_digits):
     """Read digits: the place behind them, the mantissa with them, and how many there were without leading zeros."""
     while ZERO <= byte_at(text, i) <= NINE:
@@ -117,7 +117,7 @@ def digits_from(text, i, mantissa, n_digits):
     return i, mantissa, n_digits
 
 
-@kernel
+@inner_kernel
 def number_from(text, i):
     """Read a number: the place behind it, its value, and a bound of its error relative to it (negative: not read)."""
     is_negative = byte_at(text, i) == MINUS
@@ -139,7 +139,7 @@ def number_from(text, i):
     return i, -value if is_negative else value, 0.0 if n_digits <= EXACT_DIGITS else DOUBT
 
 
-@kernel
+@inner_kernel
 def interval_of(value, doubt, cuts):
     """How many cut points are below a number; -1 if one is so near that the number's error may decide."""
     low = n_below(cuts, value)
@@ -151,7 +151,7 @@ def interval_of(value, doubt, cuts):
     return low
 
 
-@kernel
+@inner_kernel
 def whole_from(text, i):
     """The place behind a whole number as Python writes it; i itself if there is none such."""
     begin = i + 1 if byte_at(text, i) == MINUS else i
@@ -165,7 +165,7 @@ def whole_from(text, i):
     return end if is_plain and 0 < end - begin <= MAX_DIGITS else i
 
 
-@kernel
+@inner_kernel
 def word_code(text, i, end, table, mask, more, unseen):
     """Code of the word between two places; -1 if it is unseen and not ASCII, as it may not be UTF-8 then."""
     address, stop = text + np.uint64(i), text + np.uint64(end)
@@ -175,7 +175,7 @@ def word_code(text, i, end, table, mask, more, unseen):
     return unseen if is_ascii(address, end - i, stop) else -1
 
 
-@kernel
+@inner_kernel
 def column_codes(text, columns, j, slots, more, cuts, codes):  # OUT (n,) codes
     """Codes of one column, and whether all of it could be read here."""
     kind, unseen, size = columns.kinds[j], columns.unseen[j], columns.sizes[j]

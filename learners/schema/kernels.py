@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 
 
 @kernel
@@ -35,12 +35,15 @@ MOST_COMPARED = 48  # cut points that are compared with every number, without a 
 def interval_codes(x, cuts, first_code, missing_code, codes):  # (n,) float64, (c,) float64; OUT (n,) codes
     """Code of the interval cuts[j - 1] < x <= cuts[j], shifted by first_code; NaN gets missing_code."""
     below = np.empty(min(x.size, BLOCK_ROWS), np.int64)
+    block = np.empty(below.size)  # a copy: x may be read-only, which would need a second form of the kernels below
     for start in range(0, x.size, BLOCK_ROWS):
-        stop = min(start + BLOCK_ROWS, x.size)
-        intervals_of_block(x[start:stop], cuts, first_code, missing_code, below, codes[start:stop])
+        n = min(x.size - start, BLOCK_ROWS)
+        for row in range(n):
+            block[row] = x[start + row]
+        intervals_of_block(block[:n], cuts, first_code, missing_code, below, codes[start : start + n])
 
 
-@kernel
+@inner_kernel
 def intervals_of_block(x, cuts, first_code, missing_code, below, codes):  # (b,) int64 below; OUT (b,) codes
     """As `interval_codes`, of a few numbers: all of them take each step together, so that no branch is ever mistaken.
 
@@ -51,7 +54,7 @@ def intervals_of_block(x, cuts, first_code, missing_code, below, codes):  # (b,)
         codes[row] = missing_code if np.isnan(x[row]) else first_code + below[row]
 
 
-@kernel
+@inner_kernel
 def count_below(x, cuts, below):  # (b,) float64, (c,) float64, ascending; OUT (>= b,) int64
     """How many cut points are below each number."""
     for row in range(x.size):
@@ -100,7 +103,7 @@ def mdl_cuts(cumulative, is_cut):  # (n_bins + 1, n_classes) int64; OUT (n_bins,
         bits, n_present, total = _entropy(cumulative, first, last)
         if last - first < 2 or n_present < 2:
             continue
-        best, best_bits = -1, np.inf
+        best, best_bits = first, np.inf
         for cut in range(first + 1, last):
             bits_low, _, n_low = _entropy(cumulative, first, cut)
             bits_high, _, n_high = _entropy(cumulative, cut, last)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.arrays import Integers
-from learners.jit import kernel, load
+from learners.jit import inner_kernel, kernel, load
 
 EIGHT = np.uint64(8)
 ODD = np.uint64(0x9E3779B97F4A7C15)
@@ -35,7 +35,7 @@ class Words(NamedTuple):
     more: Integers
 
 
-@kernel
+@inner_kernel
 def word_at(address, n, end):  # uint64, int64, uint64 -> uint64
     """The first min(n, 8) bytes at an address as a number; reads nothing from `end` on."""
     if n >= 8:
@@ -56,7 +56,7 @@ def mixed(state, word):  # uint64, uint64 -> uint64
     return state ^ (state >> HALF) ^ (state >> TOP)
 
 
-@kernel
+@inner_kernel
 def hash_of(address, length, end):
     """Of the text of `length` bytes at an address."""
     state = np.uint64(length)
@@ -65,7 +65,7 @@ def hash_of(address, length, end):
     return state
 
 
-@kernel
+@inner_kernel
 def of_slot(table, slot, place):
     """A number of a slot of the table at an address."""
     return load(table + np.uint64(SLOT_BYTES * slot + 8 * place), np.int64)

@@ -19,7 +19,7 @@ from learners.passes.inference import infer_schema
 from learners.passes.learner import drive
 from learners.passes.source import Source
 from learners.schema import Attribute, Schema
-from learners.schema.encode import encode
+from learners.schema.encode import encode, numbers
 from learners.schema.kernels import interval_codes
 from learners.schema.records import encode_columns, encode_records, record_classifier
 from tests import strategies
@@ -222,6 +222,18 @@ def test_times_of_any_unit_fall_in_the_same_interval(unit):
     assert encode_columns({"x": [moment.isoformat() for moment in moments]}, schema).x[0].tolist() == [0, 0, 1]
     days = [datetime.date(2024, 5, 17), datetime.date(2024, 5, 18)]
     assert all_forms(days, pa.date32(), schema) == [[0, 1]] * 3
+
+
+@given(st.lists(st.integers(-2_000_000, 2_932_896) | st.none(), min_size=1), st.integers(-2_000_000, 2_932_896))
+@pytest.mark.parametrize(("kind", "ticks"), [(pa.date32(), 1), (pa.timestamp("us"), 86_400_000_001)])
+def test_dates_and_moments_are_coded_as_pyarrow_counts_their_seconds(kind, ticks, days, cut):
+    storage = pa.int32() if pa.types.is_date(kind) else pa.int64()
+    column = pa.array([None if day is None else day * ticks for day in days], storage).cast(kind)
+    schema = Schema((Attribute("x", "numeric", cuts=(cut * ticks / 1e6 * (86_400e6 if ticks == 1 else 1),),
+                               has_missing=True, arrow_type=str(kind)),), "class", ("no", "yes"))  # fmt: skip
+    seconds_of = numbers(column, "x", str(kind))
+    expected = np.where(np.isnan(seconds_of), 0, 1 + (seconds_of > schema.attributes[0].cuts[0]))
+    assert encode(pa.table({"x": column}), schema).x[0].tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("kind", [pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")])

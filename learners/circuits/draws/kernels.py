@@ -11,7 +11,7 @@ import numpy as np
 from learners.arrays import Floats, Integers
 from learners.circuits.density_kernels import log_poisson
 from learners.circuits.kernels import GAUSSIAN, LOOKUP, POISSON, PRODUCT_OF, SUM_OF, SUM_OF_TWO
-from learners.jit import bits_of_float64, float64_of_bits, kernel
+from learners.jit import bits_of_float64, float64_of_bits, inner_kernel, kernel
 
 LOG_2_E, LN_2_HIGH, LN_2_LOW = 1.4426950408889634, 0.6931471803691238, 1.9082149292705877e-10
 # Added to a number, it leaves the nearest whole one in the last bits.
@@ -42,7 +42,7 @@ class DrawArrays(NamedTuple):
     operation: Integers
 
 
-@kernel
+@inner_kernel
 def leaf_mean(kind, a):
     """Expectation of a numeric leaf with first parameter a."""
     return a if kind == GAUSSIAN or kind == POISSON else 1.0 / a
@@ -65,7 +65,7 @@ def exponential(y):
     return p * float64_of_bits((bits_of_float64(t) << 52) + (1023 << 52))
 
 
-@kernel
+@inner_kernel
 def numeric_logs(draws, i, x, out):
     """Log densities of numeric leaf i at a number x: OUT out (n_draws,)."""
     kind, leaf = draws.kind[i], draws.numeric[i]
@@ -81,7 +81,7 @@ def numeric_logs(draws, i, x, out):
             out[d] = leaf[2, d] - leaf[0, d] * x if x >= 0.0 else -np.inf
 
 
-@kernel
+@inner_kernel
 def numeric_values(plan, draws, x, row, values, peak, offset):
     """Values of all numeric leaves, divided by the largest of their variable and draw: OUT values, offset (n_draws,).
 
@@ -113,7 +113,7 @@ def numeric_values(plan, draws, x, row, values, peak, offset):
                 out[d] = exponential(out[d] - most[d]) if out[d] > -np.inf else 0.0
 
 
-@kernel
+@inner_kernel
 def finite_values(plan, weight, s, codes, values):
     """Values of the tables and lookups of a segment, at codes (n_variables,): OUT values."""
     n_planes, starts, variable = plan.plane_starts[-1], plan.starts, plan.variable
@@ -127,7 +127,7 @@ def finite_values(plan, weight, s, codes, values):
             out[:] = 1.0
 
 
-@kernel
+@inner_kernel
 def upward_draws(plan, draws, x, row, codes, values, peak, offset):
     """Values of all slots at one row for all draws: OUT values (n_slots, n_draws), codes (n_variables,), offset (n_draws,)."""
     n_planes, weight = plan.plane_starts[-1], draws.weight
@@ -178,7 +178,7 @@ def draw_logs(plan, draws, x, scratch, logs):
             logs[row, d] = math.log(root[d]) + offset[d] if root[d] > SMALLEST else np.nan
 
 
-@kernel
+@inner_kernel
 def downward_draws(plan, weight, is_wanted, values, derivatives, product):
     """Derivatives of the root by all wanted slots for all draws; OUT derivatives (n_slots, n_draws), product (n_draws,) scratch."""
     n_planes = plan.plane_starts[-1]
@@ -214,7 +214,7 @@ def downward_draws(plan, weight, is_wanted, values, derivatives, product):
                     below[d] += product[d]
 
 
-@kernel
+@inner_kernel
 def add_draw_marginals(plan, weight, wanted, derivatives, codes, scale, out):
     """Add to OUT out (n_cells, n_draws) the posteriors of the asked variables; scale (n_draws,) is 1 / root."""
     starts, variable, n_values, firsts = plan.starts, plan.variable, plan.n_values, wanted.first
@@ -231,7 +231,7 @@ def add_draw_marginals(plan, weight, wanted, derivatives, codes, scale, out):
             out[firsts[v] + codes[v]] = 1.0
 
 
-@kernel
+@inner_kernel
 def add_draw_moments(plan, draws, wanted, derivatives, x, row, scale, out):
     """As `add_draw_marginals` for numeric variables: mean and variance of each."""
     variable, firsts, n_planes = plan.variable, wanted.first, plan.plane_starts[-1]

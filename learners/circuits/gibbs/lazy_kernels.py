@@ -18,7 +18,7 @@ from learners.circuits.gibbs.leaf_kernels import (
     parted,
 )
 from learners.circuits.sampling_kernels import GOLDEN, mixed
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 
 TO_UNIT = 1.0 / 9007199254740992.0
 # What becomes of a proposal.
@@ -37,7 +37,7 @@ def uniform(counter):
     return np.float64(mixed(counter) >> np.uint64(11)) * TO_UNIT
 
 
-@kernel
+@inner_kernel
 def descend(place, trees, which, p, c):
     """The sums at the halves of child c of the sum at position p."""
     if place[p, SIZE] == 1:
@@ -59,7 +59,7 @@ def walk(place, choices, n, trees):
         descend(place, trees, OWN, p, c)
 
 
-@kernel
+@inner_kernel
 def child_of(counts, s, alpha, mine, u):
     """A child of sum s with probability ∝ count + alpha, the row's own choice (or -1) not counted; u is uniform in [0, 1)."""
     n_children = counts.shape[1]
@@ -74,7 +74,7 @@ def child_of(counts, s, alpha, mine, u):
     return n_children - 1
 
 
-@kernel
+@inner_kernel
 def propose(place, counts, alpha, trees, begin, counter):
     """Draw the part of an induced tree below a position anew, top down; whether it differs, and the next counter.
 
@@ -128,7 +128,7 @@ def take(place, counts, leaf, cells, hyper, trees, begin, x):
 
 
 # Nine arguments instead of tuples of arrays: looks into these would take half of the time.
-@kernel
+@inner_kernel
 def make_moves(place, counts, leaf, cells, hyper, trees, x, moves, counter):
     """Propose parts of a row's induced tree anew, and take them or not.
 

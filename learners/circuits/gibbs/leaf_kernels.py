@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 
 # A leaf is one cache line of eight numbers, which mean by its family:
 # KIND: 8 column + family.
@@ -56,14 +56,14 @@ def gaussian_step(hyper, n):
     return rise - 0.5 * np.log1p(1.0 / (hyper[0, RHO] + n)) - 0.5 * LOG_2_PI
 
 
-@kernel
+@inner_kernel
 def gaussian_part(leaf, i, hyper, n, total, squares):
     """LOG of a Gaussian leaf for n rows."""
     b = leaf[i, SECOND] + 0.5 * (squares - total * total / (hyper[0, RHO] + n))
     return (hyper[0, GAUSSIAN] + 0.5 * n) * np.log(max(b, leaf[i, SECOND]))
 
 
-@kernel
+@inner_kernel
 def poisson_part(leaf, i, hyper, n, total):
     """LOG of a Poisson leaf for n rows."""
     return math.lgamma(hyper[0, POISSON] + total) - (hyper[0, POISSON] + total) * np.log(leaf[i, FIRST] + n)
@@ -97,7 +97,7 @@ def joined(leaf, i, cells, hyper, x):
     return poisson_part(leaf, i, hyper, n + 1, leaf[i, TOTAL] + value) - leaf[i, LOG] - math.lgamma(value + 1.0)
 
 
-@kernel
+@inner_kernel
 def parted(leaf, i, cells, hyper, x):
     """Log predictive of leaf i, which has the row x (n_columns,), at its number there given the other rows; 0 where missing."""
     kind, n = np.int64(leaf[i, KIND]), np.int64(leaf[i, N])
@@ -158,7 +158,7 @@ def close(leaf, i, hyper):
         leaf[i, LOG] = poisson_part(leaf, i, hyper, n, leaf[i, TOTAL])
 
 
-@kernel
+@inner_kernel
 def log_marginal(leaf, i, cells, hyper):
     """Log marginal likelihood of the rows of leaf i; 0 where there are none."""
     family, n = np.int64(leaf[i, KIND]) & 7, np.int64(leaf[i, N])

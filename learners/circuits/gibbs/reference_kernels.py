@@ -23,10 +23,10 @@ from learners.circuits.gibbs.lazy_kernels import (
 )
 from learners.circuits.gibbs.leaf_kernels import ALPHA, change, close
 from learners.circuits.sampling_kernels import GOLDEN
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 
 
-@kernel
+@inner_kernel
 def walk_states(place, states, n, trees, which, begin):
     """The induced tree of states (n_rows, n_sums) uint8 of row n, below a position whose sum is known: OUT trees[which]."""
     for p in range(begin, begin + 2 * place[begin, SIZE] - 1):
@@ -35,7 +35,7 @@ def walk_states(place, states, n, trees, which, begin):
         descend(place, trees, which, p, c)
 
 
-@kernel
+@inner_kernel
 def propose_states(place, counts, alpha, trees, states, n, begin, counter):
     """Draw a state at every sum below (and at) that of a position: OUT the last row of states; the next counter."""
     first = trees[OWN, begin, SUM]
@@ -47,7 +47,7 @@ def propose_states(place, counts, alpha, trees, states, n, begin, counter):
     return counter
 
 
-@kernel
+@inner_kernel
 def take_states(place, counts, leaf, cells, hyper, trees, begin, x):
     """Make the proposal the row's own tree; counts stay as they are. Whether the trees differ."""
     n_children, differs = counts.shape[1], False

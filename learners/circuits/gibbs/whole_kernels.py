@@ -12,7 +12,7 @@ from learners.circuits.gibbs.lazy_kernels import CHOICE, LEAF, OWN, SUM, descend
 from learners.circuits.gibbs.leaf_kernels import CENTRE, FIRST, KIND, SQUARES, TOTAL, N
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN
 from learners.circuits.sampling_kernels import GOLDEN
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 
 # Columns of `natural` (n_leaves, 4), of which a leaf's log density is linear: Gaussian A - B (x - C)² with the logarithm of the height A;
 # exponential A - B x; Poisson A x - B - log x!. Of categorical leaves A is the first of their cells.
@@ -95,7 +95,7 @@ def upward_in_logs(tree, log_weight, logs, row, values):
         values[s] = most + np.log(total) if total > 0.0 else -np.inf
 
 
-@kernel
+@inner_kernel
 def log_of_child(tree, log_weight, logs, row, values, s, c):
     """Log of a weight times its child's value."""
     left, right = tree.left[s, c], tree.right[s, c]
@@ -104,7 +104,7 @@ def log_of_child(tree, log_weight, logs, row, values, s, c):
     return log_weight[s, c] + values[left] + values[right]
 
 
-@kernel
+@inner_kernel
 def child_by(share, u):
     """A child with probability in proportion to its share; u is uniform in [0, 1)."""
     u *= share.sum()
@@ -115,7 +115,7 @@ def child_by(share, u):
     return share.size - 1
 
 
-@kernel
+@inner_kernel
 def shares_of_children(tree, weight, shares, values, s, row, share):
     """OUT share (n_children,): weight times value of each child of a sum."""
     for c in range(share.size):
@@ -126,7 +126,7 @@ def shares_of_children(tree, weight, shares, values, s, row, share):
             share[c] = weight[s, c] * values[left, row] * values[right, row]
 
 
-@kernel
+@inner_kernel
 def shares_in_logs(tree, log_weight, logs, row, values, s, share):
     """The same from logarithms; the largest is one."""
     most = -np.inf
@@ -214,7 +214,7 @@ def expect(tree, parts, work, x, flow, counts, leaf, cells):
     return total
 
 
-@kernel
+@inner_kernel
 def add_share(leaf, i, cells, x, part):
     """Give leaf i a part of the row x (n_columns,)."""
     kind = np.int64(leaf[i, KIND])

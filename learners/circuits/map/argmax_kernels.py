@@ -6,10 +6,10 @@ from __future__ import annotations
 import numpy as np
 
 from learners.circuits.map.value_kernels import LANES
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 
 
-@kernel
+@inner_kernel
 def lowest_descendants(arrays, lowest):
     """OUT lowest (n_inner,): the smallest number among an inner node and those below it."""
     for i in range(arrays.is_sum.size):
@@ -19,7 +19,7 @@ def lowest_descendants(arrays, lowest):
         lowest[i] = least
 
 
-@kernel
+@inner_kernel
 def choose_child(arrays, top, choices, mark, room):
     """Edge of sum `top` whose child's assignment has the largest value at the sum itself.
 

@@ -20,7 +20,7 @@ from learners.circuits.map.change_kernels import (
 from learners.circuits.map.tree_kernels import UNDERFLOW, total_log_values, total_values
 from learners.circuits.map.value_kernels import LANES
 from learners.circuits.sampling_kernels import mixed
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 
 # Rounding must not make two samples improve on each other for ever.
 IMPROVEMENT = 1.0 + 1e-12
@@ -38,7 +38,7 @@ class Beam(NamedTuple):
     change_variable: Integers  # (n_changes,) int64
 
 
-@kernel
+@inner_kernel
 def name_samples(value_starts, n_samples, beam):
     """Hash the samples of generation 0 and move the distinct ones to the front; returns how many."""
     codes, names = beam.codes[0], beam.names[0]
@@ -60,7 +60,7 @@ def name_samples(value_starts, n_samples, beam):
     return n
 
 
-@kernel
+@inner_kernel
 def is_among(names, n, name):
     """Whether one of the first n names is this one."""
     for position in range(n):
@@ -77,7 +77,7 @@ def changed_code(value_starts, change, v, code):
     return code - n_values if code >= n_values else code
 
 
-@kernel
+@inner_kernel
 def keep_improvements(value_starts, beam, side, start, block, n_next):
     """Put a block's improvements among the best distinct ones of the next generation; returns how many these are.
 
@@ -115,7 +115,7 @@ def keep_improvements(value_starts, beam, side, start, block, n_next):
     return n_next
 
 
-@kernel
+@inner_kernel
 def change_samples(value_starts, beam, side, n_next):
     """Write the codes of the next generation."""
     before, after = beam.codes[side], beam.codes[1 - side]
@@ -128,7 +128,7 @@ def change_samples(value_starts, beam, side, n_next):
         after[v, k] = changed_code(value_starts, change, v, after[v, k])
 
 
-@kernel
+@inner_kernel
 def climb(arrays, n_samples, beam, x):
     """Hill climbing from the n_samples of generation 0; OUT x (n_variables,) int64, the best sample met; returns its value.
 

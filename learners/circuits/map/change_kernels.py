@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.arrays import Floats, Integers
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 
 # Assignments side by side: four registers of 512 bits.
 WIDTH = 32
@@ -181,7 +181,7 @@ def values_after_changes(arrays, edges, block):
             add_others(others, table, block.codes[v], value_starts[v + 1] - value_starts[v], block.found[change:])
 
 
-@kernel
+@inner_kernel
 def add_flows(edges, v, flow, code, out):
     """OUT out: the flows of the parents of variable v, which has two values, times their ratios; code (n_columns,) int64."""
     edge, parent, rise, fall = edges.edge, edges.parent, edges.rise, edges.fall
@@ -201,7 +201,7 @@ def add_flows(edges, v, flow, code, out):
             out[k] += a[k] * (q if code[k] else p)
 
 
-@kernel
+@inner_kernel
 def add_others(others, table, code, n_values, out):
     """OUT out (n_values - 1 or more, width): others (n_columns,) times the leaf's value after every change."""
     for step in range(1, n_values):

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.jit import kernel
+from learners.jit import inner_kernel
 
 
-@kernel
+@inner_kernel
 def flatten_sum(out, position, first, end):
     """Replace the sum's children that are sums by theirs, if it has no more edges then; returns the new end, or -1.
 
@@ -44,7 +44,7 @@ def flatten_sum(out, position, first, end):
     return first + n
 
 
-@kernel
+@inner_kernel
 def drop_unreachable(out, sizes, new_leaf, new_inner):
     """Compact `out` to what the root needs; new_leaf, new_inner int64 scratch."""
     n_leaves, n_inner = sizes[0], sizes[2]

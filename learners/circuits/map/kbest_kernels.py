@@ -10,7 +10,7 @@ import numpy as np
 from learners.arrays import Floats, Integers, Uint8s
 from learners.circuits.map.tree_kernels import UNDERFLOW, best_log_values, best_values
 from learners.circuits.map.value_kernels import LANES, assignment_values, distinct, log_value
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 
 NOTHING = -1  # no item yet, no candidate
 OPENED = -2  # a node whose candidates are listed but which has no item yet
@@ -64,7 +64,7 @@ def prepare(arrays, values, are_logs, room):
     return root
 
 
-@kernel
+@inner_kernel
 def open_leaf(arrays, leaf, room, n_items):
     """List the possible values of a leaf, likeliest first, as its items; returns the number of items."""
     start, end = arrays.leaf_starts[leaf], arrays.leaf_starts[leaf + 1]
@@ -95,7 +95,7 @@ def open_leaf(arrays, leaf, room, n_items):
     return n_items
 
 
-@kernel
+@inner_kernel
 def next_tree(arrays, node, room, n_items):
     """Find the next best subtree of `node`, asking the nodes below for theirs; returns the number of items, -1 if room is short."""
     n_leaves, n_inner = arrays.leaf_variable.size, arrays.is_sum.size
@@ -201,7 +201,7 @@ def next_tree(arrays, node, room, n_items):
     return n_items
 
 
-@kernel
+@inner_kernel
 def write_assignment(arrays, node, item, room, x):
     """The assignment of one tree; OUT x (n_variables,)."""
     n_leaves, n_inner = arrays.leaf_variable.size, arrays.is_sum.size
@@ -246,7 +246,7 @@ def k_best_trees(arrays, values, are_logs, room, assignments, scores):
     return k
 
 
-@kernel
+@inner_kernel
 def tree_room(arrays, n_items):
     """Scratch for `k_best_trees`; made here because numpy in Python takes longer than many a search for trees."""
     n_edges = arrays.children.size

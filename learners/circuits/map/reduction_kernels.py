@@ -9,7 +9,7 @@ import numpy as np
 
 from learners.arrays import Floats, Integers, Uint8s
 from learners.circuits.map.flatten_kernels import drop_unreachable, flatten_sum
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 
 # A running product leaves this range only in circuits of hundreds of variables: then its logarithm moves to the offset.
 SMALL, LARGE = 1e-120, 1e120
@@ -48,7 +48,7 @@ class ReductionRoom(NamedTuple):
     only_value: Integers  # (n_variables,) int64: the only value left; -1: the variable stays; -2: it is summed out
 
 
-@kernel
+@inner_kernel
 def look_at_variables(value_starts, allowed, hidden, only_value):
     """Which variables stay: OUT only_value (n_variables,); allowed (n_slots,) uint8, hidden (n_variables,) uint8."""
     for v in range(value_starts.size - 1):
@@ -63,7 +63,7 @@ def look_at_variables(value_starts, allowed, hidden, only_value):
                 only_value[v] = -1
 
 
-@kernel
+@inner_kernel
 def reduce_leaves(arrays, allowed, room):
     """Constants and masked tables of the leaves, into `room`; returns the length used of room.table."""
     factor, table, value_starts = room.factor, room.table, arrays.value_starts
@@ -102,7 +102,7 @@ def reduce_leaves(arrays, allowed, room):
     return used
 
 
-@kernel
+@inner_kernel
 def reduce_inner(arrays, room, used):
     """Upward: constants are folded, sums over one variable become leaves, unary nodes stand for their child."""
     factor, offset, n_free, stands_for = room.factor, room.offset, room.n_free, room.stands_for
@@ -185,7 +185,7 @@ def reduce_inner(arrays, room, used):
         used += n_values
 
 
-@kernel
+@inner_kernel
 def mark_reachable(arrays, room):
     """Downward: room.n_free becomes negative at the nodes that the reduced circuit keeps."""
     factor, n_free, stands_for, weight = room.factor, room.n_free, room.stands_for, arrays.weight
@@ -204,7 +204,7 @@ def mark_reachable(arrays, room):
                 n_free[stand_in] = -abs(n_free[stand_in])
 
 
-@kernel
+@inner_kernel
 def write_leaves(arrays, room, sizes, out):
     """Write the leaves of the reduced circuit, in `out`; a leaf's variable is replaced by its number in room.new_id."""
     n_free, new_id, table_start, table = room.n_free, room.new_id, room.table_start, room.table
@@ -227,7 +227,7 @@ def write_leaves(arrays, room, sizes, out):
     sizes[1] = entry
 
 
-@kernel
+@inner_kernel
 def write_inner(arrays, room, sizes, out):
     """Write the inner nodes of the reduced circuit, in `out`."""
     factor, offset, n_free, stands_for = room.factor, room.offset, room.n_free, room.stands_for
@@ -305,7 +305,7 @@ def reduce(arrays, allowed, hidden, room, out, sizes):
     return log_bound
 
 
-@kernel
+@inner_kernel
 def reduction_room(arrays):
     """Scratch for `reduce`; made here because numpy in Python takes longer than many a reduction."""
     n_variables = arrays.value_starts.size - 1
@@ -321,7 +321,7 @@ def reduction_room(arrays):
     )
 
 
-@kernel
+@inner_kernel
 def room_for_circuits(arrays, n_circuits, n_rows, n_entries):
     """Uninitialised arrays for n_circuits circuits of this size in all, and n_rows rows of value starts."""
     n_inner, n_edges = arrays.is_sum.size, arrays.children.size

@@ -14,7 +14,7 @@ from learners.circuits.map.reduction_kernels import reduction_room
 from learners.circuits.map.stage_kernels import add_stage, begin_stages, stage_arrays
 from learners.circuits.map.tree_kernels import best_tree
 from learners.circuits.map.value_kernels import LANES, assignment_value, assignment_values, downward, upward
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 
 # Bounds: the paper's sum over the subspace; maxima at leaves; maxima at leaves with a look-ahead at every sum.
 SUM, LEAF_MAXIMUM, LOOK_AHEAD = 0, 1, 2
@@ -55,7 +55,7 @@ class Progress(NamedTuple):
     log_best: Floats  # (1,) float64
 
 
-@kernel
+@inner_kernel
 def subspace_bounds(arrays, allowed, kind, room):
     """room.slots: bound of the subspace X = x for every slot."""
     if kind == LOOK_AHEAD:
@@ -65,14 +65,14 @@ def subspace_bounds(arrays, allowed, kind, room):
         downward(arrays, room.tops, room.leaves, room.rows, room.slots)
 
 
-@kernel
+@inner_kernel
 def pass_cost(arrays, kind):
     """Edges visited by one pass of bounds; a row of the look-ahead counts as one edge for every 64 values."""
     n_slots = arrays.value_starts[arrays.value_starts.size - 1]
     return (arrays.children.size + arrays.is_sum.size) * (1 + n_slots // 64 if kind == LOOK_AHEAD else 1)
 
 
-@kernel
+@inner_kernel
 def remove_values(value_starts, allowed, slots, threshold):
     """Forbid the values whose subspace cannot exceed the threshold; returns (any removed, n free variables), -1 free if none is left."""
     removed = False
@@ -92,7 +92,7 @@ def remove_values(value_starts, allowed, slots, threshold):
     return removed, n_free
 
 
-@kernel
+@inner_kernel
 def count_allowed(value_starts, allowed, most):
     """How many assignments are allowed, or more than `most`."""
     n = 1
@@ -106,7 +106,7 @@ def count_allowed(value_starts, allowed, most):
     return n
 
 
-@kernel
+@inner_kernel
 def best_of_all(arrays, allowed, n, x):
     """Evaluate all n allowed assignments; OUT x (n_variables,) int64, the best; returns its value."""
     value_starts = arrays.value_starts
@@ -131,7 +131,7 @@ def best_of_all(arrays, allowed, n, x):
     return values[best]
 
 
-@kernel
+@inner_kernel
 def record_best(stages, stage, allowed, slots, progress):
     """Take the frame's best assignment, in which at most one variable is free, as the best so far."""
     first = stage * (stages.variables.shape[1] + 1)
@@ -147,7 +147,7 @@ def record_best(stages, stage, allowed, slots, progress):
     progress.log_best[0] = max(progress.log_best[0], stages.log_bound[stage] + np.log(most))
 
 
-@kernel
+@inner_kernel
 def choose_branch(value_starts, allowed, slots, kind):
     """The slot to try first and the bound of its variable's other slots.
 
@@ -288,7 +288,7 @@ def search(stages, frames, reduction, room, progress, kind, budget):
     progress.counts[0] = depth
 
 
-@kernel
+@inner_kernel
 def solve_at_root(arrays, kind, budget, x, outcome):
     """The best tree, or what is left when subspaces that cannot exceed it are left out; often that is the whole search.
 
@@ -349,7 +349,7 @@ def solve_at_root(arrays, kind, budget, x, outcome):
             return
 
 
-@kernel
+@inner_kernel
 def best_of_slots(value_starts, allowed, slots, x):
     """OUT x: every variable's allowed value with the highest bound; returns the bound of all that is allowed."""
     bound = np.inf
@@ -363,7 +363,7 @@ def best_of_slots(value_starts, allowed, slots, x):
     return bound
 
 
-@kernel
+@inner_kernel
 def close_frame(frames, depth):
     """Leave a finished frame: the one above has one value less; returns its depth."""
     if depth > 0:

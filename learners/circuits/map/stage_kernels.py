@@ -9,7 +9,7 @@ import numpy as np
 
 from learners.arrays import Floats, Integers
 from learners.circuits.map.reduction_kernels import MaxArrays, reduce, room_for_circuits
-from learners.jit import kernel
+from learners.jit import inner_kernel
 
 # Pools hold the whole problem and its reductions, each at most three quarters of the one before: less than four in all.
 POOL_FACTOR = 4
@@ -28,7 +28,7 @@ class Stages(NamedTuple):
     path: Integers  # (n_stages, n_variables) int64: values of the variables fixed before this stage
 
 
-@kernel
+@inner_kernel
 def stage_arrays(stages, s):
     """The circuit of stage s, as views."""
     pool = stages.pool
@@ -50,7 +50,7 @@ def stage_arrays(stages, s):
     )
 
 
-@kernel
+@inner_kernel
 def free_arrays(stages, s):
     """Views of the unused ends of the pools, from where stage s would begin."""
     pool = stages.pool
@@ -69,7 +69,7 @@ def free_arrays(stages, s):
     )
 
 
-@kernel
+@inner_kernel
 def begin_stages(arrays, log_bound, n_entries):
     """Pools with the whole problem as stage 0; n_entries values of leaves may be needed by one reduction."""
     n_variables = arrays.value_starts.size - 1
@@ -101,7 +101,7 @@ def begin_stages(arrays, log_bound, n_entries):
     return stages
 
 
-@kernel
+@inner_kernel
 def add_stage(stages, old, allowed, slots, reduction, hidden, sizes):
     """Reduce stage `old` to the remaining values and append it; returns the new stage, or `old` if the pools are full.
 

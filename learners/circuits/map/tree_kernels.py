@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 
 # Below this the best tree, on the scale of the bound, is too near the end of double precision: use logarithms.
 UNDERFLOW = 1e-250
 
 
-@kernel
+@inner_kernel
 def best_values(arrays, values, best_edge):
     """Value of the best tree of every inner node, relative to its bound; OUT values (n_inner,), best_edge (n_inner,) int64."""
     is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from
@@ -33,7 +33,7 @@ def best_values(arrays, values, best_edge):
             values[i] = best
 
 
-@kernel
+@inner_kernel
 def best_log_values(arrays, values, best_edge):
     """The same in logarithms, for circuits so large that the values underflow."""
     is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from
@@ -82,7 +82,7 @@ def total_values(arrays, values, best_edge):
             values[i] = total
 
 
-@kernel
+@inner_kernel
 def total_log_values(arrays, values, best_edge):
     """The same in logarithms."""
     is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from

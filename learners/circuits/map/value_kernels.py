@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from learners.circuits.sampling_kernels import mixed
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 
 # Assignments evaluated together: each waits for its own product, so eight at a time keep the processor busy.
 LANES = 8
@@ -53,7 +53,7 @@ def assignment_values(arrays, assignments, n_assignments, room, values):
             values[start + k] = room[n_inner - 1, k]
 
 
-@kernel
+@inner_kernel
 def assignment_value(arrays, x, room, value):
     """Value of one assignment; x (n_variables,) int64, room (n_inner,) float64; OUT value (1,)."""
     is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from
