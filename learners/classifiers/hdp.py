@@ -192,7 +192,7 @@ class Chain:
     def _add_estimates(self, state: kernels.State) -> None:
         map_kernels.add_estimates(self._tree, self.plan, state, ROOT_CONCENTRATION, self._scratch, self.sums)
         leaves = slice(int(self.tree.cell_starts[self._tree.deepest]), None)
-        self.log_likelihood.append(float(self.tree.cell_count[leaves] @ np.log(self._scratch[1, leaves])))
+        self.log_likelihood.append(float((self.tree.cell_count[leaves] * np.log(self._scratch[1, leaves])).sum()))
         self.n_draws += 1
 
     def start_at_fixed_point(self, n_most: int = 200, tolerance: float = 1e-3) -> int:

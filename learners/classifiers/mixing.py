@@ -33,7 +33,8 @@ def best_concentration(n: Floats, total: Floats, from_above: Floats) -> float:
     """
     several = total > 1
     n, total, from_above = n[several], total[several], from_above[several]
-    scores = [float(n @ np.log((n - 1 + a * from_above) / (total - 1 + a))) for a in CONCENTRATIONS]
+    # A scalar product of BLAS has threads of its own, which spin: they took twenty times as long as the work itself.
+    scores = [float((n * np.log((n - 1 + a * from_above) / (total - 1 + a))).sum()) for a in CONCENTRATIONS]
     return CONCENTRATIONS[int(np.argmax(scores))]
 
 
@@ -61,7 +62,7 @@ def telling_levels(tree: ContextTree) -> int:
         from_above = left_out[tree.cell_parent[cells]]
         weight = best_concentration(n[cells], total[cells], from_above)
         left_out[cells] = (n[cells] - 1 + weight * from_above) / (total[cells] - 1 + weight)
-        scores.append(float(n[cells] @ np.log(left_out[cells])))
+        scores.append(float((n[cells] * np.log(left_out[cells])).sum()))
     best = max(scores, default=0.0)
     return next((level for level, score in enumerate(scores) if score >= best - CHANCE_NATS), 0)
 

@@ -192,7 +192,7 @@ class BatchEncoder:
                 slow.append((i, place))
                 continue
             start, size = self.tables.get(i, (self.cut_starts[i], len(attribute.cuts)))
-            if kind == kernels.BYTES:
+            if kind in (kernels.BYTES, kernels.BITS):
                 start = len(tables)
                 lut, limit = self.byte_table(i, arrow_schema.types[place])
                 tables.append(lut)
@@ -219,6 +219,8 @@ class BatchEncoder:
             kind = TIMES.get(arrow_type, nothing) if attribute.is_time else NUMBERS.get(arrow_type, nothing)
             return kind, nothing
         if i not in self.tables:
+            if arrow_type == pa.bool_():
+                return kernels.BITS, nothing
             return kernels.BYTES if arrow_type in BYTES else nothing, nothing
         if pa.types.is_dictionary(arrow_type):
             return TEXT.get(arrow_type.value_type, nothing), NUMBERS[arrow_type.index_type]

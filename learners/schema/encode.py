@@ -40,6 +40,9 @@ def numbers(column: pa.Array, name: str, arrow_type: str = "") -> Floats:
             raise SchemaError(
                 f"Column {name!r} holds {kind}, but {arrow_type} in training. Make the types agree.", name
             )
+        if pa.types.is_date32(kind):
+            days = pc.cast(pc.cast(column, pa.int32()), pa.float64())
+            return _read_only(pc.multiply(days, 86_400.0))
         if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
             in_micros = pc.cast(column, pa.timestamp("us", tz=getattr(kind, "tz", None)), safe=False)
             micros = pc.cast(pc.cast(in_micros, pa.int64()), pa.float64(), safe=False)
@@ -159,7 +162,13 @@ class _NominalEncoder:
         codes[is_null] = attribute.missing_code
 
     def byte_table(self, kind: pa.DataType) -> tuple[Codes, int]:
-        """The code of each byte of a column of int8 or uint8; and the largest code if each value is its own code, else -1."""
+        """The code of each byte of a column of int8 or uint8; and the largest code if each value is its own code, else -1.
+
+        Of booleans the codes of False and True come first.
+        """
+        if pa.types.is_boolean(kind):
+            of_both = self._codes_of(pa.array([False, True]))
+            return np.resize(of_both, 256), -1
         every = pa.array(np.arange(256, dtype=np.uint8).view(np.uint8 if kind == pa.uint8() else np.int8))
         codes = self._codes_of(pc.cast(every, pa.int64()))
         largest = self.attribute.n_values

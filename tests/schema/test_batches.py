@@ -39,6 +39,11 @@ def naive(columns, schema):
     ]
 
 
+def days_of(seconds):
+    days = [None if second is None else second // 86_400 for second in seconds]
+    return pa.array(days, pa.int32()).cast(pa.date32())
+
+
 @st.composite
 def wide_batches(draw):
     """A schema of text, bytes and numbers, and a batch of columns of any type that holds them; some absent, some more."""
@@ -46,7 +51,7 @@ def wide_batches(draw):
     attributes, columns, arrays = [], {}, {}
     for i in range(draw(st.integers(1, 6))):
         name, has_missing = f"x{i}", draw(st.booleans())
-        kind = draw(st.sampled_from(["text", "bytes", "number"]))
+        kind = draw(st.sampled_from(["text", "bytes", "number", "flag", "day"]))
         if kind == "text":
             domain = tuple(sorted(draw(st.sets(WORDS, min_size=1, max_size=5))))
             attribute = Attribute(name, "nominal", domain, has_missing=has_missing, n_folded=draw(st.integers(0, 1)))
@@ -55,6 +60,14 @@ def wide_batches(draw):
             domain = tuple(sorted(draw(st.sets(st.integers(-3, 5), min_size=1))))
             attribute = Attribute(name, "nominal", domain, has_missing=has_missing)
             values, arrow_type = st.integers(0, 9), draw(st.sampled_from(WHOLE_TYPES))
+        elif kind == "flag":
+            domain = draw(st.sampled_from([(False, True), (True,), (0, 1, 2)]))
+            attribute = Attribute(name, "nominal", domain, has_missing=has_missing)
+            values, arrow_type = st.booleans(), pa.bool_()
+        elif kind == "day":
+            cuts = tuple(sorted(draw(st.sets(st.integers(-9, 9).map(lambda cut: cut * 43_200.0), max_size=60))))
+            attribute = Attribute(name, "numeric", cuts=cuts, has_missing=has_missing, arrow_type="date32[day]")
+            values, arrow_type = st.integers(-5, 5).map(lambda day: day * 86_400), pa.date32()
         else:
             cuts = tuple(sorted(draw(st.sets(st.integers(-2, 9).map(lambda cut: cut / 2), max_size=5))))
             attribute = Attribute(name, "numeric", cuts=cuts, has_missing=has_missing, arrow_type="double")
@@ -62,7 +75,7 @@ def wide_batches(draw):
         attributes.append(attribute)
         if draw(st.integers(0, 5)):
             columns[name] = draw(st.lists(st.none() | values, min_size=n_rows, max_size=n_rows))
-            arrays[name] = pa.array(columns[name], arrow_type)
+            arrays[name] = pa.array(columns[name], arrow_type) if kind != "day" else days_of(columns[name])
     columns["more"] = list(range(n_rows))
     arrays["more"] = pa.array(columns["more"])
     return Schema(tuple(attributes), None, ("",)), columns, pa.RecordBatch.from_pydict(arrays)

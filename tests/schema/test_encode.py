@@ -207,6 +207,14 @@ def test_large_whole_numbers_fall_in_the_same_interval_in_every_form():
     assert encode_columns({"x": [10**400, 1.0, -(10**400)]}, schema).x.tolist() == [[1, 0, 0]]
 
 
+def test_days_are_exact_seconds_even_far_from_now():
+    days = pa.array([0, 19_358, -104_250, 2_000_000_000, None], pa.int32())
+    expected = [0.0, 19_358 * 86_400.0, -104_250 * 86_400.0, 2_000_000_000 * 86_400.0]
+    found = numbers(days.cast(pa.date32()), "day")
+    assert found[:4].tolist() == expected
+    assert np.isnan(found[4])
+
+
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 def test_times_of_any_unit_fall_in_the_same_interval(unit):
     noon = datetime.datetime(2024, 5, 17, 12, 0)
