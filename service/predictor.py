@@ -299,7 +299,7 @@ def rehearse(served: Served) -> None:
         served.classify({})
         for n_rows in REHEARSED:
             served.predict_proba(encode_records([{}] * n_rows, served.schema))
-    if type(served.model) is CircuitModel:
+    if isinstance(served.model, CircuitModel):
         served.model.prepare()
     if served.watch is not None:
         served.watch.discard()

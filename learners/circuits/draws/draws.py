@@ -73,6 +73,10 @@ class CircuitDraws:
             log_weight[self._of_sum] = np.log(self.weight[:, draw])
         return self.circuit.with_parameters(log_weight, np.ascontiguousarray(self.parameter[:, draw]))
 
+    def prepare(self) -> None:
+        """Build what all queries share."""
+        _ = self._compiled
+
     @cached_property
     def _compiled(self) -> tuple[Compiled, DrawArrays]:
         plan = compiled(self.circuit)

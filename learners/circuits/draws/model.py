@@ -74,6 +74,11 @@ class BayesianCircuit(CircuitModel):
         super().__init__(schema, draws.circuit, facts)
         self.draws, self.n_chains, self.trace, self.sampled = draws, n_chains, frozen(trace), sampled
 
+    def prepare(self) -> None:
+        """Build what queries of every kind share, so that the first one does not wait for it."""
+        super().prepare()
+        self.draws.prepare()
+
     def predict_proba(self, chunk: Chunk) -> Floats:
         """(n_rows, n_classes) float64: P(class | attributes), the mean over the draws; what is missing or unseen summed out.
 

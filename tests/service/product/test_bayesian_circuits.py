@@ -10,7 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners.kinds import load_model
+from learners.query import Map, Marginal, Sample
 from service import product
+from service.predictor import Predictor
 from service.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
@@ -133,6 +135,19 @@ def test_an_update_goes_on_with_new_rows_behind_the_old_ones(workspace, tmp_path
     (folder / "b.parquet").unlink()
     _, passes = product.train_with_passes(workspace, request_of(folder, update=True))
     assert passes[0]["stage"] == "starting anew, as a file that was learned from is gone or has changed"
+
+
+def test_served_draws_have_what_their_first_query_needs(workspace, tmp_path):
+    pq.write_table(weather(300, 1), tmp_path / "data.parquet")
+    product.train(workspace, request_of(tmp_path / "data.parquet", target=None))
+    predictor = Predictor(workspace.control)
+    predictor.refresh()
+    model = predictor.resolve("sky").model
+    kept = [vars(model.circuit), vars(model.draws)]
+    before = [set(each) for each in kept]
+    assert "_compiled" in before[1]
+    model.answer([Marginal({"outlook": "sunny"}), Map(), Sample(2, {})])
+    assert [set(each) for each in kept] == before
 
 
 def test_progress_of_a_job_tells_the_log_joint(site):
