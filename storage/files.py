@@ -103,11 +103,11 @@ def drafting(directory: Path, name: str) -> Iterator[Path]:
     ------
     the path of the draft
     """
-    with _refusals_of_the_disk(directory):
+    with refusals_of_the_disk(directory):
         _make_directory(directory)
         folder, lock = _locked_folder(directory)
     try:
-        with _refusals_of_the_disk(directory):
+        with refusals_of_the_disk(directory):
             yield folder / name
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -117,7 +117,7 @@ def drafting(directory: Path, name: str) -> Iterator[Path]:
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Whoever changes the file by what is in it does so alone, among all processes; the lock lies hidden beside it."""
-    with _refusals_of_the_disk(path):
+    with refusals_of_the_disk(path):
         _make_directory(path.parent)
         with path.with_name(f".{path.name}.lock").open("a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -131,7 +131,7 @@ def make_folder(folder: Path) -> None:
     ------
     Unwritable
     """
-    with _refusals_of_the_disk(folder):
+    with refusals_of_the_disk(folder):
         _make_directory(folder)
 
 
@@ -145,12 +145,20 @@ class Temporary(ExitStack):
     Attributes
     ----------
     path : of the folder
+
+    Raises
+    ------
+    Unwritable
     """
 
     def __init__(self, directory: Path) -> None:
         super().__init__()
         self.path = self.enter_context(drafting(directory, "temporary"))
-        self.path.mkdir()
+        try:
+            make_folder(self.path)
+        except BaseException:
+            self.close()
+            raise
 
 
 class Witness:
@@ -216,7 +224,8 @@ def _locked_folder(directory: Path) -> tuple[Path, int]:
 
 
 @contextmanager
-def _refusals_of_the_disk(path: Path) -> Iterator[None]:
+def refusals_of_the_disk(path: Path) -> Iterator[None]:
+    """An error of the disk is said as Unwritable of this path."""
     try:
         yield
     except OSError as error:
@@ -285,7 +294,7 @@ def settle(draft: Path, path: Path) -> None:
     Unwritable
         If the disk refuses; the name is then not taken, or taken by the whole file.
     """
-    with _refusals_of_the_disk(path):
+    with refusals_of_the_disk(path):
         with draft.open("rb") as file:
             os.fchmod(file.fileno(), _READ_ONLY)
             os.fsync(file.fileno())

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from storage import control_tables as tables
 from storage.control import Control
 from storage.errors import LeaseLost, OutcomeUnknown, StorageError
-from storage.files import Layout, make_folder
+from storage.files import Layout, make_folder, refusals_of_the_disk
 from storage.model_file import remove_model
 from storage.models import ModelVersion, add_version, version_of_row
 
@@ -29,9 +29,15 @@ def publishing(folder: Path) -> Iterator[None]:
     Parameters
     ----------
     folder : of the model; created if missing
+
+    Raises
+    ------
+    Unwritable
     """
     make_folder(folder)
-    with (folder / _LOCK).open("a") as lock:
+    with refusals_of_the_disk(folder):
+        lock = (folder / _LOCK).open("a")
+    with lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
         yield
 

@@ -17,6 +17,7 @@ from service.product.row_scores import write_scores
 from service.requests import EvaluateRequest, ImputeRequest, QueryJobRequest, ScoreRequest
 from service.settings import available_threads
 from service.workspace import Workspace
+from storage.files import make_folder
 
 
 def query(workspace: Workspace, reference: str, asked: Sequence[AnyQuery]) -> list[JSONObject]:
@@ -74,7 +75,7 @@ def _into_output(
     )
     warnings: list[str] = []
     output = workspace.layout.job_output(run.job_id)
-    output.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(output.parent)
     threads = available_threads(workspace.settings)
     told = write(model, rows, output, replace=True, threads=threads, report=run.report, warn=warnings.append, **how)
     return {"model": version.name, "version": version.version, **told} | ({"warnings": warnings} if warnings else {})

@@ -33,6 +33,7 @@ from service.settings import available_threads
 from service.workspace import Workspace
 from storage import datasets, models
 from storage.compiled import map_compiled, write_compiled
+from storage.files import make_folder
 from storage.model_file import write_model
 from storage.models import ModelVersion
 from storage.publication import publishing, register, version_of_job
@@ -76,7 +77,7 @@ def learn(workspace: Workspace, run: Run) -> JSONObject:
     if len(rows.rules) > n_rules:  # of other data with the same files: no job that forgets does it here
         discard_forgotten(ledger)
     path = workspace.layout.scratch_directory(run.job_id) / COMPILED
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     write_compiled(path, *model.to_arrays(), replace=True)
     n_rows = int(model.facts["n_rows"])
     files = [rows.learned.raw.files[index] for index in sorted(rows.learned.wanted)]
