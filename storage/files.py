@@ -145,10 +145,6 @@ class Temporary(ExitStack):
     Attributes
     ----------
     path : of the folder
-
-    Raises
-    ------
-    Unwritable
     """
 
     def __init__(self, directory: Path) -> None:

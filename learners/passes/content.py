@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -15,8 +14,14 @@ import pyarrow.fs as pafs
 from learners.passes.files import SourceFile
 
 BATCH_ROWS = 65_536
-# The least or greatest value of a column; a datetime is a date, a bool and an int are floats.
-Bound = datetime.date | str | bytes | float | None
+
+
+class Bounds(NamedTuple):
+    """The least and the greatest value of a column, which are null where all are, and the number of nulls."""
+
+    least: pa.Scalar
+    greatest: pa.Scalar
+    n_null: int
 
 
 class Content(Protocol):
@@ -37,8 +42,8 @@ class Content(Protocol):
     def piece(self, row_group: int) -> str:
         """A row group in words, for messages."""
 
-    def bounds(self, column: str) -> tuple[Bound, Bound, int] | None:
-        """Least value, greatest value (None without any) and number of nulls of a column, if they are known."""
+    def bounds(self, column: str) -> Bounds | None:
+        """Between which values a column lies, if that is known before the rows are read."""
 
     def decoded_bytes(self, filesystem: pafs.FileSystem, file: SourceFile, columns: Sequence[str]) -> int | None:
         """The most that reading takes at once; None if only reading can tell."""
@@ -93,12 +98,12 @@ class Partitioned:
         """A row group in words."""
         return self.inner.piece(row_group)
 
-    def bounds(self, column: str) -> tuple[Bound, Bound, int] | None:
+    def bounds(self, column: str) -> Bounds | None:
         """Those of the file, or the one value of a folder."""
         if column not in self.values:
             return self.inner.bounds(column)
-        value: Bound = self.values[column].as_py()
-        return value, value, 0 if value is not None else self.n_rows
+        value = self.values[column]
+        return Bounds(value, value, 0 if value.is_valid else self.n_rows)
 
     def decoded_bytes(self, filesystem: pafs.FileSystem, file: SourceFile, columns: Sequence[str]) -> int | None:
         """What the columns of the file take; those of folders take next to nothing."""

@@ -1,4 +1,4 @@
-"""Where the columns of a Parquet file lie, by its footer.
+"""Where the columns of a Parquet file lie, and between which values, by its footer.
 
 Arrow tells this too, but for a damaged footer it ends the process: `ColumnChunkMetaData` throws where nothing catches.
 """
@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from learners.passes.thrift import Fields, number, structure
 
+_MAX, _MIN, _NULL_COUNT, _MAX_VALUE, _MIN_VALUE = 1, 2, 3, 5, 6  # fields of Statistics
+
 
 class ColumnChunk(NamedTuple):
     """One column of one row group: where its pages lie in the file, and their bytes once unpacked.
@@ -17,15 +19,46 @@ class ColumnChunk(NamedTuple):
     ----------
     begin, end : int
         Offsets in the file.
-    has_dictionary : bool
     unpacked_bytes : int
         As the footer says.
+    n_values : int
+        Nulls included.
+    statistics : Fields
+        As Parquet's structure of that name has them; empty if the footer lacks them.
     """
 
     begin: int
     end: int
-    has_dictionary: bool
     unpacked_bytes: int
+    n_values: int
+    statistics: Fields
+
+    def integers(self) -> IntegerBounds | None:
+        """The bounds of a column of signed integers, if the footer has them.
+
+        References
+        ----------
+        https://github.com/apache/parquet-format, parquet.thrift: Statistics; its older fields order such columns alike.
+        """
+        n_null = self.statistics.get(_NULL_COUNT)
+        if not isinstance(n_null, int) or not 0 <= n_null <= self.n_values:
+            return None
+        if n_null == self.n_values:
+            return IntegerBounds(None, None, n_null)
+        low = self.statistics.get(_MIN_VALUE, self.statistics.get(_MIN))
+        high = self.statistics.get(_MAX_VALUE, self.statistics.get(_MAX))
+        if not isinstance(low, bytes) or not isinstance(high, bytes) or {len(low), len(high)} - {4, 8}:
+            return None
+        least, greatest = (int.from_bytes(value, "little", signed=True) for value in (low, high))
+        return IntegerBounds(least, greatest, n_null) if least <= greatest else None
+
+
+class IntegerBounds(NamedTuple):
+    """The least and the greatest value, which are None where all are null, and the number of nulls."""
+
+    least: int | None
+    greatest: int | None
+    n_null: int
 
 
 def column_chunks(footer: bytes) -> list[list[ColumnChunk]]:
@@ -49,12 +82,12 @@ def column_chunks(footer: bytes) -> list[list[ColumnChunk]]:
 
 def _chunk(column: Fields) -> ColumnChunk:
     fields = _structure(column, 3)
-    unpacked, stored, data, dictionary = (number(fields, 6), number(fields, 7), number(fields, 9), fields.get(11))
-    has_dictionary = isinstance(dictionary, int) and 0 < dictionary < data
-    begin = dictionary if has_dictionary and isinstance(dictionary, int) else data
+    n_values, unpacked, stored, data = (number(fields, index) for index in (5, 6, 7, 9))
+    dictionary, statistics = fields.get(11), fields.get(12)
+    begin = dictionary if isinstance(dictionary, int) and 0 < dictionary < data else data
     if min(begin, stored, unpacked) < 0:
         raise ValueError("The footer places a column before the file.")
-    return ColumnChunk(begin, begin + stored, has_dictionary, unpacked)
+    return ColumnChunk(begin, begin + stored, unpacked, n_values, statistics if isinstance(statistics, dict) else {})
 
 
 def _structure(fields: Fields, index: int) -> Fields:

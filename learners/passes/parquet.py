@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import struct
 from collections.abc import Iterator, Sequence
@@ -17,13 +18,14 @@ import pyarrow.parquet as pq
 
 from learners.errors import SourceError, one_line
 from learners.memory import memory_limit
-from learners.passes.content import BATCH_ROWS, Bound
+from learners.passes.content import BATCH_ROWS, Bounds
 from learners.passes.files import SourceFile, type_family
 from learners.passes.footers import ColumnChunk, column_chunks
 from learners.passes.formats import FORMATS, format_of
 from learners.passes.parquet_sizes import Taken, column_sizes
 
 _MAGIC = b"PAR1"
+_UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 WIDEST = 64  # bytes of a number
 # A file is known by this many of its blocks; one that is no longer is read as a whole.
 SAMPLED_BLOCKS, BLOCK_BYTES = 32, 4096
@@ -71,26 +73,37 @@ class ParquetContent:
         """A row group in words."""
         return f"row group {row_group}"
 
-    def bounds(self, column: str) -> tuple[Bound, Bound, int] | None:
-        """Least and greatest value and number of nulls of a column.
+    def bounds(self, column: str) -> Bounds | None:
+        """Least and greatest value and number of nulls of a column of timestamps or dates.
 
-        None if the footer lacks them, or Python has no such value: a time in nanoseconds, or beyond the year 9999.
+        None if the footer lacks them, or the column holds something else.
         """
-        lows, highs, n_null = [], [], 0
-        for g in range(self.metadata.num_row_groups):
-            group = self.metadata.row_group(g)
-            place = next((c for c in range(group.num_columns) if group.column(c).path_in_schema == column), None)
-            known = None if place is None else group.column(place).statistics
-            if known is None or not known.has_null_count or (not known.has_min_max and known.num_values):
-                return None
-            n_null += known.null_count
-            if known.has_min_max:
-                try:
-                    lows.append(known.min)
-                    highs.append(known.max)
-                except (ValueError, OverflowError):
-                    return None
-        return (min(lows), max(highs), n_null) if lows else (None, None, n_null)
+        leaves = self._leaves.get(column, [])
+        kind = self._time_type(leaves[0]) if len(leaves) == 1 else None
+        if kind is None:
+            return None
+        try:
+            found = [self._chunks(g)[leaves[0]].integers() for g in range(self.metadata.num_row_groups)]
+        except ValueError:  # a damaged footer; whoever reads the rows says so
+            return None
+        known = [each for each in found if each is not None]
+        if len(known) < len(found):
+            return None
+        n_null = sum(each.n_null for each in known)
+        lows = [each.least for each in known if each.least is not None]
+        highs = [each.greatest for each in known if each.greatest is not None]
+        return Bounds(pa.scalar(min(lows, default=None), kind), pa.scalar(max(highs, default=None), kind), n_null)
+
+    def _time_type(self, leaf: int) -> pa.DataType | None:
+        """What the numbers of a column of timestamps or dates count; not always the unit that Arrow gives them."""
+        column = self.metadata.schema.column(leaf)
+        told = json.loads(column.logical_type.to_json())
+        if column.physical_type == "INT32" and told["Type"] == "Date":
+            return pa.date32()
+        if column.physical_type == "INT64" and told["Type"] == "Timestamp" and told["timeUnit"] in _UNITS:
+            kind = self.arrow_schema.field(column.path).type
+            return pa.timestamp(_UNITS[told["timeUnit"]], kind.tz if pa.types.is_timestamp(kind) else None)
+        return None
 
     @cached_property
     def _leaves(self) -> dict[str, list[int]]:

@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +14,6 @@ import pyarrow.compute as pc
 
 from learners.arrays import Mask
 from learners.errors import EmptyData, InvalidParameter, SourceError, UnknownColumn
-from learners.passes.content import Bound
 from learners.passes.files import whole_and_part
 from learners.passes.source import Condition, Fragment, Source, SourceFile, file_identity
 
@@ -236,46 +234,33 @@ def time_bounds(
     from_footer = source.footer_bounds(index, column)
     if from_footer is not None:
         low, high, n_null = from_footer
-        return _moment(low), _moment(high, is_last=True), n_null > 0
+        return (*_span(path, column, low, high), n_null > 0)
     lows, highs, has_null = [], [], False
     for fragment in source.only({index}).fragments:
         for batch in source.read(fragment, [column]):
             found = pc.min_max(batch.column(0))
             has_null |= batch.column(0).null_count > 0
-            if found["min"].is_valid:
-                try:
-                    lows.append(_counted(found["min"]))
-                    highs.append(_counted(found["max"], is_last=True))
-                except OverflowError as error:
-                    beyond = f"column {column!r} holds a time beyond the years 1 to 9999. Correct it."
-                    raise SourceError(path, beyond) from error
+            earliest, latest = _span(path, column, found["min"], found["max"])
+            if earliest is not None and latest is not None:
+                lows.append(earliest)
+                highs.append(latest)
     return (min(lows), max(highs), has_null) if lows else (None, None, has_null)
 
 
-@runtime_checkable
-class _PandasTimestamp(Protocol):
-    """A datetime with nanoseconds."""
-
-    nanosecond: int
-
-    def to_pydatetime(self, *, warn: bool) -> datetime.datetime: ...
-
-
-def _moment(value: Bound, *, is_last: bool = False) -> datetime.datetime | None:
-    """What a footer tells; pandas, where it is installed, makes its own timestamps of nanoseconds."""
-    if value is None:
-        return None
-    assert isinstance(value, datetime.date), "only columns of timestamps and dates get here"
-    if not isinstance(value, datetime.datetime):
-        return datetime.datetime(value.year, value.month, value.day)
-    if not isinstance(value, _PandasTimestamp):
-        return value
-    plain = value.to_pydatetime(warn=False)
-    return plain + datetime.timedelta(microseconds=1) if is_last and value.nanosecond else plain
+def _span(
+    path: str, column: str, low: pa.Scalar, high: pa.Scalar
+) -> tuple[datetime.datetime | None, datetime.datetime | None]:
+    if not low.is_valid:
+        return None, None
+    try:
+        return _counted(low), _counted(high, is_last=True)
+    except OverflowError as error:
+        beyond = f"column {column!r} holds a time beyond the years 1 to 9999. Correct it."
+        raise SourceError(path, beyond) from error
 
 
 def _counted(scalar: pa.Scalar, *, is_last: bool = False) -> datetime.datetime:
-    """A timestamp or date that was read, from its number: Python has no nanoseconds."""
+    """A timestamp or date from its number: Python has no nanoseconds."""
     kind, ticks = scalar.type, int(scalar.value)
     if pa.types.is_date(kind):
         days = ticks if pa.types.is_date32(kind) else ticks // 86_400_000

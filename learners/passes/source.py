@@ -15,7 +15,7 @@ import pyarrow.fs as pafs
 
 from learners.arrays import Mask
 from learners.errors import SourceError, UnknownColumn, one_line
-from learners.passes.content import BATCH_ROWS, Bound, Content
+from learners.passes.content import BATCH_ROWS, Bounds, Content
 from learners.passes.files import Path, SourceFile, common_schema, expanded, file_identity, type_family
 from learners.passes.filesystems import filesystem_of
 from learners.passes.opening import opened_files
@@ -242,11 +242,8 @@ class Source:
             raise SourceError(told.path, f"cannot be read ({one_line(error)}).") from error
         return digest.hexdigest()
 
-    def footer_bounds(self, file: int, column: str) -> tuple[Bound, Bound, int] | None:
-        """Least value, greatest value (None without any) and number of nulls of a column.
-
-        None if the footer lacks them, or Python has no such value: a time in nanoseconds, or beyond the year 9999.
-        """
+    def footer_bounds(self, file: int, column: str) -> Bounds | None:
+        """Between which times a column lies, if the footer of the file says so."""
         return None if self._table is not None else self._contents[file].bounds(column)
 
     def column_type(self, file: int, column: str) -> pa.DataType:

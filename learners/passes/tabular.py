@@ -16,7 +16,7 @@ import pyarrow.fs as pafs
 import pyarrow.json as pajson
 
 from learners.errors import SourceError, one_line
-from learners.passes.content import BATCH_ROWS, Bound, types_digest
+from learners.passes.content import BATCH_ROWS, Bounds, types_digest
 from learners.passes.files import SourceFile, type_family
 from learners.passes.formats import codec_of
 from learners.passes.parquet import file_size
@@ -60,7 +60,7 @@ class TabularContent:
         del row_group
         return "it"
 
-    def bounds(self, column: str) -> tuple[Bound, Bound, int] | None:
+    def bounds(self, column: str) -> Bounds | None:
         """Not known before the rows are read."""
         del column
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 _STOP, _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(13)
 _MOST_DEPTH = 16
 
-# By the number of the field; texts and floating numbers are None, as nobody asks for them.
+# By the number of the field; floating numbers are None, as nobody asks for them.
 Fields = dict[int, object]
 
 
@@ -80,7 +80,8 @@ def _value(content: bytes, at: int, kind: int, depth: int) -> tuple[object, int]
         return None, _within(content, at + 8)
     if kind == _BINARY:
         length, at = _varint(content, at)
-        return None, _within(content, at + length)
+        end = _within(content, at + length)
+        return content[at:end], end
     if kind == _STRUCT:
         return structure(content, at, depth + 1)
     if kind in (_LIST, _SET):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -173,12 +174,29 @@ def test_a_footer_places_columns_where_arrow_says(n_columns: int, n_groups: int,
         for c, chunk in enumerate(columns):
             told = metadata.row_group(g).column(c)
             begin = told.dictionary_page_offset if told.has_dictionary_page else told.data_page_offset
-            assert chunk == (
-                begin,
-                begin + told.total_compressed_size,
-                told.has_dictionary_page,
-                told.total_uncompressed_size,
-            )
+            expected = (begin, begin + told.total_compressed_size, told.total_uncompressed_size, told.num_values)
+            assert chunk[:4] == expected
+
+
+@given(
+    ticks=st.lists(st.one_of(st.none(), st.integers(-(10**15), 10**15)), min_size=1, max_size=40),
+    kind=st.sampled_from(["ms", "us", "ns", "s", "date"]),
+    zone=st.sampled_from([None, "Europe/Berlin"]),
+    group=st.integers(1, 40),
+)
+@settings(deadline=None, max_examples=60)
+def test_a_footer_bounds_times_as_the_rows_do(tmp_path_factory, ticks, kind, zone, group) -> None:
+    is_date = kind == "date"
+    values = [None if tick is None else tick % 100_000 if is_date else tick for tick in ticks]
+    column = pa.array(values, pa.int32() if is_date else pa.int64())
+    column = column.cast(pa.date32() if is_date else pa.timestamp(kind, zone))
+    path = tmp_path_factory.mktemp("times") / "a.parquet"
+    pq.write_table(pa.table({"time": column}), path, row_group_size=group)
+    found, expected = Source.open(path).footer_bounds(0, "time"), pc.min_max(column)
+    assert found is not None and found.n_null == column.null_count
+    for told, read in ((found.least, expected["min"]), (found.greatest, expected["max"])):
+        assert told.is_valid == read.is_valid
+        assert not read.is_valid or told.cast(read.type).value == read.value
 
 
 @given(content=st.binary(max_size=300))
@@ -190,7 +208,10 @@ def test_no_bytes_of_a_footer_do_harm(content: bytes) -> None:
 def test_a_damaged_footer_ends_no_process(tmp_path: Path) -> None:
     """Arrow ends the process that asks it for a codec it does not know, or for sizes that do not fit."""
     path = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"word": ["a", "b"] * 500, "class": classes(1000)}), path, row_group_size=100)
+    times = pa.array(range(1000), pa.timestamp("us"))
+    pq.write_table(
+        pa.table({"word": ["a", "b"] * 500, "time": times, "class": classes(1000)}), path, row_group_size=100
+    )
     whole = path.read_bytes()
     begin = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
     random = np.random.default_rng(0)
@@ -200,7 +221,9 @@ def test_a_damaged_footer_ends_no_process(tmp_path: Path) -> None:
         damaged[random.integers(begin, len(whole) - 8)] ^= int(random.integers(1, 256))
         path.write_bytes(damaged)
         try:
-            summarised(Source.open(path))
+            source = Source.open(path)
+            source.footer_bounds(0, "time") if "time" in source.arrow_schema.names else None
+            summarised(source)
         except LearnerError:
             n_refused += 1
     assert n_refused > 100
