@@ -13,10 +13,14 @@ COPY learners learners
 COPY storage storage
 COPY service service
 RUN /opt/fewpass/bin/python -m pip install --no-cache-dir --disable-pip-version-check --constraint constraints.txt '.[postgres]' \
-    # XGBoost's wheel asks for NVIDIA's NCCL, which it opens on GPUs only: 470 MB for nothing.
-    && /opt/fewpass/bin/python -m pip uninstall --yes --disable-pip-version-check nvidia-nccl-cu12
+    # XGBoost's wheel holds code for GPUs and asks for NVIDIA's NCCL: 690 MB that nothing here runs.
+    && if [ "$(uname -m)" = x86_64 ]; then version=$(/opt/fewpass/bin/python -c "import xgboost; print(xgboost.__version__)") \
+    && /opt/fewpass/bin/python -m pip uninstall --yes --disable-pip-version-check xgboost nvidia-nccl-cu12 \
+    && /opt/fewpass/bin/python -m pip install --no-cache-dir --disable-pip-version-check --no-deps "xgboost-cpu==$version"; fi \
+    && find /opt/fewpass -type d -name tests -prune -exec rm -r {} + \
+    && /opt/fewpass/bin/python -m pip uninstall --yes --disable-pip-version-check setuptools pip
 WORKDIR /
-RUN /opt/fewpass/bin/python -c "from service.operations.precompile import compile_everything; print(f'compiled in {compile_everything():.0f} s')"
+RUN /opt/fewpass/bin/fewpass precompile
 
 FROM ${PYTHON_IMAGE}
 ARG KERNEL_CPU=x86-64-v3

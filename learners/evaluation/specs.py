@@ -9,12 +9,12 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, partial
-from importlib.metadata import version
 from pathlib import Path
 
 from learners import recipes
 from learners.errors import InvalidParameter
 from learners.evaluation.peers import PEERS, parse_peer_parameters
+from learners.versions import installed_version
 
 # Whatever a learner is: these decide on which rows it is measured, and how.
 MEASURING = ("learners.evaluation.folds", "learners.evaluation.metrics")
@@ -107,7 +107,7 @@ def code_digest(roots: tuple[str, ...]) -> str:
     for name in sorted(sources):
         digest.update(name.encode() + b"\0" + sources[name] + b"\0")
     for library in sorted(libraries & VERSIONED.keys()):
-        digest.update(f"{library} {version(VERSIONED[library])}\0".encode())
+        digest.update(f"{library} {installed_version(VERSIONED[library])}\0".encode())
     return digest.hexdigest()[:16]
 
 

@@ -1,10 +1,10 @@
 """Where a model version comes from, as tables in its file."""
 
 import json
-from importlib.metadata import version
 
 import pyarrow as pa
 
+from learners.versions import installed_version
 from service.json_values import JSONMapping
 from service.requests import TrainRequest
 from service.version import VERSION
@@ -48,7 +48,7 @@ def tables(request: TrainRequest, learned: JSONMapping, metrics: JSONMapping, jo
         "provenance": _named(told),
         "source_files": pa.Table.from_pylist(list(learned["files"]), FILES),
         "libraries": pa.table(
-            {"name": ["fewpass", *LIBRARIES], "version": [VERSION, *(version(name) for name in LIBRARIES)]}
+            {"name": ["fewpass", *LIBRARIES], "version": [VERSION, *(installed_version(name) for name in LIBRARIES)]}
         ),
     }
 

@@ -48,7 +48,7 @@ for folder in $(grep -oE '(file://)?/[^ ]+' "$scratch/pip.conf" | sed 's#^file:/
 done
 "${run[@]}" bud --layers --isolation chroot --network host "${volumes[@]}" --build-arg PYTHON_IMAGE=localhost/fewpass-base -t fewpass . >"$scratch/build.log" 2>&1 ||
   { tail -n 40 "$scratch/build.log" >&2; exit 1; }
-step "image: $(grep -o 'compiled in [0-9].*' "$scratch/build.log" | head -n 1)"
+step "image: $(grep -o 'All kernels are compiled.*' "$scratch/build.log" | head -n 1)"
 
 # 3. Run it as its own user on a loopback port, and use it as a client would.
 container=$("${run[@]}" from fewpass)
