@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -68,31 +68,36 @@ def telling_levels(tree: ContextTree) -> int:
 
 
 def cut(tree: ContextTree, n_parents: int) -> ContextTree:
-    """The tree of the first parents only."""
-    n_levels = min(n_parents + 2, tree.level_starts.size - 1)
+    """The tree of the first parents only; nothing of the others stays in memory."""
+    n_levels = n_parents + 2
+    if n_levels >= tree.level_starts.size - 1:
+        return tree
     n_nodes = int(tree.level_starts[n_levels])
     n_cells = int(tree.cell_starts[n_nodes])
     return ContextTree(
-        tree.level_starts[: n_levels + 1],
-        tree.parent[:n_nodes],
-        tree.branch[:n_nodes],
-        tree.cell_starts[: n_nodes + 1],
-        tree.cell_value[:n_cells],
-        tree.cell_count[:n_cells],
-        tree.cell_parent[:n_cells],
+        tree.level_starts[: n_levels + 1].copy(),
+        tree.parent[:n_nodes].copy(),
+        tree.branch[:n_nodes].copy(),
+        tree.cell_starts[: n_nodes + 1].copy(),
+        tree.cell_value[:n_cells].copy(),
+        tree.cell_count[:n_cells].copy(),
+        tree.cell_parent[:n_cells].copy(),
         tree.n_values,
     )
 
 
-def pruned(structure: Structure, trees: Sequence[ContextTree]) -> tuple[Structure, list[ContextTree]]:
+def pruned(structure: Structure, trees: Iterable[ContextTree]) -> tuple[Structure, list[ContextTree]]:
     """A structure and its trees without the last parents of each attribute that tell nothing of it beyond those before.
 
     Parameters
     ----------
     structure : Structure
-    trees : sequence of ContextTree
-        One per entry of `structure.order`.
+    trees : iterable of ContextTree
+        One per entry of `structure.order`. Each is cut before the next is asked for, so that they are never all in memory.
     """
-    depths = [telling_levels(tree) for tree in trees]
-    parents = tuple(own[:depth] for own, depth in zip(structure.parents, depths, strict=True))
-    return Structure(structure.order, parents), [cut(tree, depth) for tree, depth in zip(trees, depths, strict=True)]
+    parents, kept = [], []
+    for own, tree in zip(structure.parents, trees, strict=True):
+        depth = telling_levels(tree)
+        parents.append(own[:depth])
+        kept.append(cut(tree, depth))
+    return Structure(structure.order, tuple(parents)), kept

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -211,9 +211,10 @@ def _structured(
     schema = yield from schema_pass(target, given, overrides or {}, parameters.max_values)
     wanted = Together(PairwiseCounts(schema), HoldOut(schema))
     counted: Together[PairwiseCounts, HoldOut] = yield wanted
-    structure = structure_of(counted.first)
+    structure, hold_out = structure_of(counted.first), counted.second.draw()
+    del wanted, counted  # whose tables nobody needs any more
     families: FamilyCounts = yield FamilyCounts(schema, structure.families())
-    return (yield from fitted(schema, structure, families, counted.second.draw(), name, parameters))
+    return (yield from fitted(schema, structure, families, hold_out, name, parameters))
 
 
 def tan(
@@ -273,10 +274,11 @@ def skdb(
     wanted = Together(PairwiseCounts(schema), HoldOut(schema))
     counted: Together[PairwiseCounts, HoldOut] = yield wanted
     structure = k_dependence(counted.first, parameters.k, parameters.width_cost)
+    hold_out = counted.second.draw()
+    del wanted, counted  # whose tables nobody needs any more
     families: FamilyCounts = yield FamilyCounts(schema, structure.families())
-    trees: list[ContextTree] = yield Work("growing trees", lambda _, advance: trees_of(families, advance))
-    if parameters.is_pruned:
-        structure, trees = pruned(structure, trees)
+    trees: list[ContextTree]
+    structure, trees = yield growing(structure, families, parameters)
     losses: PrefixLosses = yield PrefixLosses(
         schema, structure, trees, families.class_counts, parameters.loss, mixes=parameters.estimator != "m"
     )
@@ -284,18 +286,28 @@ def skdb(
     structure = structure.prefix(chosen.n_attributes, chosen.k)
     facts = {"n_attributes": chosen.n_attributes, "k": chosen.k, "mean_loss": chosen.mean_loss.tolist()}
     families = families.reduced(structure.families())
-    hold_out = counted.second.draw()
+    del trees, losses
     return (yield from fitted(schema, structure, families, hold_out, "skdb", parameters, {"selection": facts}))
+
+
+def growing(structure: Structure, families: FamilyCounts, parameters: NetworkParameters) -> Work:
+    """The structure and its trees; without parents that tell nothing, if these are dropped."""
+    if isinstance(parameters, StructureParameters) and parameters.is_pruned:
+        return Work("growing trees", lambda _, advance: pruned(structure, each_tree(families, advance)))
+    return Work("growing trees", lambda _, advance: (structure, trees_of(families, advance)))
 
 
 def trees_of(families: FamilyCounts, advance: Advance = unheard) -> list[ContextTree]:
     """The context tree of each family; `advance` is told how many there are so far, and may raise."""
+    return list(each_tree(families, advance))
+
+
+def each_tree(families: FamilyCounts, advance: Advance = unheard) -> Iterator[ContextTree]:
+    """One tree of `trees_of` after the other."""
     sizes = families.schema.domain_sizes
-    trees = []
     for index, family in enumerate(families.families):
         advance(index, len(families.families))
-        trees.append(context_tree_from_cells(*families.cells(index), int(sizes[family.attribute])))
-    return trees
+        yield context_tree_from_cells(*families.cells(index), int(sizes[family.attribute]))
 
 
 def fitted(
@@ -309,9 +321,8 @@ def fitted(
 ) -> Passes[LookupModel]:
     """The model with its estimates, from counts alone."""
     facts = {"learner": name, "parameters": asdict(parameters), "n_rows": families.n_rows, **(facts or {})}
-    trees: list[ContextTree] = yield Work("growing trees", lambda _, advance: trees_of(families, advance))
-    if isinstance(parameters, StructureParameters) and parameters.is_pruned:
-        structure, trees = pruned(structure, trees)
+    trees: list[ContextTree]
+    structure, trees = yield growing(structure, families, parameters)
     if parameters.estimator == "m":
         m = parameters.m
         if m is None:

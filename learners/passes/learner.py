@@ -169,6 +169,7 @@ def drive(
             except StopIteration as stop:
                 model: Model = stop.value
                 break
+            answer = None  # what it was need not stay in memory during the next pass
             answer = driver.answer(wanted)
         for stored in driver.storing:
             stored.result()

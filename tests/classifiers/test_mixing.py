@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from learners import recipes
+from learners.classifiers import mixing
 from learners.classifiers.mixing import CHANCE_NATS, cut, pruned, telling_levels
 from learners.classifiers.recipes import trees_of
 from learners.classifiers.structure import Structure
@@ -96,3 +97,25 @@ def test_prune_is_a_boolean():
 )
 def test_hdp_map_is_the_estimator_unless_another_is_named_or_m_is(learner, parameters, estimator):
     assert recipes.parse_parameters(learner, parameters).estimator == estimator
+
+
+def test_a_cut_tree_holds_nothing_of_what_was_cut_off():
+    chunk = chunk_of(np.random.default_rng(0), 3000, "a")
+    tree = tree_of(chunk, (3, 2, 4), 2, 2, (0, 1))
+    assert all(part.base is None for part in cut(tree, 1) if isinstance(part, np.ndarray))
+
+
+def test_trees_are_cut_one_after_the_other():
+    """So that all of them, uncut, are never in memory together."""
+    chunk = chunk_of(np.random.default_rng(0), 3000, "a")
+    events = []
+
+    def grown():
+        for attribute in range(3):
+            events.append(f"grow {attribute}")
+            yield tree_of(chunk, (3, 2, 4), 2, attribute, ())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mixing, "cut", lambda tree, depth: events.append("cut") or cut(tree, depth))
+        pruned(Structure((0, 1, 2), ((), (), ())), grown())
+    assert events == ["grow 0", "cut", "grow 1", "cut", "grow 2", "cut"]
