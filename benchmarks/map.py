@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks.map_circuits import circuit, n_arcs, random_query
 from benchmarks.map_wins import APPROXIMATE, PAPER, compare, tables
 from benchmarks.measuring import Figure, report
-from learners.circuits.map import map_query
+from learners.circuits.map import approximate, map_query
 from learners.circuits.map.exact import BOUNDS, exact
 from learners.circuits.map.whole import whole_circuit
 
@@ -92,6 +92,39 @@ def whole_queries(name, n_problems, split, rounds) -> dict[str, float]:
     return medians
 
 
+def whole_calls(name, n_problems, split, rounds) -> list[Figure]:
+    """Whole calls whose columns were asked for and given before, beside the solver alone on the reduced problem, one after the other."""
+    whole_one = circuit(name)
+    whole = whole_circuit(whole_one)
+    figures = []
+    for solver, alone in (("bt", approximate.best_tree), ("ng", approximate.greedy_tree)):
+        calls, solves = [], []
+        # No more patterns are kept.
+        for number in range(min(n_problems, 30)):
+            query, evidence = random_query(name, whole_one.n_variables, number, split)
+            problem = whole.reduced(query, evidence)
+            tasks = partial(map_query, whole_one, query, evidence, solver), partial(alone, problem)
+            for _ in range(3):
+                tasks[0]()
+            taken = [[seconds_of(task) for task in tasks] for _ in range(rounds)]
+            calls.append(statistics.median(each for each, _ in taken))
+            solves.append(statistics.median(each for _, each in taken))
+        call, solve = 1e6 * statistics.median(calls), 1e6 * statistics.median(solves)
+        allowed = 2 * solve + 50
+        detail = f"call {call:.1f} µs, solver {solve:.1f} µs, allowed {allowed:.1f} µs"
+        spread = 1e6 * min(calls) / allowed, 1e6 * max(calls) / allowed
+        figures.append(Figure(f"{name} {solver}: call ÷ allowed", call / allowed, *spread, "1", "", detail))
+    return figures
+
+
+def seconds_of(task, n=50) -> float:
+    """Seconds of computation of one call."""
+    started = time.thread_time()
+    for _ in range(n):
+        task()
+    return (time.thread_time() - started) / n
+
+
 def finishing(name, is_large, n_problems, split, limit_s) -> tuple[Figure, dict]:
     """How many problems each bound finishes in the time, all bounds in turn on each problem, and the gap of the rest."""
     whole_one = circuit(name, is_large)
@@ -128,6 +161,9 @@ def main() -> None:
     parser.add_argument("--split", default="3/3/4", help="query/evidence/hidden; 1/0/0 asks for all variables")
     parser.add_argument("--circuits", nargs="+")
     parser.add_argument("--finishing", action="store_true", help="count problems finished instead of timing")
+    parser.add_argument(
+        "--whole", action="store_true", help="whole calls whose columns come again, beside the solver alone"
+    )
     parser.add_argument("--wins", action="store_true", help="the paper's tables: times, wins, finishing counts")
     parser.add_argument("--for-paper", type=int, default=100, help="problems for the paper's bound with --wins")
     parser.add_argument("--large", action="store_true", help="circuits of the paper's size")
@@ -154,6 +190,10 @@ def main() -> None:
         print(tables(results))
         return
     names = args.circuits or ["nltcs", "plants", "accidents"]
+    if args.whole:
+        told = [figure for name in names for figure in whole_calls(name, args.problems, split, args.rounds)]
+        report("Whole MAP calls ÷ (2 × the solver + 50 µs)", told, {}, args.json)
+        return
     figures = [figure for name in names for figure in speed(name, args.problems, split, args.rounds)]
     n_whole = min(args.problems, 30)
     facts = {"whole_query_median_ms": {name: whole_queries(name, n_whole, split, args.rounds) for name in names}}
