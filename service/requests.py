@@ -81,6 +81,10 @@ def _is_missing(value: object) -> bool:
     return value is None
 
 
+def _is_none(value: object) -> bool:
+    return value is None
+
+
 def _is_false(value: object) -> bool:
     return value is False
 
@@ -252,6 +256,14 @@ class ForgetRequest(LimitedRequest):
     model: str | None = Field(default=None, description="Or a model that was trained on unregistered files.")
     where: str = Field(
         min_length=1, max_length=10_000, description="Which rows, as an SQL condition.", examples=["user_id = 7"]
+    )
+    prediction_key: str | None = Field(
+        default=None,
+        max_length=1_000,
+        exclude_if=_is_none,
+        description="The column that holds the key with which the rows were predicted (X-Prediction-Key): these predictions, "
+        "their labels and what monitoring counted of them are forgotten, too.",
+        examples=["order_id"],
     )
     retrain: bool = Field(default=True, description="Train the models again, each as its newest version was.")
     prove: bool = Field(

@@ -125,6 +125,12 @@ def forget(
         typer.Option("--withdraw", help="Take back the rule of this condition; models stay. Needs --reason."),
     ] = None,
     reason: Annotated[str | None, typer.Option("--reason", help="Why a rule is taken back; kept with it.")] = None,
+    prediction_key: Annotated[
+        str | None,
+        typer.Option(
+            "--prediction-key", help="The column of the keys with which the rows were predicted: forget these, too."
+        ),
+    ] = None,
     retrain: Annotated[bool, typer.Option(help="Train the models again without the rows.")] = True,
     prove: Annotated[bool, typer.Option(help="Learn once more from the remaining rows alone, and compare.")] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be forgotten.")] = False,
@@ -142,7 +148,9 @@ def forget(
         raise typer.BadParameter("Give either --where, or --withdraw with --reason.")
     with Workspace(existing(workspace)) as here, progress_bar(not json_output) as report:
         place: JSONObject = {product.kind_of_name(here, name): name}
-        request = ForgetRequest(where=where, retrain=retrain, prove=prove, dry_run=dry_run, **place)
+        request = ForgetRequest(
+            where=where, prediction_key=prediction_key, retrain=retrain, prove=prove, dry_run=dry_run, **place
+        )
         done = product.forget(here, request, report)
     if json_output:
         show_json(done)
@@ -150,8 +158,15 @@ def forget(
     if dry_run:
         out.print(f"{done['n_rows']:,} rows in {len(done['files'])} files would be forgotten: {escape(where)}")
         out.print(f"Models that would be trained again: {', '.join(done['would_retrain']) or 'none'}")
+        if "served" in done:
+            out.print(f"Predictions that would be forgotten: {done['served']['predictions']:,}")
         return
     out.print(f"{done['n_rows']:,} rows in {len(done['files'])} files are forgotten: {escape(where)}")
+    if served := done.get("served"):
+        out.print(
+            f"{served['predictions']:,} predictions and {served['labels']:,} labels are forgotten, {served['subtracted']:,} "
+            "rows are subtracted from the counts of monitoring"
+        )
     for entry in done["versions"]:
         out.print(f"[bold]{entry['model']}@{entry['version']}[/] is trained without them")
     for proof in done["proofs"]:

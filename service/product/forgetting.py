@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from learners import recipes
+from learners.errors import UnknownColumn
 from learners.kinds import load_model
 from learners.passes.learner import Part, drive
 from learners.passes.source import Source
@@ -19,6 +20,7 @@ from service.json_values import JSONObject
 from service.problems import InvalidRequest
 from service.product.data_roots import check_roots, files_of, open_source, plain, plain_parameters
 from service.product.datasets import get_dataset
+from service.product.forgetting_served import forget_served
 from service.product.kept_counts import Ledger, ledger_of
 from service.product.known_files import as_verified
 from service.product.registry import aliases_of, find_version, list_models, list_versions
@@ -60,10 +62,13 @@ def mark(workspace: Workspace, run: Run) -> JSONObject:
     _check_columns(predicate, source.arrow_schema.names)
     # Searched before the rule stands: who compares text with a number, say, shall read so, and not that no row matches.
     matching_rows(source, predicate, range(min(1, len(source.files))), report=run.report, is_strict=True)
+    if request.prediction_key is not None and request.prediction_key not in source.arrow_schema.names:
+        raise UnknownColumn(request.prediction_key, source.arrow_schema.names)
     if request.dry_run:
         counts = matching_rows(source, predicate, range(len(source.files)), report=run.report)
         found = {source.files[index].path: n for index, n in counts.items() if n}
-        return {"n_rows": sum(found.values()), "files": found, "models": []}
+        served = _served(workspace, request, affected, source, predicate)
+        return {"n_rows": sum(found.values()), "files": found, "models": [], "served": served}
     forgotten.add(predicate.text)
     counts = matching_rows(source, predicate, range(len(source.files)), forgotten, run.report)
     found = {source.files[index].path: n for index, n in counts.items() if n}
@@ -78,7 +83,22 @@ def mark(workspace: Workspace, run: Run) -> JSONObject:
         "n_rows": sum(found.values()),
         "files": found,
         "models": [version.name for version in affected] if request.retrain else [],
+        "served": _served(workspace, request, affected, source, predicate),
     }
+
+
+def _served(
+    workspace: Workspace,
+    request: ForgetRequest,
+    affected: Sequence[ModelVersion],
+    source: Source,
+    predicate: RowPredicate,
+) -> JSONObject | None:
+    """What was forgotten of predictions; None if nobody has said by which column they are known."""
+    if request.prediction_key is None:
+        return None
+    names = [version.name for version in affected]
+    return dict(forget_served(workspace, names, source, predicate, request.prediction_key, dry_run=request.dry_run))
 
 
 def check_condition(workspace: Workspace, request: ForgetRequest, *, is_remote: bool) -> None:
@@ -161,14 +181,16 @@ def prove(workspace: Workspace, run: Run) -> JSONObject:
     affected = affected_models(workspace, request)
     if request.dry_run:
         would = [version.name for version in affected] if request.retrain else []
-        return {"is_dry_run": True, "n_rows": marked["n_rows"], "files": marked["files"], "would_retrain": would}
+        told = {"is_dry_run": True, "n_rows": marked["n_rows"], "files": marked["files"], "would_retrain": would}
+        return told if marked.get("served") is None else told | {"served": marked["served"]}
     _, ledger = _place(workspace, request, affected, run)
     n_removed = discard_forgotten(ledger)  # first: they hold the rows, whatever comes of the proofs
     proofs = []
     for entry in trained if request.prove else ():
         version = find_version(workspace, f"{entry['model']}@{entry['version']}")
         proofs.append({"model": version.name, "version": version.version} | _proof(workspace, version, run))
-    return {
+    served = {} if marked.get("served") is None else {"served": marked["served"]}
+    return served | {
         "n_rows": marked["n_rows"],
         "files": marked["files"],
         "versions": trained,

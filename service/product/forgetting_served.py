@@ -10,13 +10,56 @@ import pyarrow.compute as pc
 
 from learners.monitoring.slices import ServedCounts, ServedRows
 from learners.monitoring.watched import Watched
+from learners.passes.source import Source
 from service.observing import keyed
 from service.product.windows import Watching
 from service.workspace import Workspace
 from storage.monitoring import HOUR, MonitoringFiles, workspace_secret
+from storage.predicates import RowPredicate
 
 
-def forget_predictions(workspace: Workspace, reference: str, keys: Sequence[str]) -> dict[str, int]:
+def forget_served(
+    workspace: Workspace,
+    models: Sequence[str],
+    source: Source,
+    predicate: RowPredicate,
+    column: str,
+    *,
+    dry_run: bool = False,
+) -> dict[str, int]:
+    """Forget the predictions of rows of data, by the column that holds the keys of the clients.
+
+    Parameters
+    ----------
+    workspace : Workspace
+    models : sequence of str
+        That may have predicted them.
+    source : Source
+    predicate : RowPredicate
+        Which rows.
+    column : str
+    dry_run : bool
+        Only count.
+
+    Returns
+    -------
+    dict of int
+        As `forget_predictions` has it, of all models together.
+    """
+    keys: set[str] = set()
+    for batch in source.batches(list(dict.fromkeys([*predicate.columns, column]))):
+        chosen = batch.column(column).filter(pa.array(predicate.mask(batch)))
+        keys |= {str(key) for key in chosen.to_pylist() if key is not None}
+    told = {"predictions": 0, "labels": 0, "subtracted": 0}
+    for name in models:
+        for kind, n in forget_predictions(workspace, name, sorted(keys), dry_run=dry_run).items():
+            told[kind] += n
+    return told
+
+
+def forget_predictions(
+    workspace: Workspace, reference: str, keys: Sequence[str], *, dry_run: bool = False
+) -> dict[str, int]:
     """Forget predictions by the client's keys or by their ids, of every version of a model.
 
     Where rows are kept (mode "rows") what was counted of them is subtracted, but for how many values were absent, null,
@@ -43,10 +86,12 @@ def forget_predictions(workspace: Workspace, reference: str, keys: Sequence[str]
             gone = table.filter(is_gone)
             if gone.num_rows:
                 n_predictions += gone.num_rows
+                if dry_run:
+                    continue
                 # First out of the log: killed in between, a row stays counted, and is not subtracted twice.
                 files.replace_rows(path, table.filter(pc.invert(is_gone)))
                 n_subtracted += _subtract(files, version, watched, gone)
-    n_labels = files.forget_labels(hashed)
+    n_labels = 0 if dry_run else files.forget_labels(hashed)
     return {"predictions": n_predictions, "labels": n_labels, "subtracted": n_subtracted}
 
 

@@ -20,6 +20,8 @@ from storage.monitoring_records import AlertRecord, DeliveryRecord, WebhookRecor
 ATTEMPTS, FIRST_WAIT_S, LONGEST_WAIT_S, TIMEOUT_S = 5, 0.5, 30.0, 10.0
 KEPT = 1000
 PREFIX = "whsec_"
+# Translated to IPv4 by the network (RFC 6052, RFC 8215), and the compatible form of old (RFC 4291): the last 32 bits are the address.
+WITH_IPV4 = tuple(ipaddress.IPv6Network(each) for each in ("64:ff9b::/96", "64:ff9b:1::/48", "::/96"))
 
 
 def create_webhook(workspace: Workspace, url: str, models: list[str], secret: str | None = None) -> dict[str, object]:
@@ -165,12 +167,24 @@ def check_address(workspace: Workspace, url: str) -> str:
     if host in workspace.settings.webhook_hosts:
         return found[0]
     for address in found:
-        if not ipaddress.ip_address(address.partition("%")[0]).is_global:
+        if not is_outside(address):
             raise InvalidRequest(
                 f"{host!r} resolves to the private address {address}. To allow it, name the host in FEWPASS_WEBHOOK_HOSTS.",
                 field="url",
             )
     return found[0]
+
+
+def is_outside(address: str) -> bool:
+    """Whether an address is of the public internet, and no IPv4 address inside of it leads elsewhere."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv6Address):
+        held = [found.ipv4_mapped, found.sixtofour, *(found.teredo or ())]
+        if any(found in network for network in WITH_IPV4):
+            held.append(ipaddress.IPv4Address(int(found) & 0xFFFFFFFF))
+        if any(each is not None and not is_outside(str(each)) for each in held):
+            return False
+    return found.is_global and not found.is_multicast
 
 
 def _post(
@@ -216,7 +230,10 @@ def _post_once(webhook: WebhookRecord, event_id: str, body: bytes, address: str)
     # The address that was looked at is connected to, whatever the name means a moment later; no redirect is followed.
     target = url.copy_with(host=address)
     with httpx.Client(timeout=TIMEOUT_S, follow_redirects=False, trust_env=False) as client:
-        answer = client.post(target, content=body, headers=headers, extensions={"sni_hostname": url.host})
+        extensions = {"sni_hostname": url.host}
+        # What a receiver says beside its status is not read: it might have no end.
+        with client.stream("POST", target, content=body, headers=headers, extensions=extensions) as answer:
+            pass
     if answer.is_success:
         return answer.status_code, None
     return answer.status_code, f"the receiver answered {answer.status_code}"

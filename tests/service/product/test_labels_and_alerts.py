@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import hmac
 import json
@@ -194,6 +195,77 @@ def test_webhooks_are_signed_and_tried_again(trained, monkeypatch):
     assert product.list_deliveries(trained, made["id"])[0]["id"] == told["id"]
     product.delete_webhook(trained, made["id"])
     receiver.server.shutdown()
+
+
+INNER = [
+    "127.0.0.1",
+    "0.0.0.0",
+    "10.1.2.3",
+    "169.254.169.254",
+    "100.64.0.1",
+    "224.0.0.1",
+    "240.0.0.1",
+    "::1",
+    "::",
+    "fe80::1%eth0",
+]
+INNER += ["fd00::1", "ff02::1", "::ffff:127.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1", "64:ff9b::a9fe:a9fe"]
+INNER += ["64:ff9b:1::a9fe:a9fe", "2002:7f00:1::1", "2001:0:a9fe:a9fe::1"]
+
+
+@pytest.mark.parametrize("address", INNER)
+def test_an_inner_address_is_inner_in_every_form(address):
+    assert not webhooks.is_outside(address)
+
+
+@pytest.mark.parametrize("address", ["93.184.216.34", "2606:2800:220:1:248:1893:25c8:1946", "64:ff9b::5db8:d822"])
+def test_others_are_outside(address):
+    assert webhooks.is_outside(address)
+
+
+def test_a_name_that_means_another_address_a_moment_later_leads_nowhere(trained, monkeypatch):
+    """Rebinding: what was looked at is connected to, and every attempt looks again."""
+    answers = iter(["93.184.216.34", *["169.254.169.254"] * 9])
+    found = lambda *_, **__: [(2, 1, 6, "", (next(answers), 80))]  # noqa: E731
+    monkeypatch.setattr(webhooks.socket, "getaddrinfo", found)
+    monkeypatch.setattr(webhooks, "FIRST_WAIT_S", 0.01)
+    made = product.create_webhook(trained, "http://rebinding.example/", [])
+    told = product.test_webhook(trained, made["id"])
+    assert told["status"] is None and "private address 169.254.169.254" in told["error"]
+    product.delete_webhook(trained, made["id"])
+
+
+class Leading(BaseHTTPRequestHandler):
+    """Leads elsewhere, or answers without an end."""
+
+    elsewhere = ""
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(307 if self.path == "/lead" else 200)
+        self.send_header("location", self.elsewhere)
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            while self.path == "/endless":
+                self.wfile.write(b"x" * 65536)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_redirects_are_not_followed_and_answers_are_not_read(trained, monkeypatch):
+    monkeypatch.setattr(webhooks, "FIRST_WAIT_S", 0.01)
+    inner, server = Receiver(), HTTPServer(("127.0.0.1", 0), Leading)
+    Leading.elsewhere = inner.url
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    for path, status, error in (("lead", 307, "the receiver answered 307"), ("endless", 200, None)):
+        made = product.create_webhook(trained, f"http://127.0.0.1:{server.server_port}/{path}", [])
+        told = product.test_webhook(trained, made["id"])
+        assert (told["status"], told["error"]) == (status, error)
+        product.delete_webhook(trained, made["id"])
+    assert inner.got == []
+    for each in (inner.server, server):
+        each.shutdown()
 
 
 @pytest.mark.parametrize(
