@@ -192,16 +192,17 @@ class MonitoringFiles:
                 yield _read(path)
 
     def forget_labels(self, keys: pa.Array) -> int:
-        """Remove the labels of some keys; returns how many there were."""
-        gone = 0
+        """Remove the labels of some keys; returns how many predictions had one, however often it was sent."""
+        gone: set[bytes] = set()
         for path in self._parquets(self.folder / "labels"):
             with suppress(FileNotFoundError):
                 table = _read(path)
-                kept = table.filter(pc.invert(pc.is_in(table["key"], value_set=keys)))
+                is_gone = pc.is_in(table["key"], value_set=keys)
+                kept = table.filter(pc.invert(is_gone))
                 if kept.num_rows < table.num_rows:
-                    gone += table.num_rows - kept.num_rows
+                    gone.update(table["key"].filter(is_gone).to_pylist())
                     self.replace_rows(path, kept)
-        return gone
+        return len(gone)
 
     def replace_rows(self, path: Path, rows: pa.Table) -> None:
         """Put other rows in the place of a file's; none removes it."""

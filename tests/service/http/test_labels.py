@@ -27,7 +27,7 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("labels")
     table = problems.rows(3000, 1)
     orders = pa.array([f"o{row}" for row in range(3000)])
-    pq.write_table(table.append_column("order", orders), folder / "train.parquet")
+    pq.write_table(table.append_column("order_id", orders), folder / "train.parquet")
     settings = Settings(
         workspace=folder / "workspace",
         job_workers=0,
@@ -36,7 +36,7 @@ def place(tmp_path_factory):
         generation_poll_s=0.05,
     )
     with Workspace(settings) as opened:
-        columns = {"order": "drop"}
+        columns = {"order_id": "drop"}
         asked = {"name": "towns", "uris": [str(folder / "train.parquet")], "target": "class", "columns": columns}
         product.register_dataset(opened, DatasetRequest(**asked))
         product.train(opened, TrainRequest(dataset="towns", learner="nb", model="towns"))
@@ -81,7 +81,7 @@ def test_from_the_prediction_to_its_label_and_out_again(place):
     assert client.post(f"{PATH}/labels", json={"labels": [{"key": "a", "id": "b", "label": "no"}]}).status_code == 422
     assert client.post("/v1/models/nobody/labels", json={"labels": []}).status_code == 404
 
-    forget = ["forget", "towns", "--where", "order IN ('o3', 'o4', 'o2999')", "--prediction-key", "order"]
+    forget = ["forget", "towns", "--where", "order_id IN ('o3', 'o4', 'o2999')", "--prediction-key", "order_id"]
     assert "Predictions that would be forgotten: 2" in fewpass(*forget, "--dry-run", **where).stdout
     assert performance(client)["labelled"] == 30, "a dry run changes nothing"
     done = json.loads(fewpass(*forget, "--no-retrain", "--json", **where).stdout)
@@ -89,5 +89,5 @@ def test_from_the_prediction_to_its_label_and_out_again(place):
     assert (performance(client)["labelled"], client.get(f"{PATH}/monitoring").json()["rows"]["counted"]) == (28, 38)
     again = json.loads(fewpass(*forget, "--no-retrain", "--json", **where).stdout)
     assert again["served"] == {"predictions": 0, "labels": 0, "subtracted": 0}
-    wrong = fewpass(*forget[:-1], "ordre", **where, code=1)
-    assert "'ordre' is not in the table (similar: order)" in " ".join(wrong.stderr.split())
+    wrong = fewpass(*forget[:-1], "orderid", **where, code=1)
+    assert "'orderid' is not in the table (similar: order_id)" in " ".join(wrong.stderr.split())
