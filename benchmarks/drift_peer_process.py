@@ -35,11 +35,11 @@ def by_evidently(reference):
 
 
 def by_nannyml(reference):
-    """Univariate drift with its default methods and thresholds; the window is one chunk."""
+    """Univariate drift with its default methods, thresholds and ten chunks; a column drifts if most of its chunks alert."""
     import nannyml
 
     columns = list(reference.columns)
-    calculator = nannyml.UnivariateDriftCalculator(column_names=columns, chunk_number=1)
+    calculator = nannyml.UnivariateDriftCalculator(column_names=columns)
     calculator.fit(reference)
 
     def look(window):
@@ -47,9 +47,11 @@ def by_nannyml(reference):
         drifted = []
         for column in columns:
             methods = {name[1] for name in found.columns if name[0] == column}
-            alerting = [method for method in methods if bool(found[(column, method, "alert")].iloc[0])]
-            drifted += [(-float(found[(column, method, "value")].iloc[0]), column) for method in alerting]
-        return [column for _, column in sorted(drifted)]
+            for method in methods:
+                alerting, values = found[(column, method, "alert")].mean(), found[(column, method, "value")].mean()
+                if alerting > 0.5:
+                    drifted.append((-float(alerting), -float(values), column))
+        return [column for *_, column in sorted(drifted)]
 
     return look
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from benchmarks.monitoring import KINDS, N_SCORED, SIZES, counts_of, prepared, t
 from learners.monitoring.drift import drift_report
 from learners.monitoring.reference import training_reference
 
+QUIET = {"NML_DISABLE_USAGE_LOGGING": "1", "DO_NOT_TRACK": "1"}  # peers that report their use
 CHILD = Path(__file__).with_name("drift_peer_process.py")
 
 
@@ -110,7 +112,9 @@ def main() -> None:
     for name in ("evidently", "nannyml"):
         if python := getattr(asked, name):
             outs[name] = asked.folder / f"{name}.jsonl"
-            subprocess.run([python, str(CHILD), name, str(asked.folder), str(outs[name])], check=True)
+            subprocess.run(
+                [python, str(CHILD), name, str(asked.folder), str(outs[name])], check=True, env=os.environ | QUIET
+            )
     answers = {name: [json.loads(line) for line in out.read_text().splitlines()] for name, out in outs.items()}
     report(truth, {name: [one for one in own if one["window"] in truth] for name, own in answers.items()})
 

@@ -81,10 +81,6 @@ def _is_missing(value: object) -> bool:
     return value is None
 
 
-def _is_none(value: object) -> bool:
-    return value is None
-
-
 def _is_false(value: object) -> bool:
     return value is False
 
@@ -260,9 +256,8 @@ class ForgetRequest(LimitedRequest):
     prediction_key: str | None = Field(
         default=None,
         max_length=1_000,
-        exclude_if=_is_none,
-        description="The column that holds the key with which the rows were predicted (X-Prediction-Key): these predictions, "
-        "their labels and what monitoring counted of them are forgotten, too.",
+        exclude_if=_is_missing,
+        description="The column of the keys with which rows were predicted (X-Prediction-Key): forget their predictions, too.",
         examples=["order_id"],
     )
     retrain: bool = Field(default=True, description="Train the models again, each as its newest version was.")

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from service.product.forgetting_served import forget_predictions as forget_predictions
     from service.product.graphs import family as family
     from service.product.graphs import graph as graph
+    from service.product.histograms import class_histogram as class_histogram
+    from service.product.histograms import counting_version as counting_version
     from service.product.inspecting import circuit as circuit
     from service.product.inspecting import draw as draw
     from service.product.inspecting import draw_trace as draw_trace
@@ -161,6 +163,8 @@ _VERBS = {
     "list_schedules": "service.product.schedules",
     "list_versions": "service.product.registry",
     "pause_schedule": "service.product.schedules",
+    "class_histogram": "service.product.histograms",
+    "counting_version": "service.product.histograms",
     "model_states": "service.product.looking",
     "monitor_of": "service.product.monitor_choice",
     "monitoring": "service.product.windows",

@@ -42,6 +42,7 @@ def model(request: Request) -> JSONObject:
         "history": product.alias_history(workspace, name, N_DECISIONS).items,
         "promotions": product.list_promotions(workspace, name, N_DECISIONS).items,
         "retention": product.retention_of(workspace, name),
+        "others": [each.name for each in product.list_models(workspace, MOST).items if each.name != name],
         "calls": [
             Call("GET", f"/v1/models/{reference}"),
             Call("GET", f"/v1/models/{name}/versions"),
@@ -57,24 +58,31 @@ def compare(request: Request) -> JSONObject:
     """Two versions beside each other: metrics, parameters, and the edges that only one has."""
     workspace, name = workspace_of(request), request.path_params["name"]
     left, right = (_version(workspace, name, request.query_params.get(side)) for side in ("left", "right"))
-    edges = {side.version: edges_of(workspace, side) for side in (left, right)}
+    here, there = (edges_of(workspace, side) for side in (left, right))
     return {
         "name": name,
         "left": left,
         "right": right,
         "metrics": differences(left.metrics, right.metrics),
         "parameters": differences(left.parameters, right.parameters),
-        "only_left": sorted(edges[left.version] - edges[right.version]),
-        "only_right": sorted(edges[right.version] - edges[left.version]),
-        "n_shared": len(edges[left.version] & edges[right.version]),
-        "calls": [Call("GET", f"/v1/models/{name}@{side.version}/structure") for side in (left, right)],
+        "titles": [
+            f"version {side.version}" if side.name == name else f"{side.name}@{side.version}" for side in (left, right)
+        ],
+        "is_of_same_rows": [file.get("path") for file in left.files] == [file.get("path") for file in right.files],
+        "only_left": sorted(here - there),
+        "only_right": sorted(there - here),
+        "n_shared": len(here & there),
+        "calls": [Call("GET", f"/v1/models/{side.name}@{side.version}/structure") for side in (left, right)],
     }
 
 
 def _version(workspace: Workspace, name: str, text: str | None) -> ModelVersion:
-    if text is None or not text.isdecimal():
-        raise InvalidRequest("Say which versions to compare, such as ?left=1&right=2.", field="left")
-    return product.find_version(workspace, f"{name}@{text}")
+    if not text:
+        raise InvalidRequest(
+            "Say which versions to compare, such as ?left=1&right=2; or of another model, such as ?left=1&right=other@champion.",
+            field="left",
+        )
+    return product.find_version(workspace, f"{name}@{text}" if text.isdecimal() else text)
 
 
 def edges_of(workspace: Workspace, version: ModelVersion) -> set[tuple[str, str]]:

@@ -142,6 +142,7 @@ PAGES: dict[str, Strategy] = {
         history=some(st.just(AliasMove("champion", 1, "", NOW))),
         promotions=some(st.just(Promotion("rain", "champion", 2, None, False, "", {}, None, None, "", "job-1", NOW))),
         retention=maybe(3),
+        others=some(st.just("snow")),
     ),
     "compare.html": a(
         name="rain",
@@ -149,11 +150,27 @@ PAGES: dict[str, Strategy] = {
         right=version,
         metrics=some(compared),
         parameters=some(compared),
+        titles=["version 1", "snow@2"],
+        is_of_same_rows=st.booleans(),
         only_left=some(st.just(("a", "b"))),
         only_right=some(st.just(("a", "b"))),
         n_shared=0,
     ),
     "data.html": a(datasets=some(dataset), next_cursor=maybe("x")),
+    "dataset.html": a(
+        dataset=dataset,
+        n_rows=0,
+        has_schema=st.booleans(),
+        left_out=some(a(name="station", reason="it is constant")),
+        classes=some(st.just("yes")),
+        columns=some(
+            a(name="x", kind="nominal", type="string", n_values=2, has_missing=st.booleans(), n_folded=0, labels=["a"])
+        ),
+        counted_by=maybe("rain@1"),
+        histogram=maybe(
+            {"column": "x", "classes": ["yes"], "rows": [{"label": "a", "cells": [{"n": 1, "share": 1.0}]}]}
+        ),
+    ),
     "settings.html": a(
         schedules=some(
             a(schedule=schedule, runs=some(a(due_at=maybe(NOW), outcome="submitted", job_id=maybe("job-1"))))
@@ -252,7 +269,6 @@ WHOLE = {
     "train.html",
     "jobs.html",
     "job.html",
-    "dataset.html",
 }
 
 

@@ -28,6 +28,8 @@ PAGES = {
     "train": "/console/train",
     "data": "/console/data",
     "dataset": "/console/data/weather",
+    "a column by class": "/console/data/weather?column=windy",
+    "two models": "/console/models/rain/compare?left=1&right=hostile",
     "settings": "/console/settings",
     "login": "/console/login",
     "read": "/docs/read",
