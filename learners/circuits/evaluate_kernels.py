@@ -42,6 +42,7 @@ def load(plan, x, rows, first, n_rows, values, codes):
 @kernel
 def upward(plan, weight, x, rows, first, n_rows, values, codes):
     """Values of all operations for a block of rows, zero where they are below the smallest double."""
+    # Loops run to an array's size, not to BLOCK: LLVM unrolls a short loop of known length before it could vectorise it.
     n_planes = plan.plane_starts[-1]
     starts, child = plan.starts, plan.child
     for s in range(plan.segment_kind.size):
@@ -52,38 +53,47 @@ def upward(plan, weight, x, rows, first, n_rows, values, codes):
                 e = starts[i]
                 w_a, w_b = weight[e], weight[e + 1]
                 a, b, out = values[child[e]], values[child[e + 1]], values[n_planes + i]
-                for r in range(BLOCK):
+                for r in range(out.size):
                     out[r] = w_a * a[r] + w_b * b[r]
         elif kind == PRODUCT_OF_TWO:
             for i in range(begin, end):
                 e = starts[i]
                 a, b, out = values[child[e]], values[child[e + 1]], values[n_planes + i]
-                for r in range(BLOCK):
+                for r in range(out.size):
                     out[r] = a[r] * b[r]
         elif kind == SUM_OF or kind == TABLE:
             for i in range(begin, end):
                 out = values[n_planes + i]
                 w, a = weight[starts[i]], values[child[starts[i]]]
-                for r in range(BLOCK):
+                for r in range(out.size):
                     out[r] = w * a[r]
-                for e in range(starts[i] + 1, starts[i + 1]):
+                e, last = starts[i] + 1, starts[i + 1]
+                # Four at a time, in the same order: the sum is read and written a quarter as often.
+                while e + 3 < last:
+                    w_a, w_b, w_c, w_d = weight[e], weight[e + 1], weight[e + 2], weight[e + 3]
+                    a, b, c, d = values[child[e]], values[child[e + 1]], values[child[e + 2]], values[child[e + 3]]
+                    for r in range(out.size):
+                        out[r] = (((out[r] + w_a * a[r]) + w_b * b[r]) + w_c * c[r]) + w_d * d[r]
+                    e += 4
+                while e < last:
                     w, a = weight[e], values[child[e]]
-                    for r in range(BLOCK):
+                    for r in range(out.size):
                         out[r] += w * a[r]
+                    e += 1
         elif kind == PRODUCT_OF:
             for i in range(begin, end):
                 out = values[n_planes + i]
                 a = values[child[starts[i]]]
-                for r in range(BLOCK):
+                for r in range(out.size):
                     out[r] = a[r]
                 for e in range(starts[i] + 1, starts[i + 1]):
                     a = values[child[e]]
-                    for r in range(BLOCK):
+                    for r in range(out.size):
                         out[r] *= a[r]
         elif kind == LOOKUP:
             for i in range(begin, end):
                 out, code = values[n_planes + i], codes[plan.variable[i]]
-                for r in range(BLOCK):
+                for r in range(out.size):
                     out[r] = weight[starts[i] + code[r]]
         else:
             for i in range(begin, end):
