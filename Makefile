@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test browser screenshots faults soak check docs bench serve clean setup container-test audit load
+.PHONY: demo test browser screenshots faults soak fuzz check docs bench serve clean setup container-test audit load
 
 setup: $(READY)
 
@@ -37,6 +37,10 @@ faults: $(READY)
 # An hour of predictions, trainings, promotions and queries: no error, and memory, descriptors and threads stay flat.
 soak: $(READY)
 	$(BIN)/python -m load_tests.soak
+
+# An hour of damaged input to every parser of bytes from outside; guided by Atheris where it is installed.
+fuzz: $(READY)
+	$(BIN)/python -m tests.fuzz
 
 check: $(READY)
 	$(BIN)/ruff check .

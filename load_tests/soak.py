@@ -123,7 +123,7 @@ def slopes(samples: list[tuple[float, dict[str, tuple[str, dict[str, float]]]]])
         if len(seen) < 5:  # of a trial or the like, which lives for seconds
             continue
         hours = np.array([moment for moment, _, _ in seen]) / 3600
-        of_kind = {
+        of_kind: dict[str, dict[str, object]] = {
             kind: {
                 "first": round(seen[0][2][kind], 1),
                 "last": round(seen[-1][2][kind], 1),
@@ -131,6 +131,8 @@ def slopes(samples: list[tuple[float, dict[str, tuple[str, dict[str, float]]]]])
             }
             for kind in PER_HOUR
         }
+        minutes = seen[:: max(1, round(60 / SAMPLE_S))]  # a step looks other than a slope
+        of_kind["megabytes"]["by_minute"] = [round(held["megabytes"], 1) for _, _, held in minutes]
         told.append({"process": name, "role": seen[0][1], "samples": len(seen)} | of_kind)
     return told
 

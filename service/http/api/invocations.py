@@ -167,10 +167,11 @@ def rows_of_csv(served: Served, body: bytes, max_rows: int) -> Rows:
         table = pacsv.read_csv(
             pa.BufferReader(body), pacsv.ReadOptions(use_threads=False), pacsv.ParseOptions(), options
         )
-    except pa.ArrowException as error:
+        names = table.column_names
+    except (pa.ArrowException, UnicodeDecodeError) as error:  # the latter where a name is not UTF-8
         raise MalformedBody(f"The body is not CSV with a header: {error}") from error
     check_rows(table.num_rows, max_rows)
-    served.check_names([dict.fromkeys(table.column_names)], ignore_unknown=False, way_out=WAY_OUT)
+    served.check_names([dict.fromkeys(names)], ignore_unknown=False, way_out=WAY_OUT)
     return Rows(encode_table(table, served), BatchRows(table))
 
 

@@ -1,0 +1,286 @@
+"""Every parser that takes bytes from outside, as a function of bytes that may raise only errors of our own naming."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from learners.circuits.structures.given import read_circuit
+from learners.circuits.text import parse_text, to_json
+from learners.passes.opening import opened_files
+from service import product
+from service.http.app import create_app
+from service.jobs.cron import Cron
+from service.problems import is_expected
+from service.requests import TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from storage.predicates import RowPredicate
+from tests.service.conftest import weather
+
+ARROW = b"application/vnd.apache.arrow.stream"
+JSON = b"application/json"
+CIRCUIT = """vars 2 0 3  # a boolean, a number, a colour
+1 cat 0 0.25 0.75
+2 ind 0 1
+3 gauss 1 -1.5 2e-1
+4 student 1 0 1 3
+5 cat 2 0.2 0.3 0.5
+6 prod 1 3 5
+7 prod 2 4 5
+8 sum 6:0.3 7:0.7
+root 8
+"""
+
+
+class Answered(Exception):
+    """A server answered with a fault of its own."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A parser and where its corpus begins.
+
+    Parameters
+    ----------
+    parse : raises what is no error of ours
+    seeds : valid inputs
+    """
+
+    parse: Callable[[bytes], None]
+    seeds: Callable[[], list[bytes]]
+
+
+def only_ours(parse: Callable[[bytes], object]) -> Callable[[bytes], None]:
+    """A parser whose own errors are fine."""
+
+    def one(content: bytes) -> None:
+        try:
+            parse(content)
+        except Exception as error:
+            if not is_expected(error):
+                raise
+
+    return one
+
+
+class Application:
+    """The whole web application in this process, with one model and no socket."""
+
+    def __init__(self) -> None:
+        self.folder = tempfile.TemporaryDirectory(prefix="fewpass-fuzz-")
+        root = Path(self.folder.name)
+        settings = Settings(
+            workspace=root / "workspace",
+            threads=1,
+            warm_up=False,
+            max_body_bytes=1 << 20,
+            query_s=2,
+            default_model="weather",
+            generation_poll_s=60,
+        )
+        with Workspace(settings) as workspace:
+            pq.write_table(weather(300, 1), root / "a.parquet")
+            asked = {"uris": [str(root / "a.parquet")], "target": "class", "learner": "tan", "holdout": 0}
+            product.train(workspace, TrainRequest(model="weather", **asked))
+            product.write_export(workspace, "weather", root / "weather.tar")
+        self.export = (root / "weather.tar").read_bytes()
+        self.loop = asyncio.new_event_loop()
+        self.app = create_app(settings)
+        self.lifespan = self.app.router.lifespan_context(self.app)
+        self.loop.run_until_complete(self.lifespan.__aenter__())
+        self.loop.run_until_complete(self._ready())
+
+    async def _ready(self) -> None:
+        while self.app.state.not_ready is not None:
+            await asyncio.sleep(0.05)
+
+    def ask(self, path: str, body: bytes, headers: Mapping[bytes, bytes]) -> int:
+        """POST a body; the status of the answer."""
+        return self.loop.run_until_complete(self._ask(path, body, headers))
+
+    async def _ask(self, path: str, body: bytes, headers: Mapping[bytes, bytes]) -> int:
+        raw = [(b"host", b"localhost"), (b"content-length", str(len(body)).encode()), *headers.items()]
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": "POST",
+            "scheme": "http",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "root_path": "",
+            "headers": raw,
+            "client": ("127.0.0.1", 1),
+            "server": ("localhost", 80),
+            "state": {},
+        }
+        messages = [{"type": "http.request", "body": body, "more_body": False}]
+        status, sent = 0, io.BytesIO()
+
+        async def receive() -> dict[str, object]:
+            if messages:
+                return messages.pop()
+            return await asyncio.Event().wait()  # type: ignore[return-value]  # the client stays
+
+        async def send(message: Mapping[str, object]) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = int(str(message["status"]))
+            elif message["type"] == "http.response.body":
+                sent.write(message.get("body", b""))  # type: ignore[arg-type]
+
+        await self._called(scope, receive, send)
+        if status >= 500 and status != 503:
+            raise Answered(f"{path} answered {status}: {sent.getvalue()[:500]!r}")
+        return status
+
+    async def _called(self, scope: object, receive: Callable[[], Awaitable[object]], send: object) -> None:
+        await self.app(scope, receive, send)  # type: ignore[arg-type]
+
+
+@cache
+def application() -> Application:
+    return Application()
+
+
+def asked(path: str, content_type: bytes) -> Callable[[bytes], None]:
+    def parse(content: bytes) -> None:
+        application().ask(path, content, {b"content-type": content_type})
+
+    return parse
+
+
+def infer(content: bytes) -> None:
+    """The first two bytes tell how long the JSON part is."""
+    n_json = min(int.from_bytes(content[:2], "little"), 65_535)
+    headers = {b"content-type": b"application/octet-stream", b"inference-header-content-length": str(n_json).encode()}
+    application().ask("/v2/models/weather/infer", content[2:], headers)
+
+
+def where(content: bytes) -> None:
+    """The condition, applied to rows as a training does."""
+    rows = weather(20, 3).to_batches()[0]
+    RowPredicate(content.decode("utf-8", "replace"), is_new=True).mask(rows)
+
+
+def cron(content: bytes) -> None:
+    moment = datetime(2026, 3, 29, 1, 30, tzinfo=ZoneInfo("UTC"))
+    Cron(content.decode("utf-8", "replace"), "Europe/Berlin").after(moment)
+
+
+def in_file(suffix: str, read: Callable[[Path], object]) -> Callable[[bytes], None]:
+    """A parser of a file."""
+    folder = Path(tempfile.mkdtemp(prefix="fewpass-fuzz-"))
+
+    def parse(content: bytes) -> None:
+        path = folder / f"it{suffix}"
+        path.write_bytes(content)
+        read(path)
+
+    return parse
+
+
+def table(path: Path) -> object:
+    """What registering and checking a file of a job reads: its footer, its bounds and its pages' sizes."""
+    filesystem = pafs.LocalFileSystem()
+    (file,), (content,) = opened_files(filesystem, [str(path)], {})
+    for name in content.arrow_schema.names:
+        content.bounds(name)
+    return content.decoded_bytes(filesystem, file, content.arrow_schema.names)
+
+
+def imported(content: bytes) -> None:
+    own = application()
+    own.ask("/v1/models/imported/import", content, {b"content-type": b"application/x-tar"})
+
+
+def arrow_streams() -> list[bytes]:
+    rows, found = weather(5, 1), []
+    for compression in (None, "lz4", "zstd"):
+        for asked in (rows, rows.drop_columns(["class"]).select([0, 2])):
+            sink = io.BytesIO()
+            options = pa.ipc.IpcWriteOptions(compression=compression)
+            with pa.ipc.new_stream(sink, asked.schema, options=options) as writer:
+                writer.write_table(asked)
+            found.append(sink.getvalue())
+    return found
+
+
+def tensors() -> list[bytes]:
+    def tensor(name: str, kind: str, content: bytes, n: int) -> tuple[dict[str, object], bytes]:
+        told = {"name": name, "shape": [n], "datatype": kind, "parameters": {"binary_data_size": len(content)}}
+        return told, content
+
+    texts = b"".join(len(each).to_bytes(4, "little") + each for each in (b"rain", b"sunny"))
+    numbers = b"\0\0\0\0\0\0\xf0?\0\0\0\0\0\0\0@"
+    parts = [tensor("outlook", "BYTES", texts, 2), tensor("humidity", "FP64", numbers, 2)]
+    head = json.dumps({"inputs": [told for told, _ in parts], "outputs": [{"name": "probabilities"}]}).encode()
+    return [len(head).to_bytes(2, "little") + head + b"".join(content for _, content in parts)]
+
+
+def records() -> list[bytes]:
+    told = [
+        {"records": [{"outlook": "rain", "humidity": 60.5, "windy": True, "station": None}]},
+        {"columns": {"outlook": ["rain", None], "humidity": [1e300, -3]}},
+    ]
+    return [json.dumps(each).encode() for each in told]
+
+
+def queries() -> list[bytes]:
+    rain = {"outlook": "rain"}
+    told = [
+        {"queries": [{"kind": "marginal", "evidence": {"humidity": 60.5, "windy": None}}]},
+        {"queries": [{"kind": "conditional", "variables": ["class"], "evidence": rain}]},
+        {"queries": [{"kind": "map", "evidence": rain, "time_limit_s": 1.0}]},
+        {"queries": [{"kind": "sample", "n": 3, "evidence": {"windy": True}, "seed": 1}, {"kind": "marginal"}]},
+    ]
+    return [json.dumps(each).encode() for each in told]
+
+
+def parquet_files() -> list[bytes]:
+    found = []
+    for how in ({}, {"compression": "zstd", "use_dictionary": False}, {"data_page_version": "2.0"}):
+        sink = io.BytesIO()
+        pq.write_table(weather(20, 1), sink, **how)
+        found.append(sink.getvalue())
+    return found
+
+
+def circuits() -> list[bytes]:
+    return [CIRCUIT.encode(), to_json(parse_text(CIRCUIT.splitlines())).encode()]
+
+
+CONDITIONS = [
+    b"station = 'north' AND humidity BETWEEN 1 AND 2.5",
+    b"outlook IN ('rain', 'sun''ny') OR NOT windy IS NULL",
+    b"TRY_CAST(outlook AS INTEGER) % 3 = 1 AND lower(station) LIKE 'n%'",
+    b"coalesce(humidity, 3e0) > -1 AND (windy OR \"class\" <> 'no') -- why",
+]
+CRONS = [b"30 2 * * mon-fri", b"*/5 0-6,22 L 1-12/3 *", b"@daily", b"0 0 29 feb *"]
+
+TARGETS = {
+    "predict-arrow": Target(asked("/v1/models/weather/predict", ARROW), arrow_streams),
+    "predict-json": Target(asked("/v1/models/weather/predict", JSON), records),
+    "infer-binary": Target(infer, tensors),
+    "query-json": Target(asked("/v1/models/weather/query", JSON), queries),
+    "invocations-csv": Target(asked("/invocations", b"text/csv"), lambda: [b"outlook,humidity\nrain,60\n,\n"]),
+    "circuit": Target(only_ours(in_file(".spn", lambda path: read_circuit(str(path)))), circuits),
+    "where": Target(only_ours(where), lambda: CONDITIONS),
+    "cron": Target(only_ours(cron), lambda: CRONS),
+    "parquet": Target(only_ours(in_file(".parquet", table)), parquet_files),
+    "import": Target(imported, lambda: [application().export]),
+}
