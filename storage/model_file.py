@@ -22,7 +22,16 @@ from storage import duckdb_files
 from storage.blobs import Blob, array_of_blob, read_blobs, write_blobs
 from storage.compiled import Arrays, Header, array_bytes, header_json, map_compiled, write_compiled
 from storage.errors import Conflict, CorruptFile, NotFound
-from storage.files import drafting, make_folder, read_manifest, settle, sha256_of_file, verify_file, write_manifest
+from storage.files import (
+    drafting,
+    make_folder,
+    read_manifest,
+    refusals_of_the_disk,
+    settle,
+    sha256_of_file,
+    verify_file,
+    write_manifest,
+)
 from storage.names import checked_name
 
 Completed = Callable[[Mapping[str, object], Arrays], Mapping[str, np.ndarray]]
@@ -320,4 +329,5 @@ def remove_model(duckdb_path: Path | str) -> None:
     """Remove the files of a version, after its row is gone; those that are missing already are no matter."""
     path = Path(duckdb_path)
     for suffix in (".sha256", ".arrow", ".duckdb"):
-        path.with_suffix(suffix).unlink(missing_ok=True)
+        with refusals_of_the_disk(path):
+            path.with_suffix(suffix).unlink(missing_ok=True)

@@ -16,7 +16,7 @@ from pyarrow import types
 from storage import duckdb_files
 from storage.blobs import Blob, read_blobs, write_blobs
 from storage.errors import CorruptFile
-from storage.files import drafting, settle, sha256_of_file, verify_file
+from storage.files import drafting, refusals_of_the_disk, settle, sha256_of_file, verify_file
 from storage.names import checked_key
 from storage.sums import checked_document, with_sum
 
@@ -153,7 +153,7 @@ class StatisticStore:
                 settle(draft, path.with_suffix(".json"))
 
     def discard(self, key: str) -> None:
-        """Remove what is stored under the key, also if it is damaged."""
+        """Remove what is stored under the key, also if it is damaged; Unwritable if the disk refuses."""
         for path in self._paths(checked_key(key)):
             _unlink(path)
 
@@ -197,8 +197,9 @@ def _entry(path: Path) -> Entry:
 
 
 def _unlink(path: Path) -> None:
-    path.with_suffix(".json").unlink(missing_ok=True)
-    path.unlink(missing_ok=True)
+    with refusals_of_the_disk(path):
+        path.with_suffix(".json").unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
 
 
 def _is_flat(kind: pa.DataType) -> bool:
