@@ -50,7 +50,8 @@ class CommandLine(typer.Typer):
         """Run the command line and exit."""
         # As an exception, so that drafts are removed and servers that were started are ended.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-        CommandProcess.is_own = True
+        if sys.argv[1:2] not in (["serve"], ["worker"], ["demo"]):  # which last
+            CommandProcess.begin()
         try:
             return super().__call__(*args, **kwargs)
         except BrokenPipeError:  # `fewpass models | head`

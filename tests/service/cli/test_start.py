@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+from service import terminal
 
 LEARNING = ("sklearn", "xgboost", "matplotlib", "dbos", "fastapi", "pyarrow.dataset", "pandas", "scipy.special")
 LISTING = (*LEARNING, "numba", "numpy", "pyarrow", "duckdb", "scipy", "structlog", "alembic")
@@ -69,3 +72,16 @@ def test_no_command_loads_what_it_does_not_use(
     monkeypatch.chdir(workspace)
     unused = set(LEARNING) - ({"dbos"} if command[0] == "evaluate" else set())
     assert not loaded(workspace / "workspace", *command) & unused
+
+
+def test_garbage_is_looked_for_as_usual_once_a_command_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminal.CommandProcess, "is_own", False)
+    monkeypatch.setattr(terminal, "spare_pandas", lambda: None)  # this process may be given frames
+    try:
+        terminal.CommandProcess.begin()
+        assert gc.get_threshold()[0] == terminal.LOADED_OBJECTS
+        with terminal.progress_bar(False) as report:
+            report({"step": "predict"})
+            assert gc.get_threshold() == terminal.USUAL_THRESHOLDS
+    finally:
+        gc.set_threshold(*terminal.USUAL_THRESHOLDS)
