@@ -170,7 +170,9 @@ class PairwiseCounts:
             i, j = self._plan.pairs[pair]
             add_pair_counts(rows.x[i], rows.x[j], rows.y, self._table(pair))
         for i in set(range(self.sizes.size)) - set(self._plan.plane_attributes.tolist()):
-            np.add.at(self.margins[i], (rows.x[i], rows.y), 1)
+            cells = rows.x[i].astype(np.int64) * self.schema.n_classes + rows.y
+            margin = self.margins[i]
+            margin += np.bincount(cells, minlength=margin.size).reshape(margin.shape)
 
     def _update_by_planes(self, rows: Chunk, class_counts: Integers) -> None:
         plan, n_classes = self._plan, self.schema.n_classes
