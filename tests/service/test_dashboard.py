@@ -1,0 +1,23 @@
+"""The dashboard for Grafana asks for series that servers have."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from prometheus_client import REGISTRY
+
+from service import telemetry
+
+DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana-monitoring.json"
+
+
+def test_every_series_of_the_dashboard_exists_and_every_monitored_one_is_on_it() -> None:
+    panels = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+    asked = set(re.findall(r"fewpass_[a-z0-9_]+", json.dumps(panels)))
+    known = {f"fewpass_monitor_{name}" for name in telemetry.SERIES}
+    known |= {f"{metric.name}_total" if metric.type == "counter" else metric.name for metric in REGISTRY.collect()}
+    assert asked - known == set()
+    monitored = {f"fewpass_monitor_{name}" for name in telemetry.SERIES}
+    assert monitored - asked <= {"fewpass_monitor_window_end_timestamp_seconds", "fewpass_monitor_label_delay_seconds"}
