@@ -24,6 +24,7 @@ from storage.monitoring import HOUR, MonitoringFiles, SliceFile, is_alive
 
 MOST_WINDOWS = 1000
 MOST_TESTED = 72
+FIRST_YEAR, LAST_YEAR = 1970, 9000
 NOTHING = "nothing was served in this window"
 SMALLEST = 5  # rows of a cell that is shown
 
@@ -219,7 +220,17 @@ def monitoring(
 
 
 def hour_end(until: datetime | None) -> datetime:
-    """The end of the hour in which a window ends, now or at a moment."""
+    """The end of the hour in which a window ends, now or at a moment.
+
+    Raises
+    ------
+    InvalidRequest
+        If the moment is so far away that no window fits before or after it.
+    """
+    if until is not None and not FIRST_YEAR <= until.year <= LAST_YEAR:
+        raise InvalidRequest(
+            f"until={until.isoformat()} is not within the years {FIRST_YEAR} to {LAST_YEAR}.", field="until"
+        )
     moment = (until or datetime.now(UTC)).astimezone(UTC)
     hour = moment.replace(minute=0, second=0, microsecond=0)
     return hour if hour == moment and until is not None else hour + HOUR

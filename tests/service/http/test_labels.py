@@ -91,3 +91,13 @@ def test_from_the_prediction_to_its_label_and_out_again(place):
     assert again["served"] == {"predictions": 0, "labels": 0, "subtracted": 0}
     wrong = fewpass(*forget[:-1], "orderid", **where, code=1)
     assert "'orderid' is not in the table (similar: order_id)" in " ".join(wrong.stderr.split())
+
+
+@pytest.mark.parametrize("until", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
+def test_a_moment_that_no_window_fits_is_refused(place, until):
+    _, client, _, _ = place
+    for path in ("monitoring", "monitoring/windows", "monitoring/predictions", "monitoring/slices"):
+        answer = client.get(f"{PATH}/{path}", params={"until": until})
+        assert answer.status_code == 422 and "not within the years" in answer.json()["detail"]
+    page = client.get("/console/models/towns/monitoring", params={"until": until}, headers={"accept": "text/html"})
+    assert page.status_code in (200, 422) and "not within the years" in page.text
