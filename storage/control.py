@@ -230,6 +230,10 @@ def _our_errors(url: URL) -> Iterator[None]:
     """Errors of the database as ours, with the remedy."""
     try:
         yield
+    except UnicodeDecodeError as error:
+        raise CorruptFile(
+            url.database or "the control database", f"{error}. Stop fewpass and restore a backup."
+        ) from error
     except (OperationalError, InterfaceError) as error:
         raise _translated_of(url, error) from error
     except StatementError as error:
