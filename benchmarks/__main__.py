@@ -19,6 +19,7 @@ FULL = {
     "one_row": [],
     "job_processes": [],
     "models_list": [],
+    "first_minute": [],
     "sums": [],
     "serving": [],
     "selection": ["--threads", "1"],

@@ -119,13 +119,15 @@ def running(command: list[str], port: int, path: str, environment: dict[str, str
     """A server subprocess that answers on its port; its process id."""
     process = subprocess.Popen(command, env=os.environ | environment)
     try:
-        for _ in range(600):
+        for _ in range(3_000):
             with contextlib.suppress(httpx.HTTPError):
                 if httpx.get(f"http://127.0.0.1:{port}{path}").status_code in {200, 405}:
                     break
             if process.poll() is not None:
                 raise RuntimeError(f"The server ended with code {process.returncode}.")
             time.sleep(0.1)
+        else:
+            raise RuntimeError("The server was not ready within 300 s.")
         yield process.pid
     finally:
         process.terminate()
