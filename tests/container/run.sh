@@ -26,6 +26,7 @@ if ! "${run[@]}" inspect --type image fewpass-base >/dev/null 2>&1; then
     awk '/^URIs:/ {print $2; exit} /^deb / {for (i = 2; i <= NF; i++) if ($i ~ /^http/) {print $i; exit}}')}
   rm -rf "$scratch/rootfs"
   debootstrap --variant=minbase --include=python3,python3-venv,ca-certificates bookworm "$scratch/rootfs" "$mirror" >"$scratch/debootstrap.log"
+  rm -rf "$scratch/rootfs"/var/cache/apt/archives/*.deb "$scratch/rootfs"/var/lib/apt/lists/* "$scratch/rootfs"/usr/share/{doc,man,locale}/*  # as in the slim image
   base=$("${run[@]}" from scratch)
   "${run[@]}" add -q "$base" "$scratch/rootfs" / >/dev/null
   "${run[@]}" commit -q --rm "$base" fewpass-base >/dev/null
