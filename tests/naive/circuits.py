@@ -116,11 +116,15 @@ def _agrees(query, codes, assignment):
 
 
 def naive_filled(circuit, evidence, how):
-    """{variable: values that a missing cell may be filled with}, several where they are equally probable."""
+    """{variable: values that a missing cell may be filled with}, several where they are equally probable; NaN in an impossible row."""
     found = {}
+    is_possible = value(circuit, evidence) > 0
     for v in range(circuit.n_variables):
         leaves = np.flatnonzero(circuit.variable == v)
         if v in evidence or not leaves.size:
+            continue
+        if not is_possible:
+            found[v] = [np.nan]
             continue
         if circuit.n_values[v] == 0 and how == "mean":
             found[v] = [moments(circuit, evidence, v)[0]]
