@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks import tables
-from benchmarks.measuring import Figure, alternated_apart, machine, ratio, report
+from benchmarks.measuring import Figure, alternated_apart, machine, ratio, report, seconds_once_warm
 
 GROUP_ROWS = 1 << 16
 FEW = 20_000
@@ -74,10 +73,7 @@ def one_pass(path: Path, small: Path, learning: str, states: int, threads: int, 
             posterior = StreamingPosterior(circuit, pseudo_counts_of(circuit, 10.0), learning, rows_of=rows_of)
             in_shards(Rows(schema, [source], cluster), posterior, workers or threads, threads, unheard)
 
-        learn(small)
-        started = time.perf_counter()
-        learn(path)
-        return time.perf_counter() - started
+        return seconds_once_warm(learn, small, path)
 
 
 def main() -> None:

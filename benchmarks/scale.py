@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
 from pathlib import Path
 
 from benchmarks import tables
-from benchmarks.measuring import Figure, alternated_apart, machine, ratio, report
+from benchmarks.measuring import Figure, alternated_apart, machine, ratio, report, seconds_once_warm
 
 
 def train(path: Path, small: Path, threads: int) -> float:
@@ -24,10 +23,7 @@ def train(path: Path, small: Path, threads: int) -> float:
         parameters = {"k": 5, "estimator": "hdp-map"}
         drive(recipes.learner("kdb", parameters, "class"), Source.open(str(place)), threads=threads)
 
-    learn(small)
-    started = time.perf_counter()
-    learn(path)
-    return time.perf_counter() - started
+    return seconds_once_warm(learn, small, path)
 
 
 def main() -> None:

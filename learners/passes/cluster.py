@@ -56,8 +56,6 @@ class Cluster:
         SourceError, SchemaError, UnknownColumn
             As the data gives reason.
         """
-        from distributed import as_completed
-
         groups = list(grouped(source))
         # Sent with every task: what is scattered dies with the worker that has it.
         empty = statistic.empty()
@@ -65,9 +63,7 @@ class Cluster:
         rows = dict(zip([future.key for future in futures], [group.n_rows for group in groups], strict=True))
         started, done = time.perf_counter(), 0
         try:
-            for future in as_completed(futures):
-                if future.status == "error":
-                    raise _told(future.exception())
+            for future in _ended(futures):
                 done += rows[future.key]
                 if on_progress is not None:
                     seconds = time.perf_counter() - started
@@ -91,14 +87,10 @@ class Cluster:
         SourceError, SchemaError, UnknownColumn
             As the data gives reason.
         """
-        from distributed import as_completed
-
         futures = [self.client.submit(run, *call, pure=False) for call in calls]
         numbers = {future.key: number for number, future in enumerate(futures)}
         try:
-            for future in as_completed(futures):
-                if future.status == "error":
-                    raise _told(future.exception())
+            for future in _ended(futures):
                 yield numbers[future.key], future.result()
         finally:
             self.client.cancel(futures)
@@ -181,6 +173,16 @@ def summed(empty: Statistic, tables: Sequence[pa.Table]) -> pa.Table:
         whole.merge(empty.empty().from_arrow(table))
     answer: pa.Table = whole.to_arrow()
     return answer
+
+
+def _ended(futures: Sequence[Future]) -> Iterator[Future]:
+    """Futures as they end; the first that failed raises."""
+    from distributed import as_completed
+
+    for future in as_completed(futures):
+        if future.status == "error":
+            raise _told(future.exception())
+        yield future
 
 
 def _told(error: BaseException) -> BaseException:

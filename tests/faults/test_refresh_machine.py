@@ -17,9 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from learners import recipes
 from learners.errors import LearnerError
@@ -33,6 +32,7 @@ from service.requests import ForgetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.compiled import map_compiled
+from tests.machines import run_machine
 from tests.passes.test_engine import same
 
 DAY_S = 86_400
@@ -227,16 +227,7 @@ class Refreshes(RuleBasedStateMachine):
 
 def run(n_examples: int, n_steps: int, number: int) -> None:
     Refreshes.counted = Counter()
-    machine = seed(number)(Refreshes)
-    how = settings(
-        max_examples=n_examples,
-        stateful_step_count=n_steps,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate, *([Phase.shrink] if os.environ.get("FEWPASS_TEST_SHRINK") else [])],
-    )
-    run_state_machine_as_test(machine, settings=how)
+    run_machine(Refreshes, n_examples, n_steps, number)
     print(dict(Refreshes.counted))
 
 

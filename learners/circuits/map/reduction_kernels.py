@@ -339,24 +339,20 @@ def room_for_circuits(arrays, n_circuits, n_rows, n_entries):
     )
 
 
-@kernel
-def reduced_circuit(arrays, allowed, hidden, log_bound):
-    """The reduced circuit and the variables that stay, renumbered in their order; OUT log_bound (1,) float64."""
-    room = reduction_room(arrays)
-    out = room_for_circuits(arrays, 1, 1, room.table.size)
-    sizes = np.empty(4, dtype=np.int64)
-    log_bound[0] = reduce(arrays, allowed, hidden, room, out, sizes)
+@inner_kernel
+def closed(arrays, room, sizes, out):
+    """A reduced circuit in arrays of its own, and the variables that stay, renumbered in their order."""
     n = 0
-    keep = np.empty(arrays.value_starts.size - 1, dtype=np.int64)
+    keep, place = np.empty((2, arrays.value_starts.size - 1), dtype=np.int64)
     out.value_starts[0] = 0
     for v in range(keep.size):
         if room.only_value[v] == -1:
             keep[n] = v
-            room.only_value[v] = n
+            place[v] = n
             n += 1
             out.value_starts[n] = out.value_starts[n - 1] + arrays.value_starts[v + 1] - arrays.value_starts[v]
     for leaf in range(sizes[0]):
-        out.leaf_variable[leaf] = room.only_value[out.leaf_variable[leaf]]
+        out.leaf_variable[leaf] = place[out.leaf_variable[leaf]]
     # Copies, so that a small problem does not hold on to the memory of the large one.
     circuit = MaxArrays(
         out.value_starts[: n + 1].copy(),
@@ -370,3 +366,13 @@ def reduced_circuit(arrays, allowed, hidden, log_bound):
         out.weight[: sizes[3]].copy(),
     )
     return circuit, keep[:n].copy()
+
+
+@kernel
+def reduced_circuit(arrays, allowed, hidden, log_bound):
+    """The reduced circuit and the variables that stay, renumbered in their order; OUT log_bound (1,) float64."""
+    room = reduction_room(arrays)
+    out = room_for_circuits(arrays, 1, 1, room.table.size)
+    sizes = np.empty(4, dtype=np.int64)
+    log_bound[0] = reduce(arrays, allowed, hidden, room, out, sizes)
+    return closed(arrays, room, sizes, out)

@@ -13,6 +13,7 @@ from learners.circuits.map.reduction_kernels import (
     LARGE,
     SMALL,
     MaxArrays,
+    closed,
     look_at_variables,
     mark_reachable,
     reduce_inner,
@@ -180,31 +181,9 @@ def template_of(arrays, allowed, hidden):
         out.weight[e] = e
     if new:
         drop_unreachable(out, sizes, np.empty(sizes[0] + 1, np.int64), np.empty(new + 1, np.int64))
-    n = 0
-    keep = np.empty(arrays.value_starts.size - 1, np.int64)
-    place = np.empty(arrays.value_starts.size - 1, np.int64)
-    out.value_starts[0] = 0
-    for v in range(keep.size):
-        if room.only_value[v] == -1:
-            keep[n] = v
-            place[v] = n
-            n += 1
-            out.value_starts[n] = out.value_starts[n - 1] + arrays.value_starts[v + 1] - arrays.value_starts[v]
-    for leaf in range(sizes[0]):
-        out.leaf_variable[leaf] = place[out.leaf_variable[leaf]]
-    circuit = MaxArrays(
-        out.value_starts[: n + 1].copy(),
-        out.leaf_variable[: sizes[0]].copy(),
-        out.leaf_starts[: sizes[0] + 1].copy(),
-        out.leaf_value[: sizes[1]].copy(),
-        out.is_sum[: sizes[2]].copy(),
-        out.child_starts[: sizes[2] + 1].copy(),
-        out.leaf_from[: sizes[2]].copy(),
-        out.children[: sizes[3]].copy(),
-        out.weight[: sizes[3]].copy(),
-    )
+    circuit, keep = closed(arrays, room, sizes, out)
     template = Template(
-        keep[:n].copy(),
+        keep,
         room.only_value.copy(),
         n_free,
         room.stands_for.copy(),

@@ -15,7 +15,6 @@ from typing import IO, ClassVar
 from unittest.mock import patch
 
 import pytest
-from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -23,7 +22,6 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from service.jobs import leases as module
@@ -33,6 +31,7 @@ from storage.control import Control, open_control
 from storage.errors import LeaseLost
 from storage.leases import leases
 from storage.models import reserve_version
+from tests.machines import run_machine
 
 LEASE_S = 30.0
 HOSTS = ["left", "right"]
@@ -281,15 +280,7 @@ class Crew(RuleBasedStateMachine):
 
 
 def run(n_examples: int, n_steps: int, number: int) -> None:
-    how = settings(
-        max_examples=n_examples,
-        stateful_step_count=n_steps,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate],
-    )
-    run_state_machine_as_test(seed(number)(Crew), settings=how)
+    run_machine(Crew, n_examples, n_steps, number)
 
 
 def test_workers_that_come_and_go() -> None:

@@ -1,0 +1,21 @@
+"""How the tests run hypothesis' state machines."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
+
+
+def run_machine(machine: type[RuleBasedStateMachine], n_examples: int, n_steps: int, number: int) -> None:
+    """So many runs of so many steps, the same for the same number; a failure is shrunk if FEWPASS_TEST_SHRINK is set."""
+    how = settings(
+        max_examples=n_examples,
+        stateful_step_count=n_steps,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate, *([Phase.shrink] if os.environ.get("FEWPASS_TEST_SHRINK") else [])],
+    )
+    run_state_machine_as_test(seed(number)(machine), settings=how)
