@@ -93,7 +93,8 @@ def predictions(reference: str, workspace: Ours, window: Span = "24h", until: Un
 )
 def slices(reference: str, workspace: Ours, window: Span = "24h", until: Until = None) -> Response:
     """An Arrow stream of start, end, process, block, place and count of each hour and process. They add up exactly: small
-    cells are not hidden, so the call needs the role `train`."""
+    cells are not hidden, so the call needs the role `train`.
+    """
     table = product.monitoring_slices(workspace, reference, window=window, until=until)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
