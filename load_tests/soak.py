@@ -18,6 +18,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -29,7 +30,7 @@ from service.processes.local_server import local_server
 from service.settings import Settings
 
 SAMPLE_S = 5.0
-RETRAIN_S = 15.0
+PER_CONNECTION = 500  # predictions
 TIMEOUT_S = 60.0
 WARM = 1 / 3  # of the run, which does not count: caches fill
 # What an hour may add to one process. The allocator keeps what it once had, so memory is not exactly flat.
@@ -39,8 +40,8 @@ PER_HOUR = {"megabytes": 32.0, "descriptors": 4.0, "threads": 4.0}
 class Soak:
     """The traffic of a soak, and what was counted."""
 
-    def __init__(self, url: str, record: dict[str, object], data: Path, rate: float) -> None:
-        self.url, self.record, self.data, self.rate = url, record, data, rate
+    def __init__(self, url: str, record: dict[str, object], data: Path, rate: float, pause_s: float) -> None:
+        self.url, self.record, self.data, self.rate, self.pause_s = url, record, data, rate, pause_s
         self.asked: Counter[str] = Counter()
         self.errors: list[str] = []
         self.stop = threading.Event()
@@ -60,13 +61,17 @@ class Soak:
         return response
 
     def predict(self) -> None:
-        """One prediction every 1 / rate seconds."""
+        """One prediction every 1 / rate seconds; a new connection now and then, so that each serving process has its share."""
         due = time.monotonic()
-        with self.client() as client:
-            while not self.stop.is_set():
-                self.ask("predict", lambda: client.post("/v1/models/load/predict", json={"records": [self.record]}))
-                due = max(due + 1 / self.rate, time.monotonic() - 1)
-                self.stop.wait(max(0.0, due - time.monotonic()))
+        while not self.stop.is_set():
+            with self.client() as client:
+                for _ in range(PER_CONNECTION):
+                    self.ask(
+                        "predict", partial(client.post, "/v1/models/load/predict", json={"records": [self.record]})
+                    )
+                    due = max(due + 1 / self.rate, time.monotonic() - 1)
+                    if self.stop.wait(max(0.0, due - time.monotonic())):
+                        return
 
     def change(self) -> None:
         """Train again and decide, query, prune; one after the other."""
@@ -74,7 +79,7 @@ class Soak:
         refresh = {"kind": "refresh", "train": train | {"holdout": 0.1}, "promotion": {"beats_prior": False}}
         question = {"queries": [{"kind": "marginal", "evidence": {}}]}
         with self.client() as client:
-            while not self.stop.wait(RETRAIN_S):
+            while not self.stop.wait(self.pause_s):
                 made = self.ask("refresh", lambda: client.post("/v1/jobs", json=refresh))
                 if made is not None and made.status_code == 202:
                     self.finish(client, made.json()["id"])
@@ -137,7 +142,7 @@ def slopes(samples: list[tuple[float, dict[str, tuple[str, dict[str, float]]]]])
     return told
 
 
-def soak(seconds: float, rate: float, n_rows: int) -> dict[str, object]:
+def soak(seconds: float, rate: float, n_rows: int, pause_s: float) -> dict[str, object]:
     """Run it; what was asked, what failed, and the slopes."""
     with tempfile.TemporaryDirectory(prefix="fewpass-soak-") as directory:
         root = Path(directory)
@@ -145,7 +150,7 @@ def soak(seconds: float, rate: float, n_rows: int) -> dict[str, object]:
         settings = Settings(workspace=root / "workspace", workers=2, job_workers=1, threads=1)
         samples = []
         with local_server(settings) as server:
-            traffic = Soak(server.url, record, root / "train.parquet", rate)
+            traffic = Soak(server.url, record, root / "train.parquet", rate, pause_s)
             threads = [threading.Thread(target=work) for work in (traffic.predict, traffic.change)]
             for thread in threads:
                 thread.start()
@@ -172,9 +177,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=3600)
     parser.add_argument("--rate", type=float, default=50.0, help="predictions a second")
     parser.add_argument("--rows", type=int, default=20_000, help="rows of the training table")
+    parser.add_argument("--pause", type=float, default=15.0, help="seconds between a refresh and the next")
     parser.add_argument("--report", type=Path, default=Path("build/load/soak.json"))
     args = parser.parse_args(arguments)
-    told = soak(args.seconds, args.rate, args.rows)
+    told = soak(args.seconds, args.rate, args.rows, args.pause)
     args.report.parent.mkdir(parents=True, exist_ok=True)
     args.report.write_text(json.dumps(told, indent=1))
     print(json.dumps(told, indent=1))

@@ -55,15 +55,20 @@ class Watch:
     ----------
     model : Model
     name, version : of it
+    secret : of the workspace
+    part : int
+        Tells apart the files of several watches of one version in one process.
 
     Attributes
     ----------
     append, next_id : callable
         For one record: `append((next_id(), codes, probabilities, record, key))`, with codes as bytes or a list.
+    left_at : float or None
+        When the version was no longer mapped, on the monotonic clock.
     """
 
-    def __init__(self, model: Model, name: str, version: int, secret: bytes) -> None:
-        self.model, self.name, self.version, self.secret = model, name, version, secret
+    def __init__(self, model: Model, name: str, version: int, secret: bytes, part: int = 0) -> None:
+        self.model, self.name, self.version, self.secret, self.part = model, name, version, secret, part
         self.requests = itertools.count().__next__
         self.prefix = secrets.token_hex(8)
         self.records: deque[Observed] = deque(maxlen=MOST_RECORDS)
@@ -73,7 +78,7 @@ class Watch:
         self.batches: list[Waiting] = []
         self.n_cells = self.n_skipped = self.n_requests = 0
         self.last_id = -1
-        self.is_left = False
+        self.left_at: float | None = None
         self.choice: MonitorChoice = {}
         self.watched: Watched | None = None
         self.hours: dict[datetime, ServedCounts] = {}
@@ -152,18 +157,20 @@ class Observer:
         self._working = threading.Lock()
         self._thread: threading.Thread | None = None
         self._flushed_at = self._folded_at = time.monotonic()
-        self._n_files = itertools.count()
+        self._n_files, self._n_watches = itertools.count(), itertools.count()
+        self._changing = threading.Lock()  # `watches`, which threads that map models and the one that counts replace
 
     def watch(self, model: Model, name: str, version: int) -> Watch:
         """Begin to watch a version."""
-        watch = Watch(model, name, version, self.secret)
+        watch = Watch(model, name, version, self.secret, next(self._n_watches))
         watch.choice = self.choice_of(name)
-        self.watches = [*self.watches, watch]
+        with self._changing:
+            self.watches = [*self.watches, watch]
         return watch
 
     def leave(self, watch: Watch) -> None:
         """Count what waits of a version that is no longer mapped, and watch it no more."""
-        watch.is_left = True
+        watch.left_at = time.monotonic()
 
     def start(self) -> None:
         """Start the thread that counts."""
@@ -300,13 +307,17 @@ class Observer:
         watch.logged.append(logged_rows(rows.x, rows.probabilities, rows.keys, is_counted, self.clock(), keeps_rows))
 
     def flush(self, is_end: bool = False) -> None:
-        """Write what has changed; hours that are over are closed and forgotten here."""
+        """Write what has changed; hours that are over, and versions that nobody asks any more, are closed and forgotten here.
+
+        Counts of one version and hour take half a megabyte: a process that takes over a version a minute must not hold all.
+        """
         now = self.clock()
         self._flushed_at = time.monotonic()
+        done = {watch for watch in self.watches if self._is_done(watch)}
         for watch in self.watches:
             files = MonitoringFiles(self.root, watch.name)
             for hour in sorted(watch.hours):
-                is_over = is_end or now >= hour + HOUR
+                is_over = is_end or watch in done or now >= hour + HOUR
                 if hour in watch.changed or is_over:
                     counts = watch.hours[hour]
                     layout = counts.watched.fingerprint
@@ -318,6 +329,7 @@ class Observer:
                         layout,
                         covered_until=min(now, hour + HOUR),
                         is_closed=is_over,
+                        part=watch.part,
                     )
                     watch.changed.discard(hour)
                 if is_over:
@@ -327,7 +339,14 @@ class Observer:
                 name = f"{now:%Y%m%dT%H%M%S}-{self.process}-{next(self._n_files)}"
                 files.write_rows(watch.version, "predictions", name, predictions_table(logged))
             watch.choice = self.choice_of(watch.name)
-        self.watches = [watch for watch in self.watches if not watch.is_left or watch.hours or watch.records]
+        with self._changing:
+            self.watches = [watch for watch in self.watches if watch not in done]
+
+    def _is_done(self, watch: Watch) -> bool:
+        """Whether the requests that could still hold a version that was left have ended, and all their rows are counted."""
+        if watch.left_at is None or watch.n_waiting:
+            return False
+        return time.monotonic() - watch.left_at >= self.settings.request_timeout_s
 
 
 def _chosen(first_id: int, n_rows: int, one_in: int) -> Mask:

@@ -166,7 +166,7 @@ class Predictor:
     ----------
     control : Control
     max_mapped : int
-        Model versions kept mapped; the least recently resolved goes first.
+        Model versions kept mapped, of those that some reference means; the least recently resolved goes first.
     observer : Observer, optional
         Counts what is answered.
 
@@ -202,11 +202,14 @@ class Predictor:
         with self._lock:
             served = self._map(models.find_version(self.control, reference))
             self._served[reference] = served
+            self._forget_most()
             return served
 
     def refresh(self) -> bool:
         """Take over a changed registry: map what every known reference means now, then swap them all at once.
 
+        A version that no reference means any more is forgotten, and with it the file that it maps, which may be deleted;
+        requests that hold it keep it until they end.
         A damaged version costs the references that mean it, and no others; they are tried again each time.
 
         Returns
@@ -232,6 +235,7 @@ class Predictor:
                 log.error("a version is damaged, the one before it is served on", reference=reference, reason=reason)
             has_changed = generation != self.generation or damaged.keys() != self.damaged.keys()
             self._served, self.damaged, self.generation = swapped, damaged, generation
+            self._forget_unmeant()
         SWAPS.inc(has_changed)
         return has_changed
 
@@ -243,11 +247,19 @@ class Predictor:
             with _usable(version):
                 rehearse(served)
             self._mapped[key] = served
-            if len(self._mapped) > self.max_mapped:
-                self._forget(next(iter(self._mapped)))
-            MAPPED_MODELS.set(len(self._mapped))
         self._mapped.move_to_end(key)
         return served
+
+    def _forget_unmeant(self) -> None:
+        meant = set(self._served.values())
+        for key in [key for key, served in self._mapped.items() if served not in meant]:
+            self._forget(key)
+        self._forget_most()
+
+    def _forget_most(self) -> None:
+        while len(self._mapped) > self.max_mapped:
+            self._forget(next(iter(self._mapped)))
+        MAPPED_MODELS.set(len(self._mapped))
 
     def _forget(self, key: tuple[str, int, str]) -> None:
         gone = self._mapped.pop(key)

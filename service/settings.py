@@ -163,7 +163,11 @@ class Settings(BaseSettings):
     generation_poll_s: float = Field(
         default=0.25, gt=0, le=60, description="Seconds between a serving process's looks for moved aliases."
     )
-    mapped_models: int = Field(default=256, ge=1, description="Model versions that one serving process keeps mapped.")
+    mapped_models: int = Field(
+        default=256,
+        ge=1,
+        description="Model versions that one serving process keeps mapped, of those that requests have asked for by name, number or alias.",
+    )
     warm_up: bool = Field(default=True, description="Run every kernel that requests use before /readyz answers 200.")
 
     monitoring: Literal["off", "counts", "rows"] = Field(

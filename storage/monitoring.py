@@ -1,7 +1,7 @@
 """Files of monitoring: what was served, hour by hour; predictions that wait for labels; labels.
 
-``monitoring/<model>/<version>/<hour>-<process>.parquet`` holds the counts of one hour and process. A process replaces its own
-file each minute until the hour is over; nobody else writes it, so counts are added without a lock. Predictions and
+``monitoring/<model>/<version>/<hour>-<process>-<part>.parquet`` holds the counts of one hour and process, in several parts
+where it mapped the version several times. A process replaces its own file each minute until the hour is over; nobody else writes it, so counts are added without a lock. Predictions and
 labels are immutable files of rows.
 """
 
@@ -106,10 +106,11 @@ class MonitoringFiles:
         is_closed: bool,
         end: datetime | None = None,
         holds: Sequence[str] = (),
+        part: int = 0,
     ) -> Path:
-        """Publish the counts of an hour, in place of what this process has written of it before."""
+        """Publish the counts of an hour, in place of what this process has written of it before as the same part."""
         form = FORM if end is None else DAY
-        path = self._version(version) / f"{start.astimezone(UTC):{form}}-{process}.parquet"
+        path = self._version(version) / f"{start.astimezone(UTC):{form}}-{process}-{part}.parquet"
         told = {
             "start": start.isoformat(),
             "end": (end or start + HOUR).isoformat(),
