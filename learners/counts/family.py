@@ -66,7 +66,7 @@ class _Cells:
     def combine(self, other: _Cells, sign: int) -> None:
         """Add the counts of other rows, or take them away."""
         if self.dense is not None and other.dense is not None:
-            self.dense += sign * other.dense
+            (np.add if sign > 0 else np.subtract)(self.dense, other.dense, out=self.dense)
         elif self.sparse is not None and other.sparse is not None:
             self.sparse.add_counts(other.sparse, sign)
         else:  # the limit was another when the other was made
@@ -156,6 +156,11 @@ class FamilyCounts:
             "statistic": "family counts",
             "families": [[family.attribute, list(family.parents)] for family in self.families],
         }
+
+    @property
+    def n_cells(self) -> int:
+        """Cells that there could be in all tables."""
+        return sum(cells.n_cells for cells in self._cells)
 
     @property
     def columns(self) -> list[str]:

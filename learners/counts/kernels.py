@@ -4,31 +4,37 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.jit import kernel, match_bits, popcount
+from learners.jit import inner_kernel, kernel, match_bits, popcount
 
 WORD = 64
 # A class's rows are padded to whole words; no attribute that has bit-planes uses this code.
 PADDING = 255
 BLOCK_WORDS = 128
+# Of the planes of a pair: they fit the first cache, or nearly, and their sums are worth a block.
+PAIR_WORDS = 256
 BLOCK_ROWS = 4096
 HASH_ROWS = 1024
 
 
 @kernel
-def group_by_class(x, y, attributes, starts, position, grouped):
+def group_by_class(x, y, attributes, starts, grouped):
     """Copy rows so that those of a class are contiguous, from word boundaries on.
 
-    x (n_attributes, n) codes, y (n,) uint8, attributes (m,) which ones, starts (n_classes,) first row of each class;
-    position (n,) int64 scratch; OUT grouped (m, n_padded) uint8, filled with PADDING by the caller.
+    x (n_attributes, n) codes, y (n,) uint8, attributes (m,) which ones, starts (n_classes,) first row of each class; OUT
+    grouped (m, n_padded) uint8, filled with PADDING by the caller.
     """
     following = starts.copy()
-    for row in range(y.size):
-        position[row] = following[y[row]]
-        following[y[row]] += 1
-    for a in range(attributes.size):
-        source, target = x[attributes[a]], grouped[a]
-        for row in range(y.size):
-            target[position[row]] = source[row]
+    position = np.empty(BLOCK_ROWS, np.uint32)  # of a few rows, so that the first cache holds them for all attributes
+    for first in range(0, y.size, BLOCK_ROWS):
+        n = min(BLOCK_ROWS, y.size - first)
+        for row in range(n):
+            k = y[first + row]
+            position[row] = following[k]
+            following[k] += 1
+        for a in range(attributes.size):
+            source, target = x[attributes[a], first : first + n], grouped[a]
+            for row in range(n):
+                target[position[row]] = source[row]
 
 
 @kernel
@@ -65,19 +71,40 @@ def add_plane_pairs(planes, word_starts, n_planes, plane_starts, pairs, table_st
     """
     n_classes = word_starts.size - 1
     for k in range(n_classes):
-        for first in range(word_starts[k], word_starts[k + 1], BLOCK_WORDS):
-            last = min(first + BLOCK_WORDS, word_starts[k + 1])
+        for first in range(word_starts[k], word_starts[k + 1], PAIR_WORDS):
+            last = min(first + PAIR_WORDS, word_starts[k + 1])
             for p in range(pairs.shape[0]):
                 i, j = pairs[p, 0], pairs[p, 1]
                 cell = table_starts[p] + k
+                # Four planes of j at a time: each word of i is loaded once for them.
+                whole = n_planes[j] - n_planes[j] % 4
                 for a in range(n_planes[i]):
-                    plane_a = planes[plane_starts[i] + a, first:last]
-                    for b in range(n_planes[j]):
-                        plane_b = planes[plane_starts[j] + b, first:last]
-                        n = np.uint64(0)
-                        for word in range(plane_a.size):
-                            n += popcount(plane_a[word] & plane_b[word])
-                        tables[cell] += np.int64(n)
+                    own = planes[plane_starts[i] + a, first:last]
+                    for b in range(plane_starts[j], plane_starts[j] + whole, 4):
+                        p_0, p_1, p_2, p_3 = (
+                            planes[b, first:last],
+                            planes[b + 1, first:last],
+                            planes[b + 2, first:last],
+                            planes[b + 3, first:last],
+                        )
+                        n_0, n_1, n_2, n_3 = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
+                        for word in range(own.size):
+                            bits = own[word]
+                            n_0 += popcount(bits & p_0[word])
+                            n_1 += popcount(bits & p_1[word])
+                            n_2 += popcount(bits & p_2[word])
+                            n_3 += popcount(bits & p_3[word])
+                        tables[cell] += np.int64(n_0)
+                        tables[cell + n_classes] += np.int64(n_1)
+                        tables[cell + 2 * n_classes] += np.int64(n_2)
+                        tables[cell + 3 * n_classes] += np.int64(n_3)
+                        cell += 4 * n_classes
+                    for b in range(plane_starts[j] + whole, plane_starts[j] + n_planes[j]):
+                        other = planes[b, first:last]
+                        n_0 = np.uint64(0)
+                        for word in range(own.size):
+                            n_0 += popcount(own[word] & other[word])
+                        tables[cell] += np.int64(n_0)
                         cell += n_classes
 
 
@@ -115,11 +142,59 @@ def complete_pairs(inner, inner_starts, margins, n_planes, plane_starts, pairs, 
             tables[table_starts[p] + k + (last_i * (last_j + 1) + last_j) * n_classes] += rest_of_last
 
 
+@inner_kernel
+def number_cells(x, y, members, sizes, first, cells):
+    """Index of each row's cell in the table (members in order, class), the class fastest, of rows from `first` on.
+
+    x (n_attributes, n) codes, y (n,) uint8, members (m,) and sizes of their domains, classes last, (m + 1,) uint32; OUT
+    cells (n_cells,) uint32, of as many rows.
+    """
+    n = cells.size
+    codes = x[members[0], first : first + n]
+    for row in range(n):
+        cells[row] = codes[row]
+    for m in range(1, members.size):
+        codes, size = x[members[m], first : first + n], sizes[m]
+        for row in range(n):
+            cells[row] = cells[row] * size + codes[row]
+    classes, size = y[first : first + n], sizes[members.size]
+    for row in range(n):
+        cells[row] = cells[row] * size + classes[row]
+
+
+@kernel
+def add_pairs(x, y, pairs, sizes, table_starts, counts):
+    """Count pairs by one increment a row: each table is finished before the next, so that it stays in the cache.
+
+    x (n_attributes, n) codes, y (n,) uint8, pairs (n_pairs, 2), sizes (n_attributes + 1,) of the domains, classes last,
+    table_starts (n_pairs,); OUT counts int64, to which is added: counts[table_starts[p]:] is (v_i, v_j, n_classes), of less
+    than 2^32 cells.
+    """
+    room = np.empty(BLOCK_ROWS, np.uint32)
+    of_pair = np.empty(3, np.uint32)
+    of_pair[2] = sizes[sizes.size - 1]
+    for p in range(pairs.shape[0]):
+        of_pair[0], of_pair[1] = sizes[pairs[p, 0]], sizes[pairs[p, 1]]
+        table = counts[table_starts[p] :]
+        for first in range(0, y.size, BLOCK_ROWS):
+            cells = room[: min(BLOCK_ROWS, y.size - first)]
+            number_cells(x, y, pairs[p], of_pair, first, cells)
+            for row in range(cells.size):
+                table[cells[row]] += 1
+
+
 @kernel
 def add_pair_counts(x_i, x_j, y, counts):  # (n,) codes, (n,) codes, (n,) uint8; OUT (v_i, v_j, c) int64
-    """Add to counts[a, b, k] the number of rows with x_i = a, x_j = b and y = k."""
+    """Add to counts[a, b, k] the number of rows with x_i = a, x_j = b and y = k, however many cells there are."""
     for row in range(y.size):
         counts[x_i[row], x_j[row], y[row]] += 1
+
+
+@kernel
+def add_margin(codes, y, margin):  # (n,) codes, (n,) uint8; OUT (v, c) int64
+    """Add to margin[a, k] the number of rows with code a and class k."""
+    for row in range(y.size):
+        margin[codes[row], y[row]] += 1
 
 
 @kernel

@@ -12,7 +12,9 @@ from learners.arrays import Integers
 from learners.counts.kernels import (
     PADDING,
     WORD,
+    add_margin,
     add_pair_counts,
+    add_pairs,
     add_plane_margins,
     add_plane_pairs,
     complete_pairs,
@@ -26,6 +28,7 @@ from learners.schema.extension import CodeMaps
 # Bit-planes win while the product of the domains less one stays below this (benchmarks/pairwise.py measures it).
 MAX_PLANE_CELLS = 225
 MAX_PLANE_VALUES = 64
+MAX_NUMBERED_CELLS = 1 << 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +43,8 @@ class _Plan:
     plane_pairs: Integers  # (n_plane_pairs, 2) positions in plane_attributes
     plane_tables: Integers  # (n_plane_pairs,) where the table of each begins
     inner_starts: Integers  # (n_plane_pairs + 1,)
-    scatter_pairs: Integers  # indices of the other pairs
+    scatter_pairs: Integers  # indices of the other pairs, whose cells are numbered by 32 bits
+    huge_pairs: Integers  # indices of those with more cells
 
     @classmethod
     def of(cls, sizes: Integers, n_classes: int) -> _Plan:
@@ -48,6 +52,7 @@ class _Plan:
         pairs = np.stack([i, j], axis=1).astype(np.int64)
         by_planes = (sizes[i] - 1) * (sizes[j] - 1) <= MAX_PLANE_CELLS
         by_planes &= (sizes[i] <= MAX_PLANE_VALUES) & (sizes[j] <= MAX_PLANE_VALUES)
+        is_huge = sizes[i] * sizes[j] * n_classes > MAX_NUMBERED_CELLS
         attributes = np.unique(pairs[by_planes])
         position = np.zeros(sizes.size, np.int64)
         position[attributes] = np.arange(attributes.size)
@@ -62,7 +67,8 @@ class _Plan:
             np.ascontiguousarray(position[pairs[by_planes]]),
             table_starts[:-1][by_planes],
             _starts(inner[by_planes]),
-            np.flatnonzero(~by_planes),
+            np.flatnonzero(~by_planes & ~is_huge),
+            np.flatnonzero(~by_planes & is_huge),
         )
 
 
@@ -113,6 +119,11 @@ class PairwiseCounts:
     def spec(self) -> dict[str, object]:
         """What is collected."""
         return {"statistic": "pairwise counts"}
+
+    @property
+    def n_cells(self) -> int:
+        """Cells of all tables."""
+        return int(self.counts.size)
 
     @property
     def columns(self) -> list[str]:
@@ -166,13 +177,14 @@ class PairwiseCounts:
         self.n_rows += rows.n_rows
         self.class_counts += class_counts
         self._update_by_planes(rows, class_counts)
-        for pair in self._plan.scatter_pairs:
-            i, j = self._plan.pairs[pair]
+        plan = self._plan
+        sizes, scattered = np.append(self.sizes, self.schema.n_classes), plan.scatter_pairs
+        add_pairs(rows.x, rows.y, plan.pairs[scattered], sizes, plan.table_starts[scattered], self.counts)
+        for pair in plan.huge_pairs:
+            i, j = plan.pairs[pair]
             add_pair_counts(rows.x[i], rows.x[j], rows.y, self._table(pair))
-        for i in set(range(self.sizes.size)) - set(self._plan.plane_attributes.tolist()):
-            cells = rows.x[i].astype(np.int64) * self.schema.n_classes + rows.y
-            margin = self.margins[i]
-            margin += np.bincount(cells, minlength=margin.size).reshape(margin.shape)
+        for i in set(range(self.sizes.size)) - set(plan.plane_attributes.tolist()):
+            add_margin(rows.x[i], rows.y, self.margins[i])
 
     def _update_by_planes(self, rows: Chunk, class_counts: Integers) -> None:
         plan, n_classes = self._plan, self.schema.n_classes
@@ -181,8 +193,7 @@ class PairwiseCounts:
         word_starts = _starts(-(-class_counts // WORD))
         n_words = int(word_starts[-1])
         grouped = np.full((plan.plane_attributes.size, n_words * WORD), PADDING, np.uint8)
-        position = np.empty(rows.n_rows, np.int64)
-        group_by_class(rows.x, rows.y, plan.plane_attributes, word_starts[:-1] * WORD, position, grouped)
+        group_by_class(rows.x, rows.y, plan.plane_attributes, word_starts[:-1] * WORD, grouped)
         planes = np.empty((int(plan.plane_starts[-1]), n_words), np.uint64)
         set_planes(grouped, plan.plane_counts + 1, plan.plane_starts, planes)
         margins = np.zeros((planes.shape[0], n_classes), np.int64)
@@ -220,9 +231,10 @@ class PairwiseCounts:
             raise StatisticMismatch("Pairwise counts of different schemas cannot be combined.")
         self.n_rows += sign * other.n_rows
         self.class_counts += sign * other.class_counts
-        self.counts += sign * other.counts
+        combined = np.add if sign > 0 else np.subtract
+        combined(self.counts, other.counts, out=self.counts)
         for ours, theirs in zip(self.margins, other.margins, strict=True):
-            np.add(ours, sign * theirs, out=ours)
+            combined(ours, theirs, out=ours)
 
     def to_arrow(self) -> pa.Table:
         """The counts as one column: classes, margins, then the tables in order."""

@@ -15,6 +15,7 @@ from typing import Generic, Protocol, TypeVar
 import pyarrow as pa
 
 from learners.errors import EmptyData, SchemaError
+from learners.passes.chunks import Chunks
 from learners.passes.source import Fragment, Source
 from learners.passes.statistic import ColumnWise, Statistic
 from learners.schema.encode import Encoder
@@ -182,7 +183,8 @@ def collect(
             walk.stopped.set()
     parts = [future.result() for future in futures]
     saved.merge_handed(walk)
-    whole = saved.statistic
+    # What nothing was saved of begins with the first part: to add it to an empty one would cost as much as a large table.
+    whole = saved.statistic if saved.done else parts.pop(0)
     for part in parts:
         whole.merge(part)
     report()
@@ -226,7 +228,8 @@ class _Saved(Generic[S]):
 def _work(statistic: S, walk: _Walk[S]) -> S:
     """Update one thread's statistic with fragments until there are none left."""
     source = walk.source
-    encoder = None if statistic.schema is None else Encoder(statistic.schema)
+    schema = statistic.schema
+    chunks = None if schema is None else Chunks.for_statistic(Encoder(schema), statistic)
     done: list[int] = []
     handover = walk.handover
     while (index := walk.next_fragment()) is not None:
@@ -240,8 +243,9 @@ def _work(statistic: S, walk: _Walk[S]) -> S:
             if walk.stopped.is_set():
                 return statistic
             where = source.files[fragment.file].path
-            if encoder is not None:
-                statistic.update(encoder.training_chunk(batch, where))
+            if chunks is not None:
+                for chunk in chunks.add(batch, where):
+                    statistic.update(chunk)
             else:
                 try:
                     statistic.update(batch)
@@ -251,9 +255,18 @@ def _work(statistic: S, walk: _Walk[S]) -> S:
         done.append(index)
         if walk.handover != handover:
             handover = walk.handover
+            _finish(statistic, chunks)
             walk.handed.put((statistic, done))
             statistic, done = statistic.empty(), []
+    _finish(statistic, chunks)
     return statistic
+
+
+def _finish(statistic: Statistic, chunks: Chunks | None) -> None:
+    """Add the rows that wait for others."""
+    if chunks is not None:
+        for chunk in chunks.rest():
+            statistic.update(chunk)
 
 
 def _is_gathered(source: Source, fragment: Fragment) -> bool:

@@ -133,6 +133,15 @@ class ColumnWise(Statistic, Protocol):
 
 
 @runtime_checkable
+class Tabulated(Statistic, Protocol):
+    """A statistic that counts rows into tables: of large ones, rows had better come many at a time."""
+
+    @property
+    def n_cells(self) -> int:
+        """Cells of all tables."""
+
+
+@runtime_checkable
 class Ordered(Statistic, Protocol):
     """A statistic of columns, whose order is that of the data whatever the order of its parts."""
 

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar, cast
 import pyarrow as pa
 
 from learners.errors import StatisticMismatch
-from learners.passes.statistic import Statistic
+from learners.passes.statistic import Statistic, Tabulated
 from learners.schema import Chunk
 
 S = TypeVar("S", bound=Statistic)
@@ -42,6 +42,11 @@ class Together(Generic[A, B]):
     def can_subtract(self) -> bool:
         """Whether both can."""
         return self.first.can_subtract and self.second.can_subtract
+
+    @property
+    def n_cells(self) -> int:
+        """Cells of the tables of both."""
+        return sum(part.n_cells for part in (self.first, self.second) if isinstance(part, Tabulated))
 
     def empty(self) -> Together[A, B]:
         """No rows."""

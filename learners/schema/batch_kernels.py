@@ -279,19 +279,19 @@ def bit_codes(array, lut, missing, codes):  # codes of False and True first; OUT
 
 
 @kernel
-def batch_codes(
-    batch, plan, words, byte_tables, largest, cuts, x, found
-):  # OUT (n_attributes, n_rows) x, (m,) uint8 found
+def batch_codes(batch, plan, words, of_bytes, cuts, x, rows, found):  # OUT x, (m,) uint8 found
     """Codes of the columns of a plan, and how each of them was found; what is STRANGE has no codes.
 
-    batch: address of a struct ArrowArray; byte_tables (., 256) codes with their `largest`; cuts: of all columns.
+    batch: address of a struct ArrowArray; of_bytes: tables (., 256) codes and the largest code of each; cuts: of all
+    columns; OUT x (n_attributes, n) codes, in its columns from rows[0] to before rows[1].
     """
+    byte_tables, largest = of_bytes
     children = load(batch + CHILDREN, np.uint64)
     slots, more = np.uint64(words.slots.ctypes.data), np.uint64(words.more.ctypes.data)
     for j in range(plan.children.size):
         array = load(children + POINTER * np.uint64(plan.children[j]), np.uint64)
         codes, kind, start, size, missing = (
-            x[plan.rows[j]],
+            x[plan.rows[j], rows[0] : rows[1]],
             plan.kinds[j],
             plan.starts[j],
             plan.sizes[j],

@@ -97,7 +97,7 @@ class BatchEncoder:
         self.cut_starts = [int(end) - size for end, size in zip(np.cumsum(sizes), sizes, strict=True)]
         self.plans: list[BatchPlan] = []
 
-    def codes(self, batch: pa.RecordBatch, is_trusted: bool = True) -> Codes:
+    def codes(self, batch: pa.RecordBatch, is_trusted: bool = True, room: Codes | None = None, start: int = 0) -> Codes:
         """Codes (n_attributes, n_rows) of a batch; absent columns get the unseen code.
 
         Parameters
@@ -105,6 +105,8 @@ class BatchEncoder:
         batch : RecordBatch
         is_trusted : bool
             False if it comes from outside: it is then checked as `batch.validate(full=True)` does.
+        room : (n_attributes, at least start + n_rows) codes, C-contiguous, optional
+            Where they are written, from the column `start` on; what is returned is a part of it.
 
         Raises
         ------
@@ -118,7 +120,9 @@ class BatchEncoder:
             check(batch, full=False)
             for place in plan.others:
                 check(batch.column(place))
-        x = np.empty((len(self.attributes), batch.num_rows), self.dtype)
+        whole = np.empty((len(self.attributes), batch.num_rows), self.dtype) if room is None else room
+        stop = start + batch.num_rows
+        x = whole[:, start:stop]
         for i in plan.absent:
             x[i] = self.attributes[i].n_values
         for i, place in plan.slow:
@@ -130,7 +134,8 @@ class BatchEncoder:
             found = np.zeros(plan.columns.children.size, np.uint8)
             lent = batch.__arrow_c_array__()  # given back when the capsules are forgotten
             address = np.uint64(_pointer(lent[1], b"arrow_array"))
-            kernels.batch_codes(address, plan.columns, self.words, plan.byte_tables, plan.largest, self.cuts, x, found)
+            tables = (plan.byte_tables, plan.largest)
+            kernels.batch_codes(address, plan.columns, self.words, tables, self.cuts, whole, (start, stop), found)
             del lent
             if found.any():
                 self._look_closer(batch, plan, found, x, is_trusted)

@@ -235,8 +235,10 @@ class Encoder:
         dtype = schema.code_dtype if len(values) <= np.iinfo(np.uint8).max else np.uint16
         self.target = batch_encoder((Attribute(schema.target or "", "nominal", values),), dtype)
 
-    def attributes(self, batch: pa.RecordBatch, is_trusted: bool = True) -> Codes:
-        """Codes (n_attributes, n_rows) of a record batch; absent columns get the unseen code.
+    def attributes(
+        self, batch: pa.RecordBatch, is_trusted: bool = True, room: Codes | None = None, start: int = 0
+    ) -> Codes:
+        """Codes (n_attributes, n_rows) of a record batch; absent columns get the unseen code. See `BatchEncoder.codes`.
 
         Raises
         ------
@@ -245,7 +247,7 @@ class Encoder:
         InvalidBuffers
             If a batch that is not trusted is not valid.
         """
-        return self.inputs.codes(batch, is_trusted)
+        return self.inputs.codes(batch, is_trusted, room, start)
 
     def numbers(self, batch: pa.RecordBatch) -> Floats | None:
         """The numbers that a chunk of the schema has beside the codes, if any.
@@ -298,11 +300,23 @@ class Encoder:
         UnknownColumn
             If a column is absent.
         """
+        y = self.training_classes(batch, where)
+        return Chunk(self.training_codes(batch, where), y, self.numbers(batch))
+
+    def training_classes(self, batch: pa.RecordBatch, where: str) -> Codes:
+        """The classes of a training chunk, once all columns are there; raises as `training_chunk` does."""
         for name in self.schema.columns:
             if name not in batch.schema.names:
                 raise UnknownColumn(name, batch.schema.names)
         try:
-            x, y = self.attributes(batch), self.classes(batch)
+            return self.classes(batch)
+        except SchemaError as error:
+            raise SchemaError(f"{where}: {error}", error.column) from error
+
+    def training_codes(self, batch: pa.RecordBatch, where: str, room: Codes | None = None, start: int = 0) -> Codes:
+        """The codes of a training chunk, in a room if one is given; raises as `training_chunk` does."""
+        try:
+            x = self.attributes(batch, room=room, start=start)
         except SchemaError as error:
             raise SchemaError(f"{where}: {error}", error.column) from error
         too_large = x.max(axis=1, initial=0) >= self.schema.domain_sizes
@@ -315,7 +329,7 @@ class Encoder:
                 f"{where}: column {name!r} holds {value!r}, which the given schema does not know. Fit the schema again.",
                 name,
             )
-        return Chunk(x, y, self.numbers(batch))
+        return x
 
 
 def encoder_of(schema: Schema) -> Encoder:

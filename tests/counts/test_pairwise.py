@@ -32,7 +32,7 @@ def test_equal_counting_row_by_row(drawn):
     assert_equals_naive(*drawn)
 
 
-@pytest.mark.parametrize("limit", [0, 10**9], ids=["scatter", "bit-planes"])
+@pytest.mark.parametrize("limit", [0, 10**9], ids=["increments", "bit-planes"])
 @pytest.mark.parametrize("sizes", [(1, 2, 3), (2, 64, 5, 16), (255, 2, 3), (256, 2, 64), (65, 64, 2)])
 @pytest.mark.parametrize("n_classes", [1, 2, 5])
 def test_both_routes_count_the_same(limit, sizes, n_classes, monkeypatch):
@@ -43,6 +43,17 @@ def test_both_routes_count_the_same(limit, sizes, n_classes, monkeypatch):
     assert_equals_naive(schema, parts)
     plan = PairwiseCounts(schema)._plan
     assert (plan.scatter_pairs.size == 0) == (limit > 0 and max(sizes) <= pairwise.MAX_PLANE_VALUES)
+
+
+@pytest.mark.parametrize("most", [0, 100, 1 << 32], ids=["none", "some", "all"])
+def test_tables_of_any_size_are_counted(most, monkeypatch):
+    """Cells of a table are numbered by 32 bits unless there are more of them; the limit is forced here."""
+    monkeypatch.setattr(pairwise, "MAX_NUMBERED_CELLS", most)
+    monkeypatch.setattr(pairwise, "MAX_PLANE_CELLS", 0)
+    schema = strategies.schema_of((2, 300, 4, 70), 3, {1})
+    plan = PairwiseCounts(schema)._plan
+    assert (plan.huge_pairs.size, plan.scatter_pairs.size) == {0: (6, 0), 100: (5, 1), 1 << 32: (0, 6)}[most]
+    assert_equals_naive(schema, [strategies.chunk_of(seed, schema, n) for seed, n in enumerate((0, 5, 4097))])
 
 
 def test_the_routes_meet_in_one_table():
