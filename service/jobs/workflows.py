@@ -77,9 +77,14 @@ def register(
                     with structlog.contextvars.bound_contextvars(job=job_id):
                         structlog.get_logger("jobs").info("job cancelled")
                 raise
-            except Exception:
+            except PortableWorkflowError:  # its own failure, as recorded
                 clean(job_id)
                 notes.end(job_id)
+                raise
+            except Exception:
+                # Nobody knows whether this is recorded: DBOS ends before the thread of a job does when a worker stops.
+                # If the job is taken over, it needs its files; if it has failed, `Leftovers` removes them.
+                structlog.get_logger("jobs").warning("the job stops without a record of it", job=job_id, exc_info=True)
                 raise
             finally:
                 allowance.end()

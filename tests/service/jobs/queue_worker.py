@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from functools import partial
 from pathlib import Path
+
+from dbos import DBOS
 
 from learners.errors import UnknownColumn
 from service.jobs import watch, worker
@@ -80,6 +83,28 @@ def insist(run: Run) -> dict:
     return {}
 
 
+OUTLIVING, DESTROYED = threading.Event(), threading.Event()
+
+
+def destroy_and_linger() -> None:
+    """End DBOS as a stopped worker does; then give a job that outlives it a second to go on."""
+    destroy()
+    DESTROYED.set()
+    if OUTLIVING.is_set():
+        time.sleep(1)
+
+
+def outlive(run: Run) -> dict:
+    """The first time, end after DBOS has: the receipt comes too late."""
+    log = Path(run.request["log"])
+    is_first = not log.exists()
+    log.touch()
+    if is_first:
+        OUTLIVING.set()
+        DESTROYED.wait()
+    return {"counted": 1}
+
+
 def refuse(run: Run) -> dict:
     raise MemoryError("Unable to allocate 8 EiB")
 
@@ -100,12 +125,14 @@ KINDS = {
     "grow": (Step("grow", grow),),
     "sleep": (Step("sleep", sleep),),
     "insist": (Step("insist", insist),),
+    "outlive": (Step("count", outlive), Step("finish", finish)),
     "refuse": (Step("refuse", refuse),),
 }
 
 if __name__ == "__main__":
     watch.PATIENCE_S = float(os.environ.get("QUEUE_WORKER_PATIENCE_S", watch.PATIENCE_S))
     worker.LEFTOVERS_S = 0.2
+    destroy, DBOS.destroy = DBOS.destroy, destroy_and_linger
     workspace = Path(sys.argv[1])
     lease_s = float(os.environ.get("QUEUE_WORKER_LEASE_S", "30"))
     settings = Settings(workspace=workspace, job_poll_s=0.05, progress_s=0.1, job_attempts=3, lease_s=lease_s)

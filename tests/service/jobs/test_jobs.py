@@ -99,6 +99,17 @@ def test_a_deaf_job_is_ended_with_its_worker_and_what_it_left_is_removed(
     processes.wait_for(lambda: not list((tmp_path / "workers" / "jobs").iterdir()))
 
 
+def test_a_stopped_worker_leaves_what_its_job_needs_to_go_on(queue: JobQueue, workers: Workers, tmp_path: Path) -> None:
+    job, _ = queue.submit("outlive", {"log": str(tmp_path / "log")})
+    process = workers.start()
+    wait_for(queue, job.id, lambda _: (tmp_path / "log").exists())
+    process.terminate()
+    process.wait(30)
+    assert queue.get(job.id).state == "running" and not (tmp_path / f"{job.id}.cleaned").exists()
+    workers.start()
+    assert wait_for(queue, job.id, finished).result == {"total": 1}
+
+
 def test_a_cancelled_job_beside_others_is_waited_for() -> None:
     ended: list[Allowance] = []
     watch = Watch(ended.append)
