@@ -106,7 +106,7 @@ def _subtract(files: MonitoringFiles, version: int, watched: Watched, gone: pa.T
     for hour, rows in hours.items():
         some = known.take(rows)
         codes = np.frombuffer(b"".join(some["codes"].to_pylist()), watched.schema.code_dtype).reshape(len(rows), -1).T
-        x = np.ascontiguousarray(codes)
+        x = codes.copy("C")  # one row is contiguous as it is, and may not be written
         x[denied] = watched.schema.domain_sizes[denied][:, None]
         x.setflags(write=False)
         counts, less = ServedCounts(watched), ServedCounts(watched)

@@ -89,6 +89,9 @@ def test_from_the_prediction_to_its_label_and_out_again(place):
     assert (performance(client)["labelled"], client.get(f"{PATH}/monitoring").json()["rows"]["counted"]) == (28, 38)
     again = json.loads(fewpass(*forget, "--no-retrain", "--json", **where).stdout)
     assert again["served"] == {"predictions": 0, "labels": 0, "subtracted": 0}
+    alone = ["forget", "towns", "--where", "order_id = 'o7'", *forget[4:], "--no-retrain", "--json"]
+    assert json.loads(fewpass(*alone, **where).stdout)["served"] == {"predictions": 1, "labels": 1, "subtracted": 1}
+    assert client.get(f"{PATH}/monitoring").json()["rows"]["counted"] == 37
     wrong = fewpass(*forget[:-1], "orderid", **where, code=1)
     assert "'orderid' is not in the table (similar: order_id)" in " ".join(wrong.stderr.split())
 
