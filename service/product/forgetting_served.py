@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from learners.arrays import Codes
 from learners.monitoring.slices import ServedCounts, ServedRows
 from learners.monitoring.watched import Watched
 from learners.passes.source import Source
@@ -106,8 +105,8 @@ def _subtract(files: MonitoringFiles, version: int, watched: Watched, gone: pa.T
         hours.setdefault(moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0), []).append(row)
     for hour, rows in hours.items():
         some = known.take(rows)
-        codes = np.frombuffer(b"".join(some["codes"].to_pylist()), watched.schema.code_dtype).reshape(len(rows), -1)
-        x: Codes = codes.T.copy("C")  # one row is contiguous as it is, and may not be written
+        taken = bytearray().join(some["codes"].to_pylist())  # which may be written, other than bytes
+        x = np.ascontiguousarray(np.frombuffer(taken, watched.schema.code_dtype).reshape(len(rows), -1).T)
         x[denied] = watched.schema.domain_sizes[denied][:, None]
         x.setflags(write=False)
         counts, less = ServedCounts(watched), ServedCounts(watched)
