@@ -9,6 +9,7 @@ from learners.arrays import Arrays
 from learners.baselines.boosted import BoostedModel
 from learners.baselines.boosted_checks import check_boosted_model
 from learners.circuits.draws.model import BayesianCircuit
+from learners.circuits.gaussians.model import GaussianModel
 from learners.circuits.model import CircuitModel
 from learners.classifiers.averaged import AveragedTrees, check_trees
 from learners.classifiers.checks import check_arrays
@@ -24,7 +25,10 @@ from learners.schema.checks import check_schema
 
 KINDS: dict[str, type[Model]] = {
     model.kind: model
-    for model in (LookupModel, AveragedTrees, EnsembleModel, BoostedModel, CircuitModel, BayesianCircuit, OrderModel)
+    for model in (
+        *(LookupModel, AveragedTrees, EnsembleModel, BoostedModel),
+        *(CircuitModel, BayesianCircuit, GaussianModel, OrderModel),
+    )
 }
 # Circuits are checked whenever they are made.
 CHECKS = {

@@ -10,8 +10,6 @@ import numpy as np
 from learners.arrays import Array, Floats, Integers, Mask
 from learners.circuits.circuit import Circuit
 from learners.circuits.errors import ImpossibleEvidence
-from learners.circuits.kernels import GAUSSIAN
-from learners.circuits.leaf_shapes import mode_of, parameters_of
 from learners.query import How
 
 # Marginal distributions of so many values are made at a time.
@@ -33,6 +31,9 @@ class Answering(Protocol):
 
     def row_means(self, x: Array, variables: Sequence[int]) -> Floats:
         """(n_rows, len(variables)) expectation of each numeric variable."""
+
+    def row_peaks(self, x: Array, v: int) -> Floats:
+        """(n_peaks, n_rows) where densities of a numeric variable are highest, given each row."""
 
     def row_draws(self, x: Array, n: int, seed: int, numbers: Integers) -> Floats:
         """(n_rows, n, n_variables) drawn given each row."""
@@ -131,18 +132,12 @@ def _highest_peak(model: Answering, x: Array, v: int) -> Floats:
     """(n_rows,): of the peaks of a variable's densities the one at which each row is most probable."""
     tried = np.array(x, np.float64)
     best, highest = np.full(x.shape[1], np.nan), np.full(x.shape[1], -np.inf)
-    for peak in peaks(model.circuit, v).tolist():
+    for peak in model.row_peaks(x, v):
         tried[v] = peak
         logs = model.row_logs(tried)
         better = logs > highest
-        best[better], highest[better] = peak, logs[better]
+        best[better], highest[better] = peak[better], logs[better]
     return best
-
-
-def peaks(circuit: Circuit, v: int) -> Floats:
-    """Where the densities of a numeric variable are highest, each place once, ascending."""
-    leaves = np.flatnonzero((circuit.variable == v) & (circuit.kind >= GAUSSIAN))
-    return np.unique([mode_of(int(circuit.kind[leaf]), parameters_of(circuit, leaf)) for leaf in leaves.tolist()])
 
 
 def _drawn(

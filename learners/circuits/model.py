@@ -15,6 +15,7 @@ from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.columns import Columns, columns_of
 from learners.circuits.evaluate import with_weights
 from learners.circuits.kernels import KIND_NAMES
+from learners.circuits.leaf_shapes import peaks
 from learners.circuits.map.whole import whole_circuit
 from learners.circuits.online import PseudoCounts, StreamingPosterior
 from learners.circuits.sampling import sample
@@ -150,6 +151,11 @@ class CircuitModel:
         ImpossibleEvidence
         """
         return answers.moments(self.circuit, x, variables)[0]
+
+    def row_peaks(self, x: Array, v: int) -> Floats:
+        """(n_peaks, n_rows) float64: where the densities of a numeric variable are highest, the same places for each row."""
+        places = peaks(self.circuit, v)
+        return np.broadcast_to(places[:, np.newaxis], (places.size, x.shape[1]))
 
     def row_draws(self, x: Array, n: int, seed: int, numbers: Integers) -> Floats:
         """(n_rows, n, n_variables) float64 drawn given each row; `numbers` (n_rows,) are the rows' own.

@@ -68,7 +68,7 @@ def answer_all(
     schema : Schema
     queries : sequence of Query
     batches : mapping of kind to callable, optional
-        Who answers all but MAP, in place of the circuit.
+        Who answers in place of the circuit; unless it has "map", the circuit answers MAP.
     pause : callable, optional
         Called before each MAP search and before every 512 other queries; what it raises ends the answering.
 
@@ -105,7 +105,7 @@ def answer_all(
             if kind == "map":
                 for place in places:
                     (pause or _go_on)()
-                    found[place] = _map(columns, queries[place])
+                    (found[place],) = (batches or {}).get("map", _map)(columns, queries[place])
                 continue
             for part in (places[at : at + TOGETHER] for at in range(0, len(places), TOGETHER)):
                 (pause or _go_on)()
@@ -150,7 +150,7 @@ def answer_size(circuit: Circuit, schema: Schema, queries: Sequence[Query]) -> i
 def _n_told(columns: Columns, query: Query) -> int:
     """How many values the answer to a query has."""
     if isinstance(query, Map):
-        return len(_asked_of_map(columns, query))
+        return len(asked_of_map(columns, query))
     _, *rest = _group(columns, query)
     if not rest or isinstance(query, Surprise):
         return 1
@@ -267,7 +267,7 @@ def _conditional(columns: Columns, x: Array, variables: tuple[int, ...], joint: 
     if joint:
         tables = answers.conditional(columns.circuit, x, variables)
         return [
-            {"log_evidence": log, "distribution": _cells(columns, variables, table)}
+            {"log_evidence": log, "distribution": cells_of(columns, variables, table)}
             for log, table in zip(logs, tables, strict=True)
         ]
     by_variable = [p.tolist() for p in answers.marginals(columns.circuit, x, variables)]
@@ -283,7 +283,8 @@ def _conditional(columns: Columns, x: Array, variables: tuple[int, ...], joint: 
     ]
 
 
-def _cells(columns: Columns, variables: tuple[int, ...], table: Floats) -> list[Cell]:
+def cells_of(columns: Columns, variables: tuple[int, ...], table: Floats) -> list[Cell]:
+    """The cells of a joint distribution in words, the most probable first."""
     names = [columns.names[v] for v in variables]
     labels = list(itertools.product(*(columns.labels(v) for v in variables)))
     p = table.ravel()
@@ -327,7 +328,7 @@ def in_words(columns: Columns, variables: tuple[int, ...], rows: Floats) -> list
     ]
 
 
-def _asked_of_map(columns: Columns, query: Map) -> tuple[int, ...]:
+def asked_of_map(columns: Columns, query: Map) -> tuple[int, ...]:
     """The variables of a MAP query: none named, those that its solver can be asked for, if there are any."""
     asked = _asked(columns, query, discrete=None)
     if not query.variables and query.solver not in TREE_SOLVERS:
@@ -341,15 +342,15 @@ def _asked_of_map(columns: Columns, query: Map) -> tuple[int, ...]:
     return asked
 
 
-def _map(columns: Columns, query: Query) -> Answer:
+def _map(columns: Columns, query: Query) -> list[Answer]:
     assert isinstance(query, Map)
-    asked = _asked_of_map(columns, query)
+    asked = asked_of_map(columns, query)
     x = columns.rows([query.evidence])[:, 0]
     given = {int(v): float(x[v]) for v in np.flatnonzero(~np.isnan(x))}
     found = map_query(
         columns.circuit, asked, given, query.solver, time_limit_s=query.time_limit_s, k=query.k, seed=query.seed
     )
-    return {
+    answer: Answer = {
         "assignment": {columns.names[v]: columns.value(v, code) for v, code in found.assignment.items()},
         "log_probability": found.log_probability,
         "upper_bound": found.upper_bound,
@@ -357,6 +358,7 @@ def _map(columns: Columns, query: Query) -> Answer:
         "n_expanded": int(found.n_expanded),
         "seconds": found.seconds,
     }
+    return [answer]
 
 
 _BATCHES: Batches = {

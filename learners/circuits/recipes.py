@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ from learners.circuits.circuit import Circuit
 from learners.circuits.columns import columns_of
 from learners.circuits.draws.model import BayesianCircuit
 from learners.circuits.em import ExpectedCounts, em_passes
+from learners.circuits.gaussians import learning as gaussians
 from learners.circuits.gibbs.columns import BY_COLUMN, PAPER, coded
 from learners.circuits.gibbs.learning import Sampling, sampling_of
 from learners.circuits.gibbs.settings import GibbsParameters
@@ -43,6 +44,7 @@ from learners.schema.binned import binned_schema
 from learners.schema.distributions import DISTRIBUTIONS, Distribution
 from learners.schema.summaries import ColumnSummaries
 
+GAUSSIANS = "gaussian-mixture"
 # Of hidden trees, unless the user says how many.
 STATES = 8
 
@@ -53,10 +55,11 @@ class CircuitParameters(GibbsParameters):
 
     Parameters
     ----------
-    structure : "auto", "hclt", "chow-liu", "random", "learnspn" or "file"
-        By default what explains drawn rows best, of trees, hidden trees, LearnSPN and mixtures of them (`search.choose`); or
-        a hidden Chow-Liu tree, Chow-Liu tree, random region graph, LearnSPN on a sample, or the circuit of a file. "auto" is
-        for EM: with another learning, or where `states` are given, it means "hclt".
+    structure : "auto", "hclt", "chow-liu", "random", "learnspn", "gaussian-mixture" or "file"
+        By default what explains drawn rows best, of trees, hidden trees, LearnSPN, mixtures of them (`search.choose`) and, where
+        numeric columns have densities, mixtures of Gaussians; or a hidden Chow-Liu tree, Chow-Liu tree, random region graph,
+        LearnSPN on a sample, a mixture of Gaussians with full covariances, or the circuit of a file. "auto" is for EM: with
+        another learning, or where `states` are given, it means "hclt".
     minutes : float
         Of work that "auto" may take, for two threads of a usual server. Counted, not timed: the circuit does not depend on
         the machine.
@@ -80,7 +83,7 @@ class CircuitParameters(GibbsParameters):
         Of ADF and BMM: parts of the rows that are learned side by side, on threads or by the workers of a cluster, once the first
         20,000 rows are learned; by default one, and on a cluster one for each worker. The circuit depends on their number.
     states : int, optional
-        Of each latent variable of "hclt"; 8 unless given.
+        Of each latent variable of "hclt", 8 unless given; of "gaussian-mixture" its components, chosen unless given.
     depth, sums, replicas : int
         Of "random".
     sample : int
@@ -88,7 +91,8 @@ class CircuitParameters(GibbsParameters):
     n_bins : int
         Most intervals of a numeric column, or densities that it is a mixture of.
     leaves : "intervals", "auto", a distribution, "by-column" or "paper", optional
-        How numeric columns are modelled for which the user says nothing else; by default "intervals". "auto" chooses a
+        How numeric columns are modelled for which the user says nothing else; by default "intervals", of "gaussian-mixture"
+        "gaussian". "auto" chooses a
         distribution for each column by the likelihood of drawn rows (`leaf_choice.chosen_leaves`); ADF and BMM, which learn
         "gaussian", "poisson" and "exponential" only, then take "gaussian". Of sampling: by default "by-column", families that
         the column asks for; or the families of Yokoi and Sato's paper.
@@ -101,7 +105,7 @@ class CircuitParameters(GibbsParameters):
     InvalidParameter
     """
 
-    structure: Literal["auto", "hclt", "chow-liu", "random", "learnspn", "file"] = "auto"
+    structure: Literal["auto", "hclt", "chow-liu", "random", "learnspn", "gaussian-mixture", "file"] = "auto"
     minutes: float = 10.0
     circuit: str = ""
     learning: Literal["em", "adf", "bmm", "gibbs", "none"] = "em"
@@ -155,6 +159,8 @@ class CircuitParameters(GibbsParameters):
                 raise InvalidParameter("structure", self.structure, "sampling makes its own circuit: leave it out")
             if self.leaves == AUTO:
                 raise InvalidParameter("leaves", AUTO, f"sampling chooses leaves by itself: use {BY_COLUMN!r}")
+        elif self.structure == GAUSSIANS and self.learning != "em":
+            raise InvalidParameter("learning", self.learning, f"{GAUSSIANS} is learned by em")
         elif self.leaves in (BY_COLUMN, PAPER):
             raise InvalidParameter("leaves", self.leaves, "only with learning='gibbs'")
         if self.learning in ROW_BY_ROW and self.leaves in DISTRIBUTIONS and self.leaves not in CONJUGATE:
@@ -200,10 +206,16 @@ def spn(
     if parameters.learning == "gibbs":
         return (yield from bayesian(target, parameters, given, overrides or {}))
     read = read_circuit(parameters.circuit) if parameters.structure == "file" else None
+    if parameters.made == GAUSSIANS and parameters.leaves is None:
+        parameters = replace(parameters, leaves="gaussian")
     schema, densities, choices = yield from modelled(target, parameters, given, overrides or {}, read)
     facts: dict[str, object] = {"learner": "spn", "parameters": asdict(parameters)}
     if choices:
         facts["leaves"] = {name: choice.told() for name, choice in choices.items()}
+    if parameters.made == GAUSSIANS:
+        gaussians.require_densities(schema)
+        grown = yield from gaussians.growing(schema, densities, parameters.minutes, parameters.states)
+        return (yield from gaussians.learned(schema, densities, grown, parameters.passes, facts))
     if parameters.made == "auto":
         return (yield from chosen(schema, parameters, densities, facts))
     start = read or with_densities((yield from _structure(schema, parameters)), densities)
@@ -250,7 +262,10 @@ def chosen(
         gains = choosing.gains_of(schema, valid)
         circuit, _ = yield from choosing.polished(start, most, choice.laplace, make, gains, least)
     told = {"em_passes": len(counting), "n_rows": counted.second.n_rows, "search": choosing.told_of(choice)}
-    return CircuitModel(schema, circuit, facts | told)
+    model = CircuitModel(schema, circuit, facts | told)
+    if densities:
+        return (yield from gaussians.rivalled(model, densities, parameters.minutes, parameters.passes))
+    return model
 
 
 def bayesian(

@@ -142,14 +142,15 @@ class DrawnRows:
             return None
         read = self.under(schema)
         hashes, rows, counts = self.sample
-        columns = [
+        codes = [
             maps.classes[rows[:, i]] if i == schema.n_attributes else maps.attributes[i][rows[:, i]]
-            for i in range(rows.shape[1])
+            for i in range(schema.n_attributes + 1)
         ]
-        content = np.stack(columns, axis=1) if hashes.size else np.empty((0, rows.shape[1]))
-        if np.any(content < 0):
+        if any(np.any(column < 0) for column in codes):
             return None
-        read._sample = Sample(hashes, content.astype(schema.code_dtype), counts)
+        # Behind the codes may be what has no code.
+        content = np.concatenate([np.stack(codes, axis=1), rows[:, len(codes) :]], axis=1)
+        read._sample = Sample(hashes, content.astype(read._sample.rows.dtype), counts)
         read.n_rows, read.limit = self.n_rows, self.limit
         return read
 

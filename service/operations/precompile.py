@@ -29,6 +29,7 @@ CIRCUITS: list[JSONObject] = [
     {"structure": "learnspn", "learning": "adf"},
     {"structure": "random", "learning": "bmm"},
     {"leaves": "gaussian", "learning": "em"},
+    {"structure": "gaussian-mixture", "states": 2},
     {"leaves": "gaussian", "learning": "bmm"},
     {"leaves": "auto", "learning": "em"},
     {"learning": "gibbs", "iterations": 4, "draws": 4},

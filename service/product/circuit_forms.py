@@ -33,13 +33,15 @@ def circuit_of(model: "Model", form: Form) -> str:
         If it has no joint distribution.
     NetworkTooLarge
         If its network needs too large a circuit.
+    NoCircuit
+        If its leaves have several columns.
     PictureTooLarge
         If a picture is asked for, and the circuit has too many regions for one.
     """
     # Here, for the command line names the forms long before it needs a circuit.
     from learners.circuits import picture, text
-    from service.product.queries import queryable
+    from service.product.queries import written
 
     writers = {Form.TEXT: text.to_text, Form.JSON: text.to_json, Form.DOT: picture.to_dot, Form.SVG: picture.to_svg}
-    known = queryable(model)
+    known = written(model)
     return writers[form](known.circuit, known.schema)

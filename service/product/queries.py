@@ -9,6 +9,7 @@ from typing import Any, get_args
 from weakref import WeakKeyDictionary
 
 from learners.circuits.from_network import network_circuit
+from learners.circuits.gaussians.model import GaussianModel
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries import answer_size
 from learners.classifiers.lookup import LookupModel
@@ -68,6 +69,33 @@ def queryable(model: Model) -> CircuitModel:
         if model not in _compiled:
             _compiled[model] = CircuitModel(model.schema, network_circuit(model), model.facts)
         return _compiled[model]
+
+
+class NoCircuit(LearnerError, ValueError):
+    """A model that answers queries, and that no file or picture of a circuit holds."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(
+            f"A model of kind {kind!r} has leaves of several columns, which the circuit formats and pictures cannot hold. "
+            "Query it; its parameters are tables of the version's DuckDB file."
+        )
+        self.kind = kind
+
+
+def written(model: Model) -> CircuitModel:
+    """The model as a circuit that files and pictures hold.
+
+    Raises
+    ------
+    NoCircuit
+        If its leaves have several columns.
+    NoJoint, NetworkTooLarge
+        As in `queryable`.
+    """
+    known = queryable(model)
+    if isinstance(known, GaussianModel):
+        raise NoCircuit(known.kind)
+    return known
 
 
 def of_structures(model: OrderModel, queries: Sequence[AnyQuery]) -> list[StructureQuery]:

@@ -9,7 +9,7 @@ from learners.errors import InvalidParameter
 from learners.model import Model
 from service.json_values import JSONObject
 from service.product.graphs import ColumnGraph, GraphEdge
-from service.product.queries import queryable
+from service.product.queries import written
 
 MOST_DRAWN = 60
 NAMED = 3
@@ -36,9 +36,9 @@ def unfolded(model: Model, number: int | None = None, depth: int = 2) -> JSONObj
     ------
     InvalidParameter
         If there is no such region.
-    NoJoint, NetworkTooLarge
+    NoCircuit, NoJoint, NetworkTooLarge
     """
-    circuit = queryable(model)
+    circuit = written(model)
     found = regions(circuit.circuit)
     if number is None:
         number = len(found) - 1

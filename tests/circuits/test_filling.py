@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from learners import recipes
 from learners.circuits.cells import missing_cells, nameable, raw_value, rows_of_batch, with_cells
-from learners.circuits.filling import filled, peaks
+from learners.circuits.filling import filled
+from learners.circuits.leaf_shapes import peaks
 from learners.circuits.model import CircuitModel
 from learners.circuits.structures import Variable, independent
 from learners.circuits.text import parse_text

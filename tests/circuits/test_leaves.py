@@ -15,9 +15,8 @@ from learners.circuits.answers import log_likelihood, moments
 from learners.circuits.em import ExpectedCounts, batch_em
 from learners.circuits.errors import InvalidCircuit
 from learners.circuits.evaluate import log_values, node_log_values
-from learners.circuits.filling import peaks
 from learners.circuits.kernels import GAUSSIAN, LOG_NORMAL, QUANTILE, ROUNDED, STUDENT
-from learners.circuits.leaf_shapes import density_variables, leaf_moments
+from learners.circuits.leaf_shapes import density_variables, leaf_moments, peaks
 from learners.circuits.sampling import sample
 from learners.circuits.text import CircuitBuilder, from_json, parse_text, to_json, to_text
 from learners.circuits.warp_kernels import normal_cell

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 import learners
 from learners.circuits.em import ExpectedCounts
+from learners.circuits.gaussians.drawn import DrawnNumbers
+from learners.circuits.gaussians.expected import ExpectedMoments
 from learners.classifiers.recipes import trees_of
 from learners.classifiers.selection import PrefixLosses
 from learners.classifiers.structure import Structure
@@ -66,6 +68,7 @@ OF_CHUNKS = {
     "distinct rows": lambda schema, parts: DistinctRows(schema),
     "drawn rows": lambda schema, parts: DrawnRows(schema, 50_000),
     "a few drawn rows": lambda schema, parts: DrawnRows(schema, 15),
+    "drawn rows of numbers": lambda schema, parts: DrawnNumbers(schema),
     "viewed pairs": lambda schema, parts: Viewed(Views(schema), _pairs),
     "viewed families": lambda schema, parts: ViewedFamilies(Views(schema), families_of(schema)),
 }
@@ -142,6 +145,7 @@ def test_every_statistic_of_the_library_is_under_these_laws():
     schema = strategies.schema_of([3, 4], 2)
     tested = {type(OF_CHUNKS[name](schema, [strategies.chunk_of(0, schema, 9)])) for name in OF_CHUNKS}
     tested |= {ColumnSummaries, ExpectedCounts, Moments, ServedCounts}  # of the last two with their own tests
+    tested |= {ExpectedMoments}  # with its own tests
     modules = [importlib.import_module(info.name) for info in pkgutil.walk_packages(learners.__path__, "learners.")]
     classes = {member for module in modules for member in vars(module).values() if inspect.isclass(member)}
     operations = ("update", "merge", "subtract", "to_arrow", "from_arrow")

@@ -7,6 +7,7 @@ from urllib.parse import quote, urlencode
 from markupsafe import Markup
 from starlette.requests import Request
 
+from learners.circuits.gaussians.model import GaussianModel
 from learners.circuits.model import CircuitModel
 from service import product
 from service.console.pages import page, whole_number, workspace_of
@@ -39,7 +40,7 @@ def graph(request: Request) -> JSONObject:
             Call("GET", f"/v1/models/{reference}/structure"),
             Call("GET", f"/v1/models/{reference}/structure.svg"),
         ],
-        "is_circuit": isinstance(model, CircuitModel),
+        "is_circuit": isinstance(model, CircuitModel) and not isinstance(model, GaussianModel),
         "reason": None,
     }
     try:

@@ -19,8 +19,10 @@ from service import product
 from service.http.app import create_app
 from service.predictor import Predictor
 from service.problems import InvalidRequest
+from service.product.circuit_forms import Form
 from service.product.imputing import Filling
-from service.product.queries import NoJoint
+from service.product.queries import NoCircuit, NoJoint
+from service.product.regions import unfolded
 from service.product.row_scores import density_columns
 from service.requests import TrainRequest
 from service.settings import Settings
@@ -39,13 +41,15 @@ def here(tmp_path_factory: pytest.TempPathFactory, weather_files: tuple[Path, Pa
         product.train(workspace, TrainRequest(model="sky", parameters=spn, **asked))
         dense = {"passes": 40, "states": 4, "leaves": "gaussian"}
         product.train(workspace, TrainRequest(model="air", parameters=dense, **asked))
+        block = {"structure": "gaussian-mixture", "states": 4}
+        product.train(workspace, TrainRequest(model="block", parameters=block, **asked))
         nets = {"uris": [str(weather_files[0])], "target": "class"}
         product.train(workspace, TrainRequest(model="net", learner="nb", parameters={"m": 1.0}, **nets))
         product.train(workspace, TrainRequest(model="trees", learner="xgboost", parameters={"rounds": 2}, **nets))
         yield workspace
 
 
-@pytest.mark.parametrize("model", ["sky", "air", "net"])
+@pytest.mark.parametrize("model", ["sky", "air", "block", "net"])
 def test_scores_are_the_log_likelihoods_and_their_ranks(here, weather_files, tmp_path, model) -> None:
     output = tmp_path / "scores.parquet"
     told = product.score(here, model, [str(weather_files[0])], output, keep=["outlook", "class"])
@@ -59,7 +63,7 @@ def test_scores_are_the_log_likelihoods_and_their_ranks(here, weather_files, tmp
     ranks = np.array([1 + np.count_nonzero(logs < log) for log in logs.tolist()])
     np.testing.assert_array_equal(scores["surprise_rank"].to_numpy(), ranks)
     assert told["n_rows"] == 3000 and told["log_likelihood"] == pytest.approx(expected.mean())
-    assert told["densities"] == (["humidity"] if model == "air" else []) and told["n_impossible"] == 0
+    assert told["densities"] == (["humidity"] if model in ("air", "block") else []) and told["n_impossible"] == 0
     assert not list(tmp_path.glob(".*")), "what was needed on the way is gone"
 
 
@@ -240,3 +244,11 @@ def test_a_served_circuit_has_what_its_first_query_needs(here) -> None:
     assert {"WholeCircuit.of", "_prepare", "_own_weights"} <= before
     predictor.resolve("sky").model.answer([Marginal({}), Map()])
     assert set(kept) == before
+
+
+def test_a_mixture_of_gaussians_has_no_circuit_file(here) -> None:
+    for form in Form:
+        with pytest.raises(NoCircuit, match="'gaussian mixture' has leaves of several columns"):
+            product.circuit(here, "block", form)
+    with pytest.raises(NoCircuit, match="tables of the version's DuckDB file"):
+        unfolded(product.served(here, "block").model)
