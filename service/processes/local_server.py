@@ -27,7 +27,7 @@ class LocalServer:
 
 
 @contextlib.contextmanager
-def local_server(settings: Settings, timeout_s: float = 240.0) -> Iterator[LocalServer]:
+def local_server(settings: Settings, timeout_s: float = 240.0, module: str = "service.cli") -> Iterator[LocalServer]:
     """Start `fewpass serve` and wait until it is ready; on leaving, it and its workers have ended.
 
     Parameters
@@ -36,6 +36,8 @@ def local_server(settings: Settings, timeout_s: float = 240.0) -> Iterator[Local
         Host and port are replaced by a free port on 127.0.0.1.
     timeout_s : float
         How long it may take to become ready; the first start compiles kernels.
+    module : str
+        Whose `serve` is run: a test may change what the server does before it starts.
 
     Raises
     ------
@@ -51,7 +53,7 @@ def local_server(settings: Settings, timeout_s: float = 240.0) -> Iterator[Local
         log = Path(directory) / "server.log"
         with log.open("wb") as sink:
             process = subprocess.Popen(
-                [sys.executable, "-m", "service.cli", "serve", "--port", "0"],
+                [sys.executable, "-m", module, "serve", "--port", "0"],
                 env=environment | settings.environment(),
                 stdout=sink,
                 stderr=sink,

@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -22,48 +22,115 @@ import pyarrow.parquet as pq
 import pytest
 
 from service import product
-from service.operations import doctor
+from service.operations import backup, doctor
 from service.processes.local_server import LocalServer, local_server
 from service.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from tests.processes import children_of, wait_for
+from tests.processes import children_of, wait_for, whole_lines
 from tests.service.asking import client_of, job_at_end
 from tests.service.conftest import weather
 
 PLAIN = {"target": "class", "learner": "nb", "parameters": {"m": 1.0}}
 PAUSE_S = (0.2, 2.5)  # between two kills
+# Which processes of a server a kill ends, and how often. All of them at once costs seconds of starting again.
+VICTIMS = {"serving process": 9, "worker": 7, "process that forks": 2, "whole server": 2}
+MOST_BACKUPS = 5
+MOST_WAITING = 4  # jobs: more are not asked for
+FORKING = "service.processes.forking"
 
 
-class Pair:
-    """Two servers, each with a worker, on one workspace; one that was killed is started again."""
+class Server:
+    """A server with two serving processes and a worker; one that was killed as a whole is started again meanwhile."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.stacks = [contextlib.ExitStack() for _ in range(2)]
-        self.servers: list[LocalServer] = [self._start(stack) for stack in self.stacks]
-        self.kills: Counter[str] = Counter()
+        self.running: LocalServer | None = None
+        self.errors: list[BaseException] = []
+        self._stack = contextlib.ExitStack()
+        self._starting: threading.Thread | None = None
+        self.start()
 
-    def _start(self, stack: contextlib.ExitStack) -> LocalServer:
-        return stack.enter_context(local_server(self.settings, timeout_s=600))
+    def start(self) -> None:
+        self._starting = threading.Thread(target=self._start)
+        self._starting.start()
 
-    def kill(self, rng: random.Random) -> None:
-        which = rng.randrange(2)
-        victim, what = psutil.Process(self.servers[which].pid), "server"
-        workers = children_of(victim.pid, "worker")
-        if workers and rng.random() < 0.6:
-            victim, what = workers[0], "worker"
-        with contextlib.suppress(psutil.NoSuchProcess):
-            victim.send_signal(signal.SIGKILL)
-            victim.wait(60)
-        self.kills[what] += 1
-        if what == "server":
-            self.stacks[which].close()
-            self.servers[which] = self._start(self.stacks[which])
+    def _start(self) -> None:
+        try:
+            self._stack.close()
+            self.running = self._stack.enter_context(local_server(self.settings, 600, "tests.faults.hasty"))
+        except BaseException as error:
+            self.errors.append(error)
+            raise
+
+    def started(self) -> LocalServer:
+        """Waits for its start."""
+        assert self._starting is not None
+        self._starting.join()
+        assert self.running is not None, self.errors
+        return self.running
+
+    def victims(self, what: str) -> list[psutil.Process]:
+        """The processes that one kill ends; none if there is no such process just now."""
+        assert self.running is not None
+        pid = self.running.pid
+        if what == "whole server":
+            return [psutil.Process(pid), *children_of(pid)]
+        if what == "worker":  # that has started: one that still imports would lose nothing
+            lines = whole_lines(self.running.log)
+            known = {json.loads(line)["pid"] for line in lines if '"worker started"' in line}
+            return [process for process in children_of(pid, "worker") if process.pid in known]
+        forking = children_of(pid, FORKING)
+        of_server = [process for process in forking if process.ppid() == pid]
+        return of_server if what == "process that forks" else [one for one in forking if one not in of_server]
 
     def close(self) -> None:
-        for stack in self.stacks:
-            stack.close()
+        if self._starting is not None:
+            self._starting.join()
+        self._stack.close()
+
+
+class Pair:
+    """Two servers on one workspace."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.servers = [Server(settings) for _ in range(2)]
+        self.kills: Counter[str] = Counter()
+        for server in self.servers:
+            server.started()
+
+    def up(self) -> list[LocalServer]:
+        """The servers that were not killed as a whole."""
+        return [server.running for server in self.servers if server.running is not None]
+
+    def kill(self, rng: random.Random) -> None:
+        server = wait_for(lambda: [one for one in self.servers if one.running is not None], 600)[-1]
+        if rng.random() < 0.5 and self.servers[0].running is not None:
+            server = self.servers[0]
+        (what,) = rng.choices(list(VICTIMS), list(VICTIMS.values()))
+        victims: list[psutil.Process] = []
+        with contextlib.suppress(psutil.NoSuchProcess):
+            victims = server.victims(what)
+        if not victims:
+            return
+        if what == "serving process":
+            victims = [rng.choice(victims)]
+        if what == "whole server":
+            server.running = None
+        for victim in victims:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                victim.send_signal(signal.SIGKILL)
+        self.kills[what] += 1
+        if what == "whole server":
+            server.start()
+
+    def close(self) -> None:
+        for server in self.servers:
+            server.close()
+
+
+Action = Callable[[httpx.Client, int], httpx.Response | None]
 
 
 class Client:
@@ -76,33 +143,45 @@ class Client:
         self.imported: set[int] = set()
         self.removed: set[int] = set()
         self.asked: Counter[str] = Counter()
+        self.backups = 0
         self.stop = threading.Event()
         self.errors: list[str] = []
 
     def run(self) -> None:
-        actions = [self.refresh, self.forget, self.take, self.delete, self.prune, self.export]
+        actions = [self.refresh, self.forget, self.take, self.delete, self.prune, self.export, self.back_up]
         number = 0
         while not self.stop.is_set():
             number += 1
             action = self.rng.choice(actions)
-            with contextlib.suppress(httpx.HTTPError), client_of(self.rng.choice(self.pair.servers)) as client:
-                response = action(client, number)
-                self.asked[action.__name__] += 1
-                if response is not None and response.status_code >= 500:
-                    self.errors.append(f"{action.__name__}: {response.text[:500]}")
+            try:
+                if servers := self.pair.up():
+                    self._ask(action, self.rng.choice(servers), number)
+            except httpx.HTTPError:
+                self.asked["no answer"] += 1
+            except Exception as error:  # or this thread would end, and nobody would notice
+                self.errors.append(f"{action.__name__}: {error!r}")
             self.stop.wait(0.3)
 
-    def _job(self, client: httpx.Client, body: dict) -> httpx.Response:
+    def _ask(self, action: Action, server: LocalServer, number: int) -> None:
+        with client_of(server) as client:
+            response = action(client, number)
+        self.asked[action.__name__] += 1
+        if response is not None and response.status_code >= 500:
+            self.errors.append(f"{action.__name__}: {response.text[:500]}")
+
+    def _job(self, client: httpx.Client, body: dict) -> httpx.Response | None:
+        if len(client.get("/v1/jobs?state=queued").json().get("items", [])) >= MOST_WAITING:
+            return None
         response = client.post("/v1/jobs", json=body)
         if response.status_code == 202:
             self.jobs.append(response.json()["id"])
         return response
 
-    def refresh(self, client: httpx.Client, _: int) -> httpx.Response:
+    def refresh(self, client: httpx.Client, _: int) -> httpx.Response | None:
         train = PLAIN | {"kind": "train", "uris": [str(self.data)], "model": "fresh", "holdout": 0.2}
         return self._job(client, {"kind": "refresh", "train": train})
 
-    def forget(self, client: httpx.Client, number: int) -> httpx.Response:
+    def forget(self, client: httpx.Client, number: int) -> httpx.Response | None:
         where = f"humidity BETWEEN {40 + number % 40} AND {40.02 + number % 40}"
         return self._job(client, {"kind": "forget", "model": "kept", "where": where})
 
@@ -128,6 +207,13 @@ class Client:
             assert response.content == self.bundle
         return response
 
+    def back_up(self, _client: httpx.Client, _: int) -> None:
+        """In this process, while the servers die: what is in the backup is whole."""
+        if self.backups < MOST_BACKUPS:
+            with Workspace(self.pair.settings) as workspace:
+                backup.back_up(workspace, self.data.parent / f"backup-{self.backups}")
+            self.backups += 1
+
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
@@ -145,6 +231,7 @@ def settings(tmp_path: Path, data: Path) -> Iterator[Settings]:
         job_attempts=100,
         lease_s=3,
         threads=1,
+        workers=2,
         warm_up=False,
     )
     with Workspace(made) as workspace:
@@ -161,35 +248,70 @@ def survive(settings: Settings, data: Path, n_kills: int, seed: int) -> dict[str
     client = Client(pair, data, bundle, seed)
     thread = threading.Thread(target=client.run)
     try:
+        with client_of(pair.up()[0]) as asked:
+            train = PLAIN | {"kind": "train", "uris": [str(data)], "model": "scheduled", "holdout": 0.2}
+            job = {"kind": "refresh", "train": train}
+            made = asked.post("/v1/schedules", json={"name": "minutely", "cron": "* * * * *", "job": job})
+            assert made.status_code == 201, made.text
         thread.start()
-        for _ in range(n_kills):
+        while pair.kills.total() < n_kills:
             time.sleep(rng.uniform(*PAUSE_S))
             pair.kill(rng)
         client.stop.set()
         thread.join()
-        with client_of(pair.servers[0]) as asked:
-            ends = Counter()
-            for job_id in client.jobs:
-                job = job_at_end(asked, job_id)
-                ends[job["state"]] += 1
-                assert job["state"] == "succeeded", job
-                ends["taken over"] += job["attempts"] > 1
+        for server in pair.servers:
+            server.started()
+        with client_of(pair.up()[0]) as asked:
+            ends = ends_of(asked, client)
             wait_for(lambda: asked.get("/readyz").json()["status"] == "ok")
-            found = asked.get("/v1/models/in/versions?limit=500").json().get("items", [])
-            versions = {item["version"] for item in found}
-            assert client.imported - client.removed <= versions, (client.imported, client.removed, versions)
-            for version in versions:
-                assert asked.post(f"/v1/models/in@{version}/predict", json={"records": [{}]}).status_code == 200
-            assert asked.post("/v1/models/fresh/predict", json={"records": [{}]}).status_code == 200 or not ends
+            check_versions(asked, client)
+            assert asked.post("/v1/models/fresh/predict", json={"records": [{}]}).status_code == 200 or not client.jobs
     finally:
         client.stop.set()
-        thread.join()
+        if thread.is_alive():
+            thread.join()
         pair.close()
     assert not client.errors, client.errors
+    check_whole(settings)
+    for number in range(client.backups):
+        restored = settings.model_copy(update={"workspace": data.parent / f"restored-{number}"})
+        backup.restore(data.parent / f"backup-{number}", restored.workspace)
+        check_whole(restored)
+    asked_for = dict(client.asked) | {"backups that were whole": client.backups}
+    return {"kills": dict(pair.kills), "asked": asked_for, "jobs": dict(ends)}
+
+
+def ends_of(asked: httpx.Client, client: Client) -> Counter[str]:
+    """How the jobs ended that were accepted, and those of the schedule; all must have succeeded."""
+    assert asked.post("/v1/schedules/minutely/pause").status_code == 200
+    runs = asked.get("/v1/schedules/minutely/runs?limit=500").json()["items"]
+    due = [run["due_at"] for run in runs]
+    assert len(set(due)) == len(due), "no time is run twice"
+    ends = Counter[str]()
+    for job_id in [*client.jobs, *(run["job_id"] for run in runs if run["job_id"])]:
+        job = job_at_end(asked, job_id)
+        ends[job["state"]] += 1
+        assert job["state"] == "succeeded", job
+        ends["taken over"] += job["attempts"] > 1
+    ends["by schedule"] = len(runs)
+    return ends
+
+
+def check_versions(asked: httpx.Client, client: Client) -> None:
+    """All that were acknowledged and not removed are there, and all that are there answer."""
+    found = asked.get("/v1/models/in/versions?limit=500").json().get("items", [])
+    versions = {item["version"] for item in found}
+    assert client.imported - client.removed <= versions, (client.imported, client.removed, versions)
+    for version in versions:
+        assert asked.post(f"/v1/models/in@{version}/predict", json={"records": [{}]}).status_code == 200
+
+
+def check_whole(settings: Settings) -> None:
+    """Doctor finds nothing once it has repaired what kills leave."""
     doctor.examine(settings, is_repairing=True)
-    left = [item for item in doctor.examine(settings) if item.state != "ok" and item.check != "disk space"]
+    ignored = {"disk space", "workers", "jobs"}  # no server runs any more, and a backup holds jobs that ran
+    left = [item for item in doctor.examine(settings) if item.state != "ok" and item.check not in ignored]
     assert not left, left
-    return {"kills": dict(pair.kills), "asked": dict(client.asked), "jobs": dict(ends)}
 
 
 @pytest.mark.faults
