@@ -1,13 +1,14 @@
 """What a worker leaves about its running jobs for the worker that comes after it: a few words in a file per job."""
 
 import contextlib
-import json
 from pathlib import Path
 
 from learners.memory import machine_bytes
 from service.jobs.limits import bytes_text
 from service.json_values import JSONObject
 from service.problems import OutOfMemory
+from storage.errors import CorruptFile
+from storage.sums import checked_document, with_sum
 
 NOTES = "jobs"  # the folder, beside the locks of the workers
 # A killed worker's job is tried again: the memory may have been another's. Twice is no accident.
@@ -78,16 +79,17 @@ class Notes:
         return self.directory / f"{job_id}.json"
 
     def _read(self, job_id: str) -> JSONObject | None:
+        """None of a note that is damaged, too: the job is tried once more."""
+        path = self._path(job_id)
         try:
-            found: JSONObject = json.loads(self._path(job_id).read_text())
-        except (OSError, ValueError):
+            return checked_document(path, path.read_bytes())
+        except (OSError, ValueError, TypeError, CorruptFile):
             return None
-        return found
 
     def _write(self, job_id: str, note: JSONObject) -> None:
         draft = self._path(job_id).with_suffix(".partial")
         with contextlib.suppress(OSError):  # a full disk loses the note and not the job
-            draft.write_text(json.dumps(note))
+            draft.write_text(with_sum(note))
             draft.replace(self._path(job_id))
 
 

@@ -64,6 +64,7 @@ def examine(settings: Settings, *, is_repairing: bool = False) -> list[Finding]:
         with Workspace(settings) as workspace:
             found += _models(workspace, is_repairing)
             found += _rules(workspace)
+            found += _notes(workspace)
             found += _drafts(root, is_repairing)
             found += _clock(workspace)
             found += _workers(workspace)
@@ -180,6 +181,18 @@ def _rules(workspace: Workspace) -> Iterator[Finding]:
         yield Finding("rules of forgotten rows", "failed", str(error), remedy)
     if not damaged:
         yield Finding("rules of forgotten rows", "ok", "All that were made are there.")
+
+
+def _notes(workspace: Workspace) -> Iterator[Finding]:
+    damaged = product.damaged_notes(workspace)
+    for error in damaged:
+        remedy = (
+            "Remove the file: the next training counts again what it noted. Without its columns.json a data set takes the "
+            "order of the columns from its first file; to keep the order, restore the file from a backup."
+        )
+        yield Finding("notes", "warning", str(error), remedy)
+    if not damaged:
+        yield Finding("notes", "ok", "What is noted of data files and running jobs is what was written.")
 
 
 def _drafts(root: Path, is_repairing: bool) -> Iterator[Finding]:

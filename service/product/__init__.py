@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from service.product.looking import model_states as model_states
     from service.product.monitor_choice import monitor_of as monitor_of
     from service.product.monitor_choice import set_monitor as set_monitor
+    from service.product.notes import damaged_notes as damaged_notes
     from service.product.prechecks import check_request as check_request
     from service.product.predicted import monitoring_predictions as monitoring_predictions
     from service.product.predicted import monitoring_slices as monitoring_slices
@@ -143,6 +144,7 @@ _VERBS = {
     "forget": "service.product.job_steps",
     "forget_predictions": "service.product.forgetting_served",
     "forget_old_jobs": "service.product.submitting",
+    "damaged_notes": "service.product.notes",
     "damaged_rules": "service.product.rules",
     "withdraw_rule": "service.product.rules",
     "get_dataset": "service.product.datasets",

@@ -25,7 +25,7 @@ from service import product
 from service.operations import backup, doctor
 from service.predictor import map_version
 from service.problems import is_expected, problem_of
-from service.requests import ForgetRequest, TrainRequest
+from service.requests import DatasetRequest, ForgetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage import models
@@ -192,6 +192,21 @@ def learned(folder: Path) -> dict[str, object]:
     return served(folder)
 
 
+def registered(folder: Path) -> dict[str, object]:
+    """Register the data, and learn from it once all its bytes were read."""
+    with Workspace(settings_of(folder)) as workspace:
+        request = DatasetRequest(name="d", uris=[str(folder / "data")], target="class")
+        product.register_dataset(workspace, request)
+    return learned_from_dataset(folder, verify=True)
+
+
+def learned_from_dataset(folder: Path, *, verify: bool = False) -> dict[str, object]:
+    plain = {"learner": "nb", "parameters": {"m": 1.0}, "holdout": 0, "verify": verify}
+    with Workspace(settings_of(folder)) as workspace:
+        version = product.train(workspace, TrainRequest(dataset="d", model="of-d", **plain))
+        return {"digest": digest(version.arrow_path)}
+
+
 def imported(folder: Path) -> dict[str, object]:
     with Workspace(settings_of(folder)) as workspace:
         return {"digest": digest(product.import_version(workspace, folder / "m.tar", "imported").arrow_path)}
@@ -207,6 +222,8 @@ ANSWERS: dict[str, Callable[[Path], dict[str, object]]] = {
     "served": served,
     "read": read,
     "learned": learned,
+    "registered": registered,
+    "learned from data set": learned_from_dataset,
     "imported": imported,
     "restored": restored,
 }

@@ -25,6 +25,8 @@ FILES = {
     "statistics' note": ("workspace/models/m/data/statistics/*.json", "learned", 150),
     "kept schema": ("workspace/models/m/data/schemas/*.json", "learned", 100),
     "rules of forgotten rows": ("workspace/models/m/data/forgotten.json", "learned", 200),
+    "order of columns": ("workspace/datasets/d/columns.json", "learned from data set", 60),
+    "verified contents": ("workspace/datasets/d/contents.json", "learned from data set", 60),
     "control database": ("workspace/control.sqlite", "served", 150),
     "export": ("m.tar", "imported", 150),
     "backup": ("kept/**/*", "restored", 150),
@@ -34,9 +36,10 @@ FLIPS = sum(n for _, _, n in FILES.values())
 
 @pytest.fixture(scope="module")
 def forgotten(forker: Forker) -> Forker:
-    """The workspace after rows were forgotten, so that there is a rule to damage."""
+    """The workspace after rows were forgotten and data was registered, so that there are rules and notes to damage."""
     forker.reset()
     assert "error" not in forker.ask("forget")
+    assert "error" not in (told := forker.ask("registered")), told
     shutil.copytree(forker.run, forker.folder / "ruled", dirs_exist_ok=True)
     return forker
 

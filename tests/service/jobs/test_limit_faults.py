@@ -28,6 +28,7 @@ from service.requests import EvaluateRequest, RefreshRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import Unwritable
+from storage.sums import checked_document, with_sum
 from tests import processes
 from tests.service.asking import client_of
 from tests.service.cli.test_cli import fewpass
@@ -119,11 +120,14 @@ def test_a_job_that_the_kernel_kills_is_tried_once_more_and_then_told(
         wait_for(queue, job.id, lambda _, start=start: log.exists() and log.read_text().count("count") == start)
         process.kill()
         process.wait()
-        note.write_text(json.dumps(json.loads(note.read_text()) | {"killed_before": -1, "used": 7 * GIB}))
+        noted = checked_document(note, note.read_bytes())
+        note.write_text(with_sum(noted | {"killed_before": -1, "used": 7 * GIB}))
     workers.start()
     job = wait_for(queue, job.id, finished)
     assert job.state == "failed" and job.error["title"] == "Out of memory" and job.attempts == 3
-    assert "The kernel killed the worker of this job for want of memory, 2 times; it held 7 GiB" in job.error["detail"]
+    assert (
+        "The kernel killed the worker of this job because memory ran out, 2 times; it held 7 GiB" in job.error["detail"]
+    )
     assert log.read_text().split() == ["count", "count"]
 
 
@@ -138,6 +142,16 @@ def test_a_job_is_not_blamed_for_a_kill_of_another_kind(tmp_path: Path, monkeypa
         notes.begin("job-1")
     notes.end("job-1")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_note_counts_as_none(tmp_path: Path) -> None:
+    notes = Notes(tmp_path)
+    notes.begin("job-1")
+    notes.fail("job-1", {"title": "Out of memory"})
+    assert notes.begin("job-1") == {"title": "Out of memory"}
+    path = tmp_path / "job-1.json"
+    path.write_bytes(path.read_bytes().replace(b"Out", b"Aut"))
+    assert notes.begin("job-1") is None
 
 
 # Limits

@@ -16,11 +16,12 @@ import pytest
 
 from service import product
 from service.jobs.leases import here
+from service.jobs.notes import Notes
 from service.jobs.slots import take_slot
 from service.operations import backup, doctor
 from service.problems import Conflict, InvalidRequest
 from service.processes.local_server import local_server
-from service.requests import TrainRequest
+from service.requests import DatasetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import CorruptFile
@@ -216,6 +217,27 @@ def test_what_is_kept_of_data_is_no_orphan(small: Settings) -> None:
     rules.write_text('{"rules": []}')
     os.utime(rules, (time.time() - 7200,) * 2)
     assert "orphans" not in {found["check"] for found in examined(small)}
+
+
+def test_a_damaged_note_is_found(small: Settings, weather_files: tuple[Path, Path]) -> None:
+    """Of data files and of jobs: one changed letter that is still JSON."""
+    with Workspace(small) as workspace:
+        product.register_dataset(workspace, DatasetRequest(name="d", uris=[str(weather_files[0])], target="class"))
+        train = {"dataset": "d", "learner": "nb", "model": "m", "parameters": {"m": 1.0}, "verify": True}
+        product.train(workspace, TrainRequest(**train))
+    Notes(small.workspace / "workers" / "jobs").begin("job-1")
+    finding(examined(small), "notes", "ok")
+    data = small.workspace / "datasets" / "d"
+    notes = [data / "columns.json", data / "contents.json", small.workspace / "workers" / "jobs" / "job-1.json"]
+    notes += [next(data.glob("schemas/*.json")), next(data.glob("statistics/*.json"))]
+    for note in notes:
+        whole = note.read_bytes()
+        place = whole.rindex(b'"') - 1
+        note.chmod(0o644)
+        note.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        found = finding(examined(small), "notes", "warning")
+        assert str(note) in found["detail"] and "Remove the file" in found["remedy"]
+        note.write_bytes(whole)
 
 
 def test_a_clock_that_went_back_is_found(small: Settings) -> None:

@@ -1,0 +1,27 @@
+"""The small notes of a workspace, which are JSON with a sum: what is known of data files and of running jobs."""
+
+from service.jobs.leases import LOCKS
+from service.jobs.notes import NOTES
+from service.product.kept_counts import COLUMNS, CONTENTS, DATA, SCHEMAS, STATISTICS
+from service.workspace import Workspace
+from storage.errors import CorruptFile
+from storage.sums import checked_document
+
+OF_DATA = (COLUMNS, CONTENTS, f"{SCHEMAS}/*.json", f"{STATISTICS}/*.json")
+
+
+def damaged_notes(workspace: Workspace) -> list[CorruptFile]:
+    """The notes that are not what was written; each is read whole. Rules of forgotten rows have a check of their own."""
+    root, found = workspace.layout.root, []
+    folders = (f"models/*/{DATA}", "datasets/*")
+    patterns = [f"{folder}/{name}" for folder in folders for name in OF_DATA] + [f"{LOCKS}/{NOTES}/*.json"]
+    for path in sorted(path for pattern in patterns for path in root.glob(pattern)):
+        try:
+            checked_document(path, path.read_bytes())
+        except FileNotFoundError:  # its job has ended meanwhile
+            continue
+        except CorruptFile as error:
+            found.append(error)
+        except (OSError, ValueError, TypeError) as error:
+            found.append(CorruptFile(path, f"it cannot be read ({error})."))
+    return found
