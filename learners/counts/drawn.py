@@ -98,11 +98,12 @@ class DrawnRows:
         """A hash above which no row can be among the smallest."""
         if self.limit < EVERYTHING:
             return np.uint64(self.limit)
-        rank = 2 * RESERVE * self.n_distinct
-        if hashes.size > rank:
-            smallest = np.partition(hashes, rank)[:rank]
-            if np.unique(smallest).size > RESERVE * self.n_distinct:
-                return np.uint64(smallest.max())
+        wanted = RESERVE * self.n_distinct
+        for rank in (wanted + wanted // 16 + 1, 2 * wanted):  # few rows repeat, or many do
+            if hashes.size > rank:
+                smallest = np.sort(np.partition(hashes, rank)[:rank])
+                if 1 + np.count_nonzero(smallest[1:] != smallest[:-1]) > wanted:
+                    return np.uint64(smallest[-1])
         return np.uint64(EVERYTHING)
 
     def merge(self, other: Self) -> None:
@@ -234,9 +235,13 @@ def _distinct(parts: list[Sample]) -> Sample:
         order = np.lexsort((*rows.T[::-1], hashes))
     hashes, rows, counts = hashes[order], rows[order], counts[order]
     is_new = np.ones(hashes.size, bool)
-    is_new[1:] = (hashes[1:] != hashes[:-1]) | np.any(rows[1:] != rows[:-1], axis=1)
+    is_new[1:] = hashes[1:] != hashes[:-1]
+    alike = np.flatnonzero(~is_new)
+    is_new[alike] = np.any(rows[alike] != rows[alike - 1], axis=1)
+    if is_new.all():
+        return Sample(hashes, rows, counts)
     starts = np.flatnonzero(is_new)
-    return Sample(hashes[starts], rows[starts], np.add.reduceat(counts, starts) if starts.size else counts[:0])
+    return Sample(hashes[starts], rows[starts], np.add.reduceat(counts, starts))
 
 
 def _is_one_to_one(codes: Integers) -> bool:
