@@ -261,9 +261,7 @@ class FamilyCounts:
             if counts.dense is not None:
                 add_family(rows.x, rows.y, members, sizes, self._scratch, counts.dense)
             elif counts.sparse is not None and rows.n_rows:
-                cells = np.empty(rows.n_rows, np.int64)
-                family_cells(rows.x, rows.y, members, sizes, 0, rows.n_rows, cells)
-                counts.sparse.add_keys(cells)
+                family_cells(rows.x, rows.y, members, sizes, counts.sparse.room(rows.n_rows))
 
     def _add_marginal(self, rows: Chunk) -> None:
         """Count the families of few values and without parents all at once."""

@@ -240,19 +240,28 @@ def add_value_counts(x, y, attributes, sizes, starts, counts):
             counts[starts[a] + y[row] * size + codes[row]] += 1
 
 
+@inner_kernel
+def cells_of_block(x, y, members, sizes, first, cells):
+    """As `family_cells`, of as many rows from `first` on as there is room for in cells: loops without look-ups, many rows at a time."""
+    n = cells.size
+    classes = y[first : first + n]
+    for row in range(n):
+        cells[row] = classes[row]
+    for m in range(members.size):
+        codes, size = x[members[m], first : first + n], sizes[m]
+        for row in range(n):
+            cells[row] = cells[row] * size + codes[row]
+
+
 @kernel
-def family_cells(x, y, members, sizes, first, last, cells):
+def family_cells(x, y, members, sizes, cells):
     """Index of each row's cell in a family's table (class, parents in order, value): mixed radix, the value fastest.
 
     x (n_attributes, n) codes, y (n,), members (k + 1,) the parents and then the attribute itself, sizes of their
-    domains; rows first..last-1; OUT cells (last - first,) int64.
+    domains; OUT cells (n,) int64, or uint32 where there are no more cells.
     """
-    for row in range(first, last):
-        cells[row - first] = y[row]
-    for m in range(members.size):
-        codes, size = x[members[m]], sizes[m]
-        for row in range(first, last):
-            cells[row - first] = cells[row - first] * size + codes[row]
+    for first in range(0, y.size, BLOCK_ROWS):
+        cells_of_block(x, y, members, sizes, first, cells[first : first + BLOCK_ROWS])
 
 
 @kernel
@@ -262,16 +271,12 @@ def add_family(x, y, members, sizes, scratch, counts):
     x (n_attributes, n) codes, y (n,), members (k + 1,), sizes (k + 1,); scratch (4, s) int32, of zeros; OUT counts
     (n_cells,) int64.
     """
-    cells = np.empty(BLOCK_ROWS, np.uint32)
+    room = np.empty(BLOCK_ROWS, np.uint32)
     is_small = counts.size <= scratch.shape[1]
     for first in range(0, y.size, BLOCK_ROWS):
         n = min(BLOCK_ROWS, y.size - first)
-        for row in range(n):
-            cells[row] = y[first + row]
-        for m in range(members.size):
-            codes, size = x[members[m]], np.uint32(sizes[m])
-            for row in range(n):
-                cells[row] = cells[row] * size + codes[first + row]
+        cells = room[:n]
+        cells_of_block(x, y, members, sizes, first, cells)
         if is_small:
             # Four tables in turn: an increment need not wait for the one before it in the same cell.
             for row in range(0, n - 3, 4):

@@ -6,37 +6,41 @@ import numpy as np
 
 from learners.jit import kernel
 
-DIGIT = 11
-BUCKETS = 1 << DIGIT
+MOST_BITS = 12  # of a digit
 
 
 @kernel
 def sort_keys(keys, scratch, n_bits):
-    """Sort non-negative keys (n,) int64 below 2**n_bits in place, least digit first; OUT scratch (n,) int64."""
+    """Sort non-negative keys (n,) int64 or uint32 below 2**n_bits in place, least digit first; OUT scratch (n,), of their type."""
     n = keys.size
+    n_digits = (n_bits + MOST_BITS - 1) // MOST_BITS
+    bits = (n_bits + n_digits - 1) // n_digits
+    n_buckets = 1 << bits
+    mask = np.uint64(n_buckets - 1)
+    ends = np.zeros((n_digits, n_buckets), np.int64)
+    for i in range(n):
+        rest = np.uint64(keys[i])
+        for d in range(n_digits):
+            ends[d, rest & mask] += 1
+            rest >>= np.uint64(bits)
     a, b = keys, scratch
-    ends = np.empty(BUCKETS, np.int64)
-    n_swaps = 0
-    shift = 0
-    while shift < n_bits:
-        ends[:] = 0
-        for i in range(n):
-            ends[(a[i] >> shift) & (BUCKETS - 1)] += 1
+    n_moves = 0
+    for d in range(n_digits):
+        own, shift = ends[d], np.uint64(d * bits)
         total, is_one_bucket = 0, False
-        for d in range(BUCKETS):
-            count = ends[d]
+        for bucket in range(n_buckets):
+            count = own[bucket]
             is_one_bucket |= count == n
-            ends[d] = total
+            own[bucket] = total
             total += count
         if not is_one_bucket:
             for i in range(n):
-                d = (a[i] >> shift) & (BUCKETS - 1)
-                b[ends[d]] = a[i]
-                ends[d] += 1
+                bucket = (np.uint64(a[i]) >> shift) & mask
+                b[own[bucket]] = a[i]
+                own[bucket] += 1
             a, b = b, a
-            n_swaps += 1
-        shift += DIGIT
-    if n_swaps % 2:
+            n_moves += 1
+    if n_moves % 2:
         for i in range(n):
             keys[i] = scratch[i]
 
@@ -44,16 +48,19 @@ def sort_keys(keys, scratch, n_bits):
 @kernel
 def count_sorted(keys, cells, counts):
     """Distinct keys of a sorted array and how often each occurs; OUT cells, counts (n,) int64; returns how many."""
-    m = -1
-    last = np.int64(-1)
-    for i in range(keys.size):
-        if keys[i] != last:
-            m += 1
-            last = keys[i]
-            cells[m] = last
-            counts[m] = 0
-        counts[m] += 1
-    return m + 1
+    n = keys.size
+    if n == 0:
+        return 0
+    # Every key is written where the next new one belongs, with its place; only a new one stays. So no branch is mistaken.
+    cells[0], counts[0], m = keys[0], 0, 1
+    for i in range(1, n):
+        cells[m] = keys[i]
+        counts[m] = i
+        m += keys[i] != keys[i - 1]
+    for j in range(m - 1):
+        counts[j] = counts[j + 1] - counts[j]
+    counts[m - 1] = n - counts[m - 1]
+    return m
 
 
 @kernel

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Integers
+from learners.arrays import Integers, Uint32s
 from learners.counts.sort_kernels import count_sorted, merge_runs, sort_keys
 from learners.memory import MemoryLimit
 
@@ -90,10 +90,10 @@ def merged(a: Run, b: Run) -> Run:
     return Run(cells[:n].copy(), counts[:n].copy()) if 2 * n < cells.size else Run(cells[:n], counts[:n])
 
 
-def counted(keys: Integers, n_bits: int) -> Run:
-    """The distinct keys (n,) int64 below 2**n_bits and how often each occurs; sorts the keys in place."""
+def counted(keys: Integers | Uint32s, n_bits: int) -> Run:
+    """The distinct keys (n,) below 2**n_bits and how often each occurs; sorts the keys in place."""
     sort_keys(keys, np.empty_like(keys), n_bits)
-    cells, counts = np.empty_like(keys), np.empty_like(keys)
+    cells, counts = np.empty(keys.size, np.int64), np.empty(keys.size, np.int64)
     n = count_sorted(keys, cells, counts)
     return Run(cells[:n].copy(), counts[:n].copy())
 
@@ -120,20 +120,28 @@ class SparseCells:
         self._folders: list[Folder] = []
         # Sorting needs the buffer four times over: a quarter of the limit, as merging the runs needs another half.
         self._capacity = int(np.clip(limit.n_bytes // (4 * 4 * 8), 1 << 14, 1 << 22))
-        self._buffer: Integers = np.empty(0, np.int64)
+        self._buffer = self._keys(0)
         self._n_buffered = 0
 
     def add_keys(self, keys: Integers) -> None:
         """Count a row for each key (n,) int64."""
-        if self._n_buffered + keys.size > self._buffer.size:
-            if self._n_buffered + keys.size > self._capacity:
+        self.room(keys.size)[:] = keys
+
+    def room(self, n: int) -> Integers | Uint32s:
+        """Where to write n keys, each of which counts a row; before anything else is asked of the counts."""
+        if self._n_buffered + n > self._buffer.size:
+            if self._n_buffered + n > self._capacity:
                 self._settle()
-            size = max(keys.size, min(self._capacity, 2 * (self._n_buffered + keys.size)))
-            grown = np.empty(max(size, self._buffer.size), np.int64)
+            size = max(n, min(self._capacity, 2 * (self._n_buffered + n)))
+            grown = self._keys(max(size, self._buffer.size))
             grown[: self._n_buffered] = self._buffer[: self._n_buffered]
             self._buffer = grown
-        self._buffer[self._n_buffered : self._n_buffered + keys.size] = keys
-        self._n_buffered += keys.size
+        self._n_buffered += n
+        return self._buffer[self._n_buffered - n : self._n_buffered]
+
+    def _keys(self, n: int) -> Integers | Uint32s:
+        """Room for n keys."""
+        return np.empty(n, np.uint32) if self.n_bits <= 32 else np.empty(n, np.int64)
 
     def add_run(self, run: Run) -> None:
         """Add counts, which may be negative, of distinct ascending cells."""

@@ -39,6 +39,18 @@ def test_runs_count_and_merge_as_dictionaries_do(lists):
     assert np.all(left.counts > 0), "what adds up to nothing leaves no trace"
 
 
+@given(
+    keys=st.lists(st.integers(0, 2**32 - 1), max_size=60) | st.lists(st.integers(0, 40), max_size=60), data=st.data()
+)
+def test_short_and_long_keys_are_counted_alike(keys, data):
+    """Keys of up to 32 bits are kept in half of the memory, and sorted by as few digits as they need."""
+    n_bits = data.draw(st.integers(max(1, max(keys, default=0).bit_length()), 32))
+    short, long = counted(np.array(keys, np.uint32), n_bits), counted(np.array(keys, np.int64), n_bits)
+    assert as_counter(short) == as_counter(long) == Counter(keys)
+    assert short.cells.dtype == np.int64
+    assert short.cells.tolist() == long.cells.tolist() == sorted(set(keys))
+
+
 @settings(max_examples=8)
 @given(
     seed=st.integers(0, 2**32 - 1),
