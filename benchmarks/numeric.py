@@ -1,4 +1,4 @@
-"""Test log-likelihood of circuits whose numeric columns are mixtures of chosen leaves, beside Gaussians and Gaussian mixtures.
+"""Test log-likelihood of circuits and of mixtures of Gaussians on numeric columns, beside scikit-learn's mixtures.
 
 python -m benchmarks.numeric --write    # docs/results/numeric.md; about ten minutes on two threads
 python -m benchmarks.numeric --sets abalone --seeds 1    # one set, without writing
@@ -31,9 +31,14 @@ BINS = (8, 16, 32)
 HIDDEN = ((8, 8), (16, 8), (16, 16), (32, 8), (32, 32))
 PASSES = 20
 PEERS = ("mixture", "Bayesian mixture")
-GAUSSIAN, CHOSEN = "Gaussian leaves", "chosen leaves"
+GAUSSIAN, CHOSEN, BLOCKS = "Gaussian leaves", "chosen leaves", "Gaussians of all columns"
+OURS = "ours"
 # A number is impossible to a mixture that was fitted to others: as far as that, a row is scored.
 LEAST = -1e3
+
+
+# Results by set, one for each seed.
+Known = dict[str, list[dict[str, float]]]
 
 
 class Fitted(NamedTuple):
@@ -55,10 +60,10 @@ def columns_of(name: str) -> tuple[np.ndarray, np.ndarray]:
     return x[:, kept], np.array([np.diff(values[place]).min() for place in kept])
 
 
-def best(made: list[Callable[[], Fitted]], valid: np.ndarray, test: np.ndarray) -> float:
-    """Test mean of the one that is best on the validation rows."""
+def best(made: list[Callable[[], Fitted]], valid: np.ndarray, test: np.ndarray) -> tuple[float, float]:
+    """Means of the validation and of the test rows by the one that is best on the validation rows."""
     scored = [fit() for fit in made]
-    return max(((each.score(valid), each.score(test)) for each in scored), key=lambda pair: pair[0])[1]
+    return max(((each.score(valid), each.score(test)) for each in scored), key=lambda pair: pair[0])
 
 
 def mixture(train: np.ndarray, n: int, seed: int, is_bayesian: bool) -> Callable[[], Fitted]:
@@ -105,13 +110,14 @@ def fits_of(train: np.ndarray, seed: int, titles: list[str]) -> dict[str, list[C
         "Bayesian mixture": [mixture(train, n, seed, is_bayesian=True) for n in COMPONENTS],
         GAUSSIAN: circuits(train, seed, "gaussian"),
         CHOSEN: circuits(train, seed, "auto"),
+        BLOCKS: [circuit(train, {"structure": "gaussian-mixture", "seed": seed})],
     }
     return {title: every[title] for title in titles}
 
 
 def titles_of(is_recorded: bool) -> list[str]:
     """What is compared; Gaussian leaves only on columns with noise."""
-    return [*PEERS, CHOSEN] if is_recorded else [*PEERS, GAUSSIAN, CHOSEN]
+    return [*PEERS, CHOSEN] if is_recorded else [*PEERS, GAUSSIAN, CHOSEN, BLOCKS]
 
 
 def circuits(train: np.ndarray, seed: int, leaves: str) -> list[Callable[[], Fitted]]:
@@ -122,8 +128,11 @@ def circuits(train: np.ndarray, seed: int, leaves: str) -> list[Callable[[], Fit
     return [circuit(train, shared | own) for own in (*trees, *hidden)]
 
 
-def measure(name: str, seed: int, is_recorded: bool) -> dict[str, float]:
-    """Mean test log-likelihoods (nats per row of standardised columns) and seconds of each on one split of 60, 20 and 20 %."""
+def measure(name: str, seed: int, is_recorded: bool, titles: list[str]) -> dict[str, float]:
+    """Mean test log-likelihoods (nats per row of standardised columns) and seconds of each on one split of 60, 20 and 20 %.
+
+    Ours is the one of chosen leaves and of Gaussians of all columns that is better on the validation rows.
+    """
     x, steps = columns_of(name)
     rng = np.random.default_rng(seed)
     shift = float(np.log(x.std(axis=0)).sum())
@@ -132,23 +141,28 @@ def measure(name: str, seed: int, is_recorded: bool) -> dict[str, float]:
     x = rng.permutation(x)
     train, valid, test = np.split(x, [int(0.6 * len(x)), int(0.8 * len(x))])
     found = {}
-    for title, made in fits_of(train, seed, titles_of(is_recorded)).items():
+    for title, made in fits_of(train, seed, titles).items():
         started = time.perf_counter()
-        found[title] = best(made, valid, test) + shift
+        found[f"{title}, valid"], found[title] = (mean + shift for mean in best(made, valid, test))
         found[f"{title}, seconds"] = time.perf_counter() - started
+    ours = [title for title in (CHOSEN, BLOCKS) if title in titles]
+    if ours:
+        found[OURS] = found[max(ours, key=lambda title: found[f"{title}, valid"])]
     return found
 
 
-def table(sets: list[str], n_seeds: int, is_recorded: bool) -> tuple[list[str], dict[str, list[dict[str, float]]]]:
-    """Lines of the table, and all results."""
-    titles = titles_of(is_recorded)
-    lines = ["| set | " + " | ".join(titles) + " | chosen - best peer |", "| --- |" + " ---: |" * (len(titles) + 1)]
+def table(
+    sets: list[str], n_seeds: int, is_recorded: bool, titles: list[str], known: Known
+) -> tuple[list[str], dict[str, list[dict[str, float]]]]:
+    """Lines of the table, and all results; what is known from an earlier run with the same seeds is not measured again."""
+    lines = ["| set | " + " | ".join(titles) + " | ours - best peer |", "| --- |" + " ---: |" * (len(titles) + 1)]
     results = {}
     n_level = 0
     for name in sets:
-        results[name] = runs = [measure(name, seed, is_recorded) for seed in range(n_seeds)]
+        runs = known.get(name) or [measure(name, seed, is_recorded, titles) for seed in range(n_seeds)]
+        results[name] = runs
         middle = {key: statistics.mean(run[key] for run in runs) for key in runs[0]}
-        ahead = middle[CHOSEN] - max(middle[peer] for peer in PEERS)
+        ahead = middle.get(OURS, math.nan) - max(middle.get(peer, math.nan) for peer in PEERS)
         n_level += ahead >= 0
         lines.append(f"| {name} | " + " | ".join(f"{middle[t]:.3f}" for t in titles) + f" | {ahead:+.3f} |")
         print(lines[-1], {t: round(middle[f"{t}, seconds"], 1) for t in titles}, flush=True)
@@ -161,14 +175,25 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", default=list(SETS))
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--write", action="store_true")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument(
+        "--json", type=Path, help="results, kept after each run; those that it has are not measured again"
+    )
+    parser.add_argument("--only", nargs="+", choices=[*PEERS, GAUSSIAN, CHOSEN, BLOCKS])
+    parser.add_argument("--with-noise-only", action="store_true")
     arguments = parser.parse_args()
-    with_noise, noisy = table(arguments.sets, arguments.seeds, is_recorded=False)
-    as_recorded, recorded = table(arguments.sets, arguments.seeds, is_recorded=True)
-    if arguments.json is not None:
-        arguments.json.write_text(json.dumps({"with noise": noisy, "as recorded": recorded}, indent=2) + "\n")
+    known = json.loads(arguments.json.read_text()) if arguments.json is not None and arguments.json.exists() else {}
+    tables = []
+    for about, is_recorded in (("with noise", False), ("as recorded", True))[: 2 - arguments.with_noise_only]:
+        titles = arguments.only or titles_of(is_recorded)
+        own = known.setdefault(about, {})
+        for name in arguments.sets:
+            _, results = table([name], arguments.seeds, is_recorded, titles, own)
+            own |= results
+            if arguments.json is not None:
+                arguments.json.write_text(json.dumps(known, indent=2) + "\n")
+        tables.append(table(arguments.sets, arguments.seeds, is_recorded, titles, own)[0])
     if arguments.write:
-        write(with_noise, as_recorded)
+        write(*tables)
 
 
 def write(with_noise: list[str], as_recorded: list[str]) -> None:

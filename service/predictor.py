@@ -8,13 +8,17 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import structlog
 
+from learners.circuits.from_network import MAX_EDGES, NetworkTooLarge, network_circuit
 from learners.circuits.model import CircuitModel
+from learners.classifiers.lookup import LookupModel
+from learners.ensembles.model import EnsembleModel
 from learners.errors import InvalidParameter, LearnerError, NoClass
 from learners.kinds import load_model
 from learners.model import Model
@@ -36,6 +40,12 @@ from storage.models import ModelVersion
 MOST_TOLD = 200  # characters
 MAX_CHECKED = 16
 REHEARSED = (2, 40)  # rows: kernels have a way for few, and one for many
+
+# Edges of the circuit of a network that is compiled before a request asks for it: a second, and tens of megabytes.
+MOST_REHEARSED = 200_000
+
+_compiled: WeakKeyDictionary[Any, CircuitModel] = WeakKeyDictionary()
+_compiling = threading.Lock()
 
 Probabilities = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -313,8 +323,26 @@ def rehearse(served: Served) -> None:
             served.predict_proba(encode_records([{}] * n_rows, served.schema))
     if isinstance(served.model, CircuitModel):
         served.model.prepare()
+    network = served.model.joint if isinstance(served.model, EnsembleModel) else served.model
+    if isinstance(network, LookupModel):
+        with contextlib.suppress(NetworkTooLarge):  # the first query compiles it, or is refused
+            compiled_network(network, MOST_REHEARSED).prepare()
     if served.watch is not None:
         served.watch.discard()
+
+
+def compiled_network(model: LookupModel, max_edges: int = MAX_EDGES) -> CircuitModel:
+    """A network as a circuit, compiled once per process.
+
+    Raises
+    ------
+    NetworkTooLarge
+        If it is not compiled yet, and would have more than `max_edges` edges.
+    """
+    with _compiling:
+        if model not in _compiled:
+            _compiled[model] = CircuitModel(model.schema, network_circuit(model, max_edges), model.facts)
+        return _compiled[model]
 
 
 def shortened(name: str) -> str:

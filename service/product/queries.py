@@ -6,9 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, get_args
-from weakref import WeakKeyDictionary
 
-from learners.circuits.from_network import network_circuit
 from learners.circuits.gaussians.model import GaussianModel
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries import answer_size
@@ -21,12 +19,11 @@ from learners.orders.queries import answer_size as structures_size
 from learners.orders.queries import n_draws
 from learners.query import AnyQuery, Map, Query, Sample, StructureQuery, Surprise
 from service.json_values import JSONObject
+from service.predictor import compiled_network
 from service.problems import BodyTooLarge, TooSlow
 
 # Samples are rows, and a row has at most some values; so the most that answers may hold follows from the most rows.
 VALUES_PER_ROW = 50
-_compiled: WeakKeyDictionary[Any, CircuitModel] = WeakKeyDictionary()
-_compiling = threading.Lock()
 # The sums over all orders of 20 columns are hundreds of megabytes: a process holds those of one request at a time.
 _adding_up = threading.Lock()
 
@@ -50,7 +47,7 @@ class WrongQuery(LearnerError, ValueError):
 
 
 def queryable(model: Model) -> CircuitModel:
-    """The model as a circuit: itself, or its network compiled, once per process; of an ensemble its joint member.
+    """The model as a circuit: itself, or its network compiled, see `predictor.compiled_network`; of an ensemble its joint member.
 
     Raises
     ------
@@ -65,10 +62,7 @@ def queryable(model: Model) -> CircuitModel:
         model = model.joint
     if not isinstance(model, LookupModel):
         raise NoJoint(model.kind)
-    with _compiling:
-        if model not in _compiled:
-            _compiled[model] = CircuitModel(model.schema, network_circuit(model), model.facts)
-        return _compiled[model]
+    return compiled_network(model)
 
 
 class NoCircuit(LearnerError, ValueError):

@@ -142,3 +142,21 @@ def test_of_references_that_are_meant_the_least_recent_goes_first(workspace: Wor
     one_more(workspace, predictor)
     assert predictor.served("m@1") is not None and now_served(predictor).version == 4
     assert predictor.generation == generation(workspace.control)
+
+
+def test_the_circuit_of_a_network_is_there_before_the_first_query(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.predictor.MOST_REHEARSED", 3)
+    large = Predictor(workspace.control).resolve("m")
+    monkeypatch.undo()
+    served = Predictor(workspace.control).resolve("m")
+
+    def never(*_: object) -> None:
+        raise AssertionError("compiled by a query")
+
+    monkeypatch.setattr("service.predictor.network_circuit", never)
+    (answer,) = queryable(served.model).answer([Marginal({})])
+    assert answer["probability"] == pytest.approx(1.0)
+    with pytest.raises(AssertionError, match="compiled by a query"):
+        queryable(large.model)

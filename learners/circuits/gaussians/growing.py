@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 
@@ -31,6 +31,7 @@ class Size:
     Attributes
     ----------
     components, passes : int
+        Passes up to the best.
     pooled : float
     valid : float
         Mean log density of the rows to choose by, in nats.
@@ -56,12 +57,15 @@ class Grown:
     pooled, valid : float
     tried : list of Size
         The best first.
+    way : list of Size
+        Those that led to the mixture, in their order.
     """
 
     mixture: GaussianMixture
     pooled: float
     valid: float
     tried: list[Size]
+    way: list[Size]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,12 +74,15 @@ class Halves:
 
     Parameters
     ----------
+    n_values : (n_variables,) int64
+        Sizes of domains; 0 of numeric columns.
     fit, valid : (n_variables, n_rows) float64
     narrowest : (d,) float64
         See `ExpectedMoments.maximised`.
     threads : int
     """
 
+    n_values: Integers
     fit: Array
     valid: Array
     narrowest: Floats
@@ -98,7 +105,6 @@ class Halves:
 
 
 def grow(
-    n_values: Integers,
     halves: Halves,
     *,
     components: int | None = None,
@@ -112,8 +118,6 @@ def grow(
 
     Parameters
     ----------
-    n_values : (n_variables,) int64
-        Sizes of domains; 0 of numeric columns.
     halves : Halves
     components : int, optional
         Only this size, and the powers of two below it on the way there.
@@ -127,7 +131,7 @@ def grow(
     Ueda, Nakano, Ghahramani, Hinton (2000), SMEM algorithm for mixture models, section 3.3 (splitting).
     """
     growing = _Growing(halves, work, told)
-    start = _one(n_values, halves)
+    start = _one(halves)
     scale = np.sqrt(np.diagonal(start.covariance[0]))
     best = growing.fit(start, POOLED[0])
     found, without_gain = [best], 0
@@ -141,10 +145,35 @@ def grow(
         if components or found[-1].valid > best.valid:
             best = found[-1]
     start = best.mixture
+    way = [each.tried[0] for each in found[: found.index(best) + 1]]
     found += [growing.fit(start, pooled) for pooled in POOLED[1:] if growing.may_go_on]
     best = max([best, *(each for each in found if each.pooled != POOLED[0])], key=lambda each: each.valid)
     tried = sorted((each.tried[0] for each in found), key=lambda each: -each.valid)
-    return Grown(best.mixture, best.pooled, best.valid, tried)
+    if best.pooled != POOLED[0]:
+        way.append(best.tried[0])
+    return Grown(best.mixture, best.pooled, best.valid, tried, way)
+
+
+def again(way: Sequence[Size], halves: Halves, told: Callable[[float, str], None]) -> GaussianMixture:
+    """The same sizes and passes on all rows, those to choose by among them: a tenth more rows tell more of many covariances.
+
+    Parameters
+    ----------
+    way : sequence of Size
+        Of `grow` by `halves.fit`.
+    halves : Halves
+        Whose `fit` has all rows.
+    told : callable
+    """
+    mixture = _one(halves)
+    scale = np.sqrt(np.diagonal(mixture.covariance[0]))
+    for place, size in enumerate(way):
+        if size.components > mixture.n_components:
+            mixture = _split(mixture, scale, size.components)
+        for _ in range(size.passes):
+            mixture = halves.expected(mixture).maximised(size.pooled, halves.narrowest)
+            told(place / len(way), f"a mixture of {size.components} Gaussians of all rows")
+    return mixture
 
 
 class _Growing:
@@ -159,24 +188,25 @@ class _Growing:
         """EM until the rows to choose by gain nothing any more."""
         k, d = mixture.mean.shape
         cost = float(self.halves.fit.shape[1]) * k * (0.5 * d * (d + 1) + mixture.discrete.size)
-        best, highest, waited, n_passes = mixture, self.halves.score(mixture), 0, 0
-        for _ in range(MOST_PASSES):
+        best, highest, waited, n_best = mixture, self.halves.score(mixture), 0, 0
+        for n_passes in range(1, MOST_PASSES + 1):
             mixture = self.halves.expected(mixture).maximised(pooled, self.halves.narrowest)
-            n_passes += 1
             self.left -= cost
             now = self.halves.score(mixture)
             waited = 0 if now > highest + GAIN else waited + 1
             if now > highest or n_passes == 1:
-                best, highest = mixture, now
+                best, highest, n_best = mixture, now, n_passes
             done = 0.0 if self.work == np.inf else 1.0 - self.left / self.work
             self.told(done, f"a mixture of {k} Gaussians")
             if waited >= PATIENCE or not self.may_go_on:
                 break
-        return Grown(best, pooled, highest, [Size(k, n_passes, pooled, highest)])
+        own = [Size(k, n_best, pooled, highest)]
+        return Grown(best, pooled, highest, own, own)
 
 
-def _one(n_values: Integers, halves: Halves) -> GaussianMixture:
+def _one(halves: Halves) -> GaussianMixture:
     """One component: each column's mean and variance, and equal shares of discrete values."""
+    n_values = halves.n_values
     numbers = halves.fit[np.flatnonzero(n_values == 0)].astype(np.float64)
     known = ~np.isnan(numbers)
     n = np.maximum(known.sum(axis=1), 1)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from learners.arrays import Array, Floats, Integers
-from learners.circuits.choosing import PASSES_OF_ALL, SHARES, split
+from learners.circuits.choosing import SHARES, split
 from learners.circuits.columns import Columns, columns_of
 from learners.circuits.gaussians.drawn import DrawnNumbers
 from learners.circuits.gaussians.expected import ExpectedMoments
-from learners.circuits.gaussians.growing import PRODUCTS_A_SECOND, Grown, Halves, grow
+from learners.circuits.gaussians.growing import PRODUCTS_A_SECOND, Grown, Halves, again, grow
 from learners.circuits.gaussians.mixture import GaussianMixture
 from learners.circuits.gaussians.model import GaussianModel
 from learners.circuits.model import CircuitModel
@@ -81,7 +82,10 @@ def columns_by(schema: Schema) -> Columns:
 def growing(
     schema: Schema, densities: Mapping[int, Densities], minutes: float, components: int | None
 ) -> Passes[tuple[Grown, DrawnNumbers, Chunk]]:
-    """A pass that draws rows, and the search as work between passes; returns the rows to choose by, too."""
+    """A pass that draws rows, and the search as work between passes; returns the rows to choose by, too.
+
+    Where all rows were drawn, the mixture is then made again in the same steps from all of them.
+    """
     drawn: DrawnNumbers = yield DrawnNumbers(schema)
     rows = drawn.occurrences(drawn.n_distinct)
     fit, valid = split(rows) if rows.n_rows >= FEWEST_ROWS else (rows, rows)
@@ -93,11 +97,19 @@ def growing(
             advance(int(min(1.0, share) * SHARES), SHARES, note)
 
         work = minutes * 60 * THREADS * PRODUCTS_A_SECOND
-        halves = Halves(rows_of(fit), rows_of(valid), least, threads)
-        return grow(domains(schema), halves, components=components, work=work, told=told)
+        halves = Halves(domains(schema), rows_of(fit), rows_of(valid), least, threads)
+        found = grow(halves, components=components, work=work, told=told)
+        if not has_all(drawn):
+            return found
+        return replace(found, mixture=again(found.way, replace(halves, fit=rows_of(rows)), told))
 
     grown: Grown = yield Work("growing a mixture of Gaussians", run)
     return grown, drawn, valid
+
+
+def has_all(drawn: DrawnNumbers) -> bool:
+    """Whether all rows were drawn."""
+    return int(drawn.sample.counts.sum()) == drawn.n_rows
 
 
 def narrowest_of(schema: Schema, densities: Mapping[int, Densities]) -> Floats:
@@ -112,14 +124,13 @@ def learned(
     passes: int,
     facts: Mapping[str, object],
 ) -> Passes[GaussianModel]:
-    """EM over all rows, until drawn rows gain nothing; 2 passes at most where all rows were drawn."""
+    """EM over all rows, until drawn rows gain nothing; none where all rows were drawn."""
     found, drawn, valid = grown
     rows_of = columns_by(schema).rows_of_chunk
     least, x = narrowest_of(schema, densities), rows_of(valid)
-    has_all = int(drawn.sample.counts.sum()) == drawn.n_rows
     mixture = best = found.mixture
     highest, done = gain_of(mixture, x), 0
-    for _ in range(min(passes, PASSES_OF_ALL) if has_all else passes):
+    for _ in range(0 if has_all(drawn) else passes):
         moments: ExpectedMoments = yield ExpectedMoments(mixture, schema, rows_of, schema.columns)
         mixture = moments.maximised(found.pooled, least)
         done += 1
