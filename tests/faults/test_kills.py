@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -23,6 +23,7 @@ import pytest
 
 from service import product
 from service.operations import backup, doctor
+from service.problems import NotReady
 from service.processes.local_server import LocalServer, local_server
 from service.requests import TrainRequest
 from service.settings import Settings
@@ -36,6 +37,8 @@ PAUSE_S = (0.2, 2.5)  # between two kills
 # Which processes of a server a kill ends, and how often. All of them at once costs seconds of starting again.
 VICTIMS = {"serving process": 9, "worker": 7, "process that forks": 2, "whole server": 2}
 MOST_BACKUPS = 5
+BETWEEN = 0.2  # of the kills have a disturbance after them
+STARTS = 5  # of a server whose database may be away just then
 MOST_WAITING = 4  # jobs: more are not asked for
 FORKING = "service.processes.forking"
 
@@ -56,12 +59,14 @@ class Server:
         self._starting.start()
 
     def _start(self) -> None:
-        try:
-            self._stack.close()
-            self.running = self._stack.enter_context(local_server(self.settings, 600, "tests.faults.hasty"))
-        except BaseException as error:
-            self.errors.append(error)
-            raise
+        self._stack.close()
+        for _ in range(STARTS if self.settings.control_url else 1):
+            try:
+                self.running = self._stack.enter_context(local_server(self.settings, 600, "tests.faults.hasty"))
+            except NotReady as error:
+                self.errors.append(error)
+            else:
+                return
 
     def started(self) -> LocalServer:
         """Waits for its start."""
@@ -136,8 +141,8 @@ Action = Callable[[httpx.Client, int], httpx.Response | None]
 class Client:
     """Asks for everything that changes a workspace, and remembers what was acknowledged."""
 
-    def __init__(self, pair: Pair, data: Path, bundle: bytes, seed: int) -> None:
-        self.pair, self.data, self.bundle = pair, data, bundle
+    def __init__(self, pair: Pair, data: Path, bundle: bytes, seed: int, *, is_disturbed: bool) -> None:
+        self.pair, self.data, self.bundle, self.is_disturbed = pair, data, bundle, is_disturbed
         self.rng = random.Random(seed)
         self.jobs: list[str] = []
         self.imported: set[int] = set()
@@ -166,7 +171,9 @@ class Client:
         with client_of(server) as client:
             response = action(client, number)
         self.asked[action.__name__] += 1
-        if response is not None and response.status_code >= 500:
+        if response is not None and response.status_code == 503 and self.is_disturbed:
+            self.asked["unavailable"] += 1
+        elif response is not None and response.status_code >= 500:
             self.errors.append(f"{action.__name__}: {response.text[:500]}")
 
     def _job(self, client: httpx.Client, body: dict) -> httpx.Response | None:
@@ -209,7 +216,7 @@ class Client:
 
     def back_up(self, _client: httpx.Client, _: int) -> None:
         """In this process, while the servers die: what is in the backup is whole."""
-        if self.backups < MOST_BACKUPS:
+        if self.backups < MOST_BACKUPS and not self.is_disturbed:  # a backup of its own would fail as well
             with Workspace(self.pair.settings) as workspace:
                 backup.back_up(workspace, self.data.parent / f"backup-{self.backups}")
             self.backups += 1
@@ -222,9 +229,14 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def settings(tmp_path: Path, data: Path) -> Iterator[Settings]:
+def settings(tmp_path: Path, data: Path) -> Settings:
+    return prepared(tmp_path, data)
+
+
+def prepared(folder: Path, data: Path, **given: object) -> Settings:
+    """A workspace with a model, and its export beside it."""
     made = Settings(
-        workspace=tmp_path / "workspace",
+        workspace=folder / "workspace",
         job_poll_s=0.05,
         progress_s=0.1,
         generation_poll_s=0.05,
@@ -233,19 +245,25 @@ def settings(tmp_path: Path, data: Path) -> Iterator[Settings]:
         threads=1,
         workers=2,
         warm_up=False,
+        **given,
     )
     with Workspace(made) as workspace:
         request = TrainRequest(uris=[str(data)], model="kept", update=True, holdout=0, **PLAIN)
         product.train(workspace, request)
-        product.write_export(workspace, "kept", tmp_path / "kept.tar")
-    yield made
+        product.write_export(workspace, "kept", folder / "kept.tar")
+    return made
 
 
-def survive(settings: Settings, data: Path, n_kills: int, seed: int) -> dict[str, object]:
-    """What was asked and killed; raises if a promise was broken."""
+def survive(
+    settings: Settings, data: Path, n_kills: int, seed: int, between: Callable[[], None] | None = None
+) -> dict[str, object]:
+    """What was asked and killed; raises if a promise was broken.
+
+    `between` is called between some kills, and takes away for a moment what servers need: they answer 503 meanwhile.
+    """
     rng, bundle = random.Random(seed), (settings.workspace.parent / "kept.tar").read_bytes()
     pair = Pair(settings)
-    client = Client(pair, data, bundle, seed)
+    client = Client(pair, data, bundle, seed, is_disturbed=between is not None)
     thread = threading.Thread(target=client.run)
     try:
         with client_of(pair.up()[0]) as asked:
@@ -257,13 +275,15 @@ def survive(settings: Settings, data: Path, n_kills: int, seed: int) -> dict[str
         while pair.kills.total() < n_kills:
             time.sleep(rng.uniform(*PAUSE_S))
             pair.kill(rng)
+            if between is not None and rng.random() < BETWEEN:
+                between()
         client.stop.set()
         thread.join()
         for server in pair.servers:
             server.started()
         with client_of(pair.up()[0]) as asked:
-            ends = ends_of(asked, client)
             wait_for(lambda: asked.get("/readyz").json()["status"] == "ok")
+            ends = ends_of(asked, client)
             check_versions(asked, client)
             assert asked.post("/v1/models/fresh/predict", json={"records": [{}]}).status_code == 200 or not client.jobs
     finally:

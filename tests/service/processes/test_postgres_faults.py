@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -15,13 +16,16 @@ from pathlib import Path
 
 import httpx
 import psutil
+import pyarrow.parquet as pq
 import pytest
 
 from service.problems import NotReady
 from service.processes.local_server import LocalServer, local_server
 from service.settings import Settings
+from tests.faults import test_kills
 from tests.processes import wait_for
 from tests.service.asking import PATIENCE_S, client_of, job_at_end, job_in
+from tests.service.conftest import weather
 from tests.service.http.test_predict import problem
 from tests.service.processes.test_faults import ASKED, long_job, settings_of, train_two
 
@@ -248,3 +252,29 @@ def test_a_server_that_finds_no_postgresql_says_so(cluster: Cluster, settings: S
         cluster.start()
     with local_server(settings) as server, client_of(server) as client:
         assert client.get("/readyz").json()["status"] == "ok"
+
+
+@pytest.mark.timeout(7200)
+def test_kills_of_two_servers_while_postgresql_is_restarted_in_between(
+    cluster: Cluster, settings: Settings, tmp_path: Path
+) -> None:
+    """The kills of tests/faults/test_kills.py, and a crash of the database after every fifth of them."""
+    data, n_restarts = tmp_path / "data.parquet", 0
+    pq.write_table(weather(500, 2), data)
+    folder = tmp_path / "killed"
+    folder.mkdir()
+
+    def restart() -> None:
+        nonlocal n_restarts
+        cluster.stop()
+        time.sleep(0.4)
+        cluster.start()
+        n_restarts += 1
+
+    made = test_kills.prepared(folder, data, control_url=settings.control_url)
+    told = test_kills.survive(made, data, int(os.environ.get("FEWPASS_TEST_KILLS", "40")), 2, restart)
+    line = json.dumps({"control": "PostgreSQL", "restarts": n_restarts} | told)
+    print(line)
+    if record := os.environ.get("FEWPASS_TEST_RECORD"):
+        with Path(record).open("a") as file:
+            file.write(line + "\n")
