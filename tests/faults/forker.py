@@ -7,6 +7,7 @@ with a line. It has run everything once, so that a forked run costs what its own
 from __future__ import annotations
 
 import ctypes
+import gc
 import hashlib
 import json
 import os
@@ -305,6 +306,8 @@ def main(path: str, folder: Path) -> None:
     repair(run)
     served(run)
     read(run)
+    gc.collect()
+    gc.freeze()  # or each forked process would write to, and so copy, the pages of all that is loaded
     print(json.dumps({"ready": True}), file=answers, flush=True)
     for line in sys.stdin:
         print(json.dumps(forked(library, json.loads(line))), file=answers, flush=True)

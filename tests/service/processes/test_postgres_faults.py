@@ -261,8 +261,6 @@ def test_kills_of_two_servers_while_postgresql_is_restarted_in_between(
     """The kills of tests/faults/test_kills.py, and a crash of the database after every fifth of them."""
     data, n_restarts = tmp_path / "data.parquet", 0
     pq.write_table(weather(500, 2), data)
-    folder = tmp_path / "killed"
-    folder.mkdir()
 
     def restart() -> None:
         nonlocal n_restarts
@@ -271,7 +269,7 @@ def test_kills_of_two_servers_while_postgresql_is_restarted_in_between(
         cluster.start()
         n_restarts += 1
 
-    made = test_kills.prepared(folder, data, control_url=settings.control_url)
+    made = test_kills.prepared(tmp_path, data, control_url=settings.control_url)
     told = test_kills.survive(made, data, int(os.environ.get("FEWPASS_TEST_KILLS", "40")), 2, restart)
     line = json.dumps({"control": "PostgreSQL", "restarts": n_restarts} | told)
     print(line)
