@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from storage.errors import CorruptFile
+from storage.errors import CorruptFile, Unwritable
 from storage.migrations import VERSION_TABLE
+
+PRIMARY_CODE = 0xFF  # of an extended error code of SQLite, such as SQLITE_IOERR_WRITE
+OF_THE_DISK = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}
 
 
 def copy_control(source: Path | str, target: Path | str) -> None:
@@ -19,8 +22,10 @@ def copy_control(source: Path | str, target: Path | str) -> None:
     ------
     CorruptFile
         If either file is damaged.
+    Unwritable
+        If the disk refuses the copy.
     """
-    with _opened(Path(source)) as live, closing(sqlite3.connect(target)) as copy, _ours(source):
+    with _ours(source, target), _opened(Path(source)) as live, closing(sqlite3.connect(target)) as copy:
         live.backup(copy)
         # One file without a write-ahead log beside it, which a copy of the backup could forget.
         copy.execute("PRAGMA journal_mode = DELETE")
@@ -60,8 +65,10 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 @contextmanager
-def _ours(path: Path | str) -> Iterator[None]:
+def _ours(source: Path | str, target: Path | str) -> Iterator[None]:
     try:
         yield
     except sqlite3.DatabaseError as error:
-        raise CorruptFile(path, f"{error}. Stop fewpass and restore the file from a backup.") from error
+        if getattr(error, "sqlite_errorcode", 0) & PRIMARY_CODE in OF_THE_DISK:
+            raise Unwritable(target, f"{error}. Free or remount the disk, then try again.") from error
+        raise CorruptFile(source, f"{error}. Stop fewpass and restore the file from a backup.") from error
