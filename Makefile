@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Each of the many processes of the tests would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 READY := $(VENV)/.ready
 
 .PHONY: demo test browser screenshots faults soak fuzz check docs bench serve clean setup container-test audit load

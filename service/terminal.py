@@ -1,13 +1,11 @@
 """How the command line speaks: tables or JSON on standard output, progress and errors on standard error."""
 
 import dataclasses
-import gc
 import json
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,12 +16,11 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRe
 from rich.table import Table
 
 from service.json_values import JSONMapping, JSONObject
+from service.loading import begin_loading, end_loading, spare_pandas
 from service.settings import Settings
 from storage.files import Layout
 
 EXIT_FAILED = 1
-LOADED_OBJECTS = 1_000_000
-USUAL_THRESHOLDS = gc.get_threshold()
 COMPILING = "[dim]compiling kernels, which happens once on a machine[/]"
 EXIT_INTERNAL = 70  # EX_SOFTWARE of sysexits.h
 
@@ -181,31 +178,6 @@ def words_of(value: Any) -> str:
     return str(value)
 
 
-class _NoPandas(MetaPathFinder):
-    """Finds everything but pandas."""
-
-    def find_spec(self, fullname: str, *_: object) -> None:
-        if fullname == "pandas":
-            raise ModuleNotFoundError(fullname)
-
-
-def spare_pandas() -> None:
-    """Let pyarrow convert without pandas, which it would import at its first array: .3 s and 50 MB.
-
-    Only for a process that is given no frames, as pyarrow then takes a pandas Series for a sequence.
-    """
-    import pyarrow as pa
-
-    if "pandas" in sys.modules:
-        return
-    finder = _NoPandas()
-    sys.meta_path.insert(0, finder)
-    try:
-        pa.array([0])  # pyarrow looks for pandas once
-    finally:
-        sys.meta_path.remove(finder)
-
-
 class CommandProcess:
     """Whether this process is a command, and nobody else's; and whether it is still loading what it needs."""
 
@@ -214,16 +186,16 @@ class CommandProcess:
 
     @classmethod
     def begin(cls) -> None:
-        """A million objects are made while modules load, and none is garbage: looking for it takes a seventh of the time."""
+        """Load."""
         cls.is_own = cls.is_loading = True
-        gc.set_threshold(LOADED_OBJECTS)
+        begin_loading()
 
     @classmethod
     def loaded(cls) -> None:
-        """From now on there may be garbage."""
+        """Work: from now on there may be garbage."""
         if cls.is_loading:
             cls.is_loading = False
-            gc.set_threshold(*USUAL_THRESHOLDS)
+            end_loading()
 
 
 @contextmanager

@@ -50,6 +50,7 @@ from service.http.threads import Openings
 from service.http.warm_up import warm_up
 from service.jobs.leases import CrewWatch
 from service.json_values import JSONObject
+from service.loading import end_loading
 from service.observing import Observer
 from service.predictor import Predictor
 from service.problems import InvalidRequest, MalformedBody, Problem, UnsupportedMediaType
@@ -201,6 +202,7 @@ async def _become_ready(app: FastAPI) -> None:
     # What was made until now stays: looking at it again and again would cost as much as a few look-ups.
     gc.collect()
     gc.freeze()
+    end_loading()
     app.state.not_ready = None
 
 

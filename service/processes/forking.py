@@ -23,6 +23,7 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import multiprocess
 
 from service.http.connections import Connection, Server, ServerConfig
+from service.loading import begin_loading, end_loading, spare_pandas
 from service.processes.allocation import keep_freed_memory
 from service.settings import Settings
 from service.telemetry import configure_logs
@@ -109,6 +110,8 @@ def main() -> None:
 
 def load(settings: Settings) -> None:
     """Load what serving processes need, and put it where the garbage collector writes nothing."""
+    begin_loading()
+    spare_pandas()
     import service.processes.preloaded  # noqa: F401
     from service.http.warm_up import warm_up
 
@@ -116,6 +119,7 @@ def load(settings: Settings) -> None:
         warm_up()
     gc.collect()
     gc.freeze()
+    end_loading()
 
 
 def server_config(settings: Settings) -> Config:

@@ -15,6 +15,7 @@ from functools import partial
 import structlog
 
 from service import product
+from service.loading import begin_loading, end_loading, spare_pandas
 from service.settings import Settings, unknown_variables
 from service.telemetry import configure_logs
 from storage.files import Layout
@@ -35,6 +36,7 @@ def run_server(settings: Settings) -> None:
     settings : Settings
         With `workers` > 1, that many processes share the socket; each maps the same files.
     """
+    begin_loading()
     with _metrics_directory(settings):
         configure_logs(settings, "serve")
         _warn_of_variables()
@@ -47,6 +49,8 @@ def run_server(settings: Settings) -> None:
 
 def run_worker(settings: Settings, parent: int | None = None) -> None:
     """Run jobs until SIGTERM, SIGINT, or the end of the parent process."""
+    begin_loading()
+    spare_pandas()
     from service.jobs.logs import keep_job_logs
     from service.jobs.scheduler import Scheduler
     from service.jobs.worker import run
@@ -61,6 +65,7 @@ def run_worker(settings: Settings, parent: int | None = None) -> None:
     tempfile.tempdir = str(workspace.temporary)  # also what libraries write aside is swept away after a kill
     Scheduler(workspace, product.submit_scheduled, product.forget_old_jobs).start()
     steps, clean = product.job_kinds(workspace), partial(product.clean, workspace)
+    end_loading()
     run(workspace, steps, clean, parent)
 
 
@@ -95,10 +100,13 @@ def _serve(settings: Settings) -> None:
     host, port = listening.getsockname()[:2]
     structlog.get_logger("serve").info("serving", url=f"http://{host}:{port}", port=port, workers=settings.workers)
     if settings.workers == 1:
+        spare_pandas()
         server.run(sockets=[listening])
         if not server.started:
             sys.exit(STARTUP_FAILURE)
-    elif sys.platform == "linux":
+        return
+    end_loading()
+    if sys.platform == "linux":
         _serve_forked(settings, listening)
     else:
         Multiprocess(config, sockets=[listening]).run()

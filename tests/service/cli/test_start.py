@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from service import terminal
+from service import loading, terminal
 
 LEARNING = ("sklearn", "xgboost", "matplotlib", "dbos", "fastapi", "pyarrow.dataset", "pandas", "scipy.special")
 LISTING = (*LEARNING, "numba", "numpy", "pyarrow", "duckdb", "scipy", "structlog", "alembic")
@@ -79,9 +79,9 @@ def test_garbage_is_looked_for_as_usual_once_a_command_works(monkeypatch: pytest
     monkeypatch.setattr(terminal, "spare_pandas", lambda: None)  # this process may be given frames
     try:
         terminal.CommandProcess.begin()
-        assert gc.get_threshold()[0] == terminal.LOADED_OBJECTS
+        assert gc.get_threshold()[0] == loading.LOADED_OBJECTS
         with terminal.progress_bar(False) as report:
             report({"step": "predict"})
-            assert gc.get_threshold() == terminal.USUAL_THRESHOLDS
+            assert gc.get_threshold() == loading.USUAL_THRESHOLDS
     finally:
-        gc.set_threshold(*terminal.USUAL_THRESHOLDS)
+        gc.set_threshold(*loading.USUAL_THRESHOLDS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -187,3 +188,15 @@ def test_metrics_of_all_processes_are_added_up(server: LocalServer) -> None:
     before = rows_counted(server)
     assert {ask(server).status_code for _ in range(40)} == {200}
     assert rows_counted(server) == before + 40
+
+
+def test_what_is_forked_has_no_pandas_and_looks_for_garbage_as_usual() -> None:
+    code = (
+        "import gc, sys; usual = gc.get_threshold()\n"
+        "from service.processes.forking import load; from service.settings import Settings\n"
+        "load(Settings(warm_up=False))\n"
+        "assert gc.get_threshold() == usual and gc.get_freeze_count() > 100_000\n"
+        "print('pandas' in sys.modules, 'service.http.app' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True"]
