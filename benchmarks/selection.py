@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks import tables
 from benchmarks.measuring import alternated, figure, machine, report
-from learners.classifiers.recipes import trees_of
+from learners.classifiers.family_trees import trees_of
 from learners.classifiers.selection import PrefixLosses
 from learners.classifiers.structure import k_dependence
 from learners.counts.family import FamilyCounts

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar, Protocol, Self, TypedDict
 
 import pyarrow as pa
 
 from learners.arrays import Arrays, Floats
 from learners.schema import Chunk, Schema
+
+CELLS_AT_A_TIME = 1 << 23  # probabilities that are made together: 64 MiB
+
+
+def blocks_of(chunk: Chunk, n_classes: int) -> Iterator[Chunk]:
+    """The rows of a chunk, as many at a time as have `CELLS_AT_A_TIME` probabilities."""
+    n_rows = max(1, CELLS_AT_A_TIME // n_classes)
+    if chunk.n_rows <= n_rows:
+        yield chunk
+        return
+    for first in range(0, chunk.n_rows, n_rows):
+        yield chunk.rows(slice(first, first + n_rows))
 
 
 class Header(TypedDict):

@@ -17,6 +17,8 @@ from learners.orders.parameters import OrderParameters
 from learners.parameters import Parameters, parse
 from learners.passes.learner import Learner, Passes
 from learners.schema import Kept, Overrides, Schema
+from learners.schema.classes import check_classes
+from learners.schema.schema import FEW_CLASSES, MAX_CLASSES
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class Recipe:
         Whether there may be one.
     cuts_by : tuple of str
         The parameters that cut points depend on; learners without any share theirs.
+    max_classes : int
+        A schema that is given may have so many classes.
     """
 
     title: str
@@ -51,6 +55,7 @@ class Recipe:
     needs_target: bool = True
     takes_target: bool = True
     cuts_by: tuple[str, ...] = ()
+    max_classes: int = FEW_CLASSES
 
 
 OF_MEMBERS = ("members", "seed")
@@ -66,9 +71,9 @@ LEARNERS: dict[str, Recipe] = {
     "eskdb": Recipe(
         "an ensemble of selective networks", ensembles.ESKDBParameters, ensembles.eskdb, 2, cuts_by=OF_MEMBERS
     ),
-    "nb": Recipe("naive Bayes", classifiers.NetworkParameters, classifiers.naive_bayes, 1),
-    "tan": Recipe("tree-augmented naive Bayes", classifiers.TANParameters, classifiers.tan, 2),
-    "kdb": Recipe("k-dependence Bayes", classifiers.KDBParameters, classifiers.kdb, 2),
+    "nb": Recipe("naive Bayes", classifiers.NetworkParameters, classifiers.naive_bayes, 1, max_classes=MAX_CLASSES),
+    "tan": Recipe("tree-augmented naive Bayes", classifiers.TANParameters, classifiers.tan, 2, max_classes=MAX_CLASSES),
+    "kdb": Recipe("k-dependence Bayes", classifiers.KDBParameters, classifiers.kdb, 2, max_classes=MAX_CLASSES),
     "skdb": Recipe("selective k-dependence Bayes", classifiers.SKDBParameters, classifiers.skdb, 3),
     "xgboost": Recipe("XGBoost, gradient boosted trees", XGBoostParameters, baselines.xgboost, 1, keeps_schema=False),
     "spn": Recipe("sum-product network", circuits.CircuitParameters, circuits.spn, None, needs_target=False),
@@ -147,6 +152,8 @@ def learner(
     made = recipe(name)
     if target is None and made.needs_target:
         raise InvalidParameter("target", None, f"learner {name!r} predicts a class: name its column")
+    if isinstance(schema, Schema) and target is not None:
+        check_classes(target, schema.n_classes, made.max_classes)
     passes = made.passes(target, parse_parameters(name, parameters), schema, overrides)
     n_passes = None if made.n_passes is None else made.n_passes + (0 if isinstance(schema, Schema) else 1)
     return Learner(name, passes, n_passes)

@@ -21,6 +21,7 @@ from learners.monitoring.slices import ServedCounts, ServedRows
 from learners.monitoring.watched import Watched
 from learners.schema.encode import encoder_of
 from learners.schema.records import Observed
+from learners.schema.schema import FEW_CLASSES
 from service.logged import KEY_BYTES, Keys, Logged, logged_rows, predictions_table
 from service.settings import Settings
 from service.telemetry import MONITORED_ROWS, SAMPLED_OUT_ROWS
@@ -29,6 +30,7 @@ from storage.files import Layout
 from storage.monitoring import HOUR, Alive, MonitorChoice, MonitoringFiles, workspace_secret
 
 MOST_RECORDS = 1 << 16  # that wait to be counted
+LEAST_RECORDS, MOST_PROBABILITIES = 256, 1 << 24  # where there are many classes
 MOST_CELLS = 1 << 25  # of batches that wait
 AT_ONCE = 1024  # rows counted before other threads get a turn
 COMPARED_ONE_IN = 32  # of busy hours: records whose numbers are compared with the range of training
@@ -61,6 +63,8 @@ class Watch:
 
     Attributes
     ----------
+    is_logged : bool
+        Whether predictions may be kept for labels or as rows: not the probabilities of more than `FEW_CLASSES` classes.
     append, next_id : callable
         For one record: `append((next_id(), codes, probabilities, record, key))`, with codes as bytes or a list.
     left_at : float or None
@@ -71,7 +75,11 @@ class Watch:
         self.model, self.name, self.version, self.secret, self.part = model, name, version, secret, part
         self.requests = itertools.count().__next__
         self.prefix = secrets.token_hex(8)
-        self.records: deque[Observed] = deque(maxlen=MOST_RECORDS)
+        n_classes = model.schema.n_classes
+        self.is_logged = n_classes <= FEW_CLASSES
+        self.records: deque[Observed] = deque(
+            maxlen=max(LEAST_RECORDS, min(MOST_RECORDS, MOST_PROBABILITIES // n_classes))
+        )
         self.append: Callable[[Observed], None] = self.records.append
         self.next_id: Callable[[], int] = itertools.count().__next__
         self.lock = threading.Lock()
@@ -89,10 +97,11 @@ class Watch:
         """Take rows that were answered; beyond what may wait, only their number."""
         with self.lock:
             self.n_requests += 1
-            if self.n_cells + x.size > MOST_CELLS:
+            n_cells = x.size + (0 if self.is_logged or probabilities is None else probabilities.size)
+            if self.n_cells + n_cells > MOST_CELLS:
                 self.n_skipped += x.shape[1]
                 return
-            self.n_cells += x.size
+            self.n_cells += n_cells
             self.batches.append(Waiting(self.next_batch(x.shape[1]), x, probabilities, raw, keys))
 
     @property
@@ -300,7 +309,9 @@ class Observer:
         counts.add_statuses(statuses)
 
     def _log(self, watch: Watch, rows: Waiting, is_counted: Mask) -> None:
-        """Keep the predictions that a label may be sent for, and all of them if rows are to be kept."""
+        """Keep the predictions that a label may be sent for, and all of them if rows are to be kept; none of many classes."""
+        if not watch.is_logged:
+            return
         keeps_rows = watch.choice.get("mode", self.settings.monitoring) == "rows"
         if rows.probabilities is None or (rows.keys is None and not keeps_rows):
             return

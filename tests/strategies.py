@@ -40,7 +40,7 @@ def chunk_of(seed, schema, n_rows, skew=1.0):
         drawn = np.floor(size * rng.random(n_rows) ** skew).astype(np.int64)
         copied = rng.random(n_rows) < 0.3
         x[i] = np.where(copied, y, drawn) % size
-    return Chunk(x, y.astype(np.uint8))
+    return Chunk(x, y.astype(schema.code_dtype))
 
 
 @st.composite

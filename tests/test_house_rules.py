@@ -18,7 +18,7 @@ MAX_LINES = 400
 OF_PAPERS = [
     "learners/classifiers/context_tree.py::ContextTree",
     "learners/classifiers/m_estimate.py::m_estimates",
-    "learners/classifiers/recipes.py::choose_m",
+    "learners/classifiers/choosing.py::choose_m",
     "learners/classifiers/structure.py::k_dependence",
     "learners/classifiers/structure.py::tree_augmented",
     "learners/counts/holdout.py::draw",

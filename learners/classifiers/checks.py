@@ -11,10 +11,12 @@ from numpy.typing import ArrayLike
 
 from learners.arrays import Array, Arrays
 from learners.classifiers import kernels
+from learners.classifiers.array_checks import check_starts, refuse, typed
 from learners.classifiers.compile import strides_of
 from learners.classifiers.context_tree import ContextTree
+from learners.classifiers.lookup import MANY_TABLES, LookupHeader
 from learners.classifiers.lookup import TABLES as TABLES_STORED
-from learners.classifiers.lookup import LookupHeader
+from learners.classifiers.many_checks import check_many_tables
 from learners.classifiers.packing import NUMBERS, VARIANCE, unpack
 from learners.classifiers.structure import Structure
 from learners.errors import InvalidArray
@@ -48,8 +50,10 @@ def check_arrays(header: Mapping[str, object], arrays: Arrays) -> None:
         raise InvalidArray("order", "names attributes that are not in the schema")
     if TABLES_STORED[0] in arrays:  # or else they are compiled from the rest
         check_tables(schema, structure, arrays)
-    counts = _typed(arrays, "class_counts", np.int64, schema.n_classes)
-    _refuse("class_counts", (counts < 0) | (counts > MOST_ROWS), "holds what is no number of rows")
+    elif MANY_TABLES[0] in arrays:
+        check_many_tables(schema, structure, arrays)
+    counts = typed(arrays, "class_counts", np.int64, schema.n_classes)
+    refuse("class_counts", (counts < 0) | (counts > MOST_ROWS), "holds what is no number of rows")
     sizes = schema.domain_sizes[list(structure.order)].tolist()
     if stored["tree_values"] != sizes or len(stored["hierarchical"]) != len(sizes):
         raise InvalidArray("tree_values", "does not fit the schema")
@@ -61,19 +65,19 @@ def check_arrays(header: Mapping[str, object], arrays: Arrays) -> None:
 
 def _check_packed(arrays: Arrays, m: int) -> None:
     """The types, and levels without gaps of which the first is a root."""
-    levels = _typed(arrays, "tree_levels", np.int64, m, None)
-    _refuse("tree_levels", (levels < 0) | (levels > MOST_ROWS), "holds what is no number of nodes")
+    levels = typed(arrays, "tree_levels", np.int64, m, None)
+    refuse("tree_levels", (levels < 0) | (levels > MOST_ROWS), "holds what is no number of nodes")
     if m and ((levels[:, 0] != 1).any() or ((levels[:, 1:] > 0) & (levels[:, :-1] == 0)).any()):
         raise InvalidArray("tree_levels", "has a tree without one root, or a gap")
     for name in NUMBERS:
-        _typed(arrays, name, np.uint8)
+        typed(arrays, name, np.uint8)
         for part in ("at", "above"):
-            _typed(arrays, f"{name}_{part}", np.uint32)
+            typed(arrays, f"{name}_{part}", np.uint32)
     for name in ("probability", "rest"):
-        estimates = _typed(arrays, f"estimate_{name}", np.float32)
-        _refuse(f"estimate_{name}", ~((estimates >= 0) & (estimates < np.inf)), "holds what is no estimate")
+        estimates = typed(arrays, f"estimate_{name}", np.float32)
+        refuse(f"estimate_{name}", ~((estimates >= 0) & (estimates < np.inf)), "holds what is no estimate")
     if VARIANCE in arrays:
-        _refuse(VARIANCE, _typed(arrays, VARIANCE, np.uint16) >= INFINITE, "holds what is no variance")
+        refuse(VARIANCE, typed(arrays, VARIANCE, np.uint16) >= INFINITE, "holds what is no variance")
 
 
 def check_tables(schema: Schema, structure: Structure, arrays: Arrays) -> None:
@@ -84,7 +88,7 @@ def check_tables(schema: Schema, structure: Structure, arrays: Arrays) -> None:
     InvalidArray
         Naming the array.
     """
-    tables = {name: _typed(arrays, f"table_{name}", dtype) for name, dtype in TABLES.items() if name != "vectors"}
+    tables = {name: typed(arrays, f"table_{name}", dtype) for name, dtype in TABLES.items() if name != "vectors"}
     n_classes, m = schema.n_classes, len(structure.order)
     parents = [p for of_one in structure.parents for p in of_one]
     strides = [strides_of(schema, a, of_one) for a, of_one in zip(structure.order, structure.parents, strict=True)]
@@ -99,21 +103,21 @@ def check_tables(schema: Schema, structure: Structure, arrays: Arrays) -> None:
     for name, values in expected.items():
         if not np.array_equal(tables[name], values):
             raise InvalidArray(f"table_{name}", "does not follow from the schema and the structure")
-    vectors = _typed(arrays, "table_vectors", np.float32, None, n_classes)
+    vectors = typed(arrays, "table_vectors", np.float32, None, n_classes)
     _check_hashes(tables, m, len(vectors))
     _check_dense(tables, structure, n_classes)
     for name, logs in (("dense", tables["dense"]), ("vectors", vectors)):
         unusable = logs == np.inf if name == "vectors" else ~(logs < np.inf)  # NaN: no rest for a class
-        _refuse(f"table_{name}", unusable, "holds what is no logarithm of a probability")
-    log_prior = _typed(arrays, "table_log_prior", np.float64, n_classes)
-    _refuse("table_log_prior", ~np.isfinite(log_prior), "holds a value that is not finite")
-    _typed(arrays, "table_is_hierarchical", np.uint8, 1)
+        refuse(f"table_{name}", unusable, "holds what is no logarithm of a probability")
+    log_prior = typed(arrays, "table_log_prior", np.float64, n_classes)
+    refuse("table_log_prior", ~np.isfinite(log_prior), "holds a value that is not finite")
+    typed(arrays, "table_is_hierarchical", np.uint8, 1)
 
 
 def _check_hashes(tables: Mapping[str, Array], m: int, n_vectors: int) -> None:
     """Hash tables of powers of two slots, of which one at least is empty: or else a search in them would not end."""
     starts, shifts, words = tables["hash_starts"], tables["hash_shifts"], tables["hash_words"]
-    _check_starts("table_hash_starts", starts, m, words.size)
+    check_starts("table_hash_starts", starts, m, words.size)
     if tables["dense_starts"].size != m or (np.diff(starts)[tables["dense_starts"] < 0] == 0).any():
         raise InvalidArray("table_hash_starts", "leaves an attribute without a table")
     has_slots = np.diff(starts) > 0
@@ -153,34 +157,10 @@ def _check_tree(tree: ContextTree, level_sizes: list[int]) -> None:
         raise InvalidArray("tree_levels", "has more levels than the structure has parents")
     for (above, first), (_, last), n_branches in zip(pairwise(edges), pairwise(edges[1:]), level_sizes, strict=False):
         parent = tree.parent[first:last]
-        _refuse(
+        refuse(
             "tree_n_children", (parent < above) | (parent >= first), "leads to a node that is not of the level below"
         )
-        _refuse("tree_branch", tree.branch[first:last] >= n_branches, "holds codes that there are none of")
-    _refuse("tree_n_cells", np.diff(tree.cell_starts) == 0, "has a node without a cell")
-    _refuse("tree_cell_value", tree.cell_value >= tree.n_values, "holds codes that there are none of")
-    _refuse("tree_cell_count", tree.cell_count > MOST_ROWS, "holds what is no number of rows")
-
-
-def _check_starts(name: str, starts: Array, n_parts: int, end: int) -> None:
-    if starts.size != n_parts + 1 or starts[0] != 0 or starts[-1] != end or (np.diff(starts) < 0).any():
-        raise InvalidArray(name, "does not ascend from zero to the end of what it divides")
-
-
-def _typed(arrays: Arrays, name: str, dtype: type, *shape: int | None) -> Array:
-    """An array of a type and shape; None for any length."""
-    if name not in arrays:
-        raise InvalidArray(name, "is missing")
-    array = arrays[name]
-    shape = shape or (None,)
-    fits = len(array.shape) == len(shape) and all(n in (None, k) for n, k in zip(shape, array.shape, strict=True))
-    if array.dtype != dtype or not fits:
-        described = f"{array.dtype} of shape {array.shape}"
-        wanted = ", ".join("any" if n is None else str(n) for n in shape)
-        raise InvalidArray(name, f"is {described}, where {np.dtype(dtype)} of shape ({wanted}) belongs")
-    return array
-
-
-def _refuse(name: str, wrong: Array, reason: str) -> None:
-    if wrong.any():
-        raise InvalidArray(name, f"{reason} (at {int(np.argmax(wrong))})")
+        refuse("tree_branch", tree.branch[first:last] >= n_branches, "holds codes that there are none of")
+    refuse("tree_n_cells", np.diff(tree.cell_starts) == 0, "has a node without a cell")
+    refuse("tree_cell_value", tree.cell_value >= tree.n_values, "holds codes that there are none of")
+    refuse("tree_cell_count", tree.cell_count > MOST_ROWS, "holds what is no number of rows")

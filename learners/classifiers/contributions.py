@@ -5,16 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from learners.arrays import Floats, freeze
-from learners.classifiers import kernels
+from learners.classifiers import kernels, many_kernels
+from learners.classifiers.many_kernels import ManyClassTables
 from learners.schema import Chunk
 
 
-def log_factors(tables: kernels.LookupTables, chunk: Chunk) -> Floats:
+def log_factors(tables: kernels.LookupTables | ManyClassTables, chunk: Chunk) -> Floats:
     """Log P(x_i | y, parents of x_i) of every attribute, row and class.
 
     Parameters
     ----------
-    tables : LookupTables
+    tables : LookupTables or ManyClassTables
     chunk : Chunk
 
     Returns
@@ -28,6 +29,17 @@ def log_factors(tables: kernels.LookupTables, chunk: Chunk) -> Floats:
     no_prior = np.zeros(n_classes)
     freeze(no_prior)  # as in a model, so that nothing is compiled again
     for a, attribute in enumerate(tables.attribute):
+        if isinstance(tables, ManyClassTables):
+            alone = tables._replace(
+                attribute=tables.attribute[a : a + 1],
+                n_values=tables.n_values[a : a + 1],
+                parent_starts=tables.parent_starts[a : a + 2],
+                value_starts=tables.value_starts[a : a + 1],
+                roots=tables.roots[a : a + 1],
+                log_prior=no_prior,
+            )
+            many_kernels.log_joints(alone, chunk.x, 0, chunk.n_rows, factors[attribute])
+            continue
         one = tables._replace(
             attribute=tables.attribute[a : a + 1],
             n_values=tables.n_values[a : a + 1],

@@ -109,12 +109,13 @@ def _add_sparse(tables, a, codes, value, is_pending, log_joint):
     with the last parent dropped for the others (m-estimates), or for all of them (HDP).
     """
     first = tables.parent_starts[a]
-    depth = tables.parent_starts[a + 1] - first
+    depth = np.int64(0)  # parents before the first that training never saw: the same context must not count twice
     context = np.int64(0)
     is_seen = True
-    for d in range(depth):
+    for d in range(tables.parent_starts[a + 1] - first):
         size = tables.parent_sizes[first + d]
         is_seen = is_seen and codes[d] < size
+        depth += is_seen
         context += (codes[d] if is_seen else size) * tables.strides[first + d]
     for k in range(log_joint.size):
         is_pending[k] = 1

@@ -11,22 +11,27 @@ import numpy as np
 import pyarrow as pa
 
 from learners.arrays import Array, Arrays, Floats, Integers, freeze
-from learners.classifiers import kernels
+from learners.classifiers import kernels, many_kernels
 from learners.classifiers.compile import compile_tables
 from learners.classifiers.context_tree import ContextTree, Estimates
 from learners.classifiers.contributions import log_factors
 from learners.classifiers.describe import describe_structure, describe_tables
 from learners.classifiers.intervals import credible_intervals, spread_tables
+from learners.classifiers.many_classes import compile_many
+from learners.classifiers.many_kernels import ManyClassTables
 from learners.classifiers.packing import Contents, pack, rounded, rounded_variances, unpack
 from learners.classifiers.structure import Structure
 from learners.errors import InvalidParameter
 from learners.model import DerivedHeader
 from learners.passes.engine import available_cores
 from learners.schema import Chunk, Schema
+from learners.schema.schema import FEW_CLASSES
 
 # Below this many rows a thread costs more than it brings.
 PARALLEL_ROWS = 8192
 TABLES = tuple(f"table_{name}" for name in kernels.LookupTables._fields)
+MANY_TABLES = tuple(f"many_{name}" for name in ManyClassTables._fields)
+Tables = kernels.LookupTables | ManyClassTables
 
 
 class LookupHeader(DerivedHeader):
@@ -50,7 +55,7 @@ class LookupModel:
     class_counts : (n_classes,) int64
     contents : callable
         Gives the trees and estimates, which predictions do not need; called once, when somebody asks.
-    tables : kernels.LookupTables
+    tables : LookupTables, or ManyClassTables for more than `FEW_CLASSES` classes
         The compiled form.
     facts : dict
         What else is known of the training: learner, parameters, the chosen m, …; JSON can hold it.
@@ -64,7 +69,7 @@ class LookupModel:
         structure: Structure,
         class_counts: Integers,
         contents: Callable[[], Contents],
-        tables: kernels.LookupTables,
+        tables: Tables,
         facts: Mapping[str, object],
     ) -> None:
         self.schema, self.network, self.class_counts = schema, structure, class_counts
@@ -112,8 +117,15 @@ class LookupModel:
     ) -> LookupModel:
         """Compile the estimates, as float32 holds them, into tables."""
         contents = Contents(tuple(trees), tuple(rounded(estimates)), rounded_variances(variances))
-        tables = compile_tables(schema, structure, class_counts, trees, contents.estimates)
+        compiled = compile_tables if class_counts.size <= FEW_CLASSES else compile_many
+        tables = compiled(schema, structure, class_counts, trees, contents.estimates)
         return cls(schema, structure, class_counts, lambda: contents, tables, facts)
+
+    def _probabilities(self, chunk: Chunk, first: int, last: int, out: Floats) -> None:
+        if isinstance(self._tables, ManyClassTables):
+            many_kernels.probabilities(self._tables, chunk.x, first, last, out)
+        else:
+            kernels.probabilities(self._tables, chunk.x, first, last, out)
 
     def predict_proba(self, chunk: Chunk, threads: int | None = None) -> Floats:
         """Class probabilities.
@@ -136,12 +148,12 @@ class LookupModel:
         n_parts = chunk.n_rows // PARALLEL_ROWS
         n_parts = n_parts and min(n_parts, threads or available_cores())
         if n_parts <= 1:
-            kernels.probabilities(self._tables, chunk.x, 0, chunk.n_rows, out)
+            self._probabilities(chunk, 0, chunk.n_rows, out)
             return out
         edges = np.linspace(0, chunk.n_rows, n_parts + 1).astype(int).tolist()
         with ThreadPoolExecutor(n_parts) as pool:
             parts = [
-                pool.submit(kernels.probabilities, self._tables, chunk.x, first, last, out)
+                pool.submit(self._probabilities, chunk, first, last, out)
                 for first, last in zip(edges, edges[1:], strict=False)
             ]
             for part in parts:
@@ -155,7 +167,10 @@ class LookupModel:
     def log_joint(self, chunk: Chunk) -> Floats:
         """(n_rows, n_classes) float64: log P(class, attributes) of what is known of each row."""
         out = np.empty((chunk.n_rows, self.schema.n_classes))
-        kernels.log_joints(self._tables, chunk.x, 0, chunk.n_rows, out)
+        if isinstance(self._tables, ManyClassTables):
+            many_kernels.log_joints(self._tables, chunk.x, 0, chunk.n_rows, out)
+        else:
+            kernels.log_joints(self._tables, chunk.x, 0, chunk.n_rows, out)
         return out
 
     @cached_property
@@ -178,14 +193,18 @@ class LookupModel:
         Raises
         ------
         InvalidParameter
-            If the level is none, or the model has m-estimates, which have no posterior.
+            If the level is none, the model has m-estimates, which have no posterior, or it has too many classes.
         """
+        if self.schema.n_classes > FEW_CLASSES:
+            reason = f"models of more than {FEW_CLASSES} classes have none, and this one has {self.schema.n_classes:,}"
+            raise InvalidParameter("interval", level, reason)
         if self.network.order and not self.variances:
             raise InvalidParameter("interval", level, "this model has m-estimates; train with estimator hdp or hdp-map")
         return credible_intervals(self._spread, self.predict_proba(chunk), chunk, level)
 
     def to_arrays(self) -> tuple[LookupHeader, Arrays]:
         """Header and named arrays, from which `from_arrays` makes an equal model."""
+        names = MANY_TABLES if isinstance(self._tables, ManyClassTables) else TABLES
         header: LookupHeader = {
             "kind": self.kind,
             "schema": self.schema.to_json(),
@@ -194,10 +213,10 @@ class LookupModel:
             "hierarchical": [estimates.hierarchical for estimates in self.estimates],
             "tree_values": [tree.n_values for tree in self.trees],
             "facts": self.facts,
-            "derived": list(TABLES),
+            "derived": list(names),
         }
         arrays: dict[str, Array] = {"class_counts": np.asarray(self.class_counts)}
-        arrays.update(zip(TABLES, self._tables, strict=True))
+        arrays.update(zip(names, self._tables, strict=True))
         return header, arrays | pack(self._contents)
 
     @classmethod
@@ -210,10 +229,14 @@ class LookupModel:
         def contents() -> Contents:
             return unpack(arrays, stored["tree_values"], stored["hierarchical"])
 
+        tables: Tables
         if all(name in arrays for name in TABLES):
             tables = kernels.LookupTables(*(arrays[name] for name in TABLES))
+        elif all(name in arrays for name in MANY_TABLES):
+            tables = ManyClassTables(*(arrays[name] for name in MANY_TABLES))
         else:
-            tables = compile_tables(schema, structure, arrays["class_counts"], *contents()[:2])
+            compiled = compile_tables if schema.n_classes <= FEW_CLASSES else compile_many
+            tables = compiled(schema, structure, arrays["class_counts"], *contents()[:2])
         return cls(schema, structure, arrays["class_counts"], contents, tables, stored["facts"])
 
     def structure(self) -> dict[str, object]:

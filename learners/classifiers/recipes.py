@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
-import numpy as np
-
 from learners.classifiers.averaged import AveragedTrees
-from learners.classifiers.context_tree import ContextTree, context_tree_from_cells
+from learners.classifiers.choosing import choose_m
+from learners.classifiers.context_tree import ContextTree
+from learners.classifiers.family_trees import each_tree, trees_of
 from learners.classifiers.hdp import HDPParameters, Posterior, hdp_estimates, hdp_map_estimates
 from learners.classifiers.lookup import LookupModel
-from learners.classifiers.m_estimate import GRID, m_estimates
+from learners.classifiers.m_estimate import m_estimates
 from learners.classifiers.mixing import pruned
 from learners.classifiers.selection import LOSSES, PrefixLosses
 from learners.classifiers.structure import Structure, k_dependence, naive_structure, tree_augmented
@@ -20,11 +20,12 @@ from learners.classifiers.tree_average import TreePosterior, most_probable_prior
 from learners.counts.family import FamilyCounts
 from learners.counts.holdout import HoldOut
 from learners.counts.pairwise import PairwiseCounts
+from learners.counts.sparse_pairs import PairCounts, pair_counts
 from learners.errors import InvalidParameter
-from learners.passes.engine import Advance, unheard
 from learners.passes.learner import Passes, Work
 from learners.passes.together import Together
 from learners.schema import Chunk, Kept, Overrides, Schema
+from learners.schema.schema import FEW_CLASSES, MAX_CLASSES
 from learners.schema.summaries import ColumnSummaries
 
 ESTIMATORS = ("hdp-map", "hdp", "m")
@@ -176,13 +177,19 @@ class SKDBParameters(KDBParameters):
 
 
 def schema_pass(
-    target: str | None, given: Schema | Kept | None, overrides: Overrides, max_values: int
+    target: str | None,
+    given: Schema | Kept | None,
+    overrides: Overrides,
+    max_values: int,
+    max_classes: int = MAX_CLASSES,
 ) -> Passes[Schema]:
     """The schema: given, or inferred in one pass, wholly or as far as it is not kept."""
     if isinstance(given, Schema):
         return given
     kept = None if given is None else given.schema
-    summaries: ColumnSummaries = yield ColumnSummaries(target, overrides, max_values=max_values, kept=kept)
+    summaries: ColumnSummaries = yield ColumnSummaries(
+        target, overrides, max_values=max_values, kept=kept, max_classes=max_classes
+    )
     return summaries.build_schema()
 
 
@@ -202,15 +209,15 @@ def naive_bayes(
 
 def _structured(
     name: str,
-    structure_of: Callable[[PairwiseCounts], Structure],
+    structure_of: Callable[[PairCounts], Structure],
     target: str,
     parameters: NetworkParameters,
     given: Schema | Kept | None,
     overrides: Overrides | None,
 ) -> Passes[LookupModel]:
     schema = yield from schema_pass(target, given, overrides or {}, parameters.max_values)
-    wanted = Together(PairwiseCounts(schema), HoldOut(schema))
-    counted: Together[PairwiseCounts, HoldOut] = yield wanted
+    wanted = Together(pair_counts(schema), HoldOut(schema))
+    counted: Together[PairCounts, HoldOut] = yield wanted
     structure, hold_out = structure_of(counted.first), counted.second.draw()
     del wanted, counted  # whose tables nobody needs any more
     families: FamilyCounts = yield FamilyCounts(schema, structure.families())
@@ -227,7 +234,7 @@ def tan(
     if parameters.average:
         return _averaged_tan(target, parameters, given, overrides)
 
-    def structure_of(pairs: PairwiseCounts) -> Structure:
+    def structure_of(pairs: PairCounts) -> Structure:
         return tree_augmented(pairs, parameters.width_cost)
 
     return _structured("tan", structure_of, target, parameters, given, overrides)
@@ -237,7 +244,7 @@ def _averaged_tan(
     target: str, parameters: TANParameters, given: Schema | Kept | None, overrides: Overrides | None
 ) -> Passes[AveragedTrees]:
     """Averaged over all trees (Cerquides, López de Mántaras 2005): one pass after the schema."""
-    schema = yield from schema_pass(target, given, overrides or {}, parameters.max_values)
+    schema = yield from schema_pass(target, given, overrides or {}, parameters.max_values, FEW_CLASSES)
     pairs: PairwiseCounts = yield PairwiseCounts(schema)
     found: TreePosterior = yield Work(
         "adding up trees",
@@ -257,7 +264,7 @@ def kdb(
 ) -> Passes[LookupModel]:
     """KDB (Sahami 1996): two passes after the schema."""
 
-    def structure_of(pairs: PairwiseCounts) -> Structure:
+    def structure_of(pairs: PairCounts) -> Structure:
         return k_dependence(pairs, parameters.k, parameters.width_cost)
 
     return _structured("kdb", structure_of, target, parameters, given, overrides)
@@ -270,9 +277,9 @@ def skdb(
     overrides: Overrides | None = None,
 ) -> Passes[LookupModel]:
     """Selective kDB (Martínez et al. 2016): three passes after the schema."""
-    schema = yield from schema_pass(target, given, overrides or {}, parameters.max_values)
-    wanted = Together(PairwiseCounts(schema), HoldOut(schema))
-    counted: Together[PairwiseCounts, HoldOut] = yield wanted
+    schema = yield from schema_pass(target, given, overrides or {}, parameters.max_values, FEW_CLASSES)
+    wanted = Together(pair_counts(schema), HoldOut(schema))
+    counted: Together[PairCounts, HoldOut] = yield wanted
     structure = k_dependence(counted.first, parameters.k, parameters.width_cost)
     hold_out = counted.second.draw()
     del wanted, counted  # whose tables nobody needs any more
@@ -295,19 +302,6 @@ def growing(structure: Structure, families: FamilyCounts, parameters: NetworkPar
     if isinstance(parameters, StructureParameters) and parameters.is_pruned:
         return Work("growing trees", lambda _, advance: pruned(structure, each_tree(families, advance)))
     return Work("growing trees", lambda _, advance: (structure, trees_of(families, advance)))
-
-
-def trees_of(families: FamilyCounts, advance: Advance = unheard) -> list[ContextTree]:
-    """The context tree of each family; `advance` is told how many there are so far, and may raise."""
-    return list(each_tree(families, advance))
-
-
-def each_tree(families: FamilyCounts, advance: Advance = unheard) -> Iterator[ContextTree]:
-    """One tree of `trees_of` after the other."""
-    sizes = families.schema.domain_sizes
-    for index, family in enumerate(families.families):
-        advance(index, len(families.families))
-        yield context_tree_from_cells(*families.cells(index), int(sizes[family.attribute]))
 
 
 def fitted(
@@ -347,49 +341,3 @@ def fitted(
         facts["concentrations"] = [posterior.concentrations.tolist() for posterior in posteriors]
     estimates, variances = [p.estimates for p in posteriors], [p.variance for p in posteriors]
     return LookupModel.of(schema, structure, families.class_counts, trees, estimates, facts, variances)
-
-
-def choose_m(
-    structure: Structure, families: FamilyCounts, hold_out: Chunk, advance: Advance = unheard
-) -> tuple[float, dict[str, float]]:
-    """The m of least RMSE on the hold-out, whose counts are taken out of the others.
-
-    Parameters
-    ----------
-    structure : Structure
-    families : FamilyCounts
-        Of all rows.
-    hold_out : Chunk
-        Some of them.
-    advance : callable, optional
-        Called with (pieces of the work done, all of them) now and then; may raise.
-
-    Returns
-    -------
-    m : float
-        The smallest of equally good ones; 1 if the hold-out has no rows.
-    rmse : dict
-        Of each value of the grid.
-
-    References
-    ----------
-    Petitjean, Buntine, Webb, Zaidi (2018), section 6.1.
-    """
-    if not hold_out.n_rows:
-        return 1.0, {}
-    rest, held = families.empty(), families.empty()
-    held.update(hold_out)
-    rest.merge(families)
-    rest.subtract(held)
-    n_trees, n_all = len(families.families), len(families.families) + len(GRID)
-    trees = trees_of(rest, lambda n_done, *_: advance(n_done, n_all))
-    rmse: dict[str, float] = {}
-    for m in GRID:
-        advance(n_trees + len(rmse), n_all)
-        model = LookupModel.of(
-            families.schema, structure, rest.class_counts, trees, [m_estimates(tree, m) for tree in trees], {}
-        )
-        of_class = model.predict_proba(hold_out)[np.arange(hold_out.n_rows), hold_out.y]
-        rmse[str(m)] = float(np.sqrt(np.mean((1.0 - of_class) ** 2)))
-    best = min(GRID, key=lambda m: (rmse[str(m)], m))
-    return best, rmse

@@ -10,7 +10,7 @@ from learners.arrays import Floats, Integers
 from learners.classifiers.structure_kernels import best_earlier, grown_tree
 from learners.counts.family import Family
 from learners.counts.information import conditional_mutual_information, mutual_information
-from learners.counts.pairwise import PairwiseCounts
+from learners.counts.sparse_pairs import PairCounts
 
 # Two values of (conditional) mutual information within this many nats count as equal, so that the structure does not
 # hang on the last bit of a floating-point sum; the column order decides then.
@@ -70,12 +70,12 @@ def _descending(information: Floats) -> Integers:
     return np.argsort(-_ranks(information), kind="stable")
 
 
-def k_dependence(pairs: PairwiseCounts, k: int, width_cost: float = 0.0) -> Structure:
+def k_dependence(pairs: PairCounts, k: int, width_cost: float = 0.0) -> Structure:
     """kDB: attributes by descending I(X; Y), each with the k earlier ones of highest I(X; X' | Y) as parents.
 
     Parameters
     ----------
-    pairs : PairwiseCounts
+    pairs : PairwiseCounts or SparsePairs
     k : int
     width_cost : float
         What information pays for the cells that it opens, see `conditional_mutual_information`. 0 is Sahami's kDB.
@@ -95,12 +95,12 @@ def k_dependence(pairs: PairwiseCounts, k: int, width_cost: float = 0.0) -> Stru
     return Structure(tuple(order.tolist()), tuple(tuple(p for p in own if p >= 0) for own in parents.tolist()))
 
 
-def tree_augmented(pairs: PairwiseCounts, width_cost: float = 0.0) -> Structure:
+def tree_augmented(pairs: PairCounts, width_cost: float = 0.0) -> Structure:
     """TAN: the maximum spanning tree over I(X_i; X_j | Y), directed away from the attribute of highest I(X; Y).
 
     Parameters
     ----------
-    pairs : PairwiseCounts
+    pairs : PairwiseCounts or SparsePairs
     width_cost : float
         As for `k_dependence`.
 
@@ -113,7 +113,7 @@ def tree_augmented(pairs: PairwiseCounts, width_cost: float = 0.0) -> Structure:
     ----------
     Friedman, Geiger, Goldszmidt (1997), section 4.
     """
-    n = len(pairs.margins)
+    n = pairs.schema.n_attributes
     if n == 0:
         return naive_structure(0)
     ranks = _ranks(conditional_mutual_information(pairs, width_cost))

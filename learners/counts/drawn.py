@@ -197,7 +197,7 @@ class DrawnRows:
         passed = np.cumsum(counts) * size // max(1, int(counts.sum()))
         repeated = np.repeat(rows, np.diff(passed, prepend=0), axis=0)
         x, y = repeated[:, :-1].T, repeated[:, -1]
-        return Chunk(np.ascontiguousarray(x), np.ascontiguousarray(y.astype(np.uint8)))
+        return Chunk(np.ascontiguousarray(x), np.ascontiguousarray(y))
 
     def to_arrow(self) -> pa.Table:
         """One row per sampled row; the number of all rows stands beside each."""

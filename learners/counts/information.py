@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from learners.arrays import Floats
 from learners.counts.information_kernels import sums_of_x_log_x
 from learners.counts.pairwise import PairwiseCounts
+from learners.counts.sparse_pairs import PairCounts
 from learners.errors import EmptyStatistic
 
 
@@ -16,12 +19,51 @@ def _x_log_x(counts: ArrayLike) -> Floats:
     return counts * np.log(np.maximum(counts, 1.0))
 
 
-def mutual_information(pairs: PairwiseCounts, width_cost: float = 0.0) -> Floats:
+class _Margins(NamedTuple):
+    """Of n attributes."""
+
+    of_cells: Floats  # (n,) sum of x log x over values and classes
+    of_values: Floats  # (n,) the same over values
+    n_seen: Floats  # (n,) values that occur
+    n_seen_in_class: Floats  # (n, n_classes)
+
+
+def _margins(pairs: PairCounts) -> _Margins:
+    """What is needed of the counts of each attribute by class."""
+    if isinstance(pairs, PairwiseCounts):
+        margins = pairs.margins
+        return _Margins(
+            np.array([_x_log_x(margin).sum() for margin in margins]),
+            np.array([_x_log_x(margin.sum(axis=1)).sum() for margin in margins]),
+            np.array([np.count_nonzero(margin.any(axis=1)) for margin in margins], np.float64),
+            np.array([np.count_nonzero(margin, axis=0) for margin in margins], np.float64),
+        )
+    of_cells, of_values, n_seen, n_seen_in_class = [], [], [], []
+    for i in range(pairs.schema.n_attributes):
+        x, y, counts = pairs.margin(i)
+        of_value = np.bincount(x, counts, int(pairs.schema.domain_sizes[i]))
+        of_cells.append(_x_log_x(counts).sum())
+        of_values.append(_x_log_x(of_value).sum())
+        n_seen.append(np.count_nonzero(of_value))
+        n_seen_in_class.append(np.bincount(y, minlength=pairs.schema.n_classes))
+    return _Margins(*(np.array(part, np.float64) for part in (of_cells, of_values, n_seen, n_seen_in_class)))
+
+
+def _of_pairs(pairs: PairCounts, n_pairs: int) -> Floats:
+    """(n_pairs,) float64: of each the sum of x log x over its cells."""
+    if isinstance(pairs, PairwiseCounts):
+        sums = np.empty(n_pairs)
+        sums_of_x_log_x(pairs.counts, pairs.table_starts, sums)
+        return sums
+    return np.array([sum(float(_x_log_x(counts).sum()) for counts in blocks) for blocks in pairs.counts_of_pairs()])
+
+
+def mutual_information(pairs: PairCounts, width_cost: float = 0.0) -> Floats:
     """Mutual information I(X_i; Y) of every attribute with the class, in nats, less the cost of its width.
 
     Parameters
     ----------
-    pairs : PairwiseCounts over n attributes
+    pairs : PairwiseCounts or SparsePairs over n attributes
     width_cost : float
         How many times df / 2N is taken off, where df = (values of X_i seen - 1)(classes seen - 1).
 
@@ -40,15 +82,13 @@ def mutual_information(pairs: PairwiseCounts, width_cost: float = 0.0) -> Floats
     """
     n = _n_rows(pairs)
     of_class = _x_log_x(pairs.class_counts).sum()
-    values = [
-        _x_log_x(margin).sum() - _x_log_x(margin.sum(axis=1)).sum() - of_class + _x_log_x(n) for margin in pairs.margins
-    ]
-    n_classes = np.count_nonzero(pairs.class_counts)
-    freedom = np.array([(np.count_nonzero(margin.any(axis=1)) - 1.0) * (n_classes - 1) for margin in pairs.margins])
-    return np.maximum(np.array(values) / n, 0.0) - width_cost * freedom / (2 * n)
+    margins = _margins(pairs)
+    values = margins.of_cells - margins.of_values - of_class + _x_log_x(n)
+    freedom = (margins.n_seen - 1.0) * (np.count_nonzero(pairs.class_counts) - 1)
+    return np.maximum(values / n, 0.0) - width_cost * freedom / (2 * n)
 
 
-def conditional_mutual_information(pairs: PairwiseCounts, width_cost: float = 0.0) -> Floats:
+def conditional_mutual_information(pairs: PairCounts, width_cost: float = 0.0) -> Floats:
     """Conditional mutual information I(X_i; X_j | Y) of every pair of attributes, in nats, less the cost of their widths.
 
     Parameters
@@ -71,22 +111,21 @@ def conditional_mutual_information(pairs: PairwiseCounts, width_cost: float = 0.
     ----------
     Petitjean, Buntine, Webb, Zaidi (2018), section 2.2; Miller (1955), Note on the bias of information estimates.
     """
-    n_rows, n = _n_rows(pairs), len(pairs.margins)
+    n_rows, n = _n_rows(pairs), pairs.schema.n_attributes
     information = np.zeros((n, n))
     i, j = np.triu_indices(n, 1)
-    sums = np.empty(i.size)
-    sums_of_x_log_x(pairs.counts, pairs.table_starts, sums)
+    sums, margins = _of_pairs(pairs, i.size), _margins(pairs)
     of_class = _x_log_x(pairs.class_counts).sum()
-    of_margin = np.array([_x_log_x(margin).sum() for margin in pairs.margins])
-    information[i, j] = np.maximum((sums - of_margin[i] - of_margin[j] + of_class) / n_rows, 0.0)
+    of_cells = margins.of_cells
+    information[i, j] = np.maximum((sums - of_cells[i] - of_cells[j] + of_class) / n_rows, 0.0)
     if width_cost:
-        seen = np.array([np.maximum(np.count_nonzero(margin, axis=0) - 1.0, 0.0) for margin in pairs.margins])
+        seen = np.maximum(margins.n_seen_in_class - 1.0, 0.0)
         freedom = seen @ seen.T if n else information
         information[i, j] -= width_cost * freedom[i, j] / (2 * n_rows)
     return information + information.T
 
 
-def _n_rows(pairs: PairwiseCounts) -> int:
+def _n_rows(pairs: PairCounts) -> int:
     if not pairs.n_rows:
         raise EmptyStatistic("There are no counted rows to compute information from.")
     return pairs.n_rows

@@ -24,6 +24,7 @@ from learners.counts.kernels import (
 from learners.errors import StatisticMismatch
 from learners.schema import Chunk, Schema
 from learners.schema.extension import CodeMaps
+from learners.schema.schema import FEW_CLASSES
 
 # Bit-planes win while the product of the domains less one stays below this (benchmarks/pairwise.py measures it).
 MAX_PLANE_CELLS = 225
@@ -53,6 +54,7 @@ class _Plan:
         by_planes = (sizes[i] - 1) * (sizes[j] - 1) <= MAX_PLANE_CELLS
         by_planes &= (sizes[i] <= MAX_PLANE_VALUES) & (sizes[j] <= MAX_PLANE_VALUES)
         is_huge = sizes[i] * sizes[j] * n_classes > MAX_NUMBERED_CELLS
+        by_planes &= n_classes <= FEW_CLASSES  # as each class begins a word of its own
         attributes = np.unique(pairs[by_planes])
         position = np.zeros(sizes.size, np.int64)
         position[attributes] = np.arange(attributes.size)

@@ -93,7 +93,7 @@ class Levels:
         leave_out : bool
             Whether each row, one that was counted, is left out of its own class.
         """
-        y = rows.y if leave_out and rows.y is not None else np.empty(0, np.uint8)
+        y = rows.y if leave_out and rows.y is not None else np.empty(0, rows.x.dtype)
         parents = np.array(family.parents, np.int64)
         level_probabilities(self.arrays, rows.x, family.attribute, parents, y, log_p)
 

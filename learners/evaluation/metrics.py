@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from learners.arrays import Floats, Integers, Mask
 from learners.errors import EmptyData
 
 CALIBRATION_BINS = 15
@@ -56,18 +59,47 @@ def evaluate(probabilities: ArrayLike, y: ArrayLike) -> Metrics:
     EmptyData
         Without rows.
     """
+    return metrics_of([scores_of_rows(probabilities, y)])
+
+
+class RowScores(NamedTuple):
+    """What metrics need of each row, each (n,): however many classes there are, so many numbers."""
+
+    of_true: Floats  # probability of the true class
+    squares: Floats  # sum of the squared probabilities
+    confidence: Floats  # the largest probability
+    is_right: Mask  # whether it is the true class's
+
+
+def scores_of_rows(probabilities: ArrayLike, y: ArrayLike) -> RowScores:
+    """Of probabilities (n, n_classes) and the true classes (n,), of which one beyond the last has probability zero."""
     probabilities, y = np.asarray(probabilities, np.float64), np.asarray(y, np.int64)
     if not y.size:
+        return RowScores(np.empty(0), np.empty(0), np.empty(0), np.empty(0, bool))
+    last = probabilities.shape[1] - 1
+    of_true = np.where(y <= last, probabilities[np.arange(y.size), np.minimum(y, last)], 0.0)
+    predicted: Integers = probabilities.argmax(axis=1)
+    return RowScores(of_true, (probabilities**2).sum(axis=1), probabilities.max(axis=1), predicted == y)
+
+
+def metrics_of(parts: Sequence[RowScores]) -> Metrics:
+    """The metrics of rows that were scored part by part.
+
+    Raises
+    ------
+    EmptyData
+        Without rows.
+    """
+    of_true, squares, confidence, is_right = (np.concatenate(column) for column in zip(*parts, strict=True))
+    n_rows = of_true.size
+    if not n_rows:
         raise EmptyData(NO_ROWS)
-    of_true = probabilities[np.arange(y.size), y]
-    predicted = probabilities.argmax(axis=1)
-    indicator_distance = (probabilities**2).sum(axis=1) - 2 * of_true + 1
     return Metrics(
-        zero_one_loss=float(np.mean(predicted != y)),
+        zero_one_loss=float(np.mean(~is_right)),
         rmse=float(np.sqrt(np.mean((1 - of_true) ** 2))),
         log_loss=float(-np.mean(np.log(np.maximum(of_true, 1e-15)))),
-        brier=float(indicator_distance.mean()),
-        ece=float(sum(abs(c - a) * n for c, a, n in reliability(probabilities, y)) / y.size),
+        brier=float((squares - 2 * of_true + 1).mean()),
+        ece=float(sum(abs(c - a) * n for c, a, n in _reliability(confidence, is_right, CALIBRATION_BINS)) / n_rows),
     )
 
 
@@ -112,8 +144,10 @@ def reliability(
 ) -> list[tuple[float, float, int]]:
     """Points of a reliability diagram: mean confidence, share of right answers, and rows of each occupied bin."""
     probabilities, y = np.asarray(probabilities), np.asarray(y)
-    confidence = probabilities.max(axis=1)
-    is_right = probabilities.argmax(axis=1) == y
+    return _reliability(probabilities.max(axis=1), probabilities.argmax(axis=1) == y, n_bins)
+
+
+def _reliability(confidence: Floats, is_right: Mask, n_bins: int) -> list[tuple[float, float, int]]:
     bins = np.minimum((confidence * n_bins).astype(int), n_bins - 1)
     n = np.bincount(bins, minlength=n_bins)
     sums = np.bincount(bins, confidence, n_bins), np.bincount(bins, is_right, n_bins)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +14,8 @@ from learners.classifiers.context_tree import ContextTree
 from learners.monitoring.slices import ServedCounts
 from learners.monitoring.watched import Watched
 
+MAX_DENSE = 1 << 20  # cells of one family by class: 8 MiB
+
 
 @dataclass(frozen=True, eq=False)
 class Reference:
@@ -23,7 +26,7 @@ class Reference:
     name : str
         In the user's words: training, window, …
     families : tuple of (n_classes, n_contexts, n_values + 1) int64
-        Of each attribute; with one class where the class was not known.
+        Of each attribute; with one class where the class was not known, or where there would be more than `MAX_DENSE` cells.
     served : ServedCounts or None
         Where the rows were served or scored: statuses, predictions, surprise and repeats.
     knows_ranges : bool
@@ -87,16 +90,23 @@ def _of_scored(watched: Watched, scored: ServedCounts | None, i: int) -> Integer
 
 
 def _dense(tree: ContextTree, watched: Watched, i: int) -> Integers:
-    """(n_classes, n_contexts, n_values + 1): the cells of the tree's level that has the watched parents."""
+    """(n_classes, n_contexts, n_values + 1): the cells of the tree's level that has the watched parents.
+
+    Summed over the class where they would be more than `MAX_DENSE`.
+    """
     assert watched.member is not None
     n_classes, parents = watched.member.schema.n_classes, watched.parents[i]
+    shape = watched.blocks[f"family {i}"].shape
+    has_classes = n_classes * math.prod(shape) <= MAX_DENSE
     context, of_class = _paths(tree, [watched.sizes[parent] for parent in parents])
     level = 1 + len(parents)
     nodes = slice(int(tree.level_starts[level]), int(tree.level_starts[level + 1]))
     cells = slice(int(tree.cell_starts[nodes.start]), int(tree.cell_starts[nodes.stop]))
     of_cell = tree.node_of_cell()[cells]
-    dense = np.zeros((n_classes, *watched.blocks[f"family {i}"].shape), np.int64)
-    np.add.at(dense, (of_class[of_cell], context[of_cell], tree.cell_value[cells]), tree.cell_count[cells])
+    dense = np.zeros((n_classes if has_classes else 1, *shape), np.int64)
+    np.add.at(
+        dense, (of_class[of_cell] * has_classes, context[of_cell], tree.cell_value[cells]), tree.cell_count[cells]
+    )
     return dense
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from learners.arrays import Codes, Floats, Integers, Uint64s
 from learners.errors import StatisticMismatch
+from learners.model import blocks_of
 from learners.monitoring import kernels
 from learners.monitoring.gathered import GatheredColumns
 from learners.monitoring.raw import BatchRows, RawRows, status_counts
@@ -107,7 +108,8 @@ class ServedCounts:
 
     def add_encoded(self, chunk: Chunk) -> None:
         """Add the codes of some rows, and what the model says of them; their statuses are added apart."""
-        self._add_codes(self.watched.recoded(chunk.x), self._predict(chunk))
+        for part in blocks_of(chunk, self.watched.schema.n_classes):
+            self._add_codes(self.watched.recoded(part.x), self._predict(part))
         self._add_rows(chunk.n_rows, chunk.n_rows, 1, 1)
 
     @property

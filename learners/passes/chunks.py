@@ -42,7 +42,7 @@ class Chunks:
         if not isinstance(statistic, Tabulated) or statistic.n_cells < MANY_CELLS:
             return cls(encoder)
         schema = encoder.schema
-        row_bytes = 1 + schema.n_attributes * np.dtype(schema.code_dtype).itemsize + 8 * len(schema.continuous)
+        row_bytes = (1 + schema.n_attributes) * np.dtype(schema.code_dtype).itemsize + 8 * len(schema.continuous)
         n_rows = min(MOST_ROWS, MOST_BYTES // row_bytes)
         return cls(encoder, n_rows if n_rows >= 2 * BATCH_ROWS else 0)
 
@@ -83,6 +83,6 @@ class Chunks:
     def _make_room(self) -> None:
         schema = self.encoder.schema
         self._x = np.empty((schema.n_attributes, self.n_rows), schema.code_dtype)
-        self._y = np.empty(self.n_rows, np.uint8)
+        self._y = np.empty(self.n_rows, schema.code_dtype)
         n_numbers = len(schema.continuous)
         self._numbers = np.empty((n_numbers, self.n_rows)) if n_numbers else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from learners.passes.engine import OnProgress, collect, require_rows
 from learners.passes.source import Source
 from learners.schema import Overrides, Schema
+from learners.schema.schema import MAX_CLASSES
 from learners.schema.summaries import ColumnSummaries
 
 
@@ -36,5 +37,5 @@ def infer_schema(
     EmptyData, SchemaError, UnknownColumn, SourceError, InvalidParameter
     """
     require_rows(source)
-    summaries = ColumnSummaries(target, overrides, max_values=max_values)
+    summaries = ColumnSummaries(target, overrides, max_values=max_values, max_classes=MAX_CLASSES)
     return collect(summaries, source, threads=threads, on_progress=on_progress, n_passes=1).build_schema()

@@ -17,8 +17,8 @@ class Chunk:
     ----------
     x : (n_attributes, n_rows) uint8 or uint16, C-contiguous
         Codes of the attributes; `schema.attributes[i].n_values` stands for a value that training never saw.
-    y : (n_rows,) uint8, or None
-        Codes of the class.
+    y : (n_rows,) uint8 or uint16, or None
+        Codes of the class, of the type of `x`.
     numbers : (len(schema.continuous), n_rows) float64, or None
         The numbers themselves of attributes that have a distribution; NaN where missing or absent.
     """

@@ -194,3 +194,9 @@ def pairs(counts: Mapping[Value, int], order: Iterable[Value]) -> list[dict[str,
         return "text" if isinstance(value, str) else "bool" if isinstance(value, bool) else "number"
 
     return [{slot(value): value, "count": counts[value]} for value in order]
+
+
+def list_at(column: pa.ListArray, i: int) -> Integers:
+    """(n,) int64: one list of a column of lists; empty where there is none."""
+    first, last = column.offsets[i].as_py(), column.offsets[i + 1].as_py()
+    return np.array(column.values[first:last].to_numpy(), np.int64)

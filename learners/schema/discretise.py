@@ -8,8 +8,11 @@ import numpy as np
 
 from learners.arrays import Floats, Integers
 from learners.schema.kernels import mdl_cuts
+from learners.schema.schema import FEW_CLASSES
 
 MAX_BINS = 65_536
+MAX_CELLS = 1 << 21  # of a histogram of more classes
+MIN_BINS = 128
 EXACT = 2**53  # whole numbers up to here are float64 numbers
 
 
@@ -40,13 +43,18 @@ def _bit_lengths(numbers: Integers) -> Integers:
     return np.bitwise_count(bits).astype(np.int64)
 
 
+def most_bins(n_classes: int) -> int:
+    """How many bins a histogram may have: `MAX_BINS`, and beyond `FEW_CLASSES` classes fewer, so that its cells stay bounded."""
+    return MAX_BINS if n_classes <= FEW_CLASSES else max(MIN_BINS, MAX_CELLS // n_classes)
+
+
 @dataclass(frozen=True, eq=False)
 class Histogram:
-    """Class counts of the values of a numeric column, exact up to `MAX_BINS` distinct values and coarser beyond.
+    """Class counts of the values of a numeric column, exact up to `most_bins` distinct values and coarser beyond.
 
     A bin holds the keys that agree in all but the lowest `level` bits. The level is the least that leaves at most
-    `MAX_BINS` bins; as coarser bins are unions of finer ones, it depends on the values alone, not on their order or
-    partition. So, unlike a randomised quantile sketch, histograms merge bit for bit (docs/decisions/numeric-histograms.md).
+    `most_bins` bins; as coarser bins are unions of finer ones, it depends on the values and the number of classes alone, not on
+    their order or partition. So, unlike a randomised quantile sketch, histograms merge bit for bit (docs/decisions/numeric-histograms.md).
 
     Parameters
     ----------
@@ -77,14 +85,15 @@ class Histogram:
             return self
         return Histogram(*_sum_equal(self.keys >> (level - self.level), self.counts), level)
 
-    def fitted(self) -> Histogram:
-        """The same counts in at most `MAX_BINS` bins."""
-        if self.keys.size <= MAX_BINS:
+    def fitted(self, n_classes: int = 1) -> Histogram:
+        """The same counts in at most `most_bins` bins, of its classes or of more."""
+        most = most_bins(max(n_classes, self.counts.shape[1]))
+        if self.keys.size <= most:
             return self
         # Neighbours share a bin as soon as the highest bit in which they differ is dropped, so these bits tell the level at once.
         n_differing = np.bincount(_bit_lengths(self.keys[1:] ^ self.keys[:-1]), minlength=65)
         n_bins = self.keys.size - np.cumsum(n_differing)
-        return self.at_level(self.level + int(np.argmax(n_bins <= MAX_BINS)))
+        return self.at_level(self.level + int(np.argmax(n_bins <= most)))
 
     def merge(self, other: Histogram) -> Histogram:
         """Counts of both."""
@@ -95,10 +104,11 @@ class Histogram:
         return Histogram(*_sum_equal(keys[order], np.concatenate([a.counts, b.counts])[order]), level).fitted()
 
     def with_classes(self, columns: Integers, n_classes: int) -> Histogram:
-        """The same counts with class j moved to columns[j] of n_classes."""
-        counts = np.zeros((self.keys.size, n_classes), np.int64)
-        counts[:, columns] = self.counts
-        return Histogram(self.keys, counts, self.level)
+        """The same counts with class j moved to columns[j] of n_classes, in as many bins as these may have."""
+        own = self.fitted(n_classes)
+        counts = np.zeros((own.keys.size, n_classes), np.int64)
+        counts[:, columns] = own.counts
+        return Histogram(own.keys, counts, own.level)
 
     def widened(self, n_classes: int) -> Histogram:
         """The same counts with columns for so many classes, at least as many as it has."""

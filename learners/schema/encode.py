@@ -232,8 +232,7 @@ class Encoder:
         self.inputs = batch_encoder(schema.attributes, schema.code_dtype)
         values = tuple(schema.class_values()) if schema.target is not None else ()
         # The code after the last stands for classes that training never saw. One type for all needs one form of the kernels.
-        dtype = schema.code_dtype if len(values) <= np.iinfo(np.uint8).max else np.uint16
-        self.target = batch_encoder((Attribute(schema.target or "", "nominal", values),), dtype)
+        self.target = batch_encoder((Attribute(schema.target or "", "nominal", values),), schema.code_dtype)
 
     def attributes(
         self, batch: pa.RecordBatch, is_trusted: bool = True, room: Codes | None = None, start: int = 0
@@ -269,7 +268,7 @@ class Encoder:
         return own
 
     def classes(self, batch: pa.RecordBatch) -> Codes:
-        """Codes (n_rows,) uint8 of the class.
+        """Codes (n_rows,) of the class, of the type that those of the attributes have.
 
         Raises
         ------
@@ -277,7 +276,7 @@ class Encoder:
             If a row has no class, or one that the model does not know.
         """
         if self.schema.target is None:
-            return np.zeros(batch.num_rows, np.uint8)
+            return np.zeros(batch.num_rows, self.schema.code_dtype)
         y = self.target.codes(batch)[0]
         if y.max(initial=0) >= self.schema.n_classes:
             row = int(np.argmax(y >= self.schema.n_classes))
@@ -288,7 +287,7 @@ class Encoder:
                 f"The class {self.schema.target!r} of row {row} of the batch {what}. Remove such rows, or {remedy}.",
                 self.schema.target,
             )
-        return np.asarray(y, np.uint8)
+        return y
 
     def training_chunk(self, batch: pa.RecordBatch, where: str) -> Chunk:
         """A chunk all of whose values are in the domains, as counting needs.
@@ -374,7 +373,7 @@ def encode(
         # Text of more than 2 GB has no single batch.
         parts = [encode(part, schema, is_trusted, with_class=with_class) for part in batches]
         x = [part.x for part in parts] or [np.empty((schema.n_attributes, 0), schema.code_dtype)]
-        y = [part.y for part in parts if part.y is not None] or [np.empty(0, np.uint8)]
+        y = [part.y for part in parts if part.y is not None] or [np.empty(0, schema.code_dtype)]
         own = [part.numbers for part in parts if part.numbers is not None]
         return Chunk(
             np.concatenate(x, axis=1),

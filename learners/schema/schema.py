@@ -20,7 +20,7 @@ from learners.schema.distributions import DISTRIBUTIONS, Distribution
 Kind = Literal["nominal", "numeric"]
 Value = str | int | bool
 
-MAX_CLASSES = 256
+FEW_CLASSES, MAX_CLASSES = 256, 10_000
 OTHER = "(other)"
 # Of one table: 8 KiB stay in the first-level cache.
 MAX_KEYS = 1024
@@ -252,8 +252,8 @@ class Schema:
 
     @property
     def code_dtype(self) -> type[np.uint8] | type[np.uint16]:
-        """The smallest type that holds every code, the unseen one included."""
-        return np.uint8 if self.domain_sizes.max(initial=0) <= 255 else np.uint16
+        """The smallest type that holds every code, of attributes and of the class, unseen ones included."""
+        return np.uint8 if max(int(self.domain_sizes.max(initial=0)), self.n_classes) <= 255 else np.uint16
 
     @property
     def columns(self) -> list[str]:

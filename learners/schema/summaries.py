@@ -11,10 +11,11 @@ import pyarrow.compute as pc
 
 from learners.arrays import Integers
 from learners.errors import EmptyData, InvalidParameter, SchemaError, StatisticMismatch, UnknownColumn
-from learners.schema.columns import Column, in_order, kind_of, pairs, plain, refreshed
+from learners.schema.classes import check_classes, check_rows_of_classes
+from learners.schema.columns import Column, in_order, kind_of, list_at, pairs, plain, refreshed
 from learners.schema.discretise import Histogram, equal_frequency_cut_points, mdl_cut_points, quantiles_of
 from learners.schema.encode import distinct, numbers
-from learners.schema.schema import MAX_CLASSES, Attribute, ColumnOverride, LeftOut, Overrides, Schema, Value
+from learners.schema.schema import FEW_CLASSES, Attribute, ColumnOverride, LeftOut, Overrides, Schema, Value
 from learners.schema.value_counts import value_counts
 
 IDENTIFIER_SHARE = 0.9
@@ -41,6 +42,8 @@ class ColumnSummaries:
     kept : Schema, optional
         Of an earlier training, whose attributes and cut points are kept: only domains are counted, without histograms.
         Such summaries can also be subtracted.
+    max_classes : int
+        A target of more classes is refused.
     """
 
     schema: Schema | None = None
@@ -53,10 +56,12 @@ class ColumnSummaries:
         max_values: int = 1024,
         n_bins: int = 8,
         kept: Schema | None = None,
+        max_classes: int = FEW_CLASSES,
     ) -> None:
         if not 2 <= max_values <= 65_000:
             raise InvalidParameter("max_values", max_values, "from 2 to 65,000")
         self.target, self.max_values, self.n_bins, self.kept = target, max_values, n_bins, kept
+        self.max_classes = max_classes
         self.overrides = {name: ColumnOverride.of(name, entry) for name, entry in (overrides or {}).items()}
         if target is not None and target in self.overrides and self.overrides[target].drop:
             raise InvalidParameter(f"columns[{target!r}]", "drop", "the target cannot be dropped")
@@ -102,9 +107,8 @@ class ColumnSummaries:
 
     def empty(self) -> ColumnSummaries:
         """No rows."""
-        return ColumnSummaries(
-            self.target, self.overrides, max_values=self.max_values, n_bins=self.n_bins, kept=self.kept
-        )
+        limits = {"max_values": self.max_values, "n_bins": self.n_bins, "max_classes": self.max_classes}
+        return ColumnSummaries(self.target, self.overrides, kept=self.kept, **limits)
 
     def update(self, rows: pa.RecordBatch) -> None:
         """Add a record batch.
@@ -153,11 +157,7 @@ class ColumnSummaries:
                 self.classes.append(value)
             position[j] = known[value]
             self.class_counts[value] = self.class_counts.get(value, 0) + int(counts[j])
-        if len(self.classes) > MAX_CLASSES:
-            raise SchemaError(
-                f"The target {self.target!r} has more than {MAX_CLASSES} different values. Name a class column, or group the values.",
-                self.target,
-            )
+        check_classes(self.target, len(self.classes), self.max_classes)
         return position[index]
 
     def _update_column(self, name: str, column: pa.Array, y: Integers) -> None:
@@ -184,11 +184,13 @@ class ColumnSummaries:
         if other.spec != self.spec:
             raise StatisticMismatch("Column summaries for different targets or kinds cannot be combined.")
         self.n_rows += other.n_rows
+        codes = {value: j for j, value in enumerate(self.classes)}
         for value in other.classes:
-            if value not in self.classes:
+            if value not in codes:
+                codes[value] = len(self.classes)
                 self.classes.append(value)
             self.class_counts[value] = self.class_counts.get(value, 0) + other.class_counts[value]
-        place = np.array([self.classes.index(value) for value in other.classes], dtype=np.int64)
+        place = np.array([codes[value] for value in other.classes], dtype=np.int64)
         for name, theirs in other.found.items():
             ours = self.found.setdefault(name, Column())
             if theirs.kind != "empty":
@@ -250,6 +252,7 @@ class ColumnSummaries:
                 f"The target {self.target!r} has only one class, {self.classes[0]!r}: a classifier needs at least two.",
                 self.target,
             )
+        check_rows_of_classes(self.target, len(order), self.max_classes, self.n_rows)
         if self.kept is not None:
             classes_now = [self.classes[j] for j in order]
             return refreshed(self.kept, self.found, self.overrides, self.max_values, classes_now)
@@ -353,7 +356,8 @@ class ColumnSummaries:
     def from_arrow(self, table: pa.Table) -> ColumnSummaries:
         """Read what `to_arrow` wrote."""
         summaries = self.empty()
-        for row in table.to_pylist():
+        numbers = {name: table[name].combine_chunks() for name in ("keys", "counts")}
+        for i, row in enumerate(table.drop_columns(list(numbers)).to_pylist()):
             values = {
                 next(p[k] for k in ("text", "number", "bool") if p[k] is not None): p["count"] for p in row["values"]
             }
@@ -361,8 +365,7 @@ class ColumnSummaries:
                 summaries.n_rows = row["n"]
                 summaries.class_counts, summaries.classes = values, list(values)
                 continue
-            keys = np.array(row["keys"], np.int64)
-            counts = np.array(row["counts"], np.int64)
+            keys, counts = (list_at(column, i) for column in numbers.values())
             n_columns = counts.size // keys.size if keys.size else 0
             histogram = Histogram(keys, counts.reshape(keys.size, n_columns), row["level"])
             summaries.found[row["name"]] = Column(

@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from learners.arrays import Floats, Integers
-from learners.schema.discretise import MAX_BINS, Histogram
+from learners.schema.discretise import Histogram, most_bins
 from learners.schema.tally_kernels import EMPTY, Slots, count_numbers, fill_places
 
 FIRST_KEYS = 256
-# Twice as many as a histogram has bins: making one is paid for by at least as many new keys.
-MOST_KEYS = 2 * MAX_BINS
 
 
 class Tally:
@@ -36,7 +34,7 @@ class Tally:
     def add(self, x: Floats, y: Integers, n_classes: int) -> int:
         """Count numbers (n,) and their classes (n,) int64 below n_classes; returns how many are NaN."""
         if n_classes > self.n_classes:
-            self._resize(self._slots.keys.size, n_classes)
+            self._take_classes(n_classes)
         start, n_missing = 0, 0
         while True:
             start, self.n, n_more = count_numbers(x, y, start, self.level, self._slots, self.n)
@@ -51,9 +49,23 @@ class Tally:
         order = np.argsort(keys)
         return Histogram(keys[order], counts[order], self.level).fitted()
 
+    @property
+    def _most_keys(self) -> int:
+        """Twice as many as a histogram has bins: making one is paid for by at least as many new keys."""
+        return 2 * most_bins(self.n_classes)
+
+    def _take_classes(self, n_classes: int) -> None:
+        """Room for more classes, of which a histogram may have fewer bins."""
+        most = 2 * most_bins(n_classes)
+        if self.n > most:
+            coarser = self.histogram().fitted(n_classes)
+            self.level, self.n = coarser.level, coarser.keys.size
+            self._slots = self._slots._replace(keys=coarser.keys, counts=coarser.counts)
+        self._resize(min(max(self._slots.keys.size, FIRST_KEYS), most), n_classes)
+
     def _make_room(self) -> None:
-        if self.n < MOST_KEYS:
-            self._resize(min(2 * self._slots.keys.size, MOST_KEYS), self.n_classes)
+        if self.n < self._most_keys:
+            self._resize(min(2 * self._slots.keys.size, self._most_keys), self.n_classes)
             return
         # More keys than a histogram may have: the level that these alone need is not above that of all.
         coarser = self.histogram()

@@ -208,6 +208,10 @@ def predict(
         float | None, typer.Option("--interval", help="Add credible intervals of this probability, such as 0.9.")
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Add what each attribute contributed.")] = False,
+    top_k: Annotated[
+        int | None,
+        typer.Option("--top-k", min=1, help="Most probable classes of each row, as lists, not a column each."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the output file if it exists.")] = False,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
@@ -225,6 +229,7 @@ def predict(
             keep=keep or [],
             interval=interval,
             is_explained=explain,
+            top_k=top_k,
             replace=force,
             report=report,
             warn=_warn,

@@ -4,6 +4,7 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from learners.schema.schema import MAX_CLASSES
 from service import problems
 from service.http.api.explain import PATH as EXPLAIN_PATH
 from service.http.api.explain import ExplainResponse
@@ -122,6 +123,13 @@ INTERVAL = {
     "schema": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
     "example": 0.9,
 }
+TOP_K = {
+    "name": "top_k",
+    "in": "query",
+    "description": "Answer with the most probable classes of each row, so many, instead of all.",
+    "schema": {"type": "integer", "minimum": 1, "maximum": MAX_CLASSES},
+    "example": 3,
+}
 ID = {
     "name": "id",
     "in": "query",
@@ -158,7 +166,7 @@ def _add_plain(schema: JSONObject) -> None:
         "predict",
         "Classify rows",
         f"{text} Arrow in gives Arrow out unless Accept says otherwise.",
-        [NAME, IGNORE_UNKNOWN, INTERVAL, ID, KEY],
+        [NAME, IGNORE_UNKNOWN, INTERVAL, TOP_K, ID, KEY],
         rows_in,
         scores_out,
     )

@@ -9,6 +9,7 @@ from learners.passes.engine import available_cores, collect
 from learners.passes.source import Source, SourceFile
 from learners.passes.text_types import told_types
 from learners.schema import Schema
+from learners.schema.schema import MAX_CLASSES
 from learners.schema.summaries import ColumnSummaries
 from service.jobs.steps import LOCAL, Run
 from service.json_values import JSONMapping, JSONObject
@@ -149,7 +150,7 @@ def schema_of_files(uris: Sequence[str], target: str | None, columns: JSONMappin
 
 
 def _schema(source: Source, target: str | None, columns: JSONMapping, threads: int | None, report: Report) -> Schema:
-    summaries = ColumnSummaries(target, dict(columns))
+    summaries = ColumnSummaries(target, dict(columns), max_classes=MAX_CLASSES)
     return collect(summaries, source, threads=threads, on_progress=reporting(report), n_passes=1).build_schema()
 
 

@@ -11,14 +11,16 @@ import pyarrow as pa
 
 from learners.circuits.model import CircuitModel
 from learners.errors import EmptyData, NoClass, UnknownColumn
-from learners.evaluation.metrics import NO_ROWS, evaluate, losses_of_class_shares
+from learners.evaluation.metrics import NO_ROWS, RowScores, losses_of_class_shares, metrics_of, scores_of_rows
 from learners.explanation import explain
-from learners.model import Model
+from learners.model import Model, blocks_of
 from learners.orders.model import OrderModel
 from learners.orders.network import NoTables
 from learners.passes.source import Source
 from learners.schema import Chunk
+from learners.schema.classes import known_or_not
 from learners.schema.encode import encode
+from service.answers import check_columns, check_top_k, top_batch, top_classes
 from service.json_values import JSONObject
 from service.predictor import Probabilities, intervals_of, scored_batch
 from service.problems import InvalidRequest
@@ -26,7 +28,7 @@ from service.product.outputs import ParquetDraft, check_parquet, in_order
 from storage.files import publish
 
 Report = Callable[[JSONObject], None]
-Labels = np.ndarray[Any, np.dtype[np.uint8]]
+Labels = np.ndarray[Any, np.dtype[np.uint8 | np.uint16]]
 
 
 def unheard(warning: str) -> None:
@@ -43,20 +45,51 @@ def probabilities_of(model: Model, source: Source, report: Report | None = None)
     EmptyData
         If there are no rows.
     """
+    found = list(_answered(model, source, report))
+    if not found:
+        raise EmptyData(NO_ROWS)
+    return np.concatenate([part for part, _ in found]), np.concatenate([y for _, y in found])
+
+
+def scores_of(
+    model: Model, source: Source, report: Report | None = None, takes_unknown: bool = False
+) -> tuple[list[RowScores], Labels]:
+    """What metrics need of every row, and true classes (n_rows,), without keeping the probabilities.
+
+    With `takes_unknown`, a class that the model does not know has probability zero; without, it is an error.
+
+    Raises
+    ------
+    UnknownColumn, EmptyData
+        As `probabilities_of`.
+    """
+    scores, labels = [], []
+    for probabilities, y in _answered(model, source, report, takes_unknown):
+        scores.append(scores_of_rows(probabilities, y))
+        labels.append(y)
+    if not scores:
+        raise EmptyData(NO_ROWS)
+    return scores, np.concatenate(labels)
+
+
+def _answered(
+    model: Model, source: Source, report: Report | None, takes_unknown: bool = False
+) -> Iterator[tuple[Probabilities, Labels]]:
+    """Probabilities and true classes of some rows at a time."""
     if model.schema.target not in source.arrow_schema.names:
         raise UnknownColumn(str(model.schema.target), source.arrow_schema.names)
-    probabilities, labels, n_rows = [], [], 0
+    n_rows = 0
     for batch in source.batches():
-        chunk = encode(batch, model.schema)
-        assert chunk.y is not None
-        probabilities.append(model.predict_proba(chunk))
-        labels.append(chunk.y)
+        rows = encode(batch, model.schema, with_class=not takes_unknown)
+        if takes_unknown:
+            rows = Chunk(rows.x, known_or_not(batch, model.schema), rows.numbers)
+        for chunk in blocks_of(rows, model.schema.n_classes):
+            assert chunk.y is not None
+            if chunk.n_rows:
+                yield model.predict_proba(chunk), chunk.y
         n_rows += batch.num_rows
         if report is not None:
             report({"rows_done": n_rows, "rows_total": source.n_rows})
-    if not n_rows:
-        raise EmptyData(NO_ROWS)
-    return np.concatenate(probabilities), np.concatenate(labels)
 
 
 def log_likelihood_of(model: Model, source: Source, report: Report | None = None) -> JSONObject:
@@ -102,19 +135,25 @@ def _under_best_graph(model: OrderModel, source: Source, report: Report | None) 
     return {"log_likelihood": total / n_told, "n_impossible": 0} | incomplete | {"n_test_rows": n_rows}
 
 
-def measure(model: Model, source: Source, report: Report | None = None) -> JSONObject:
-    """The metrics of a model on rows whose class is known, and how many there were."""
-    return measure_beside_floor(model, source, report)[0]
+def measure(model: Model, source: Source, report: Report | None = None, takes_unknown: bool = False) -> JSONObject:
+    """The metrics of a model on rows whose class is known, and how many there were.
+
+    With `takes_unknown`, rows of classes that the model does not know count as wrong, and `n_unknown_class_rows` says how many
+    there are, if any.
+    """
+    return measure_beside_floor(model, source, report, takes_unknown)[0]
 
 
 def measure_beside_floor(
-    model: Model, source: Source, report: Report | None = None
+    model: Model, source: Source, report: Report | None = None, takes_unknown: bool = False
 ) -> tuple[JSONObject, dict[str, float]]:
     """The metrics of a model, and on the same rows those of the class shares alone; these are empty without classes."""
     if model.schema.target is None:
         return log_likelihood_of(model, source, report), {}
-    probabilities, labels = probabilities_of(model, source, report)
-    metrics = asdict(evaluate(probabilities, labels)) | {"n_test_rows": len(labels)}
+    scores, labels = scores_of(model, source, report, takes_unknown)
+    metrics = asdict(metrics_of(scores)) | {"n_test_rows": len(labels)}
+    n_unknown = int(np.count_nonzero(labels >= model.schema.n_classes))
+    metrics |= {"n_unknown_class_rows": n_unknown} if n_unknown else {}
     return metrics, losses_of_class_shares(labels, len(model.schema.classes))
 
 
@@ -146,10 +185,12 @@ def score(
     interval: float | None = None,
     is_explained: bool = False,
     threads: int = 1,
+    top_k: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The kept columns, `prediction`, `probability_<class>` and what else is asked for, batch by batch in order.
 
-    With an interval `low_<class>` and `high_<class>`; explained, the columns of `explained_batch`. Columns that are neither
+    With an interval `low_<class>` and `high_<class>`; with `top_k` the lists of `top_batch` instead of a column for each class;
+    explained, the columns of `explained_batch`. Columns that are neither
     the model's nor kept are not read. Threads answer batches while the next are read.
 
     Raises
@@ -165,11 +206,18 @@ def score(
 
     def scored(batch: pa.RecordBatch) -> pa.RecordBatch:
         chunk = encode(batch, model.schema, with_class=False)
-        bounds = None if interval is None else intervals_of(model, chunk, interval)
-        answers = scored_batch(classes, model.predict_proba(chunk), bounds)
-        if is_explained:
-            answers = beside(answers, explained_batch(model, chunk))
+        parts = [answers_of(part) for part in blocks_of(chunk, len(classes) * (1 + is_explained * len(known)))]
+        answers = pa.concat_batches(parts) if len(parts) > 1 else parts[0]
         return beside(batch.select(list(keep)), answers) if keep else answers
+
+    def answers_of(chunk: Chunk) -> pa.RecordBatch:
+        bounds = None if interval is None else intervals_of(model, chunk, interval)
+        probabilities = model.predict_proba(chunk)
+        if top_k is None:
+            answers = scored_batch(classes, probabilities, bounds)
+        else:
+            answers = top_batch(classes, top_classes(probabilities, top_k))
+        return beside(answers, explained_batch(model, chunk)) if is_explained else answers
 
     read = [name for name in source.arrow_schema.names if name in known or name in keep]
     # A model of no column of the data answers every row alike: some column must tell how many rows there are.
@@ -209,6 +257,7 @@ def score_files(
     is_explained: bool = False,
     replace: bool = False,
     threads: int = 1,
+    top_k: int | None = None,
     report: Report | None = None,
     warn: Callable[[str], None] = unheard,
 ) -> int:
@@ -219,16 +268,19 @@ def score_files(
     Raises
     ------
     InvalidRequest
-        If the output exists and is not to be replaced, or has the suffix of something else.
+        If the output exists and is not to be replaced, or has the suffix of something else; if each of many classes would be
+        a column.
     """
     if model.schema.target is None:
         raise NoClass
+    check_top_k(top_k, interval)
+    check_columns(model.schema.n_classes, top_k)
     check_parquet(output, replace=replace)
     for absence in absences(model, source):
         warn(absence)
     n_rows = 0
     with publish(output, replace=replace) as draft, ParquetDraft(draft, keep) as writer:
-        for batch in score(model, source, keep, interval, is_explained, threads):
+        for batch in score(model, source, keep, interval, is_explained, threads, top_k):
             writer.write(batch)
             n_rows += batch.num_rows
             if report is not None:

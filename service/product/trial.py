@@ -24,6 +24,7 @@ from learners.model import Model
 from learners.query import Marginal
 from learners.schema import Chunk
 from learners.schema.records import encode_records, record_classifier
+from learners.schema.schema import FEW_CLASSES
 from storage import model_file
 from storage.errors import CorruptFile
 
@@ -104,7 +105,7 @@ def _answer(model: Model) -> list[float]:
     """The probability of each class, or without classes of everything, when nothing is known."""
     if isinstance(model, CircuitModel) and model.schema.target is None:
         return [answer["probability"] for answer in model.answer([Marginal({})])]
-    if isinstance(model, LookupModel) and model.variances:
+    if isinstance(model, LookupModel) and model.variances and model.schema.n_classes <= FEW_CLASSES:
         model.credible_intervals(encode_records([{}], model.schema))
     probabilities: list[float] = record_classifier(model)({}).tolist()
     return probabilities

@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.classifiers import compile as compile_module
+from learners.classifiers import lookup as lookup_module
+from learners.classifiers.choosing import choose_m
+from learners.classifiers.family_trees import trees_of
 from learners.classifiers.lookup import LookupModel
 from learners.classifiers.m_estimate import GRID, m_estimates
-from learners.classifiers.recipes import choose_m, trees_of
 from learners.classifiers.structure import Structure, k_dependence, naive_structure, tree_augmented
 from learners.counts.family import FamilyCounts
 from learners.counts.holdout import HoldOut
@@ -50,8 +52,12 @@ def assert_equals_naive(model, training, asked, m):
         assert np.allclose(found[row], expected, rtol=0, atol=TOLERANCE), (row, asked.x[:, row])
 
 
+FORMS = ["dense", "hash", "many"]
+
+
 def every_form(monkeypatch, form):
-    """Force dense tables or hash tables."""
+    """Force dense tables, hash tables, or those of many classes."""
+    monkeypatch.setattr(lookup_module, "FEW_CLASSES", 0 if form == "many" else 256)
     monkeypatch.setattr(compile_module, "SMALL_TABLE", 1 << 14 if form == "dense" else -1)
     monkeypatch.setattr(compile_module, "DENSE_RATIO", 10**9 if form == "dense" else 0)
 
@@ -87,7 +93,7 @@ def only_trained_values(training, asked, sizes):
     return Chunk(x, asked.y)
 
 
-@pytest.mark.parametrize("form", ["dense", "hash"])
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("unseen", [False, True], ids=["all known", "some unseen"])
 @given(data=st.data(), m=st.sampled_from(GRID))
 def test_predictions_equal_the_product_of_counted_probabilities(form, unseen, data, m):
@@ -101,7 +107,7 @@ def test_predictions_equal_the_product_of_counted_probabilities(form, unseen, da
     assert_equals_naive(model, training, asked, m)
 
 
-@pytest.mark.parametrize("form", ["dense", "hash"])
+@pytest.mark.parametrize("form", FORMS)
 @given(data=st.data(), m=st.sampled_from(GRID))
 def test_a_value_of_the_domain_that_training_has_no_row_of_is_smoothed(form, data, m):
     """Its count is zero, so smoothing answers: the same in every form and context, as the formula says."""

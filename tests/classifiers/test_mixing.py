@@ -10,8 +10,8 @@ import pytest
 
 from learners import recipes
 from learners.classifiers import mixing
+from learners.classifiers.family_trees import trees_of
 from learners.classifiers.mixing import CHANCE_NATS, cut, pruned, telling_levels
-from learners.classifiers.recipes import trees_of
 from learners.classifiers.structure import Structure
 from learners.counts.family import Family, FamilyCounts
 from learners.errors import InvalidParameter

@@ -3,7 +3,7 @@ import pyarrow as pa
 import pytest
 
 from learners import recipes
-from learners.classifiers.recipes import trees_of
+from learners.classifiers.family_trees import trees_of
 from learners.classifiers.selection import PrefixLosses
 from learners.classifiers.selection_kernels import ONE
 from learners.classifiers.structure import Structure, k_dependence

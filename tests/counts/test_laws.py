@@ -16,7 +16,7 @@ import learners
 from learners.circuits.em import ExpectedCounts
 from learners.circuits.gaussians.drawn import DrawnNumbers
 from learners.circuits.gaussians.expected import ExpectedMoments
-from learners.classifiers.recipes import trees_of
+from learners.classifiers.family_trees import trees_of
 from learners.classifiers.selection import PrefixLosses
 from learners.classifiers.structure import Structure
 from learners.counts.drawn import DrawnRows
@@ -25,6 +25,7 @@ from learners.counts.holdout import HoldOut
 from learners.counts.moments import Moments
 from learners.counts.pairwise import PairwiseCounts
 from learners.counts.rows import DistinctRows
+from learners.counts.sparse_pairs import SparsePairs
 from learners.counts.viewed import Viewed, ViewedFamilies
 from learners.monitoring.slices import ServedCounts
 from learners.passes.engine import collect
@@ -60,6 +61,7 @@ def _pairs(views):
 
 OF_CHUNKS = {
     "pairwise counts": lambda schema, parts: PairwiseCounts(schema),
+    "sparse pairs": lambda schema, parts: SparsePairs(schema),
     "family counts": lambda schema, parts: FamilyCounts(schema, families_of(schema)),
     "hold-out": lambda schema, parts: HoldOut(schema),
     "a small hold-out": lambda schema, parts: HoldOut(schema, 20, 0),

@@ -301,17 +301,6 @@ def test_units_that_differ_from_file_to_file_are_refused(one, other):
         parts[0].merge(parts[1])
 
 
-def test_more_than_256_classes_are_refused():
-    for n_classes in (256, 257):
-        table = pa.table({"x": np.arange(2000) % 3, "class": [f"k{i % n_classes}" for i in range(2000)]})
-        table = table.set_column(0, "x", table["x"].cast(pa.int8()))
-        if n_classes == 256:
-            assert infer_schema(Source.of_table(table), "class").n_classes == 256
-        else:
-            with pytest.raises(SchemaError, match="target 'class' has more than 256 different values"):
-                infer_schema(Source.of_table(table), "class")
-
-
 def test_nothing_left_to_learn_from_is_refused_with_the_reasons():
     table = pa.table({"x": ["a"] * 30, "key": [str(i) for i in range(30)], "class": ["u", "v"] * 15})
     with pytest.raises(SchemaError, match=r"No column is left.*x: constant; key: nearly unique"):

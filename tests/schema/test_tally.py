@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.errors import SchemaError
-from learners.schema import discretise, tally
+from learners.schema import discretise
 from learners.schema.columns import Column
 from learners.schema.discretise import Histogram, numbers_of
 from learners.schema.tally import Tally
@@ -49,7 +49,6 @@ def test_a_tally_becomes_as_coarse_as_the_histogram_of_all_values(
     x, y = rng.standard_normal(n) * 10.0 ** rng.integers(-3, 9), rng.integers(0, 3, n)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(discretise, "MAX_BINS", max_bins)
-        patch.setattr(tally, "MOST_KEYS", 2 * max_bins)
         whole, column = Histogram.of(x, y, 3), Column()
         for part in np.array_split(np.arange(n), n_parts):
             column.add_numbers(x[part], y[part], 3)

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from learners.explanation import explain
+from service.answers import check_size
 from service.http.api.options import options_of
 from service.http.api.predict import JSON, Predict, headers_of
 from service.json_values import JSONObject
@@ -71,6 +72,8 @@ class Explain:
             if chunk.n_rows > MAX_ROWS:
                 detail = f"{chunk.n_rows} rows; at most {MAX_ROWS} are explained at once."
                 raise BodyTooLarge(detail, max_rows=MAX_ROWS)
+            check_size(chunk.n_rows * (1 + len(served.schema.attributes)), len(served.classes), top_k=1)
+            check_size(chunk.n_rows, len(served.classes))
             return msgspec.json.encode(explained(served, chunk))
 
         return Response(await anyio.to_thread.run_sync(work), media_type=JSON)

@@ -12,6 +12,7 @@ from learners.monitoring.raw import ColumnRows
 from learners.schema.records import encode_columns
 from learners.schema.schema import Attribute
 from service import product
+from service.answers import check_size
 from service.http.api.predict import JSON, Predict
 from service.http.api.shapes import workspace_of
 from service.http.api.tensors import LENGTH, decoded_bytes, read_request, write_response
@@ -159,6 +160,7 @@ class Infer:
         request, columns = read_request(body, header_bytes, self.predict.max_rows)
         served.check_names([columns], request.parameters.get("ignore_unknown", False) is True, WAY_OUT)
         chunk = encode_columns(columns, served.schema)
+        check_size(chunk.n_rows, len(served.classes))
         probabilities = served.predict_proba(chunk)
         served.answered(chunk, probabilities, ColumnRows(columns, list))
         classes = served.classes

@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from learners.monitoring.raw import BatchRows, ColumnRows, RecordRows
 from learners.schema.records import encode_columns, encode_records
+from service.answers import check_size
 from service.http.api.bodies import decoded
 from service.http.api.decoded_sizes import check_csv
 from service.http.api.predict import JSON, Predict, Rows, Value, encode_table, headers_of
@@ -118,6 +119,7 @@ class Invocations:
             rows = rows_of_csv(served, body, self.predict.max_rows)
         else:
             raise UnsupportedMediaType(f"Content type {content_type!r} is not supported. Send {JSON} or {CSV}.")
+        check_size(rows.chunk.n_rows, len(served.classes))
         probabilities = served.predict_proba(rows.chunk)
         served.answered(rows.chunk, probabilities, rows.raw)
         classes = served.classes

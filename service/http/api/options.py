@@ -3,6 +3,7 @@
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
+from learners.schema.schema import MAX_CLASSES
 from service.json_values import JSONObject
 from service.problems import InvalidRequest
 
@@ -16,11 +17,12 @@ class Options(NamedTuple):
     interval: float | None = None
     id: bool = False
     key: str | None = None
+    top_k: int | None = None
 
     @property
     def is_plain(self) -> bool:
         """Whether the answer is nothing but classes and probabilities, and nobody will ask for it again."""
-        return self.interval is None and not self.id and self.key is None
+        return self.interval is None and not self.id and self.key is None and self.top_k is None
 
 
 NO_OPTIONS = Options()
@@ -50,10 +52,12 @@ def options_of(query: bytes) -> Options:
             options[name] = value.lower() in {"true", "1"}
         elif name == "interval" and (level := _level(value)) is not None:
             options[name] = level
+        elif name == "top_k" and value.isdecimal() and 0 < int(value) <= MAX_CLASSES:
+            options[name] = int(value)
         else:
             raise InvalidRequest(
-                f"Query parameter {name}={value!r} is unknown. Use ignore_unknown or id, true or false, or "
-                "interval, a probability above 0 and below 1.",
+                f"Query parameter {name}={value!r} is unknown. Use ignore_unknown or id, true or false, "
+                "interval, a probability above 0 and below 1, or top_k, a number of classes.",
                 parameter=name,
             )
     return Options(**options)

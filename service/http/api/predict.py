@@ -18,14 +18,15 @@ from learners.schema import Chunk
 from learners.schema.encode import encode
 from learners.schema.json_columns import NotColumns, json_columns_of
 from learners.schema.records import encode_columns, encode_records
+from learners.schema.schema import FEW_CLASSES
 from service import problems
+from service.answers import check_answer, check_columns, classes_in_json, top_batch, top_classes
 from service.http.api.bodies import decoded, read_body, send_body, send_problem
 from service.http.api.decoded_sizes import check_arrow, check_json
 from service.http.api.options import PREDICTION_KEY, Options, checked_key, options_of
 from service.http.api.streams import QuickStreams, read_stream
 from service.http.in_flight import UNCOUNTED, Hold, InFlight
 from service.http.paths import is_hot
-from service.json_values import JSONObject
 from service.predictor import Predictor, Probabilities, Served, scored_batch
 from service.problems import BodyTooLarge, InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
 from service.settings import Settings
@@ -55,13 +56,17 @@ class RawRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class PredictResponse(msgspec.Struct):
-    """The most probable class of each row, and the probabilities in the order of `classes`."""
+    """The most probable class of each row, and the probabilities in the order of `classes`.
+
+    With `top_k` there are no `classes`: each row has `top_classes`, the most probable ones first, and the probabilities of these.
+    """
 
     model: str
     version: int
-    classes: list[str | int | bool]
     predictions: list[str | int | bool]
     probabilities: list[list[float]]
+    classes: list[str | int | bool] | None = None
+    top_classes: list[list[str | int | bool]] | None = None
     intervals: list[list[Annotated[list[float], msgspec.Meta(min_length=2, max_length=2)]]] | None = None
     ids: list[str] | None = None
 
@@ -130,7 +135,8 @@ class Predict:
             body = await read_body(receive, length, self.max_body_bytes, hold)
             served = await self.served(scope["path_params"]["name"])
             # The first interval of a model makes tables of its variances, which may take seconds.
-            is_quick = options.interval is None and len(body) <= self.inline_bytes
+            has_few_classes = served.schema.n_classes <= FEW_CLASSES  # or else a row takes long
+            is_quick = options.interval is None and has_few_classes and len(body) <= self.inline_bytes
             if is_quick and content_type == JSON and accept != ARROW:
                 return JSON, self.answer_json(served, self.parse(body), options)
             if content_type == ARROW and (found := self.quick_batch(served, body, options)) is not None:
@@ -235,16 +241,11 @@ class Predict:
         )
 
     def _json(self, served: Served, rows: Rows, options: Options) -> bytes:
+        check_answer(rows.chunk.n_rows, len(served.classes), options.top_k, options.interval)
         probabilities = served.predict_proba(rows.chunk)
         ids = answered(served, rows, probabilities, options)
-        classes = served.classes
-        response: JSONObject = {
-            "model": served.name,
-            "version": served.version,
-            "classes": classes,
-            "predictions": [classes[code] for code in probabilities.argmax(axis=1)],
-            "probabilities": probabilities.tolist(),
-        }
+        response = {"model": served.name, "version": served.version}
+        response |= classes_in_json(served.classes, probabilities, options.top_k)
         if options.interval is not None:
             low, high = served.intervals(rows.chunk, options.interval)
             response["intervals"] = np.stack([low, high], axis=2).tolist()
@@ -268,9 +269,14 @@ class Predict:
         """Classify encoded rows: Arrow out, unless JSON is wanted."""
         if accept == JSON:
             return JSON, self._json(served, rows, options)
+        check_answer(rows.chunk.n_rows, len(served.classes), options.top_k, options.interval)
+        check_columns(len(served.classes), options.top_k)
         intervals = None if options.interval is None else served.intervals(rows.chunk, options.interval)
         probabilities = served.predict_proba(rows.chunk)
-        batch = scored_batch(served.classes, probabilities, intervals)
+        if options.top_k is None:
+            batch = scored_batch(served.classes, probabilities, intervals)
+        else:
+            batch = top_batch(served.classes, top_classes(probabilities, options.top_k))
         ids = answered(served, rows, probabilities, options)
         if ids is not None:
             batch = batch.append_column("id", pa.array(ids))
@@ -294,6 +300,11 @@ def answered(served: Served, rows: Rows, probabilities: Probabilities, options: 
     if served.watch is None:
         raise InvalidRequest(
             "This server keeps no predictions, so labels have nothing to join. Set FEWPASS_MONITORING=counts.",
+            parameter="id" if options.id else "X-Prediction-Key",
+        )
+    if not served.watch.is_logged:
+        raise InvalidRequest(
+            f"Predictions of a model with {len(served.classes):,} classes are counted, but not kept for labels; ask without an id.",
             parameter="id" if options.id else "X-Prediction-Key",
         )
     n_rows = rows.chunk.n_rows
