@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from learners import recipes
 from learners.arrays import Floats
+from learners.classifiers.folding import folding_costs
 from learners.errors import InvalidParameter, LearnerError, SchemaError
 from learners.estimators.columns import KnownColumns
 from learners.estimators.constructors import COMMON, construct_from
@@ -28,6 +29,7 @@ from learners.estimators.importance import importances
 from learners.estimators.labels import classes_of, counts_of, name_of, plain_classes
 from learners.estimators.single_row import record_of
 from learners.model import Model
+from learners.monitoring.watched import network_of
 from learners.passes.engine import OnProgress
 from learners.passes.learner import Part, drive
 from learners.passes.ledger import MemoryStore
@@ -181,7 +183,8 @@ class Classifier(ClassifierMixin, BaseEstimator):
             del self.feature_names_in_
         self.n_features_in_ = len(names)
         if self.schema is None:
-            for loss in losses(self.model_.schema):
+            network = network_of(self.model_)
+            for loss in losses(self.model_.schema, {} if network is None else folding_costs(network)):
                 self._columns.warn_once(loss)
         return self
 

@@ -96,7 +96,7 @@ class Watched:
 
     def __init__(self, model: Model) -> None:
         self.model, self.schema = model, model.schema
-        self.member = _network_of(model)
+        self.member = network_of(model)
         self.codes: Schema = self.schema if self.member is None else self.member.schema
         self.sizes = [int(size) + 1 for size in self.codes.domain_sizes.tolist()]
         self.parents = self._parents()
@@ -234,7 +234,8 @@ class Watched:
         }
 
 
-def _network_of(model: Model) -> LookupModel | None:
+def network_of(model: Model) -> LookupModel | None:
+    """The network whose families are those of a model: an ensemble's joint member, or itself."""
     if isinstance(model, EnsembleModel):
         return model.joint
     return model if isinstance(model, LookupModel) else None

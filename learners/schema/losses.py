@@ -2,30 +2,55 @@
 
 from __future__ import annotations
 
-from learners.schema.schema import Schema
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from learners.schema.schema import Attribute, Schema
 from learners.schema.summaries import NEARLY_CONSTANT, NO_CUT
 
 # Such columns tell nothing of the class, or were left out on purpose: nothing is lost with them.
 HARMLESS = (NO_CUT, NEARLY_CONSTANT, "constant", "dropped by request")
 
 
-def losses(schema: Schema) -> list[str]:
+class FoldingCost(NamedTuple):
+    """What folding the rare values of a column can have cost.
+
+    Attributes
+    ----------
+    share : float
+        Of the rows, those with a folded value.
+    most_nats : float
+        Of information about the class that is lost, at most.
+    """
+
+    share: float
+    most_nats: float
+
+
+NO_COSTS: Mapping[str, FoldingCost] = {}
+
+
+def losses(schema: Schema, costs: Mapping[str, FoldingCost] = NO_COSTS) -> list[str]:
     """What is worth knowing of columns that are not used, or not with all their values; a sentence each.
 
     Parameters
     ----------
     schema : Schema
         As it was inferred from a table.
+    costs : mapping, optional
+        Of folding, by the name of the column, as far as they are known.
     """
     told = [
         f"Column {entry.name!r} is left out: {entry.reason}."
         for entry in schema.left_out
         if not entry.reason.startswith(HARMLESS)
     ]
-    told += [
-        f"Column {attribute.name!r} keeps {len(attribute.values):,} values; {attribute.n_folded:,} rarer ones share one "
-        "code. Raise max_values to keep more."
-        for attribute in schema.attributes
-        if attribute.n_folded
-    ]
-    return told
+    folded = [attribute for attribute in schema.attributes if attribute.n_folded]
+    return told + [_of_folding(attribute, costs.get(attribute.name)) for attribute in folded]
+
+
+def _of_folding(attribute: Attribute, cost: FoldingCost | None) -> str:
+    text = f"Column {attribute.name!r} keeps {len(attribute.values):,} values; {attribute.n_folded:,} rarer ones share one code"
+    if cost is not None:
+        text += f", in {cost.share:.1%} of the rows: told apart, they could say at most {cost.most_nats:.3g} nats more of the class"
+    return f"{text}. Raise max_values to keep more."

@@ -9,8 +9,11 @@ from typing import Any
 
 from learners import recipes
 from learners.circuits.model import CircuitModel
+from learners.classifiers.folding import folding_costs
 from learners.kinds import load_model
 from learners.memory import limit_memory
+from learners.model import Model
+from learners.monitoring.watched import network_of
 from learners.passes.cluster import connected
 from learners.passes.learner import Account, Checkpoints, Part, drive
 from learners.schema import Kept
@@ -87,10 +90,16 @@ def learn(workspace: Workspace, run: Run) -> JSONObject:
         "files": [file_facts(file) for file in files],
         "passes": [asdict(account) for account in accounts],
         "forgotten": list(rows.rules),
-        "warnings": losses(model.schema),
+        "warnings": warnings_of(model),
         "train_s": seconds,
         "rows_per_s": n_rows / max(seconds, 1e-9),
     }
+
+
+def warnings_of(model: Model) -> list[str]:
+    """What the model does not keep of its table, and as far as it counts families, what that can have cost."""
+    network = network_of(model)
+    return losses(model.schema, {} if network is None else folding_costs(network))
 
 
 def fit(
