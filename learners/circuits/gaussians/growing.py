@@ -17,7 +17,8 @@ POOLED = (0.1, 3.0, 30.0)
 MOST_COMPONENTS = 128
 # A component of fewer rows is not split any further.
 FEWEST_ROWS = 5
-MOST_PASSES, PATIENCE, GAIN = 100, 5, 1e-4
+# Passes without a gain before a size ends: where components find new parts of the data, other rows lose for a while.
+MOST_PASSES, PATIENCE, GAIN = 100, 15, 1e-4
 # Of numbers, rows of probability zero count as this improbable.
 IMPOSSIBLE = -1e6
 # Multiplications of E-steps that a thread makes a second.
