@@ -220,16 +220,14 @@ def _locked_folder(directory: Path) -> tuple[Path, int]:
 
 
 @contextmanager
-def refusals_of_the_disk(path: Path) -> Iterator[None]:
-    """An error of the disk is said as Unwritable of this path."""
+def refusals_of_the_disk(path: Path, then: str = "then try again.") -> Iterator[None]:
+    """An error of the disk is said as Unwritable of this path, with what to do once the disk works."""
     try:
         yield
     except OSError as error:
         if error.errno not in _REFUSALS:
             raise
-        reason = (
-            f"{os.strerror(error.errno or 0)}. Free or remount the disk, or give this user the right, then try again."
-        )
+        reason = f"{os.strerror(error.errno or 0)}. Free or remount the disk, or give this user the right, {then}"
         raise Unwritable(path, reason) from error
 
 

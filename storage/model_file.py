@@ -21,7 +21,7 @@ import pyarrow as pa
 from storage import duckdb_files
 from storage.blobs import Blob, array_of_blob, read_blobs, write_blobs
 from storage.compiled import Arrays, Header, array_bytes, header_json, map_compiled, write_compiled
-from storage.errors import Conflict, CorruptFile, NotFound
+from storage.errors import Conflict, CorruptFile, NotFound, Unwritable
 from storage.files import (
     drafting,
     make_folder,
@@ -49,6 +49,7 @@ __all__ = [
 ]
 
 _RESERVED_TABLES = frozenset({"arrays", "header"})
+_LEFT = "then run fewpass doctor --repair, which removes it. It belongs to no version any more."
 
 
 @dataclass(frozen=True)
@@ -326,8 +327,20 @@ def rebuild_compiled(duckdb_path: Path | str, completed: Completed) -> Path:
 
 
 def remove_model(duckdb_path: Path | str) -> None:
-    """Remove the files of a version, after its row is gone; those that are missing already are no matter."""
-    path = Path(duckdb_path)
+    """Remove the files of a version, after its row is gone; those that are missing already are no matter.
+
+    Raises
+    ------
+    Unwritable
+        Naming the first file that the disk refuses to remove; the others are removed.
+    """
+    refused: list[Unwritable] = []
     for suffix in (".sha256", ".arrow", ".duckdb"):
-        with refusals_of_the_disk(path):
-            path.with_suffix(suffix).unlink(missing_ok=True)
+        path = Path(duckdb_path).with_suffix(suffix)
+        try:
+            with refusals_of_the_disk(path, _LEFT):
+                path.unlink(missing_ok=True)
+        except Unwritable as error:
+            refused.append(error)
+    if refused:
+        raise refused[0]

@@ -298,6 +298,21 @@ def test_a_removed_model_leaves_nothing(tmp_path):
     assert os.listdir(tmp_path / "m") == []
 
 
+def test_a_disk_that_refuses_to_remove_one_file_is_named_and_the_others_go(tmp_path, monkeypatch):
+    written = write_model(tmp_path, "m", 1, HEADER, ARRAYS, TABLES)
+    unlink = Path.unlink
+
+    def refuse(path, missing_ok=False):
+        if path.suffix == ".arrow":
+            raise OSError(errno.EIO, "Input/output error")
+        unlink(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(Unwritable, match=r"\.arrow cannot be written: .* It belongs to no version any more"):
+        remove_model(written.duckdb_path)
+    assert [Path(name).suffix for name in os.listdir(tmp_path / "m")] == [".arrow"]
+
+
 @pytest.mark.parametrize("n", range(6))
 def test_when_the_nth_fsync_fails_nothing_is_left(tmp_path, monkeypatch, n):
     """Three files, and for each an fsync of the file and one of the folder."""
