@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -106,16 +105,15 @@ class PairwiseCounts:
     can_subtract = True
 
     def __init__(self, schema: Schema) -> None:
-        self.schema = schema
+        self._begin(schema, _Plan.of(schema.domain_sizes, schema.n_classes))
+
+    def _begin(self, schema: Schema, plan: _Plan) -> None:
+        self.schema, self._plan = schema, plan
         self.sizes = schema.domain_sizes
         self.n_rows = 0
         self.class_counts = np.zeros(schema.n_classes, np.int64)
         self.margins = [np.zeros((int(v), schema.n_classes), np.int64) for v in self.sizes]
         self.counts = np.zeros(int(self._plan.table_starts[-1]), np.int64)
-
-    @cached_property
-    def _plan(self) -> _Plan:
-        return _Plan.of(self.sizes, self.schema.n_classes)
 
     @property
     def spec(self) -> dict[str, object]:
@@ -134,7 +132,9 @@ class PairwiseCounts:
 
     def empty(self) -> PairwiseCounts:
         """No rows."""
-        return PairwiseCounts(self.schema)
+        fresh = object.__new__(PairwiseCounts)
+        fresh._begin(self.schema, self._plan)  # which is large where there are thousands of columns
+        return fresh
 
     def under(self, schema: Schema) -> PairwiseCounts:
         """No rows, by another schema."""

@@ -110,9 +110,12 @@ class ParquetContent:
         """The numbers of the leaves of each column; a list or a struct may have several."""
         found: dict[str, list[int]] = {name: [] for name in self.arrow_schema.names}
         for place in range(self.metadata.num_columns):
-            path = self.metadata.schema.column(place).path
-            own = [name for name in found if path == name or path.startswith(f"{name}.")]
-            found[max(own, key=len)].append(place)
+            name = self.metadata.schema.column(place).path
+            while name not in found:
+                name, dot, _ = name.rpartition(".")
+                if not dot:
+                    raise ValueError(f"Leaf {place} of the file belongs to no column.")
+            found[name].append(place)
         return found
 
     def taken(self, stream: pa.NativeFile, row_group: int, columns: Sequence[str] | None) -> dict[str, Taken]:

@@ -304,8 +304,9 @@ class Encoder:
 
     def training_classes(self, batch: pa.RecordBatch, where: str) -> Codes:
         """The classes of a training chunk, once all columns are there; raises as `training_chunk` does."""
+        known = set(batch.schema.names)
         for name in self.schema.columns:
-            if name not in batch.schema.names:
+            if name not in known:
                 raise UnknownColumn(name, batch.schema.names)
         try:
             return self.classes(batch)
