@@ -92,8 +92,11 @@ def answer_of(small, keep, gain, is_greedy, limits, x, found):
     found[3] = keep.size
     if n_inner * n_slots <= limits[0]:
         slots, rows, tops = np.empty(n_slots), np.empty(n_inner * n_slots), np.empty(n_inner)
-        spans, leaf_tops = np.empty((n_inner, 2), np.int64), np.empty(small.leaf_variable.size)
-        look_ahead(small, np.ones(n_slots, np.uint8), rows, spans, tops, leaf_tops, slots)
+        spans = np.empty((n_inner, 2), np.int64)
+        if n_inner:
+            look_ahead(small, np.empty(0, np.uint8), rows, spans, tops, np.empty(0), slots)
+        else:
+            slots[:] = small.leaf_value
         least = np.inf
         for v in range(keep.size):
             most = 0.0
