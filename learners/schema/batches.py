@@ -184,6 +184,7 @@ class BatchEncoder:
             place_of = {name: place for place, name in enumerate(arrow_schema.names)}
         except UnicodeDecodeError as error:
             raise InvalidBuffers(f"The name of a column is not UTF-8: {error}") from error
+        types = arrow_schema.types  # which are made anew each time they are asked for
         columns, slow, absent = [], [], []
         tables: list[Codes] = []
         largest: list[int] = []
@@ -192,14 +193,14 @@ class BatchEncoder:
                 absent.append(i)
                 continue
             place = place_of[attribute.name]
-            kind, indices = self._kinds(i, arrow_schema.types[place])
+            kind, indices = self._kinds(i, types[place])
             if kind == kernels.NOTHING:
                 slow.append((i, place))
                 continue
             start, size = self.tables.get(i, (self.cut_starts[i], len(attribute.cuts)))
             if kind in (kernels.BYTES, kernels.BITS):
                 start = len(tables)
-                lut, limit = self.byte_table(i, arrow_schema.types[place])
+                lut, limit = self.byte_table(i, types[place])
                 tables.append(lut)
                 largest.append(limit)
             codes = (attribute.missing_code, attribute.unseen_code, int(attribute.has_missing))
