@@ -110,6 +110,12 @@ def test_look_ahead_and_derivatives_bound_every_subspace(problem):
             assert inside.max(initial=0) <= slots[2][slot] * (1 + CLOSE)
             assert slots[2][slot] <= slots[1][slot] * (1 + CLOSE)
             assert slots[1][slot] <= slots[0][slot] * (1 + CLOSE)
+    if n_inner:
+        # Where everything is allowed, no room for the leaves' tops is the same.
+        everything, both = np.ones(allowed.size, np.uint8), np.empty((2, allowed.size))
+        bound_kernels.look_ahead(arrays, everything, rows, spans, tops, leaves, both[0])
+        bound_kernels.look_ahead(arrays, everything, rows, spans, tops, np.empty(0), both[1])
+        np.testing.assert_allclose(both[1], both[0], rtol=1e-12)
 
 
 def hidden_chain(n_latent, n_states=3, seed=0):
