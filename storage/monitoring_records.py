@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from storage.errors import CorruptFile
 from storage.files import locked, publish
@@ -29,7 +29,17 @@ class RuleRecord(TypedDict, total=False):
 
 
 class AlertRecord(TypedDict):
-    """One alert; moments are ISO 8601."""
+    """One alert; moments are ISO 8601.
+
+    Attributes
+    ----------
+    is_muted : bool
+        Whether no webhook gets it: by the rule of its model, or because a person has muted it.
+    muted_at : str or None
+        When a person has. Alerts of before have none.
+    is_sent : bool
+        False until the next look, after a person has resolved it.
+    """
 
     id: str
     model: str
@@ -46,6 +56,8 @@ class AlertRecord(TypedDict):
     fired_at: str
     acknowledged_at: str | None
     resolved_at: str | None
+    muted_at: NotRequired[str | None]
+    is_sent: NotRequired[bool]
 
 
 class StateRecord(TypedDict):

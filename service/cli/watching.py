@@ -8,6 +8,7 @@ import typer
 from service import product
 from service.cli.monitoring import EXIT_DRIFT, show_drift
 from service.terminal import JsonOption, WorkspaceOption, escape, existing, out, show_json, show_table
+from storage.monitoring_records import AlertRecord
 
 Reference = Annotated[str, typer.Argument(help="name, name@version or name@alias.")]
 app = typer.Typer(help="Send alerts to others.", no_args_is_help=True)
@@ -84,13 +85,31 @@ def labels(
 def alerts(
     model: Annotated[str | None, typer.Option("--model", help="Of one model.")] = None,
     is_open: Annotated[bool, typer.Option("--open", help="Only those that are not over.")] = False,
+    acknowledge: Annotated[
+        list[str] | None, typer.Option("--acknowledge", help="Note that this alert was seen; may be repeated.")
+    ] = None,
+    mute: Annotated[
+        list[str] | None, typer.Option("--mute", help="Send no more about this alert; may be repeated.")
+    ] = None,
+    unmute: Annotated[
+        list[str] | None, typer.Option("--unmute", help="Send about this alert again; may be repeated.")
+    ] = None,
+    resolve: Annotated[list[str] | None, typer.Option("--resolve", help="Close this alert; may be repeated.")] = None,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """List alerts, the newest first."""
+    """List alerts, the newest first, after some of them were noted as seen, muted or resolved."""
     from service.workspace import Workspace
 
     with Workspace(existing(workspace)) as here:
+        for alert in acknowledge or ():
+            product.acknowledge_alert(here, alert)
+        for alert in mute or ():
+            product.mute_alert(here, alert)
+        for alert in unmute or ():
+            product.mute_alert(here, alert, is_muted=False)
+        for alert in resolve or ():
+            product.resolve_alert(here, alert)
         found = product.list_alerts(here, model, is_open=True if is_open else None)
     if json_output:
         show_json(found)
@@ -100,12 +119,18 @@ def alerts(
             one["id"],
             f"{one['model']}@{one['version']}",
             one["fired_at"][:16],
-            (one["resolved_at"] or "")[:16],
+            _state(one),
             one["words"],
         ]
         for one in found
     ]
-    show_table(None, ["id", "model", "fired", "resolved", "cause"], rows, empty="no alerts")
+    show_table(None, ["id", "model", "fired", "state", "cause"], rows, empty="no alerts")
+
+
+def _state(alert: AlertRecord) -> str:
+    if alert["resolved_at"]:
+        return f"resolved {alert['resolved_at'][:16]}"
+    return ("seen" if alert["acknowledged_at"] else "open") + (", muted" if alert["is_muted"] else "")
 
 
 @app.command("list")

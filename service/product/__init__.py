@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from service.product.alerts import acknowledge_alert as acknowledge_alert
     from service.product.alerts import alert_rule as alert_rule
     from service.product.alerts import list_alerts as list_alerts
+    from service.product.alerts import mute_alert as mute_alert
+    from service.product.alerts import resolve_alert as resolve_alert
     from service.product.alerts import set_alert_rule as set_alert_rule
     from service.product.answering import impute as impute
     from service.product.answering import predict_files as predict_files
@@ -111,6 +113,8 @@ _VERBS = {
     "alert_rule": "service.product.alerts",
     "set_alert_rule": "service.product.alerts",
     "list_alerts": "service.product.alerts",
+    "mute_alert": "service.product.alerts",
+    "resolve_alert": "service.product.alerts",
     "add_labels": "service.product.labels",
     "performance": "service.product.labels",
     "create_webhook": "service.product.webhooks",

@@ -1,7 +1,8 @@
 """Alarms that last become alerts: told once, kept, acknowledged, resolved when they are over."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import cast
 
@@ -79,11 +80,47 @@ def acknowledge_alert(workspace: Workspace, alert_id: str) -> AlertRecord:
     ------
     NotFound
     """
+    with _changing(workspace, alert_id) as alert:
+        alert["acknowledged_at"] = alert["acknowledged_at"] or _now().isoformat()
+    return alert
+
+
+def mute_alert(workspace: Workspace, alert_id: str, *, is_muted: bool = True) -> AlertRecord:
+    """Send no webhook that an alert is resolved, nor that the same alarm of the model fires again; or send them again.
+
+    Raises
+    ------
+    NotFound
+    """
+    with _changing(workspace, alert_id) as alert:
+        alert["muted_at"] = (alert.get("muted_at") or _now().isoformat()) if is_muted else None
+        alert["is_muted"] = is_muted
+    return alert
+
+
+def resolve_alert(workspace: Workspace, alert_id: str) -> AlertRecord:
+    """Close an alert. If its alarm goes on, it must last anew before it fires again; webhooks hear of it after the next look.
+
+    Raises
+    ------
+    NotFound
+    """
+    with _changing(workspace, alert_id) as alert:
+        if alert["resolved_at"] is None:
+            alert["resolved_at"], alert["is_sent"] = _now().isoformat(), False
+            with with_records(workspace.layout.root, "looks") as looks:
+                own = looks.get(f"{alert['model']}@{alert['version']}", {"last": []})
+                own["last"] = [[subject for subject in seen if subject != alert["subject"]] for seen in own["last"]]
+    return alert
+
+
+@contextmanager
+def _changing(workspace: Workspace, alert_id: str) -> Iterator[AlertRecord]:
     with with_records(workspace.layout.root, "alerts") as alerts:
         if alert_id not in alerts:
             raise NotFound("alert", alert_id)
-        alerts[alert_id]["acknowledged_at"] = alerts[alert_id].get("acknowledged_at") or _now().isoformat()
-        return cast("AlertRecord", dict(alerts[alert_id]))
+        alert = cast("AlertRecord", alerts[alert_id])
+        yield alert
 
 
 def look(workspace: Workspace, name: str, now: datetime | None = None) -> list[tuple[str, AlertRecord]]:
@@ -132,7 +169,11 @@ def _change(
 ) -> list[tuple[str, AlertRecord]]:
     changed: list[tuple[str, AlertRecord]] = []
     with with_records(workspace.layout.root, "alerts") as alerts:
-        own = {one["subject"]: one for one in alerts.values() if one["model"] == name and one["resolved_at"] is None}
+        of_model = [one for one in alerts.values() if one["model"] == name]
+        own = {one["subject"]: one for one in of_model if one["resolved_at"] is None}
+        unsent = [one for one in of_model if not one.pop("is_sent", True)]
+        changed += [("resolved", cast("AlertRecord", dict(one))) for one in unsent]
+        muted = {one["subject"]: one.get("muted_at") for one in sorted(of_model, key=lambda one: one["fired_at"])}
         for subject, one in own.items():
             if subject not in seen or one["version"] != version:
                 one["resolved_at"] = moment.isoformat()
@@ -151,7 +192,8 @@ def _change(
                 "unit": str(cause["unit"]),
                 "against": rule["against"],
                 "window": rule["window"],
-                "is_muted": rule["is_muted"],
+                "is_muted": rule["is_muted"] or muted.get(subject) is not None,
+                "muted_at": muted.get(subject),
                 "fired_at": moment.isoformat(),
                 "acknowledged_at": None,
                 "resolved_at": None,

@@ -108,6 +108,24 @@ def acknowledge(alert: str, workspace: Ours) -> Answer:
     return dict(product.acknowledge_alert(workspace, alert))
 
 
+@router.post("/v1/alerts/{alert}/mute", summary="Send no more about an alert")
+def mute(alert: str, workspace: Ours) -> Answer:
+    """Webhooks hear neither that it is resolved nor that the same alarm of the model fires again."""
+    return dict(product.mute_alert(workspace, alert))
+
+
+@router.post("/v1/alerts/{alert}/unmute", summary="Send about an alert again")
+def unmute(alert: str, workspace: Ours) -> Answer:
+    """Webhooks hear of it as of any other."""
+    return dict(product.mute_alert(workspace, alert, is_muted=False))
+
+
+@router.post("/v1/alerts/{alert}/resolve", summary="Close an alert")
+def resolve(alert: str, workspace: Ours) -> Answer:
+    """If its alarm goes on, it must last anew before it fires again; webhooks hear of it after the next look."""
+    return dict(product.resolve_alert(workspace, alert))
+
+
 @router.get("/v1/webhooks", summary="List webhooks")
 def webhooks(workspace: Ours) -> list[Answer]:
     """Without their secrets."""

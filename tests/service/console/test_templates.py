@@ -85,6 +85,7 @@ alert = a(
     words="size",
     fired_at="now",
     resolved_at=maybe("x"),
+    is_muted=st.booleans(),
     acknowledged_at=maybe("x"),
 )
 rule = a(window="24h", against="training", q=0.01, nats=0.01, points=1.0, rollback_labels=maybe(30), is_muted=False)

@@ -14,6 +14,7 @@ from service.processes.local_server import local_server
 from service.requests import DatasetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
+from storage.monitoring_records import with_records
 from tests.monitoring import problems
 from tests.processes import wait_for
 from tests.service.asking import client_of
@@ -104,3 +105,26 @@ def test_a_moment_that_no_window_fits_is_refused(place, until):
         assert answer.status_code == 422 and "not within the years" in answer.json()["detail"]
     page = client.get("/console/models/towns/monitoring", params={"until": until}, headers={"accept": "text/html"})
     assert page.status_code in (200, 422) and "not within the years" in page.text
+
+
+def test_an_alert_is_seen_muted_and_resolved_by_rest_and_by_command(place):
+    settings, client, _, _ = place
+    alert = {"id": "0123456789abcdef", "model": "towns", "version": 1, "subject": "unseen size", "kind": "unseen"}
+    alert |= {"columns": ["size"], "words": "size has unseen values", "effect": 9.0, "unit": "points"}
+    alert |= {"against": "training", "window": "24h", "is_muted": False, "fired_at": "2026-01-01T00:00:00+00:00"}
+    with with_records(settings.workspace, "alerts") as alerts:
+        alerts[alert["id"]] = alert | {"acknowledged_at": None, "resolved_at": None}
+    path = f"/v1/alerts/{alert['id']}"
+    assert client.post(f"{path}/acknowledge").json()["acknowledged_at"]
+    assert client.post(f"{path}/mute").json()["is_muted"] and not client.post(f"{path}/unmute").json()["is_muted"]
+    where = {"workspace": settings.workspace}
+    assert "seen, muted" in " ".join(fewpass("alerts", "--mute", alert["id"], **where).stdout.split())
+    assert client.post(f"{path}/resolve").json()["resolved_at"]
+    assert client.get("/v1/alerts", params={"is_open": True}).json() == []
+    told = fewpass("alerts", "--unmute", alert["id"], "--acknowledge", alert["id"], "--json", **where)
+    (one,) = json.loads(told.stdout)
+    assert one["resolved_at"] and not one["is_muted"]
+    for verb in ("acknowledge", "mute", "unmute", "resolve"):
+        answer = client.post(f"/v1/alerts/none/{verb}")
+        assert answer.status_code == 404 and "no alert 'none'" in answer.json()["detail"]
+    assert "no alert 'none'" in fewpass("alerts", "--resolve", "none", **where, code=1).stderr

@@ -149,6 +149,16 @@ def test_an_alarm_that_lasts_becomes_one_alert_and_ends(trained):
     assert product.acknowledge_alert(trained, opened[0]["id"])["acknowledged_at"]
     with pytest.raises(NotFound, match="no alert 'none'"):
         product.acknowledge_alert(trained, "none")
+    assert product.mute_alert(trained, opened[0]["id"])["is_muted"]
+    assert not product.resolve_alert(trained, opened[0]["id"])["is_sent"]
+    again = alerts.look(trained, "alerting", NOON - day + timedelta(minutes=63))
+    assert [(change, one["id"]) for change, one in again] == [("resolved", opened[0]["id"])], "told once, and not fired"
+    assert alerts.look(trained, "alerting", NOON - day + timedelta(minutes=64)) == []
+    serve(trained, "alerting", broken(2000, 54), NOON - day + timedelta(minutes=61))
+    (refired,) = [one for change, one in alerts.look(trained, "alerting", NOON - day + timedelta(minutes=125))]
+    assert refired["subject"] == opened[0]["subject"] and refired["is_muted"], "it has lasted anew, and stays muted"
+    assert webhooks.send(trained, "fired", refired) == []
+    assert not product.mute_alert(trained, refired["id"], is_muted=False)["is_muted"]
     serve(trained, "alerting", problems.rows(2000, 53), NOON - day + timedelta(hours=5))
     ended = alerts.look(trained, "alerting", NOON - day + timedelta(hours=5, minutes=10))
     assert {change for change, _ in ended} == {"resolved"}
