@@ -67,7 +67,12 @@ class Disk:
         if call == "fsync":
             self._sync(path, self.kept / number)
             return
-        names, name = self._parent(path)
+        try:
+            names, name = self._parent(path)
+        except KeyError:
+            if call == "mkdir":  # it failed: `Path.mkdir(parents=True)` tries the last folder first
+                return
+            raise
         if call == "from":
             self.renamed = path
         elif call == "rename":
