@@ -144,6 +144,11 @@ def _refuse(name: str) -> None:
     raise TypeError(f"{name} is called by kernels only: make it a `kernel` to call it from Python.")
 
 
+def load_registries() -> None:
+    """Load what numba knows of numpy's functions, as the first kernel would."""
+    import numba.np.arraymath  # noqa: F401
+
+
 @contextmanager
 def noticing_compilation(tell: Callable[[], None]) -> Iterator[None]:
     """Call `tell` once, if a kernel is compiled rather than found on disk: that takes seconds, and happens once on a machine."""

@@ -2,6 +2,8 @@
 
 import gc
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
 
 LOADED_OBJECTS = 1_000_000
@@ -21,12 +23,26 @@ def end_loading() -> None:
     gc.set_threshold(*USUAL_THRESHOLDS)
 
 
-class _NoPandas(MetaPathFinder):
-    """Finds everything but pandas."""
+class _Hidden(MetaPathFinder):
+    """Finds everything but one package."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def find_spec(self, fullname: str, *_: object) -> None:
-        if fullname == "pandas":
+        if fullname == self.name:
             raise ModuleNotFoundError(fullname)
+
+
+@contextmanager
+def _hidden(name: str) -> Iterator[None]:
+    """Nobody finds a package, unless it is loaded already."""
+    finder = _Hidden(name)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
 
 
 def spare_pandas() -> None:
@@ -36,11 +52,14 @@ def spare_pandas() -> None:
     """
     import pyarrow as pa
 
-    if "pandas" in sys.modules:
-        return
-    finder = _NoPandas()
-    sys.meta_path.insert(0, finder)
-    try:
-        pa.array([0])  # pyarrow looks for pandas once
-    finally:
-        sys.meta_path.remove(finder)
+    if "pandas" not in sys.modules:
+        with _hidden("pandas"):
+            pa.array([0])  # pyarrow looks for pandas once
+
+
+def spare_blas() -> None:
+    """Let numba load without scipy.linalg, where it looks for a BLAS: .2 s. Only its convolutions would use that, ours are none."""
+    from learners.jit import load_registries
+
+    with _hidden("scipy.linalg"):
+        load_registries()

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRe
 from rich.table import Table
 
 from service.json_values import JSONMapping, JSONObject
-from service.loading import begin_loading, end_loading, spare_pandas
+from service.loading import begin_loading, end_loading, spare_blas, spare_pandas
 from service.settings import Settings
 from storage.files import Layout
 
@@ -219,6 +219,7 @@ def progress_bar(is_shown: bool) -> Iterator[Callable[[JSONObject], None]]:
     logs_to_standard_error()
     if CommandProcess.is_own:
         spare_pandas()
+        spare_blas()
     bar = Progress(*columns, console=err, transient=True, disable=not (is_shown and err.is_terminal))
 
     def tell() -> None:

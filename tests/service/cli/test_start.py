@@ -15,7 +15,17 @@ import pytest
 
 from service import loading, terminal
 
-LEARNING = ("sklearn", "xgboost", "matplotlib", "dbos", "fastapi", "pyarrow.dataset", "pandas", "scipy.special")
+LEARNING = (
+    "sklearn",
+    "xgboost",
+    "matplotlib",
+    "dbos",
+    "fastapi",
+    "pyarrow.dataset",
+    "pandas",
+    "scipy.special",
+    "scipy.linalg",
+)
 LISTING = (*LEARNING, "numba", "numpy", "pyarrow", "duckdb", "scipy", "structlog", "alembic")
 
 
@@ -77,6 +87,7 @@ def test_no_command_loads_what_it_does_not_use(
 def test_garbage_is_looked_for_as_usual_once_a_command_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal.CommandProcess, "is_own", False)
     monkeypatch.setattr(terminal, "spare_pandas", lambda: None)  # this process may be given frames
+    monkeypatch.setattr(terminal, "spare_blas", lambda: None)
     try:
         terminal.CommandProcess.begin()
         assert gc.get_threshold()[0] == loading.LOADED_OBJECTS
