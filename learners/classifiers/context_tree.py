@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Floats, Integers
+from learners.arrays import Array, Floats, Integers
 from learners.classifiers.tree_kernels import first_differences, summed_level
 
 
@@ -118,8 +118,78 @@ def context_tree_from_cells(
         The same for any order of the cells.
     """
     del parent_sizes
-    path = np.column_stack([y, parents.reshape(y.size, -1)]).astype(np.int64, order="C")
-    value, count = x.astype(np.int64), counts.astype(np.int64)
+    path = np.column_stack([y, parents.reshape(y.size, -1)])
+    return levels_from_paths(path, x, counts, n_values).tree()
+
+
+class Level(NamedTuple):
+    """One level of a tree that is not laid out yet; int32 where that is enough.
+
+    Attributes
+    ----------
+    above, branch : (n_nodes,)
+        The node in the level above, and the code under it.
+    node, value, n_rows, cell_above : (n_cells,)
+        The node of each cell in this level, its value and rows, and the cell of the same value in the level above.
+    """
+
+    above: Array
+    branch: Array
+    node: Array
+    value: Array
+    n_rows: Array
+    cell_above: Array
+
+
+class Levels(NamedTuple):
+    """The levels of a context tree, top first: a third of the memory that the tree takes, and of each level its own.
+
+    Attributes
+    ----------
+    levels : list of Level
+    n_values : int
+    """
+
+    levels: list[Level]
+    n_values: int
+
+    def tree(self, n_parents: int | None = None) -> ContextTree:
+        """The tree, by default of all parents, or of the first so many."""
+        levels = self.levels if n_parents is None else self.levels[: n_parents + 2]
+        node_starts = np.concatenate([[0], np.cumsum([level.above.size for level in levels])]).astype(np.int64)
+        cell_firsts = np.concatenate([[0], np.cumsum([level.value.size for level in levels])]).astype(np.int64)
+        # Nothing is above the root: its -1 stays.
+        before = [0, *node_starts.tolist()]
+        cells_before = [0, *cell_firsts.tolist()]
+        per_node = [np.bincount(level.node, minlength=level.above.size) for level in levels]
+        return ContextTree(
+            level_starts=node_starts,
+            parent=_joined([level.above for level in levels], before),
+            branch=_joined([level.branch for level in levels]),
+            cell_starts=np.concatenate([[0], np.cumsum(np.concatenate(per_node))]).astype(np.int64),
+            cell_value=_joined([level.value for level in levels]),
+            cell_count=_joined([level.n_rows for level in levels]),
+            cell_parent=_joined([level.cell_above for level in levels], cells_before),
+            n_values=self.n_values,
+        )
+
+
+def levels_from_paths(path: Array, value: Array, count: Integers, n_values: int) -> Levels:
+    """The levels of a tree from its distinct cells.
+
+    Parameters
+    ----------
+    path : (m, k + 1) codes
+        Class and codes of the parents in the order of the levels.
+    value : (m,) codes
+    count : (m,) int64
+        Positive numbers of rows.
+    n_values : int
+    """
+    if path.dtype != np.uint16:
+        is_narrow = path.size == 0 or (path.min() >= 0 and path.max() <= np.iinfo(np.uint16).max)
+        path = path.astype(np.uint16 if is_narrow else np.int64, order="C")
+    value, count = value.astype(np.int64), count.astype(np.int64, copy=False)
     differs = np.empty(value.size, np.int64)
     first_differences(path, value, differs)
     if value.size and differs.min() < 0:  # counts come in this order; others may not
@@ -128,41 +198,30 @@ def context_tree_from_cells(
         first_differences(path, value, differs)
     depth = path.shape[1]
     starts = np.flatnonzero(differs < depth)
-    node_of_cell = np.cumsum(differs < depth) - 1
+    node = np.cumsum(differs < depth) - 1
     seen = np.full(n_values, -1, np.int64)
     levels = []
     for level in range(depth, 0, -1):
         is_start = differs[starts] < level - 1 if level > 1 else np.arange(starts.size) == 0
         above_of_node = np.cumsum(is_start) - 1
-        above = tuple(np.empty(value.size, np.int64) for _ in range(4))
-        n_above = summed_level(node_of_cell, value, count, above_of_node, seen, *above)
-        levels.append((above_of_node, path[starts, level - 1], node_of_cell, value, count, above[3]))
-        node_of_cell, value, count = (part[:n_above] for part in above[:3])
+        above = [np.empty(value.size, np.int64) for _ in range(4)]
+        n_above = summed_level(node, value, count, above_of_node, seen, *above)
+        own = [_narrowed(part) for part in (above_of_node, path[starts, level - 1], node, value, count, above.pop())]
+        levels.append(Level._make(own))
+        node, value, count = (part[:n_above].copy() for part in above)
         starts = starts[is_start]
-    none = np.full(1, -1, np.int64)
-    levels.append((none, none, node_of_cell, value, count, np.full(value.size, -1, np.int64)))
-    return _assembled(levels[::-1], n_values)
+    none = np.full(1, -1, np.int32)
+    cells = [_narrowed(part) for part in (node, value, count)]
+    levels.append(Level._make([none, none, *cells, np.full(value.size, -1, np.int32)]))
+    return Levels(levels[::-1], n_values)
 
 
-def _assembled(levels: Sequence[tuple[Integers, ...]], n_values: int) -> ContextTree:
-    """Lay the levels, top first, one behind the other."""
-    n_nodes = [level[0].size for level in levels]
-    n_cells = [level[3].size for level in levels]
-    node_starts = np.concatenate([[0], np.cumsum(n_nodes)]).astype(np.int64)
-    cell_starts = np.concatenate([[0], np.cumsum(n_cells)]).astype(np.int64)
-    parent, cell_parent, node_of_cell = [levels[0][0]], [levels[0][5]], [levels[0][2]]
-    for number, level in enumerate(levels[1:], 1):
-        parent.append(level[0] + node_starts[number - 1])
-        node_of_cell.append(level[2] + node_starts[number])
-        cell_parent.append(level[5] + cell_starts[number - 1])
-    per_node = np.bincount(np.concatenate(node_of_cell), minlength=int(node_starts[-1]))
-    return ContextTree(
-        level_starts=node_starts,
-        parent=np.concatenate(parent),
-        branch=np.concatenate([level[1] for level in levels]),
-        cell_starts=np.concatenate([[0], np.cumsum(per_node)]).astype(np.int64),
-        cell_value=np.concatenate([level[3] for level in levels]),
-        cell_count=np.concatenate([level[4] for level in levels]),
-        cell_parent=np.concatenate(cell_parent),
-        n_values=n_values,
-    )
+def _narrowed(numbers: Array) -> Array:
+    """As int32 where that is enough."""
+    return numbers.astype(np.int32) if numbers.max(initial=0) <= np.iinfo(np.int32).max else numbers
+
+
+def _joined(parts: Sequence[Array], before: Sequence[int] | None = None) -> Integers:
+    """Levels one behind the other as int64, each moved by what comes before the level above it."""
+    moved = before or [0] * len(parts)
+    return np.concatenate([part.astype(np.int64) + first for part, first in zip(parts, moved, strict=False)])

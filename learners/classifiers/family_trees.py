@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from learners.classifiers.context_tree import ContextTree, context_tree_from_cells
+from learners.classifiers.context_tree import ContextTree, Levels, levels_from_paths
 from learners.counts.family import FamilyCounts
 from learners.passes.engine import Advance, unheard
 
 
 def trees_of(families: FamilyCounts, advance: Advance = unheard) -> list[ContextTree]:
     """The context tree of each family; `advance` is told how many there are so far, and may raise."""
-    return list(each_tree(families, advance))
+    return [levels.tree() for levels in each_grown(families, advance)]
 
 
-def each_tree(families: FamilyCounts, advance: Advance = unheard) -> Iterator[ContextTree]:
-    """One tree of `trees_of` after the other."""
+def each_grown(families: FamilyCounts, advance: Advance = unheard) -> Iterator[Levels]:
+    """The levels of one tree of `trees_of` after the other."""
     sizes = families.schema.domain_sizes
     for index, family in enumerate(families.families):
         advance(index, len(families.families))
-        yield context_tree_from_cells(*families.cells(index), int(sizes[family.attribute]))
+        yield levels_from_paths(*families.paths(index), int(sizes[family.attribute]))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from learners.arrays import Floats
-from learners.classifiers.context_tree import ContextTree
+from learners.classifiers.context_tree import ContextTree, Levels
 from learners.classifiers.structure import Structure
 
 CONCENTRATIONS = tuple(2.0**power for power in range(10, -4, -1))
@@ -38,66 +38,50 @@ def best_concentration(n: Floats, total: Floats, from_above: Floats) -> float:
     return CONCENTRATIONS[int(np.argmax(scores))]
 
 
-def telling_levels(tree: ContextTree) -> int:
+def telling_levels(grown: Levels) -> int:
     """How many of its first parents predict an attribute best, each row predicted from all others.
 
     The estimate of a level mixes its frequencies with the level above (`best_concentration`).
 
     Parameters
     ----------
-    tree : ContextTree
+    grown : Levels
 
     Returns
     -------
     int
         The fewest of those as good as the best, to `CHANCE_NATS`.
     """
-    node_of_cell, totals = tree.node_of_cell(), tree.node_counts()
-    n, total = tree.cell_count.astype(np.float64), totals[node_of_cell].astype(np.float64)
-    left_out = (n - 1 + 1.0 / tree.n_values) / np.maximum(total, 1.0)
-    scores = []
-    for level in range(1, tree.level_starts.size - 1):
-        nodes = tree.level_starts[level : level + 2]
-        cells = slice(*(int(end) for end in tree.cell_starts[nodes]))
-        from_above = left_out[tree.cell_parent[cells]]
-        weight = best_concentration(n[cells], total[cells], from_above)
-        left_out[cells] = (n[cells] - 1 + weight * from_above) / (total[cells] - 1 + weight)
-        scores.append(float((n[cells] * np.log(left_out[cells])).sum()))
+    scores: list[float] = []
+    left_out = np.empty(0)
+    for number, level in enumerate(grown.levels):
+        n = level.n_rows.astype(np.float64)
+        total = np.bincount(level.node, n, level.above.size)[level.node]
+        if number == 0:
+            left_out = (n - 1 + 1.0 / grown.n_values) / np.maximum(total, 1.0)
+            continue
+        from_above = left_out[level.cell_above]
+        weight = best_concentration(n, total, from_above)
+        left_out = (n - 1 + weight * from_above) / (total - 1 + weight)
+        scores.append(float((n * np.log(left_out)).sum()))
     best = max(scores, default=0.0)
     return next((level for level, score in enumerate(scores) if score >= best - CHANCE_NATS), 0)
 
 
-def cut(tree: ContextTree, n_parents: int) -> ContextTree:
-    """The tree of the first parents only; nothing of the others stays in memory."""
-    n_levels = n_parents + 2
-    if n_levels >= tree.level_starts.size - 1:
-        return tree
-    n_nodes = int(tree.level_starts[n_levels])
-    n_cells = int(tree.cell_starts[n_nodes])
-    return ContextTree(
-        tree.level_starts[: n_levels + 1].copy(),
-        tree.parent[:n_nodes].copy(),
-        tree.branch[:n_nodes].copy(),
-        tree.cell_starts[: n_nodes + 1].copy(),
-        tree.cell_value[:n_cells].copy(),
-        tree.cell_count[:n_cells].copy(),
-        tree.cell_parent[:n_cells].copy(),
-        tree.n_values,
-    )
-
-
-def pruned(structure: Structure, trees: Iterable[ContextTree]) -> tuple[Structure, list[ContextTree]]:
+def pruned(structure: Structure, grown: Iterable[Levels]) -> tuple[Structure, list[ContextTree]]:
     """A structure and its trees without the last parents of each attribute that tell nothing of it beyond those before.
 
     Parameters
     ----------
     structure : Structure
-    trees : iterable of ContextTree
-        One per entry of `structure.order`. Each is cut before the next is asked for, so that they are never all in memory.
+    grown : iterable of Levels
+        One per entry of `structure.order`. Only what stays of each becomes a tree, before the next is asked for, so that whole
+        trees are never in memory together.
     """
     parents, kept = [], []
-    for own, tree in zip(structure.parents, trees, strict=True):
-        depth = telling_levels(tree)
+    for own, levels in zip(structure.parents, grown, strict=True):
+        depth = telling_levels(levels)
         parents.append(own[:depth])
-        kept.append(cut(tree, depth))
+        kept.append(levels.tree(depth))
+        del levels
     return Structure(structure.order, tuple(parents)), kept

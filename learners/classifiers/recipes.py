@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from learners.classifiers.averaged import AveragedTrees
 from learners.classifiers.choosing import choose_m
 from learners.classifiers.context_tree import ContextTree
-from learners.classifiers.family_trees import each_tree, trees_of
+from learners.classifiers.family_trees import each_grown, trees_of
 from learners.classifiers.hdp import HDPParameters, Posterior, hdp_estimates, hdp_map_estimates
 from learners.classifiers.lookup import LookupModel
 from learners.classifiers.m_estimate import m_estimates
@@ -300,7 +300,7 @@ def skdb(
 def growing(structure: Structure, families: FamilyCounts, parameters: NetworkParameters) -> Work:
     """The structure and its trees; without parents that tell nothing, if these are dropped."""
     if isinstance(parameters, StructureParameters) and parameters.is_pruned:
-        return Work("growing trees", lambda _, advance: pruned(structure, each_tree(families, advance)))
+        return Work("growing trees", lambda _, advance: pruned(structure, each_grown(families, advance)))
     return Work("growing trees", lambda _, advance: (structure, trees_of(families, advance)))
 
 

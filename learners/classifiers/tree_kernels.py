@@ -8,7 +8,7 @@ from learners.jit import kernel
 
 
 @kernel
-def first_differences(path, value, differs):  # (m, d) int64, (m,) int64; OUT (m,) int64
+def first_differences(path, value, differs):  # (m, d) codes, (m,) int64; OUT (m,) int64
     """Which column of the path first differs from that of the row before; d where none does, and -1 where rows do not ascend."""
     n_columns = path.shape[1]
     for row in range(path.shape[0]):

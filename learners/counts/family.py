@@ -10,7 +10,7 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import Integers
+from learners.arrays import Codes, Integers
 from learners.counts.kernels import add_family, add_value_counts, family_cells
 from learners.counts.spill import Run, SparseCells
 from learners.errors import FamilyTooLarge, StatisticMismatch
@@ -338,6 +338,33 @@ class FamilyCounts:
         for m in reversed(range(members.size)):
             cells, columns[m] = np.divmod(cells, self.schema.domain_sizes[members[m]])
         return cells, columns[:-1].T, columns[-1], counts
+
+    def paths(self, index: int) -> tuple[Codes, Codes, Integers]:
+        """What `cells` says, in a third of the memory.
+
+        Parameters
+        ----------
+        index : int
+            Position in `families`.
+
+        Returns
+        -------
+        paths : (m, k + 1) uint16
+            Class codes, and codes of the parents; ascending.
+        x : (m,) uint16
+        counts : (m,) int64
+        """
+        cells, counts = self._cells[index].distinct()
+        members = self.members[index]
+        paths, x = np.empty((cells.size, members.size), np.uint16), np.empty(cells.size, np.uint16)
+        for m in reversed(range(members.size)):
+            cells, codes = np.divmod(cells, self.schema.domain_sizes[members[m]])
+            if m == members.size - 1:
+                x[:] = codes
+            else:
+                paths[:, m + 1] = codes
+        paths[:, 0] = cells
+        return paths, x, counts
 
     def to_arrow(self) -> pa.Table:
         """One row per distinct cell: family, cell, count; family -1 holds the class counts."""

@@ -156,7 +156,7 @@ class SparseCells:
 
     def add_counts(self, other: SparseCells, sign: int) -> None:
         """Add the counts of another, or take them away."""
-        other._settle()
+        other._close()
         for run in other.runs:
             self.add_run(run if sign > 0 else Run(run.cells, -run.counts))
         for file in other.files:
@@ -182,6 +182,11 @@ class SparseCells:
             keys, self._n_buffered = self._buffer[: self._n_buffered], 0
             self.add_run(counted(keys, self.n_bits))
 
+    def _close(self) -> None:
+        """Make runs of all keys, and give their buffer back: of many families it would be as much memory as the runs."""
+        self._settle()
+        self._buffer = self._keys(0)
+
     def _write(self) -> None:
         """Move all runs to one file."""
         run = self._in_memory()
@@ -205,7 +210,7 @@ class SparseCells:
 
     def distinct(self) -> Run:
         """All cells with a count other than zero; mapped from a file if they did not fit."""
-        self._settle()
+        self._close()
         if not self.files:
             return self._in_memory()
         if self.runs:

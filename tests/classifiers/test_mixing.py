@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from learners import recipes
-from learners.classifiers import mixing
-from learners.classifiers.family_trees import trees_of
-from learners.classifiers.mixing import CHANCE_NATS, cut, pruned, telling_levels
+from learners.classifiers.context_tree import Levels
+from learners.classifiers.family_trees import each_grown
+from learners.classifiers.mixing import CHANCE_NATS, pruned, telling_levels
 from learners.classifiers.structure import Structure
 from learners.counts.family import Family, FamilyCounts
 from learners.errors import InvalidParameter
@@ -21,9 +21,9 @@ from tests import laws, strategies
 from tests.naive.selection import best_weights, estimate
 
 
-def tree_of(chunk, sizes, n_classes, attribute, parents):
+def levels_of(chunk, sizes, n_classes, attribute, parents):
     families = FamilyCounts(strategies.schema_of(sizes, n_classes), (Family(attribute, parents),))
-    return trees_of(laws.updated(families, [chunk]))[0]
+    return next(each_grown(laws.updated(families, [chunk])))
 
 
 def chunk_of(rng, n, follows):
@@ -49,21 +49,18 @@ def test_telling_levels_predict_left_out_rows_best(follows, seed):
             given = (parents[:depth], x[list(parents[:depth]), row], 4, weights[: depth + 1])
             score += log(estimate(x[:, others], y[others], 2, x[2, row], y[row], *given))
         scores.append(score)
-    assert telling_levels(tree_of(chunk, (3, 2, 4), 2, 2, parents)) == min(
+    assert telling_levels(levels_of(chunk, (3, 2, 4), 2, 2, parents)) == min(
         d for d in range(3) if scores[d] >= max(scores) - CHANCE_NATS
     )
 
 
 def test_parents_that_tell_something_stay_and_others_go():
     chunk = chunk_of(np.random.default_rng(0), 3000, "a")
-    tree = tree_of(chunk, (3, 2, 4), 2, 2, (0, 1))
-    structure, trees = pruned(
-        Structure((0, 1, 2), ((), (), (0, 1))), [*(tree_of(chunk, (3, 2, 4), 2, a, ()) for a in (0, 1)), tree]
-    )
+    grown = [levels_of(chunk, (3, 2, 4), 2, a, parents) for a, parents in ((0, ()), (1, ()), (2, (0, 1)))]
+    structure, trees = pruned(Structure((0, 1, 2), ((), (), (0, 1))), grown)
     assert structure == Structure((0, 1, 2), ((), (), (0,)))
-    counted = tree_of(chunk, (3, 2, 4), 2, 2, (0,))
+    counted = levels_of(chunk, (3, 2, 4), 2, 2, (0,)).tree()
     assert all(np.array_equal(ours, theirs) for ours, theirs in zip(trees[2], counted, strict=True))
-    assert all(np.array_equal(ours, theirs) for ours, theirs in zip(cut(tree, 2), tree, strict=True))
 
 
 @pytest.mark.parametrize(("parameters", "n_edges"), [({}, 1), ({"prune": False}, 3), ({"estimator": "m"}, 3)])
@@ -101,21 +98,23 @@ def test_hdp_map_is_the_estimator_unless_another_is_named_or_m_is(learner, param
 
 def test_a_cut_tree_holds_nothing_of_what_was_cut_off():
     chunk = chunk_of(np.random.default_rng(0), 3000, "a")
-    tree = tree_of(chunk, (3, 2, 4), 2, 2, (0, 1))
-    assert all(part.base is None for part in cut(tree, 1) if isinstance(part, np.ndarray))
+    tree = levels_of(chunk, (3, 2, 4), 2, 2, (0, 1)).tree(1)
+    assert all(part.base is None for part in tree if isinstance(part, np.ndarray))
+    assert {part.dtype for part in tree if isinstance(part, np.ndarray)} == {np.dtype(np.int64)}
 
 
 def test_trees_are_cut_one_after_the_other():
-    """So that all of them, uncut, are never in memory together."""
+    """So that all of them, whole, are never in memory together."""
     chunk = chunk_of(np.random.default_rng(0), 3000, "a")
     events = []
 
     def grown():
         for attribute in range(3):
             events.append(f"grow {attribute}")
-            yield tree_of(chunk, (3, 2, 4), 2, attribute, ())
+            yield levels_of(chunk, (3, 2, 4), 2, attribute, ())
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mixing, "cut", lambda tree, depth: events.append("cut") or cut(tree, depth))
+        laid_out = Levels.tree
+        patch.setattr(Levels, "tree", lambda levels, depth: events.append("cut") or laid_out(levels, depth))
         pruned(Structure((0, 1, 2), ((), (), ())), grown())
     assert events == ["grow 0", "cut", "grow 1", "cut", "grow 2", "cut"]

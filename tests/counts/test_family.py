@@ -24,6 +24,9 @@ def assert_equals_naive(counted, parts):
             (k, tuple(of_parents), value): n
             for k, of_parents, value, n in zip(y.tolist(), parents.tolist(), x.tolist(), counts.tolist(), strict=True)
         }
+        paths, values, same_counts = counted.paths(index)
+        assert np.array_equal(paths, np.column_stack([y, parents]))
+        assert (values.tolist(), same_counts.tolist()) == (x.tolist(), counts.tolist())
         assert found == family_counts(chunk.x, chunk.y, family.attribute, family.parents)
         assert list(found) == sorted(found), "cells are in the order of the context tree's leaves"
 
