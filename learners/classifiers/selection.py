@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import Floats, Integers, freeze
+from learners.arrays import Float32s, Floats, Integers, freeze
 from learners.classifiers import selection_kernels as kernels
 from learners.classifiers.context_tree import ContextTree
 from learners.classifiers.mixing import best_concentration
@@ -187,8 +187,11 @@ class _Level:
 
     keys: Integers  # (r,) ascending
     n_keys: int  # all that there could be
-    probability: Floats  # (r, C) from all rows
-    left_out: Floats  # (r, C) of the class of a row that is left out; 1 where there is none
+    log_probability: Float32s  # (r, C) from all rows
+    log_left_out: Float32s  # (r, C) of the class of a row that is left out; 0 where there is none
+
+
+_NOTHING = _Level(np.empty(0, np.int64), 0, np.empty((0, 0), np.float32), np.empty((0, 0), np.float32))
 
 
 def _levels(tree: ContextTree, sizes: Sequence[int], n_classes: int, mixes: bool) -> Iterator[_Level]:
@@ -243,7 +246,9 @@ def _levels(tree: ContextTree, sizes: Sequence[int], n_classes: int, mixes: bool
         own[row, label[node]] = probability[cells]
         own_left_out = np.ones((own_keys.size, n_classes))
         own_left_out[row, label[node]] = left_out[cells]
-        yield _Level(own_keys, n_contexts * n_values, own, own_left_out)
+        # Of all levels of all trees at once there are only these.
+        logs = (np.log(own).astype(np.float32), np.log(own_left_out).astype(np.float32))
+        yield _Level(own_keys, n_contexts * n_values, *logs)
         keys, from_above = own_keys, own
 
 
@@ -264,9 +269,12 @@ def loss_tables(
     log_probability = np.zeros((int(row_starts[-1]), n_classes), np.float32)
     left_out = np.zeros_like(log_probability)
     hash_keys, hash_rows, shifts = [], [], []
-    for level, dense, start in zip(entries, is_dense, row_starts[:-1], strict=True):
+    n_levels = [len(of_attribute) for of_attribute in levels]
+    del levels
+    for place, (dense, start) in enumerate(zip(is_dense, row_starts[:-1], strict=True)):
+        level, entries[place] = entries[place], _NOTHING  # which is in memory once
         rows = start + (level.keys if dense else np.arange(level.keys.size))
-        log_probability[rows], left_out[rows] = np.log(level.probability), np.log(level.left_out)
+        log_probability[rows], left_out[rows] = level.log_probability, level.log_left_out
         bits = 0 if dense else max(1, int(2 * level.keys.size - 1).bit_length())
         keys = np.full(1 << bits if bits else 0, kernels.EMPTY, np.int64)
         found = np.zeros(keys.size, np.int64)
@@ -282,7 +290,7 @@ def loss_tables(
         attribute=np.array(structure.order, np.int64),
         n_values=np.array([tree.n_values for tree in trees], np.int64),
         parent_starts=_starts([len(parents) for parents in structure.parents]),
-        level_starts=_starts([len(of_attribute) for of_attribute in levels]),
+        level_starts=_starts(n_levels),
         parents=np.array([p for parents in structure.parents for p in parents], np.int64),
         parent_sizes=np.array([int(sizes[p]) for parents in structure.parents for p in parents], np.int64),
         is_dense=np.array(is_dense, np.uint8),
