@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 import pyarrow as pa
 
 from learners.arrays import Codes, Integers
+from learners.counts.families import Family, families_of, holder_of
 from learners.counts.kernels import add_family, add_value_counts, family_cells
 from learners.counts.spill import Run, SparseCells
 from learners.errors import FamilyTooLarge, StatisticMismatch
@@ -18,25 +17,12 @@ from learners.memory import MemoryLimit, memory_limit
 from learners.schema import Chunk, Schema
 from learners.schema.extension import CodeMaps
 
+__all__ = ["Family", "FamilyCounts"]
+
 DENSE_CELLS = 1 << 20
 # Comparing 64 rows at a time with every value beats scattered increments up to this many values times classes.
 MAX_MATCHED_CELLS = 64
 SCRATCH_CELLS = 1 << 12
-
-
-@dataclass(frozen=True)
-class Family:
-    """An attribute and its parents.
-
-    Parameters
-    ----------
-    attribute : int
-    parents : tuple of int
-        In the order of the levels of the context tree.
-    """
-
-    attribute: int
-    parents: tuple[int, ...] = ()
 
 
 class _Cells:
@@ -74,33 +60,12 @@ class _Cells:
             self.add(cells, sign * counts)
 
 
-def holder_of(family: Family, families: Sequence[Family]) -> Family:
-    """The smallest of the families that has all members of another.
-
-    Raises
-    ------
-    KeyError
-        If there is none.
-    """
-    members = {family.attribute, *family.parents}
-    holders = [other for other in families if members <= {other.attribute, *other.parents}]
-    if not holders:
-        raise KeyError(family)
-    return min(holders, key=lambda other: len(other.parents))
-
-
 def _summed(cells: Integers, counts: Integers) -> tuple[Integers, Integers]:
     """Distinct cells, ascending, and the sums of their counts."""
     distinct, row = np.unique(cells, return_inverse=True)
     sums = np.zeros(distinct.size, np.int64)
     np.add.at(sums, row, counts)
     return distinct, sums
-
-
-def _families_of(spec: Mapping[str, object]) -> list[Family]:
-    """The families of a specification of family counts."""
-    written = cast("Sequence[tuple[int, Sequence[int]]]", spec["families"])
-    return [Family(attribute, tuple(parents)) for attribute, parents in written]
 
 
 class FamilyCounts:
@@ -394,11 +359,11 @@ class FamilyCounts:
     def can_derive(self, family: Family, spec: Mapping[str, object]) -> bool:
         """Whether `from_stored` finds a family in what has this specification."""
         members = {family.attribute, *family.parents}
-        return any(members <= {other.attribute, *other.parents} for other in _families_of(spec))
+        return any(members <= {other.attribute, *other.parents} for other in families_of(spec))
 
     def from_stored(self, table: pa.Table, spec: Mapping[str, object]) -> FamilyCounts:
         """These families from what `to_arrow` of families that have their members wrote, whose specification this is."""
-        return FamilyCounts(self.schema, _families_of(spec)).from_arrow(table).only(self.families)
+        return FamilyCounts(self.schema, families_of(spec)).from_arrow(table).only(self.families)
 
     def __eq__(self, other: object) -> bool:
         """Whether the same rows were counted."""
