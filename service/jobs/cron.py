@@ -30,7 +30,8 @@ SHORTHANDS = {
 NEAR = timedelta(hours=3)
 # How far to look back for the last time due: far enough for the 29th of February.
 BACK = tuple(timedelta(days=days) for days in (0.007, 0.125, 2, 32, 400, 3300))
-FIELD = re.compile(r"(?:[0-9*/,#-]|[a-zA-Z]{3}|[lL])+")
+# Letters in a row are a name or an L: with no other way to divide them, a long field takes no longer than its length.
+FIELD = re.compile(r"(?:[0-9*/,#-]|[a-zA-Z]{3}(?![a-zA-Z])|[lL](?![a-zA-Z]))+")
 EXAMPLE = "Use five fields, minute hour day month weekday, such as '30 2 * * mon-fri', or @hourly, @daily, @weekly."
 
 

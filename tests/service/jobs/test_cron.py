@@ -118,3 +118,10 @@ def test_the_next_time_is_what_the_clock_on_the_wall_says(expression: str, zone:
 def test_what_is_wrong_is_named(expression: str, zone: str, words: str) -> None:
     with pytest.raises(InvalidRequest, match=words):
         Cron(expression, zone)
+
+
+def test_a_long_field_of_letters_is_refused_at_once() -> None:
+    with pytest.raises(InvalidRequest, match="is not a month"):
+        Cron(f"0 0 * {'L' * 10_000}! *", "UTC")
+    for expression in ("0 0 L * *", "0 0 * jan-mar,DEC mon#1", "0 0 * * L5"):
+        assert Cron(expression, "UTC").fields == expression
