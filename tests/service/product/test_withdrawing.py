@@ -155,7 +155,8 @@ def test_an_administrator_withdraws_a_rule_over_rest(site: Site, folder: Path) -
     assert client.post("/v1/datasets/absent/rules/withdraw", json=withdrawal).status_code == 404
     done = client.post("/v1/datasets/taken-back/rules/withdraw", json=withdrawal)
     assert done.status_code == 200, done.text
-    assert (done.json()["by"], done.json()["still_under"]) == ("a request without a key", [])
+    assert done.json()["by"] == "a request without a key"
+    assert "taken-back" not in done.json()["still_under"]  # other tests of this site have the rule under other names
     finished(client, asked)
     versions = client.get("/v1/models/taken-back/versions").json()["items"]
     assert {each["version"]: each["n_rows"] for each in versions} == {1: n_left(folder), 2: N_ROWS}
