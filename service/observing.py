@@ -5,7 +5,8 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import NamedTuple
@@ -69,6 +70,8 @@ class Watch:
         For one record: `append((next_id(), codes, probabilities, record, key))`, with codes as bytes or a list.
     left_at : float or None
         When the version was no longer mapped, on the monotonic clock.
+    is_rehearsing : bool
+        Whether what waits is to be forgotten, and so not to be counted.
     """
 
     def __init__(self, model: Model, name: str, version: int, secret: bytes, part: int = 0) -> None:
@@ -87,6 +90,7 @@ class Watch:
         self.n_cells = self.n_skipped = self.n_requests = 0
         self.last_id = -1
         self.left_at: float | None = None
+        self.is_rehearsing = False
         self.choice: MonitorChoice = {}
         self.watched: Watched | None = None
         self.hours: dict[datetime, ServedCounts] = {}
@@ -128,8 +132,17 @@ class Watch:
 
     _batch_id = 1 << 48
 
-    def discard(self) -> None:
-        """Forget what waits: it was no request."""
+    @contextmanager
+    def rehearsing(self) -> Iterator[None]:
+        """Forget what is answered meanwhile: it is no request."""
+        self.is_rehearsing = True
+        try:
+            yield
+        finally:
+            self._discard()
+            self.is_rehearsing = False
+
+    def _discard(self) -> None:
         if self.records:
             self.last_id = self.records[-1][0]
         self.records.clear()
@@ -215,7 +228,8 @@ class Observer:
         wanted = sum(watch.n_waiting for watch in self.watches) / seconds / self.settings.monitoring_rows_per_s
         self.one_in = one_in or (1 if wanted <= 1 else 1 << int(np.ceil(np.log2(wanted))))
         for watch in self.watches:
-            self._fold(watch)
+            if not watch.is_rehearsing:
+                self._fold(watch)
 
     def _fold(self, watch: Watch) -> int:
         """Count what waits for one version; returns how many rows there were."""

@@ -317,6 +317,11 @@ def rehearse(served: Served) -> None:
 
     Here it is on a thread; the first request would be answered on the event loop.
     """
+    with contextlib.nullcontext() if served.watch is None else served.watch.rehearsing():
+        _answer_nothing(served)
+
+
+def _answer_nothing(served: Served) -> None:
     with contextlib.suppress(NoClass):  # some models answer queries only
         served.classify({})
         for n_rows in REHEARSED:
@@ -327,8 +332,6 @@ def rehearse(served: Served) -> None:
     if isinstance(network, LookupModel):
         with contextlib.suppress(NetworkTooLarge):  # the first query compiles it, or is refused
             compiled_network(network, MOST_REHEARSED).prepare()
-    if served.watch is not None:
-        served.watch.discard()
 
 
 def compiled_network(model: LookupModel, max_edges: int = MAX_EDGES) -> CircuitModel:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from learners.circuits.from_network import NetworkTooLarge
 from learners.query import Marginal
 from service import product
 from service.observing import Observer
@@ -160,3 +161,18 @@ def test_the_circuit_of_a_network_is_there_before_the_first_query(
     assert answer["probability"] == pytest.approx(1.0)
     with pytest.raises(AssertionError, match="compiled by a query"):
         queryable(large.model)
+
+
+def test_what_a_version_rehearses_is_never_counted(
+    workspace: Workspace, observer: Observer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fold_meanwhile(*about: object) -> None:
+        observer.fold()
+        raise NetworkTooLarge(1, 0)
+
+    monkeypatch.setattr("service.predictor.compiled_network", fold_meanwhile)
+    served = Predictor(workspace.control, observer=observer).resolve("m")
+    served.classify(RECORD)
+    observer.fold()
+    observer.flush()
+    assert n_counted(workspace, 1) == 1
