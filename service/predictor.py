@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import structlog
 
-from learners.circuits.from_network import MAX_EDGES, NetworkTooLarge, network_circuit
+from learners.circuits.from_network import NetworkTooLarge
 from learners.circuits.model import CircuitModel
 from learners.classifiers.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
@@ -28,9 +27,11 @@ from learners.schema.records import encode_records, record_classifier
 from learners.schema.schema import Value
 from service.json_values import JSONMapping
 from service.logged import Keys
-from service.observing import Observer, Watch
+from service.networks import compiled_network
+from service.observing import Observer
 from service.problems import InvalidRequest
 from service.telemetry import MAPPED_MODELS, PREDICTED_ROWS, SWAPS
+from service.waiting import Watch
 from storage import models
 from storage.compiled import map_compiled
 from storage.control import Control
@@ -43,9 +44,6 @@ REHEARSED = (2, 40)  # rows: kernels have a way for few, and one for many
 
 # Edges of the circuit of a network that is compiled before a request asks for it: a second, and tens of megabytes.
 MOST_REHEARSED = 200_000
-
-_compiled: WeakKeyDictionary[Any, CircuitModel] = WeakKeyDictionary()
-_compiling = threading.Lock()
 
 Probabilities = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -332,20 +330,6 @@ def _answer_nothing(served: Served) -> None:
     if isinstance(network, LookupModel):
         with contextlib.suppress(NetworkTooLarge):  # the first query compiles it, or is refused
             compiled_network(network, MOST_REHEARSED).prepare()
-
-
-def compiled_network(model: LookupModel, max_edges: int = MAX_EDGES) -> CircuitModel:
-    """A network as a circuit, compiled once per process.
-
-    Raises
-    ------
-    NetworkTooLarge
-        If it is not compiled yet, and would have more than `max_edges` edges.
-    """
-    with _compiling:
-        if model not in _compiled:
-            _compiled[model] = CircuitModel(model.schema, network_circuit(model, max_edges), model.facts)
-        return _compiled[model]
 
 
 def shortened(name: str) -> str:

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from learners.monitoring.slices import ServedCounts, ServedRows
 from learners.monitoring.watched import Watched
 from learners.passes.source import Source
-from service.observing import keyed
 from service.product.windows import Watching
+from service.waiting import keyed
 from service.workspace import Workspace
 from storage.monitoring import HOUR, MonitoringFiles, workspace_secret
 from storage.predicates import RowPredicate

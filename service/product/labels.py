@@ -10,11 +10,11 @@ import pyarrow as pa
 from learners.arrays import Array, Codes, Floats, Integers
 from learners.schema import Schema
 from learners.schema.schema import Value
-from service.observing import keyed
 from service.predictor import map_version
 from service.problems import InvalidRequest
 from service.product.registry import find_version
 from service.product.windows import SMALLEST, Watching, span
+from service.waiting import keyed
 from service.workspace import Workspace
 from storage.monitoring import MonitoringFiles, workspace_secret
 

@@ -19,7 +19,7 @@ from learners.orders.queries import answer_size as structures_size
 from learners.orders.queries import n_draws
 from learners.query import AnyQuery, Map, Query, Sample, StructureQuery, Surprise
 from service.json_values import JSONObject
-from service.predictor import compiled_network
+from service.networks import compiled_network
 from service.problems import BodyTooLarge, TooSlow
 
 # Samples are rows, and a row has at most some values; so the most that answers may hold follows from the most rows.
@@ -47,7 +47,7 @@ class WrongQuery(LearnerError, ValueError):
 
 
 def queryable(model: Model) -> CircuitModel:
-    """The model as a circuit: itself, or its network compiled, see `predictor.compiled_network`; of an ensemble its joint member.
+    """The model as a circuit: itself, or its network compiled, see `service.networks`; of an ensemble its joint member.
 
     Raises
     ------
