@@ -1,6 +1,7 @@
 """The graph of a model: layers of columns, a neighbourhood where there are many, and the table behind each column."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import cast
 from urllib.parse import quote, urlencode
 
@@ -12,6 +13,7 @@ from learners.circuits.model import CircuitModel
 from service import product
 from service.console.pages import page, whole_number, workspace_of
 from service.console.rendering import Call
+from service.console.screens.monitoring import moment_of
 from service.json_values import JSONObject
 from service.predictor import Predictor
 from service.product.graphs import NoGraph, family_of, graph_of, outline
@@ -23,6 +25,8 @@ from service.workspace import Workspace
 MANY = 100
 MOST_STEPS = 4
 MOST_DIGITS = 10
+# What an address of a graph with drift names: the window, its end and what it is compared with.
+ASKED_OF_DRIFT = ("drift", "until", "against")
 
 
 @page("graph.html")
@@ -55,12 +59,15 @@ def graph(request: Request) -> JSONObject:
         focus = whole.target or (whole.columns[0] if whole.columns else "")
     near = whole.around(focus, steps) if focus else whole
     link = _link(reference)
-    window = request.query_params.get("drift", "")
-    blamed = blamed_columns(workspace_of(request), reference, window) if window else {}
+    drift = {name: request.query_params[name] for name in ASKED_OF_DRIFT if request.query_params.get(name)}
+    until = moment_of(drift.get("until"))
+    blamed = blamed_columns(workspace_of(request), reference, drift, until) if "drift" in drift else {}
     picture = to_svg(near, f"{shown.name}@{shown.version}", link, alone=False, blamed=blamed)
     return told | {
         "focus": focus,
-        "window": window,
+        "window": drift.get("drift"),
+        "until": until,
+        "drift": drift,
         "blamed": blamed,
         "steps": steps,
         "n_columns": len(whole.columns),
@@ -72,16 +79,25 @@ def graph(request: Request) -> JSONObject:
         "outline": outline(near),
         "target": whole.target,
         "around": {
-            name: f"/console/models/{quote(reference)}/graph?{urlencode({'around': name})}" for name in near.columns
+            name: f"/console/models/{quote(reference)}/graph?{urlencode({'around': name, **drift})}"
+            for name in near.columns
         },
         "links": {name: link(name) for name in near.columns},
     }
 
 
-def blamed_columns(workspace: Workspace, reference: str, window: str) -> dict[str, str]:
-    """The columns with an alarm in a window of served rows, each with how much it has changed given its parents."""
-    against = str(product.alert_rule(workspace, product.find_version(workspace, reference).name)["against"])
-    found = product.monitoring_families(workspace, reference, window=window, against=against)
+def blamed_columns(
+    workspace: Workspace, reference: str, asked: Mapping[str, str], until: datetime | None
+) -> dict[str, str]:
+    """The columns with an alarm in a window of served rows, each with how much it has changed given its parents.
+
+    `asked` names the window (`drift`) and what it is compared with (`against`; by default what the alerts of the
+    model compare with).
+    """
+    against = asked.get("against") or str(
+        product.alert_rule(workspace, product.find_version(workspace, reference).name)["against"]
+    )
+    found = product.monitoring_families(workspace, reference, window=asked["drift"], until=until, against=against)
     columns = cast("list[JSONObject]", found["families"])
     return {each["column"]: f"changed by {each['family_nats']:.3g} nats" for each in columns if each["is_alarming"]}
 

@@ -119,9 +119,13 @@ def test_monitoring_from_the_list_to_the_hour_and_the_graph(visiting: Visiting) 
         tab.page.wait_for_selector("text=The window ends")
         assert "It drifts." in tab.page.inner_text("main")
         tab.page.click("text=On the graph")
+        assert "until=" in tab.page.url  # an hour that is over stays that hour
         tab.page.wait_for_selector(".structure .node.blamed")
         assert tab.page.locator("a[data-column=humidity] .node.blamed").count() == 1
         assert "drifts" in tab.page.inner_text("#outline tr:has-text('humidity')")
+        tab.page.click("[aria-label='columns around windy']")
+        tab.page.wait_for_selector("text=around windy")
+        assert "until=" in tab.page.url and "of served rows until" in tab.page.inner_text("main")
         tab.check()
 
 
