@@ -9,6 +9,18 @@ from learners.classifiers import kernels, many_kernels
 from learners.classifiers.many_kernels import ManyClassTables
 from learners.schema import Chunk
 
+# The arrays of tables with entries for each attribute, and how many of them one attribute needs.
+BY_ATTRIBUTE = {
+    "attribute": 1,
+    "n_values": 1,
+    "parent_starts": 2,
+    "value_starts": 1,
+    "roots": 1,
+    "dense_starts": 1,
+    "hash_starts": 2,
+    "hash_shifts": 1,
+}
+
 
 def log_factors(tables: kernels.LookupTables | ManyClassTables, chunk: Chunk) -> Floats:
     """Log P(x_i | y, parents of x_i) of every attribute, row and class.
@@ -28,26 +40,10 @@ def log_factors(tables: kernels.LookupTables | ManyClassTables, chunk: Chunk) ->
     factors = np.zeros((chunk.x.shape[0], chunk.n_rows, n_classes))
     no_prior = np.zeros(n_classes)
     freeze(no_prior)  # as in a model, so that nothing is compiled again
+    log_joints = many_kernels.log_joints if isinstance(tables, ManyClassTables) else kernels.log_joints
     for a, attribute in enumerate(tables.attribute):
-        if isinstance(tables, ManyClassTables):
-            alone = tables._replace(
-                attribute=tables.attribute[a : a + 1],
-                n_values=tables.n_values[a : a + 1],
-                parent_starts=tables.parent_starts[a : a + 2],
-                value_starts=tables.value_starts[a : a + 1],
-                roots=tables.roots[a : a + 1],
-                log_prior=no_prior,
-            )
-            many_kernels.log_joints(alone, chunk.x, 0, chunk.n_rows, factors[attribute])
-            continue
-        one = tables._replace(
-            attribute=tables.attribute[a : a + 1],
-            n_values=tables.n_values[a : a + 1],
-            parent_starts=tables.parent_starts[a : a + 2],
-            dense_starts=tables.dense_starts[a : a + 1],
-            hash_starts=tables.hash_starts[a : a + 2],
-            hash_shifts=tables.hash_shifts[a : a + 1],
-            log_prior=no_prior,
-        )
-        kernels.log_joints(one, chunk.x, 0, chunk.n_rows, factors[attribute])
+        one = {
+            name: getattr(tables, name)[a : a + width] for name, width in BY_ATTRIBUTE.items() if name in tables._fields
+        }
+        log_joints(tables._replace(**one, log_prior=no_prior), chunk.x, 0, chunk.n_rows, factors[attribute])
     return factors

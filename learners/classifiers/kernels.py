@@ -238,19 +238,26 @@ def log_joints(tables, x, first, last, log_joint):  # x (n_attributes, n) codes;
                 _add_sparse_block(tables, a, x, block, end, log_joint)
 
 
+@inner_kernel
+def normalize(logs, log_prior):  # logs (C,) float64, in place; log_prior (C,) float64
+    """The probabilities whose logs these are, but for a constant (log-sum-exp).
+
+    A row that no class can produce has the prior: -inf less -inf would be NaN.
+    """
+    largest = -np.inf
+    for k in range(logs.size):
+        largest = max(largest, logs[k])
+    total = 0.0
+    for k in range(logs.size):
+        logs[k] = np.exp(logs[k] - largest if largest > -np.inf else log_prior[k])
+        total += logs[k]
+    for k in range(logs.size):
+        logs[k] /= total
+
+
 @kernel
 def probabilities(tables, x, first, last, out):  # x (n_attributes, n) codes; OUT (n, C) float64, rows first..last-1
     """P(class | attributes) by log-sum-exp."""
     log_joints(tables, x, first, last, out)
     for row in range(first, last):
-        largest = -np.inf
-        for k in range(out.shape[1]):
-            largest = max(largest, out[row, k])
-        total = 0.0
-        for k in range(out.shape[1]):
-            # -inf - -inf is NaN: a row that no class can produce gets the prior, not NaN.
-            shifted = out[row, k] - largest if largest > -np.inf else tables.log_prior[k]
-            out[row, k] = np.exp(shifted)
-            total += out[row, k]
-        for k in range(out.shape[1]):
-            out[row, k] /= total
+        normalize(out[row], tables.log_prior)

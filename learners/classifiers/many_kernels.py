@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.arrays import Codes, Float32s, Floats, Int32s, Integers, Uint8s
+from learners.classifiers.kernels import normalize
+from learners.counts.sort_kernels import place_among
 from learners.jit import inner_kernel, kernel
 
 
@@ -73,19 +75,6 @@ class ManyClassTables(NamedTuple):
 
 
 @inner_kernel
-def _place_of(numbers, first, last, wanted):
-    """Where a number is among the ascending ones of a range; -1 if it is not."""
-    end = last
-    while first < end:
-        middle = (first + end) // 2
-        if numbers[middle] < wanted:
-            first = middle + 1
-        else:
-            end = middle
-    return first if first < last and numbers[first] == wanted else np.int64(-1)
-
-
-@inner_kernel
 def _add_attribute(tables, a, x, row, own, log_joint):  # OUT (C,) float64 own: scratch; OUT (C,) float64
     """Add log P(value | class, parents) of a row: from the root down, each context sets what it knows of its classes."""
     value = np.int64(x[tables.attribute[a], row])
@@ -102,14 +91,14 @@ def _add_attribute(tables, a, x, row, own, log_joint):  # OUT (C,) float64 own: 
         for entry in range(tables.rest_starts[context], tables.rest_starts[context + 1]):
             k = tables.rest_class[entry]
             own[k] = own[k] + tables.rest_log[entry] if is_hierarchical else np.float64(tables.rest_log[entry])
-        pair = _place_of(tables.pair_value, tables.pair_starts[context], tables.pair_starts[context + 1], value)
+        pair = place_among(tables.pair_value, tables.pair_starts[context], tables.pair_starts[context + 1], value)
         if pair >= 0:
             for entry in range(tables.cell_starts[pair], tables.cell_starts[pair + 1]):
                 own[tables.cell_class[entry]] = tables.cell_log[entry]
         if d == depth:
             break
         code = np.int64(x[tables.parents[first + d], row])
-        context = _place_of(tables.branch, tables.child_starts[context], tables.child_ends[context], code)
+        context = place_among(tables.branch, tables.child_starts[context], tables.child_ends[context], code)
         if context < 0:
             break
     for k in range(own.size):
@@ -132,14 +121,4 @@ def probabilities(tables, x, first, last, out):  # x (n_attributes, n) codes; OU
     """P(class | attributes) by log-sum-exp."""
     log_joints(tables, x, first, last, out)
     for row in range(first, last):
-        largest = -np.inf
-        for k in range(out.shape[1]):
-            largest = max(largest, out[row, k])
-        total = 0.0
-        for k in range(out.shape[1]):
-            # -inf - -inf is NaN: a row that no class can produce gets the prior, not NaN.
-            shifted = out[row, k] - largest if largest > -np.inf else tables.log_prior[k]
-            out[row, k] = np.exp(shifted)
-            total += out[row, k]
-        for k in range(out.shape[1]):
-            out[row, k] /= total
+        normalize(out[row], tables.log_prior)

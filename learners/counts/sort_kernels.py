@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 
 MOST_BITS = 12  # of a digit
 
@@ -95,3 +95,16 @@ def merge_runs(a_cells, a_counts, b_cells, b_counts, cells, counts):
         m += counts[m] != 0
         j += 1
     return m
+
+
+@inner_kernel
+def place_among(numbers, first, last, wanted):  # (n,) ascending between first and last
+    """Where numbers[first:last] hold a number; -1 if they do not."""
+    low, high = first, last
+    while low < high:
+        middle = (low + high) // 2
+        if numbers[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < last and numbers[low] == wanted else np.int64(-1)

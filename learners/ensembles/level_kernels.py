@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.arrays import Array
+from learners.counts.sort_kernels import place_among
 from learners.jit import inner_kernel, kernel
 
 
@@ -46,19 +47,6 @@ class LevelTree(NamedTuple):
     n_values: int
 
 
-@kernel
-def _place(values, first, last, wanted):
-    """Where in values[first:last], ascending, a value is; -1 if it is not there."""
-    low, high = first, last
-    while low < high:
-        middle = (low + high) // 2
-        if values[middle] < wanted:
-            low = middle + 1
-        else:
-            high = middle
-    return low if low < last and values[low] == wanted else np.int64(-1)
-
-
 @inner_kernel
 def _descend(tree, value, label, codes, nodes, cells):
     """Follow a row's path: OUT nodes, cells (n_levels,) int64, -1 for a value without a cell; returns how many levels there are."""
@@ -66,12 +54,12 @@ def _descend(tree, value, label, codes, nodes, cells):
     node, depth = np.int64(0), 0
     while True:
         nodes[depth] = node
-        cells[depth] = _place(tree.cell_value, tree.cell_starts[node], tree.cell_starts[node + 1], value)
+        cells[depth] = place_among(tree.cell_value, tree.cell_starts[node], tree.cell_starts[node + 1], value)
         depth += 1
         if depth == n_levels:
             return depth
         wanted = label if depth == 1 else codes[depth - 2]
-        node = _place(tree.branch, tree.child_starts[node], tree.child_starts[node + 1], wanted)
+        node = place_among(tree.branch, tree.child_starts[node], tree.child_starts[node + 1], wanted)
         if node < 0:
             return depth
 
