@@ -110,20 +110,23 @@ class CircuitModel:
         if target is None:
             raise NoClass
         x = self._columns.rows_of_chunk(chunk, with_class=False)
-        possible = answers.log_likelihood(self.circuit, x) > -np.inf
+        possible = self.row_logs(x) > -np.inf
         if possible.all():
-            return answers.class_posterior(self.circuit, x, target)
+            return self.class_posterior(x, target)
         probabilities = np.empty((chunk.n_rows, self.schema.n_classes))
-        nothing = np.full((x.shape[0], 1), -1, x.dtype)
-        probabilities[~possible] = answers.class_posterior(self.circuit, nothing, target)
+        nothing = np.full((x.shape[0], 1), np.nan if x.dtype == np.float64 else -1, x.dtype)
+        probabilities[~possible] = self.class_posterior(nothing, target)
         if possible.any():
-            known = np.ascontiguousarray(x[:, possible])
-            probabilities[possible] = answers.class_posterior(self.circuit, known, target)
+            probabilities[possible] = self.class_posterior(np.ascontiguousarray(x[:, possible]), target)
         return probabilities
+
+    def class_posterior(self, x: Array, variable: int) -> Floats:
+        """(n_rows, n_classes) float64: P(class | attributes) of rows (n_variables, n_rows) that are possible."""
+        return answers.class_posterior(self.circuit, x, variable)
 
     def log_likelihood(self, chunk: Chunk) -> Floats:
         """(n_rows,) float64: log probability of each row, the class included if the chunk has it."""
-        return answers.log_likelihood(self.circuit, self._columns.rows_of_chunk(chunk))
+        return self.row_logs(self._columns.rows_of_chunk(chunk))
 
     @property
     def columns(self) -> Columns:

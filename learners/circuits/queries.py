@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from learners.arrays import Array, Floats
+from learners.arrays import Array
 from learners.circuits import answers
-from learners.circuits.answer_forms import Answer, Batches, Cell
+from learners.circuits.answer_forms import Answer, Batches
 from learners.circuits.circuit import Circuit
 from learners.circuits.columns import Columns, columns_of
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
-from learners.circuits.guesses import impute, log_evidence, surprise
 from learners.circuits.map import map_query
 from learners.circuits.map.query import TREE_SOLVERS
-from learners.circuits.sampling import sample
-from learners.query import Conditional, Impute, Map, Moments, Query, RawValue, Sample, Surprise
+from learners.circuits.worded import batches_of, source_of
+from learners.query import Conditional, Impute, Map, Moments, Query, Sample, Surprise
 from learners.schema import Schema
 
 TOGETHER = 512  # queries between two pauses
@@ -96,6 +94,7 @@ def answer_all(
         With the place of the query as `row`, if there are several, and the `column` at fault.
     """
     columns = columns_of(circuit, schema)
+    answered = batches or batches_of(source_of(circuit))
     groups: dict[_Group, list[int]] = {}
     for place, query in enumerate(queries):
         groups.setdefault(_group(columns, query), []).append(place)
@@ -105,12 +104,12 @@ def answer_all(
             if kind == "map":
                 for place in places:
                     (pause or _go_on)()
-                    (found[place],) = (batches or {}).get("map", _map)(columns, queries[place])
+                    (found[place],) = answered.get("map", _map)(columns, queries[place])
                 continue
             for part in (places[at : at + TOGETHER] for at in range(0, len(places), TOGETHER)):
                 (pause or _go_on)()
                 x = _compact(columns, [queries[place].evidence for place in part])
-                found.update(zip(part, (batches or _BATCHES)[kind](columns, x, *rest), strict=True))
+                found.update(zip(part, answered[kind](columns, x, *rest), strict=True))
         except ImpossibleEvidence as error:
             place = [place for place in places if place not in found][error.row or 0]
             raise _named(columns, queries[place].evidence, place if len(queries) > 1 else None) from error
@@ -252,82 +251,6 @@ def _compact(columns: Columns, evidence: Sequence[Mapping[str, object]]) -> Arra
     return x
 
 
-def _marginal(columns: Columns, x: Array) -> list[Answer]:
-    with np.errstate(over="ignore"):  # a density may be beyond all doubles; its logarithm tells
-        return [
-            Answer(log_probability=log, density=float(np.exp(log)))
-            if dense
-            else Answer(log_probability=log, probability=float(np.exp(log)))
-            for log, dense in zip(*log_evidence(columns, x), strict=True)
-        ]
-
-
-def _conditional(columns: Columns, x: Array, variables: tuple[int, ...], joint: bool) -> list[Answer]:
-    logs, _ = log_evidence(columns, x)
-    if joint:
-        tables = answers.conditional(columns.circuit, x, variables)
-        return [
-            {"log_evidence": log, "distribution": cells_of(columns, variables, table)}
-            for log, table in zip(logs, tables, strict=True)
-        ]
-    by_variable = [p.tolist() for p in answers.marginals(columns.circuit, x, variables)]
-    return [
-        {
-            "log_evidence": log,
-            "distributions": {
-                columns.names[v]: dict(zip(columns.labels(v), p[row], strict=True))
-                for v, p in zip(variables, by_variable, strict=True)
-            },
-        }
-        for row, log in enumerate(logs)
-    ]
-
-
-def cells_of(columns: Columns, variables: tuple[int, ...], table: Floats) -> list[Cell]:
-    """The cells of a joint distribution in words, the most probable first."""
-    names = [columns.names[v] for v in variables]
-    labels = list(itertools.product(*(columns.labels(v) for v in variables)))
-    p = table.ravel()
-    return [
-        {"values": dict(zip(names, labels[cell], strict=True)), "probability": float(p[cell])}
-        for cell in np.argsort(-p, kind="stable").tolist()
-    ]
-
-
-def _moments(columns: Columns, x: Array, variables: tuple[int, ...]) -> list[Answer]:
-    logs, _ = log_evidence(columns, x)
-    mean, variance = answers.moments(columns.circuit, x, variables)
-    return [
-        {
-            "log_evidence": log,
-            "moments": {
-                columns.names[v]: {"mean": float(mean[row, i]), "variance": float(variance[row, i])}
-                for i, v in enumerate(variables)
-            },
-        }
-        for row, log in enumerate(logs)
-    ]
-
-
-def _sample(columns: Columns, x: Array, variables: tuple[int, ...], n: int, seed: int) -> list[Answer]:
-    drawn = []
-    for row in range(x.shape[1]):
-        # Each query is the first row of its own: alone or among others, it draws the same.
-        try:
-            drawn.append(sample(columns.circuit, x[:, [row]], n, seed)[0])
-        except ImpossibleEvidence as error:
-            raise ImpossibleEvidence(row) from error
-    return [{"rows": in_words(columns, variables, draws)} for draws in drawn]
-
-
-def in_words(columns: Columns, variables: tuple[int, ...], rows: Floats) -> list[dict[str, RawValue]]:
-    """Rows (n, n_variables) of codes and numbers as raw values of some columns."""
-    return [
-        {columns.names[v]: columns.value(v, code) for v, code in zip(variables, codes, strict=True)}
-        for codes in rows[:, list(variables)].tolist()
-    ]
-
-
 def asked_of_map(columns: Columns, query: Map) -> tuple[int, ...]:
     """The variables of a MAP query: none named, those that its solver can be asked for, if there are any."""
     asked = _asked(columns, query, discrete=None)
@@ -359,13 +282,3 @@ def _map(columns: Columns, query: Query) -> list[Answer]:
         "seconds": found.seconds,
     }
     return [answer]
-
-
-_BATCHES: Batches = {
-    "marginal": _marginal,
-    "conditional": _conditional,
-    "moments": _moments,
-    "sample": _sample,
-    "impute": impute,
-    "surprise": surprise,
-}

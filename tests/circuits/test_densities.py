@@ -29,7 +29,7 @@ from learners.kinds import load_model
 from learners.passes.learner import drive
 from learners.passes.ledger import MemoryStore
 from learners.passes.source import Source
-from learners.query import Map, Marginal, Moments, Sample
+from learners.query import Conditional, Map, Marginal, Moments, Sample
 from learners.schema import Attribute, Kept
 from learners.schema.discretise import Histogram
 from learners.schema.encode import encode
@@ -321,6 +321,15 @@ def test_numbers_of_any_size_have_answers_or_are_impossible(table, value):
             except ImpossibleEvidence:
                 continue
             assert not math.isnan(told.get("log_probability", 0.0))
+
+
+def test_a_row_that_cannot_be_has_the_class_distribution(table):
+    model = learned(table, {**OTHERS, "learning": "none"})
+    (prior,) = model.answer([Conditional(("kind",))])
+    rows = [{"height": 170.0, "visits": 3.5, "wait": 1.0}, {"height": 170.0, "visits": 3, "wait": 1.0}]
+    impossible, possible = model.predict_proba(encode_records(rows, model.schema))
+    assert impossible.tolist() == pytest.approx(list(prior["distributions"]["kind"].values()), abs=1e-12)
+    assert abs(possible - impossible).max() > 0.01
 
 
 @pytest.mark.parametrize("learning", ["bmm", "adf"])

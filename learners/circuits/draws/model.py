@@ -116,10 +116,6 @@ class BayesianCircuit(CircuitModel):
             for first in range(0, x.shape[1], at_a_time)
         ]
 
-    def log_likelihood(self, chunk: Chunk) -> Floats:
-        """(n_rows,) float64: log of the mean probability (density) of each row, the class included if the chunk has it."""
-        return self.row_logs(self._columns.rows_of_chunk(chunk))
-
     def row_logs(self, x: Array) -> Floats:
         """(n_rows,) float64: log of the mean probability (density) of rows (n_variables, n_rows)."""
         return np.concatenate([log_mean(self.draws.log_likelihoods(part)) for part in self._parts(x)] or [np.empty(0)])

@@ -19,6 +19,7 @@ from learners.circuits.errors import ImpossibleEvidence
 from learners.circuits.guesses import best_codes, by_kind, of_densities
 from learners.circuits.sampling import sample
 from learners.circuits.surprise import ranks
+from learners.circuits.worded import in_words
 from learners.query import Query
 from learners.schema import Schema
 
@@ -136,7 +137,7 @@ class _Asked:
         ]
 
     def sample(self, columns: Columns, x: Array, variables: tuple[int, ...], n: int, seed: int) -> list[Answer]:
-        return [{"rows": queries.in_words(columns, variables, rows)} for rows in drawn_rows(self.draws, x, n, seed)]
+        return [{"rows": in_words(columns, variables, rows)} for rows in drawn_rows(self.draws, x, n, seed)]
 
     def impute(self, columns: Columns, x: Array, variables: tuple[int, ...]) -> list[Answer]:
         logs = _log_evidence(columns, x, self.draws.log_likelihoods(x))

@@ -13,9 +13,8 @@ from learners.circuits.answer_forms import Answer
 from learners.circuits.gaussians import conditioning, queries
 from learners.circuits.gaussians.mixture import GaussianMixture
 from learners.circuits.model import CircuitHeader, CircuitModel
-from learners.errors import NoClass
 from learners.query import Query
-from learners.schema import Chunk, Schema
+from learners.schema import Schema
 
 
 class GaussianModel(CircuitModel):
@@ -36,29 +35,9 @@ class GaussianModel(CircuitModel):
         super().__init__(schema, mixture.diagonal(), facts)
         self.mixture = mixture
 
-    def predict_proba(self, chunk: Chunk) -> Floats:
-        """(n_rows, n_classes) float64: P(class | attributes), what is missing or unseen summed out; as in `CircuitModel`.
-
-        Raises
-        ------
-        NoClass
-        """
-        target = self._columns.class_variable
-        if target is None:
-            raise NoClass
-        x = self._columns.rows_of_chunk(chunk, with_class=False)
-        possible = self.row_logs(x) > -np.inf
-        probabilities = np.empty((chunk.n_rows, self.schema.n_classes))
-        if not possible.all():
-            nothing = np.full((x.shape[0], 1), np.nan)
-            probabilities[~possible] = conditioning.marginals(self.mixture, nothing, [target])[0]
-        if possible.any():
-            probabilities[possible] = conditioning.marginals(self.mixture, x[:, possible], [target])[0]
-        return probabilities
-
-    def log_likelihood(self, chunk: Chunk) -> Floats:
-        """(n_rows,) float64: log density of each row, the class included if the chunk has it."""
-        return self.row_logs(self._columns.rows_of_chunk(chunk))
+    def class_posterior(self, x: Array, variable: int) -> Floats:
+        """(n_rows, n_classes) float64: P(class | attributes) of rows (n_variables, n_rows) that are possible."""
+        return conditioning.marginals(self.mixture, x, [variable])[0]
 
     def row_logs(self, x: Array) -> Floats:
         """(n_rows,) float64: log density of rows (n_variables, n_rows), what is missing integrated or summed out."""
