@@ -113,10 +113,11 @@ def compare(
         whole, rest = (sum(one.effect for one in some) for some in (families, residual))
         compared = compare_counts(own, np.rint(before * reference.n_rows).astype(np.int64), repeats)
         explained = 0.0 if whole <= 0 else max(0.0, 1 - rest / whole)
-        told["class_mix"] = {"estimate": mix.tolist(), "reference": before.tolist(), "explains": explained}
-        found.append(_of("class_mix", None, compared, "nats"))
+        of_mix: dict[str, object] = {"estimate": mix.tolist(), "reference": before.tolist(), "explains": explained}
         if compared.nats >= limits.nats and explained >= 0.5:
-            told["class_mix"] = {**told["class_mix"], "is_cause": True}  # type: ignore[dict-item]
+            of_mix["is_cause"] = True
+        told["class_mix"] = of_mix
+        found.append(_of("class_mix", None, compared, "nats"))
     found += families + _of_predictions(window, reference, repeats)
     q = two_sample.q_values([one.p_value for one in found])
     least = {"nats": limits.nats, "points": limits.points}

@@ -1,7 +1,7 @@
 """/v1/alerts, /v1/alert-rules, /v1/webhooks, and the labels that come later."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, cast
 
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, Field, model_validator
@@ -92,7 +92,7 @@ def show_rule(name: str, workspace: Ours) -> Answer:
 @router.put("/v1/models/{name}/alert-rule", summary="Say when a model alerts")
 def set_rule(name: str, request: RuleRequest, workspace: Ours) -> Answer:
     """Window, reference, limits, and whether webhooks stay silent."""
-    rule: RuleRecord = {**request.model_dump(exclude_none=True)}  # type: ignore[typeddict-item]
+    rule = cast("RuleRecord", request.model_dump(exclude_none=True))
     return dict(product.set_alert_rule(workspace, name, rule))
 
 

@@ -176,10 +176,11 @@ def _rows(name: str, body: RowsBody, request: Request) -> tuple[Served, CircuitM
 
 def _with_class(model: CircuitModel, chunk: Chunk, records: list[Record]) -> Chunk:
     """The rows with the class that they name; one that training never saw is as good as absent."""
-    target, known = model.schema.target, model.schema.class_values()
+    target = model.schema.target
     if model.columns.class_variable is None or target is None:
         return chunk
-    codes = [known.index(row[target]) if row.get(target) in known else len(known) for row in records]  # type: ignore[arg-type]
+    known: dict[object, int] = {value: code for code, value in enumerate(model.schema.class_values())}
+    codes = [known.get(row.get(target), len(known)) for row in records]
     return Chunk(chunk.x, np.array(codes, np.uint16), chunk.numbers)
 
 
