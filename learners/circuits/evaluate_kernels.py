@@ -7,9 +7,10 @@ import numpy as np
 from learners.circuits.density_kernels import log_density
 from learners.circuits.kernels import LOOKUP, PRODUCT_OF, PRODUCT_OF_TWO, SUM_OF, SUM_OF_TWO, TABLE, TABLE_OF_TWO
 from learners.jit import inner_kernel, kernel
+from learners.lanes import N_LANES, codes_at, item, lanes_at, one_where, put_lanes, put_whole
 
 # Rows that are evaluated together: two AVX-512 registers; more would push the values of larger circuits out of the cache.
-BLOCK = 16
+BLOCK = N_LANES
 # Values are at most one, and so is the derivative of the root by any of them. So a value lost below 1e-300 takes no more
 # than that from the root, and a root above this threshold is right to all its digits.
 SMALLEST = 1e-200
@@ -17,13 +18,21 @@ SMALLEST = 1e-200
 
 @kernel
 def load(plan, x, rows, first, n_rows, values, codes):
-    """Read rows[first : first + n_rows] of x: OUT values[: n_planes] and codes (n_variables, BLOCK) int64.
+    """Read rows[first : first + n_rows] of x, which follow each other: OUT values[: n_planes] and codes (n_variables, BLOCK) int64.
 
     A missing value has ones in all planes and the code n_values. Rows beyond n_rows are missing.
     """
+    row = rows[first]
     for v in range(plan.n_values.size):
         n = plan.n_values[v]
         if n == 0:
+            continue
+        start, end = plan.plane_starts[v], plan.plane_starts[v + 1]
+        if n_rows == BLOCK:
+            code = codes_at(x, v * x.shape[1] + row, np.float64(n))
+            put_whole(codes, v, code)
+            for a in range(start, end):
+                put_lanes(values, a, one_where(code, np.float64(a - start), np.float64(n)))
             continue
         for r in range(BLOCK):
             codes[v, r] = n
@@ -32,17 +41,14 @@ def load(plan, x, rows, first, n_rows, values, codes):
             # NaN fails both comparisons.
             if value >= 0 and value < n:
                 codes[v, r] = np.int64(value)
-        start = plan.plane_starts[v]
-        for a in range(plan.plane_starts[v + 1] - start):
+        for a in range(end - start):
             for r in range(BLOCK):
-                code = codes[v, r]
-                values[start + a, r] = 1.0 if code == a or code == n else 0.0
+                values[start + a, r] = 1.0 if codes[v, r] == a or codes[v, r] == n else 0.0
 
 
 @kernel
 def upward(plan, weight, x, rows, first, n_rows, values, codes):
     """Values of all operations for a block of rows, zero where they are below the smallest double."""
-    # Loops run to an array's size, not to BLOCK: LLVM unrolls a short loop of known length before it could vectorise it.
     n_planes = plan.plane_starts[-1]
     starts, child = plan.starts, plan.child
     for s in range(plan.segment_kind.size):
@@ -50,46 +56,28 @@ def upward(plan, weight, x, rows, first, n_rows, values, codes):
         begin, end = plan.segments[s], plan.segments[s + 1]
         if kind == SUM_OF_TWO or kind == TABLE_OF_TWO:
             for i in range(begin, end):
-                e = starts[i]
-                w_a, w_b = weight[e], weight[e + 1]
-                a, b, out = values[child[e]], values[child[e + 1]], values[n_planes + i]
-                for r in range(out.size):
-                    out[r] = w_a * a[r] + w_b * b[r]
+                e = item(starts, i)
+                a, b = lanes_at(values, item(child, e)), lanes_at(values, item(child, e + 1))
+                put_lanes(values, n_planes + i, item(weight, e) * a + item(weight, e + 1) * b)
         elif kind == PRODUCT_OF_TWO:
             for i in range(begin, end):
-                e = starts[i]
-                a, b, out = values[child[e]], values[child[e + 1]], values[n_planes + i]
-                for r in range(out.size):
-                    out[r] = a[r] * b[r]
+                e = item(starts, i)
+                product = lanes_at(values, item(child, e)) * lanes_at(values, item(child, e + 1))
+                put_lanes(values, n_planes + i, product)
         elif kind == SUM_OF or kind == TABLE:
             for i in range(begin, end):
-                out = values[n_planes + i]
-                w, a = weight[starts[i]], values[child[starts[i]]]
-                for r in range(out.size):
-                    out[r] = w * a[r]
-                e, last = starts[i] + 1, starts[i + 1]
-                # Four at a time, in the same order: the sum is read and written a quarter as often.
-                while e + 3 < last:
-                    w_a, w_b, w_c, w_d = weight[e], weight[e + 1], weight[e + 2], weight[e + 3]
-                    a, b, c, d = values[child[e]], values[child[e + 1]], values[child[e + 2]], values[child[e + 3]]
-                    for r in range(out.size):
-                        out[r] = (((out[r] + w_a * a[r]) + w_b * b[r]) + w_c * c[r]) + w_d * d[r]
-                    e += 4
-                while e < last:
-                    w, a = weight[e], values[child[e]]
-                    for r in range(out.size):
-                        out[r] += w * a[r]
-                    e += 1
+                first_entry = item(starts, i)
+                total = item(weight, first_entry) * lanes_at(values, item(child, first_entry))
+                for e in range(first_entry + 1, item(starts, i + 1)):
+                    total = total + item(weight, e) * lanes_at(values, item(child, e))
+                put_lanes(values, n_planes + i, total)
         elif kind == PRODUCT_OF:
             for i in range(begin, end):
-                out = values[n_planes + i]
-                a = values[child[starts[i]]]
-                for r in range(out.size):
-                    out[r] = a[r]
-                for e in range(starts[i] + 1, starts[i + 1]):
-                    a = values[child[e]]
-                    for r in range(out.size):
-                        out[r] *= a[r]
+                first_entry = item(starts, i)
+                product = lanes_at(values, item(child, first_entry))
+                for e in range(first_entry + 1, item(starts, i + 1)):
+                    product = product * lanes_at(values, item(child, e))
+                put_lanes(values, n_planes + i, product)
         elif kind == LOOKUP:
             for i in range(begin, end):
                 out, code = values[n_planes + i], codes[plan.variable[i]]

@@ -1,0 +1,60 @@
+"""Lanes against the plain arithmetic of each row, bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learners.jit import kernel
+from learners.lanes import N_LANES, codes_at, item, lanes_at, one_where, put_lanes, put_whole
+
+
+@kernel
+def arithmetic(values, weight):
+    """Rows 2 and on of values from the first two."""
+    a, b, w = lanes_at(values, 0), lanes_at(values, 1), item(weight, 1)
+    put_lanes(values, 2, w * a + b)
+    put_lanes(values, 3, a - b)
+    put_lanes(values, 4, a * b)
+    put_lanes(values, 5, a / b)
+    put_lanes(values, 6, w / b)
+
+
+@kernel
+def read_codes(x, first, n, codes, planes):
+    """Codes of sixteen items, and a plane of each value."""
+    code = codes_at(x, first, np.float64(n))
+    put_whole(codes, 1, code)
+    for a in range(n):
+        put_lanes(planes, a, one_where(code, np.float64(a), np.float64(n)))
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_lanes_are_the_arithmetic_of_each_row(seed):
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=(7, N_LANES)) * 10.0 ** rng.integers(-200, 100, (7, N_LANES))
+    values[1, rng.integers(N_LANES)] = 0.0
+    weight = rng.normal(size=2)
+    a, b, w = values[0].copy(), values[1].copy(), weight[1]
+    arithmetic(values, weight)
+    with np.errstate(all="ignore"):
+        expected = [w * a + b, a - b, a * b, a / b, w / b]
+    assert np.array_equal(values[2:], expected, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float64])
+def test_what_is_no_code_is_missing(dtype):
+    n = 3
+    x = np.arange(40).reshape(2, 20).astype(dtype) % 6
+    if dtype == np.float64:
+        x[1, 4:7] = [np.nan, -1.0, 1e300]
+    codes, planes = np.zeros((2, N_LANES), np.int64), np.empty((n, N_LANES))
+    read_codes(x, 20 + 3, n, codes, planes)
+    row = x[1, 3 : 3 + N_LANES]
+    expected = np.where((row >= 0) & (row < n), row, n)
+    assert codes[1].tolist() == expected.tolist()
+    assert codes[0].tolist() == [0] * N_LANES
+    for a in range(n):
+        assert planes[a].tolist() == ((expected == a) | (expected == n)).tolist()
