@@ -8,6 +8,7 @@ ones, in the order in which they are written, so a lane has the same bits as the
 from __future__ import annotations
 
 import operator
+import struct
 from collections.abc import Callable, Sequence
 
 from llvmlite import ir
@@ -163,3 +164,68 @@ def put_whole(typingctx: Context, array: types.Array, slot: types.Type, given: t
         return context.get_dummy_value()
 
     return types.void(array, types.int64, lanes), codegen
+
+
+@intrinsic
+def whole_at(typingctx: Context, array: types.Array, slot: types.Type) -> Intrinsic:
+    """array[slot] of a C-contiguous int64 array (n, N_LANES), as float64."""
+
+    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        whole = builder.load(_address(context, builder, sig.args[0], args[0], args[1], _WHOLES))
+        whole.align = 8
+        return builder.sitofp(whole, _DOUBLES)
+
+    return lanes(array, types.int64), codegen
+
+
+@intrinsic
+def at_least(typingctx: Context, given: types.Type, least: types.Type) -> Intrinsic:
+    """The lanes, zero where they are below a number or not numbers."""
+
+    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        is_enough = builder.fcmp_ordered(">=", args[0], _splat(builder, args[1]))
+        return builder.select(is_enough, args[0], _all(0.0))
+
+    return lanes(lanes, types.float64), codegen
+
+
+@intrinsic
+def ratio_or_zero(typingctx: Context, above: types.Type, below: types.Type) -> Intrinsic:
+    """What is above by what is below, zero where above is not positive."""
+
+    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        is_positive = builder.fcmp_ordered(">", args[0], _all(0.0))
+        return builder.select(is_positive, builder.fdiv(*args), _all(0.0))
+
+    return lanes(lanes, lanes), codegen
+
+
+@intrinsic
+def where_equal(
+    typingctx: Context, given: types.Type, a: types.Type, number: types.Type, other: types.Type
+) -> Intrinsic:
+    """A number in the lanes that are a, elsewhere those of others."""
+
+    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        is_a = builder.fcmp_ordered("==", args[0], _splat(builder, args[1]))
+        return builder.select(is_a, _splat(builder, args[2]), args[3])
+
+    return lanes(lanes, types.float64, types.float64, lanes), codegen
+
+
+@intrinsic
+def sum_of_whole(typingctx: Context, given: types.Type) -> Intrinsic:
+    """Sum of the lanes in units of 2^-32, each rounded to the nearest, as an int64. The lanes are from 0 to 2^19.
+
+    Above 1.5 · 2^20 doubles are 2^-32 apart: adding that rounds, and the bits of the sum are whole numbers.
+    """
+    magic = 1.5 * 2.0**20
+
+    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        bits = builder.bitcast(builder.fadd(args[0], _all(magic)), _WHOLES)
+        name = f"llvm.vector.reduce.add.v{N_LANES}i64"
+        reduce = cgutils.get_or_insert_function(builder.module, ir.FunctionType(ir.IntType(64), [_WHOLES]), name)
+        excess = N_LANES * int.from_bytes(struct.pack("<d", magic), "little") % 2**64
+        return builder.sub(builder.call(reduce, [bits]), ir.Constant(ir.IntType(64), excess))
+
+    return types.int64(lanes), codegen

@@ -8,7 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.jit import kernel
-from learners.lanes import N_LANES, codes_at, item, lanes_at, one_where, put_lanes, put_whole
+from learners.lanes import (
+    N_LANES,
+    at_least,
+    codes_at,
+    item,
+    lanes_at,
+    one_where,
+    put_lanes,
+    put_whole,
+    ratio_or_zero,
+    sum_of_whole,
+    where_equal,
+    whole_at,
+)
 
 
 @kernel
@@ -29,6 +42,16 @@ def read_codes(x, first, n, codes, planes):
     put_whole(codes, 1, code)
     for a in range(n):
         put_lanes(planes, a, one_where(code, np.float64(a), np.float64(n)))
+
+
+@kernel
+def choose(values, codes):
+    """Rows 2 and on of values from the first two and codes; returns the whole sum of the first."""
+    a, b = lanes_at(values, 0), lanes_at(values, 1)
+    put_lanes(values, 2, at_least(a, 0.25))
+    put_lanes(values, 3, ratio_or_zero(a, b))
+    put_lanes(values, 4, where_equal(whole_at(codes, 0), 2.0, 7.5, a))
+    return sum_of_whole(a)
 
 
 @given(seed=st.integers(0, 2**32 - 1))
@@ -58,3 +81,18 @@ def test_what_is_no_code_is_missing(dtype):
     assert codes[0].tolist() == [0] * N_LANES
     for a in range(n):
         assert planes[a].tolist() == ((expected == a) | (expected == n)).tolist()
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_lanes_are_chosen_and_summed_as_rows_are(seed):
+    rng = np.random.default_rng(seed)
+    values, codes = rng.random((5, N_LANES)), rng.integers(0, 4, (1, N_LANES))
+    values[0, rng.random(N_LANES) < 0.3] = 0.0
+    values[0, 0] = rng.choice([1.0, 2.0**-33, 2.0**-32 * 0.6, 0.25, 2.0**18])
+    values[1, rng.random(N_LANES) < 0.3] = 0.0
+    a, b = values[0].copy(), values[1].copy()
+    total = choose(values, codes)
+    with np.errstate(all="ignore"):
+        expected = [np.where(a >= 0.25, a, 0.0), np.where(a > 0, a / b, 0.0), np.where(codes[0] == 2, 7.5, a)]
+    assert np.array_equal(values[2:], expected)
+    assert total == int(np.rint(a * 2.0**32).sum())

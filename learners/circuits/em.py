@@ -116,7 +116,6 @@ class ExpectedCounts:
             np.empty((n_slots, BLOCK)),
             np.empty((n_variables, BLOCK), np.int64),
             np.empty(n_slots, np.uint8),
-            np.empty(BLOCK),
             np.empty(n_variables, np.uint8),
         )
         own = self._counts

@@ -24,6 +24,7 @@ from learners.circuits.kernels import (
 from learners.circuits.warp_kernels import standard_moments
 from learners.circuits.wide_kernels import LOG_RADIX, wide_upward
 from learners.jit import inner_kernel, kernel
+from learners.lanes import at_least, item, lanes_at, put_lanes, ratio_or_zero, sum_of_whole, where_equal, whole_at
 
 # A row's share of a count is rounded to a multiple of 2^-32. Whole numbers add up to the same in any order, so nothing
 # depends on chunks and threads; and what rounds to zero is not followed further down.
@@ -37,7 +38,7 @@ PER_NAT = 2.0**16
 
 
 class Work(NamedTuple):
-    """Memory for a block: values, flows (n_slots, BLOCK), codes, reached (n_slots,) uint8, ratio (BLOCK,).
+    """Memory for a block: values, flows (n_slots, BLOCK), codes, reached (n_slots,) uint8.
 
     misses (n_variables,) uint8 says whether a row of the block lacks a variable.
     """
@@ -46,7 +47,6 @@ class Work(NamedTuple):
     flows: Floats
     codes: Array
     reached: Uint8s
-    ratio: Floats
     misses: Uint8s
 
 
@@ -67,61 +67,6 @@ class Counts(NamedTuple):
     parameter: Integers
     leaf: Integers
     totals: Integers
-
-
-# These take whole arrays and slots: rows taken from an array would be counted references, which cost as much as the work.
-
-
-@inner_kernel
-def _pass_on(flows, slot, target, reached):
-    """Add a block's flow to a child's."""
-    if reached[target]:
-        for r in range(BLOCK):
-            flows[target, r] += flows[slot, r]
-    else:
-        for r in range(BLOCK):
-            flows[target, r] = flows[slot, r]
-        reached[target] = 1
-
-
-@inner_kernel
-def _share_out(weight, ratio, values, flows, target, is_first):
-    """Pass on weight · ratio · value, without what is negligible; returns the whole count."""
-    n = np.int64(0)
-    if is_first:
-        for r in range(BLOCK):
-            t = weight * ratio[r] * values[target, r]
-            t = t if t >= NEGLIGIBLE else 0.0
-            flows[target, r] = t
-            n += np.int64(t * PER_COUNT + 0.5)
-    else:
-        for r in range(BLOCK):
-            t = weight * ratio[r] * values[target, r]
-            t = t if t >= NEGLIGIBLE else 0.0
-            flows[target, r] += t
-            n += np.int64(t * PER_COUNT + 0.5)
-    return n
-
-
-@inner_kernel
-def _count_two(flows, slot, values, second):
-    """Whole counts of a distribution over two values, all observed: of both, and of the second."""
-    both, n = np.int64(0), np.int64(0)
-    for r in range(BLOCK):
-        q = np.int64(flows[slot, r] * PER_COUNT + 0.5)
-        both += q
-        n += q if values[second, r] > 0.5 else np.int64(0)
-    return both, n
-
-
-@inner_kernel
-def _count_value(flows, slot, values, plane, code, n_values, weight):
-    """Whole count of one value; a row that misses it counts by the weight."""
-    n = np.int64(0)
-    for r in range(BLOCK):
-        t = flows[slot, r] * (weight if code[r] == n_values else values[plane, r])
-        n += np.int64(t * PER_COUNT + 0.5)
-    return n
 
 
 @inner_kernel
@@ -151,7 +96,7 @@ def count_numeric(kind, a, b, extras, at, share, x, leaf):
 @inner_kernel
 def _downward(plan, weight, x, rows, first, n_rows, work, counts):
     """Add the expected counts of a block whose flow at the root is set."""
-    values, flows, codes, reached, ratio, misses = work
+    values, flows, codes, reached, misses = work
     n_planes = plan.plane_starts[-1]
     starts, child, variable, entry = plan.starts, plan.child, plan.variable, counts.entry
     for s in range(plan.segment_kind.size - 1, -1, -1):
@@ -161,26 +106,39 @@ def _downward(plan, weight, x, rows, first, n_rows, work, counts):
             if not reached[slot]:
                 continue
             begin, end = starts[i], starts[i + 1]
+            flow = lanes_at(flows, slot)
             if kind >= PRODUCT_OF:
                 for e in range(begin, end):
-                    _pass_on(flows, slot, child[e], reached)
-            elif kind > NUMERIC:
-                for r in range(BLOCK):
-                    ratio[r] = flows[slot, r] / values[slot, r] if flows[slot, r] > 0.0 else 0.0
-                for e in range(begin, end):
-                    c = child[e]
-                    n = _share_out(weight[e], ratio, values, flows, c, reached[c] == 0)
-                    if n > 0:
+                    c = item(child, e)
+                    if reached[c]:
+                        put_lanes(flows, c, lanes_at(flows, c) + flow)
+                    else:
+                        put_lanes(flows, c, flow)
                         reached[c] = 1
+            elif kind > NUMERIC:
+                ratio = ratio_or_zero(flow, lanes_at(values, slot))
+                for e in range(begin, end):
+                    c = item(child, e)
+                    share = at_least(item(weight, e) * ratio * lanes_at(values, c), NEGLIGIBLE)
+                    n = sum_of_whole(share)
+                    if n > 0:
                         entry[e] += n
+                        if reached[c]:
+                            put_lanes(flows, c, lanes_at(flows, c) + share)
+                        else:
+                            put_lanes(flows, c, share)
+                            reached[c] = 1
             elif kind == TABLE_OF_TWO and misses[variable[i]] == 0:
-                both, n = _count_two(flows, slot, values, child[begin + 1])
+                both, n = sum_of_whole(flow), sum_of_whole(flow * lanes_at(values, child[begin + 1]))
                 entry[begin] += both - n
                 entry[begin + 1] += n
             elif kind < LOOKUP:
                 v = variable[i]
+                code = whole_at(codes, v)
                 for e in range(begin, end):
-                    entry[e] += _count_value(flows, slot, values, child[e], codes[v], plan.n_values[v], weight[e])
+                    # A row that misses the value counts by the weight.
+                    share = where_equal(code, np.float64(plan.n_values[v]), weight[e], lanes_at(values, child[e]))
+                    entry[e] += sum_of_whole(flow * share)
             elif kind == LOOKUP:
                 code = codes[variable[i]]
                 for r in range(n_rows):
@@ -221,10 +179,10 @@ def expect(plan, weight, log_offset, x, rows, work, counts, again):
         load(plan, x, rows, first, n_rows, work.values, work.codes)
         upward(plan, weight, x, rows, first, n_rows, work.values, work.codes)
         for v in range(plan.n_values.size):
-            work.misses[v] = 0
+            n, n_missing = plan.n_values[v], 0
             for r in range(n_rows):
-                if work.codes[v, r] == plan.n_values[v]:
-                    work.misses[v] = 1
+                n_missing += work.codes[v, r] == n
+            work.misses[v] = n_missing > 0
         work.reached[:] = 0
         work.reached[plan.root] = 1
         work.flows[plan.root, :] = 0.0
