@@ -10,7 +10,8 @@ from pathlib import Path
 
 from benchmarks import tables
 from benchmarks.measuring import alternated, figure, machine, report
-from learners.classifiers.family_trees import trees_of
+from learners.classifiers.family_trees import each_grown
+from learners.classifiers.loss_tables import measure
 from learners.classifiers.selection import PrefixLosses
 from learners.classifiers.structure import k_dependence
 from learners.counts.family import FamilyCounts
@@ -34,7 +35,8 @@ def main() -> None:
     schema = infer_schema(source, "class")
     structure = k_dependence(collect(PairwiseCounts(schema), source), args.k)
     families = collect(FamilyCounts(schema, structure.families()), source)
-    losses = PrefixLosses(schema, structure, trees_of(families), families.class_counts)
+    of = measure(schema, structure, each_grown(families), families.class_counts)
+    losses = PrefixLosses(schema, of, families.class_counts)
     seconds = alternated(
         args.rounds,
         scan=lambda: bare_scan([path], args.threads),

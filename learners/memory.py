@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
+
 from learners.errors import InvalidParameter
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 MIN_BYTES = 64 << 20
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
+KEPT_BYTES, MAPPED_BYTES = 16 << 20, 4 << 20
 
 
 @dataclass(frozen=True)
@@ -69,3 +74,24 @@ def memory_limit() -> MemoryLimit:
         limit_memory(parse_bytes(text) if text else machine_bytes() // 4)
     assert _limit is not None
     return _limit
+
+
+def allocate_frugally() -> bool:
+    """Let this process hand back what it frees: large arrays at once, and no pool of Arrow's keeps the pages of columns.
+
+    By default glibc keeps freed arrays of up to 32 MiB for each thread, and Arrow's own allocator what the largest batches took.
+    Returns whether there is a glibc to tell.
+    """
+    pa.set_memory_pool(pa.system_memory_pool())
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:  # another C library
+        return False
+    return bool(mallopt(M_TRIM_THRESHOLD, KEPT_BYTES) and mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES))
+
+
+def give_back() -> None:
+    """Return freed memory to the machine: allocators keep what one large request or pass has taken, as if the next were as large."""
+    pa.default_memory_pool().release_unused()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc
+    if trim is not None:
+        trim(0)

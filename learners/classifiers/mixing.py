@@ -34,7 +34,13 @@ def best_concentration(n: Floats, total: Floats, from_above: Floats) -> float:
     several = total > 1
     n, total, from_above = n[several], total[several], from_above[several]
     # A scalar product of BLAS has threads of its own, which spin: they took twenty times as long as the work itself.
-    scores = [float((n * np.log((n - 1 + a * from_above) / (total - 1 + a))).sum()) for a in CONCENTRATIONS]
+    share, rows = np.empty_like(n), np.empty_like(n)
+    others, all_others = n - 1, total - 1
+    scores = []
+    for a in CONCENTRATIONS:  # n log((n - 1 + a from_above) / (total - 1 + a)), in the same memory each time
+        np.add(others, np.multiply(a, from_above, out=share), out=share)
+        np.divide(share, np.add(all_others, a, out=rows), out=share)
+        scores.append(float(np.multiply(n, np.log(share, out=share), out=share).sum()))
     return CONCENTRATIONS[int(np.argmax(scores))]
 
 

@@ -12,6 +12,7 @@ from learners.classifiers.context_tree import ContextTree
 from learners.classifiers.family_trees import each_grown, trees_of
 from learners.classifiers.hdp import HDPParameters, Posterior, hdp_estimates, hdp_map_estimates
 from learners.classifiers.lookup import LookupModel
+from learners.classifiers.loss_tables import Measure, measure
 from learners.classifiers.m_estimate import m_estimates
 from learners.classifiers.mixing import pruned
 from learners.classifiers.selection import LOSSES, PrefixLosses
@@ -22,6 +23,7 @@ from learners.counts.holdout import HoldOut
 from learners.counts.pairwise import PairwiseCounts
 from learners.counts.sparse_pairs import PairCounts, pair_counts
 from learners.errors import InvalidParameter
+from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
 from learners.passes.together import Together
 from learners.schema import Chunk, Kept, Overrides, Schema
@@ -284,17 +286,24 @@ def skdb(
     hold_out = counted.second.draw()
     del wanted, counted  # whose tables nobody needs any more
     families: FamilyCounts = yield FamilyCounts(schema, structure.families())
-    trees: list[ContextTree]
-    structure, trees = yield growing(structure, families, parameters)
-    losses: PrefixLosses = yield PrefixLosses(
-        schema, structure, trees, families.class_counts, parameters.loss, mixes=parameters.estimator != "m"
-    )
+    measured: Measure = yield measuring(schema, structure, families, parameters)
+    losses: PrefixLosses = yield PrefixLosses(schema, measured, families.class_counts, parameters.loss)
     chosen = losses.best()
-    structure = structure.prefix(chosen.n_attributes, chosen.k)
+    structure = measured.structure.prefix(chosen.n_attributes, chosen.k)
     facts = {"n_attributes": chosen.n_attributes, "k": chosen.k, "mean_loss": chosen.mean_loss.tolist()}
+    del measured, losses
     families = families.reduced(structure.families())
-    del trees, losses
     return (yield from fitted(schema, structure, families, hold_out, "skdb", parameters, {"selection": facts}))
+
+
+def measuring(schema: Schema, structure: Structure, families: FamilyCounts, parameters: NetworkParameters) -> Work:
+    """The tables of SkDB's selection, tree by tree; without parents that tell nothing, if these are dropped."""
+    mixes, prunes = parameters.estimator != "m", isinstance(parameters, StructureParameters) and parameters.is_pruned
+
+    def run(_: int, advance: Advance) -> Measure:
+        return measure(schema, structure, each_grown(families, advance), families.class_counts, mixes, prunes)
+
+    return Work("growing trees", run)
 
 
 def growing(structure: Structure, families: FamilyCounts, parameters: NetworkParameters) -> Work:

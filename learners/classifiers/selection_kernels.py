@@ -6,11 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Float32s, Integers, Uint8s
-from learners.jit import float32_of_bits, inner_kernel, kernel
+from learners.arrays import Float32s, Int32s, Integers, Uint8s, Uint32s, Uint64s
+from learners.jit import float32_of_bits, inner_kernel, kernel, popcount
 
 BLOCK_ROWS = 2048
-EMPTY = -1
 # Losses are summed as whole multiples of this, so that the sum does not depend on the order of the rows.
 ONE = np.float32(1 << 30)
 
@@ -20,7 +19,7 @@ class LossTables(NamedTuple):
 
     Entry e = level_starts[a] + l is attribute a with its first l parents. A key is the number, in mixed radix, of the codes of the
     parents and of the attribute itself. Where `is_dense[e]`, key j has row row_starts[e] + j, else its row is found by a hash
-    table at hash_starts[e].
+    table at hash_starts[e], as in `kernels.LookupTables`; a key that has none has the row of the level above.
 
     Parameters
     ----------
@@ -29,13 +28,19 @@ class LossTables(NamedTuple):
     parents, parent_sizes : (sum of k,) int64
     is_dense : (n_entries,) uint8
     row_starts : (n_entries,) int64
+        Of dense entries.
+    n_dense : (1,) int64
+        Rows of all dense entries, after which those of hash tables come.
     hash_starts : (n_entries + 1,) int64
     hash_shifts : (n_entries,) int64
-    hash_keys, hash_rows : (h,) int64
+    hash_words : (w,) uint64
+    hash_ranks : (w,) int32
+    key_low, key_high : (r - n_dense,) uint32
+        `key_high` is empty where all keys are below 2^32.
     log_probability : (r, C) float32
         log P(value | class, parents) from all rows; with two classes log P(of the other class) - left_out instead.
     left_out : (r, C) float32
-        The same for the class of the row itself, without that row.
+        The same for the class of the row itself, without that row; (0, 2) with two classes.
     log_prior, log_prior_left_out : (C,) float32
         Of the other classes and of the row's own, without the row.
     """
@@ -48,10 +53,13 @@ class LossTables(NamedTuple):
     parent_sizes: Integers
     is_dense: Uint8s
     row_starts: Integers
+    n_dense: Integers
     hash_starts: Integers
     hash_shifts: Integers
-    hash_keys: Integers
-    hash_rows: Integers
+    hash_words: Uint64s
+    hash_ranks: Int32s
+    key_low: Uint32s
+    key_high: Uint32s
     log_probability: Float32s
     left_out: Float32s
     log_prior: Float32s
@@ -90,21 +98,30 @@ def _keys(tables, a, level, x, first, n, context, keys):
 
 
 @kernel
-def _rows(tables, e, n, keys):
-    """Replace keys by rows; every key is there, as the tables were made from the same rows."""
+def _rows(tables, e, n, keys, rows):
+    """Rows of n keys, in place of those of the level above wherever the level has one."""
     if tables.is_dense[e]:
         start = tables.row_starts[e]
         for row in range(n):
-            keys[row] += start
+            rows[row] = start + keys[row]
         return
     first = tables.hash_starts[e]
-    mask = tables.hash_starts[e + 1] - first - 1
+    mask = (tables.hash_starts[e + 1] - first) * 64 - 1
     shift = np.uint64(tables.hash_shifts[e])
+    is_wide = tables.key_high.size > 0
     for row in range(n):
         slot = np.int64((np.uint64(keys[row]) * np.uint64(0x9E3779B97F4A7C15)) >> shift)
-        while tables.hash_keys[first + slot] != keys[row]:
+        low, high = np.uint32(keys[row]), np.uint32(keys[row] >> 32)
+        while True:
+            place, bit = first + (slot >> 6), np.uint64(slot & 63)
+            if not (tables.hash_words[place] >> bit) & np.uint64(1):
+                break
+            before = tables.hash_words[place] & ((np.uint64(1) << bit) - np.uint64(1))
+            found = np.int64(tables.hash_ranks[place]) + np.int64(popcount(before))
+            if tables.key_low[found] == low and (not is_wide or tables.key_high[found] == high):
+                rows[row] = tables.n_dense[0] + found
+                break
             slot = (slot + 1) & mask
-        keys[row] = tables.hash_rows[first + slot]
 
 
 @inner_kernel
@@ -133,6 +150,7 @@ def add_two_class_losses(tables, x, y, is_zero_one, losses):
     log_odds = np.empty((n_levels, BLOCK_ROWS), np.float32)
     context = np.empty(BLOCK_ROWS, np.int64)
     keys = np.empty(BLOCK_ROWS, np.int64)
+    rows = np.zeros(BLOCK_ROWS, np.int64)
     # Short keys fit dense tables, and twice as many of them into a register.
     short_context = np.empty(BLOCK_ROWS, np.int32)
     short_keys = np.empty(BLOCK_ROWS, np.int32)
@@ -167,9 +185,9 @@ def add_two_class_losses(tables, x, y, is_zero_one, losses):
                 else:
                     if level <= deepest:
                         _keys(tables, a, level, x, first, n, context, keys)
-                        _rows(tables, tables.level_starts[a] + level, n, keys)
+                        _rows(tables, tables.level_starts[a] + level, n, keys, rows)
                     for row in range(n):
-                        odds[row] += table[2 * keys[row] + labels[row]]
+                        odds[row] += table[2 * rows[row] + labels[row]]
                 losses[level, a + 1] += _add_two_class_losses(odds, n, is_zero_one, labels)
 
 
@@ -183,6 +201,7 @@ def add_losses(tables, x, y, is_zero_one, losses):
     log_joint = np.empty((n_levels, BLOCK_ROWS, n_classes), np.float32)
     context = np.empty(BLOCK_ROWS, np.int64)
     keys = np.empty(BLOCK_ROWS, np.int64)
+    rows = np.zeros(BLOCK_ROWS, np.int64)
     for first in range(0, y.size, BLOCK_ROWS):
         n = min(BLOCK_ROWS, y.size - first)
         for level in range(n_levels):
@@ -198,10 +217,10 @@ def add_losses(tables, x, y, is_zero_one, losses):
             for level in range(n_levels):
                 if level <= deepest:
                     _keys(tables, a, level, x, first, n, context, keys)
-                    _rows(tables, tables.level_starts[a] + level, n, keys)
+                    _rows(tables, tables.level_starts[a] + level, n, keys, rows)
                 joint = log_joint[level]
                 for row in range(n):
-                    own, cell = y[first + row], keys[row]
+                    own, cell = y[first + row], rows[row]
                     before = joint[row, own]
                     for k in range(n_classes):
                         joint[row, k] += tables.log_probability[cell, k]
@@ -228,15 +247,3 @@ def _sum_of_losses(joint, y, first, n, is_zero_one):
             p_wrong = np.float32(1.0) - np.float32(1.0) / (np.float32(1.0) + others)
             total += np.int64(np.int32(p_wrong * p_wrong * ONE))
     return total
-
-
-@kernel
-def fill_hash(keys, first_row, shift, hash_keys, hash_rows):  # (n,) int64; OUT (size,) int64 of EMPTY, (size,) int64
-    """Enter keys, whose rows follow first_row, by linear probing."""
-    mask = hash_keys.size - 1
-    for j in range(keys.size):
-        slot = np.int64((np.uint64(keys[j]) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(shift))
-        while hash_keys[slot] != EMPTY:
-            slot = (slot + 1) & mask
-        hash_keys[slot] = keys[j]
-        hash_rows[slot] = first_row + j

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from learners.memory import give_back
 from learners.model import Model
 from learners.passes.cluster import Cluster
 from learners.passes.engine import (
@@ -171,6 +172,8 @@ def drive(
                 break
             answer = None  # what it was need not stay in memory during the next pass
             answer = driver.answer(wanted)
+            del wanted
+            give_back()
         for stored in driver.storing:
             stored.result()
     if accounts is not None:

@@ -1,12 +1,10 @@
 """How much all requests of a process hold together: each adds what it takes, and gives it back when it is answered."""
 
-import ctypes
 import threading
 from types import TracebackType
 from typing import Self
 
-import pyarrow as pa
-
+from learners.memory import give_back
 from service.problems import Overloaded
 
 WORTH_GIVING_BACK = 64 << 20
@@ -79,11 +77,3 @@ class Hold:
             self.of.take(-self.n_bytes)
             if self.n_bytes > WORTH_GIVING_BACK:
                 give_back()
-
-
-def give_back() -> None:
-    """Return freed memory to the machine: allocators keep what one large request has taken, as if the next were as large."""
-    pa.default_memory_pool().release_unused()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc
-    if trim is not None:
-        trim(0)

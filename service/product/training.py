@@ -11,7 +11,7 @@ from learners import recipes
 from learners.circuits.model import CircuitModel
 from learners.classifiers.folding import folding_costs
 from learners.kinds import load_model
-from learners.memory import limit_memory
+from learners.memory import allocate_frugally, limit_memory
 from learners.model import Model
 from learners.monitoring.watched import network_of
 from learners.passes.cluster import connected
@@ -106,6 +106,7 @@ def fit(
     workspace: Workspace, request: TrainRequest, rows: TrainingRows, ledger: Ledger, run: Run
 ) -> tuple[Any, list[Account]]:
     """The model of the rows, with what is stored as far as it serves, and what that saved."""
+    allocate_frugally()
     limit_memory(counts_bytes(workspace.settings, run.memory_limit), workspace.temporary)
     overrides, target = overrides_of(workspace, request), target_of(workspace, request)
     how = chosen(rows, target, overrides)

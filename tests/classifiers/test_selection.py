@@ -3,7 +3,8 @@ import pyarrow as pa
 import pytest
 
 from learners import recipes
-from learners.classifiers.family_trees import trees_of
+from learners.classifiers.family_trees import each_grown
+from learners.classifiers.loss_tables import measure
 from learners.classifiers.selection import PrefixLosses
 from learners.classifiers.selection_kernels import ONE
 from learners.classifiers.structure import Structure, k_dependence
@@ -36,7 +37,8 @@ def measured(schema, chunk, k, loss="squared", mixes=True):
     structure = k_dependence(pairs, k)
     families = FamilyCounts(schema, structure.families())
     families.update(chunk)
-    losses = PrefixLosses(schema, structure, trees_of(families), families.class_counts, loss, mixes)
+    of = measure(schema, structure, each_grown(families), families.class_counts, mixes)
+    losses = PrefixLosses(schema, of, families.class_counts, loss)
     losses.update(chunk)
     return structure, losses
 
@@ -46,8 +48,8 @@ def measured(schema, chunk, k, loss="squared", mixes=True):
 @pytest.mark.parametrize(("dense", "mixes"), [(True, True), (False, True), (False, False)])
 def test_losses_equal_counting_all_other_rows(n_classes, loss, dense, mixes, monkeypatch):
     if not dense:
-        monkeypatch.setattr("learners.classifiers.selection.DENSE_ROWS", 0)
-        monkeypatch.setattr("learners.classifiers.selection.DENSE_RATIO", 0)
+        monkeypatch.setattr("learners.classifiers.loss_tables.DENSE_ROWS", 0)
+        monkeypatch.setattr("learners.classifiers.loss_tables.DENSE_RATIO", 0)
     sizes = [2, 3, 4, 2, 5]
     chunk = chunk_of(np.random.default_rng(n_classes), sizes, n_classes, 40)
     structure, losses = measured(schema_of(sizes, n_classes), chunk, 3, loss, mixes)
@@ -94,7 +96,8 @@ def test_of_equal_losses_the_smallest_model_wins():
     structure = Structure((0, 1, 2), ((), (0,), (0, 1)))
     families = FamilyCounts(schema, structure.families())
     families.update(chunk)
-    losses = PrefixLosses(schema, structure, trees_of(families), families.class_counts)
+    of = measure(schema, structure, each_grown(families), families.class_counts)
+    losses = PrefixLosses(schema, of, families.class_counts)
     losses.update(chunk)
     best = losses.best()
     assert best.k == 0

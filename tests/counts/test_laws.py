@@ -16,7 +16,8 @@ import learners
 from learners.circuits.em import ExpectedCounts
 from learners.circuits.gaussians.drawn import DrawnNumbers
 from learners.circuits.gaussians.expected import ExpectedMoments
-from learners.classifiers.family_trees import trees_of
+from learners.classifiers.family_trees import each_grown
+from learners.classifiers.loss_tables import measure
 from learners.classifiers.selection import PrefixLosses
 from learners.classifiers.structure import Structure
 from learners.counts.drawn import DrawnRows
@@ -52,7 +53,8 @@ def prefix_losses(schema, parts):
     families = laws.updated(FamilyCounts(schema, structure.families()), parts)
     if not families.n_rows:
         families.update(strategies.chunk_of(0, schema, 5))
-    return PrefixLosses(schema, structure, trees_of(families), families.class_counts)
+    of = measure(schema, structure, each_grown(families), families.class_counts)
+    return PrefixLosses(schema, of, families.class_counts)
 
 
 def _pairs(views):

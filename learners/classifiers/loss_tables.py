@@ -1,0 +1,250 @@
+"""The tables of SkDB's selection: of each row of the data the estimates without it, for every number of parents."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from learners.arrays import Float32s, Int32s, Integers, Uint64s, freeze
+from learners.classifiers import selection_kernels as kernels
+from learners.classifiers.context_tree import Levels
+from learners.classifiers.kernels import EMPTY, fill_hash
+from learners.classifiers.mixing import best_concentration, telling_levels
+from learners.classifiers.structure import Structure
+from learners.schema import Schema
+
+M = 1.0
+"""The pseudo-count of m-estimates, and of every root (Martínez et al. 2016, section 4)."""
+
+DENSE_ROWS = 1 << 13
+DENSE_RATIO = 2
+WORD = 64
+
+
+class Measure(NamedTuple):
+    """What losses are measured with.
+
+    Parameters
+    ----------
+    structure : Structure
+        Without the last parents that tell nothing, if these are dropped.
+    tables : LossTables
+    digest : str
+        Of the counts behind the tables.
+    mixes : bool
+        Whether the estimates of a context are mixed with those of the context without its last parent.
+    """
+
+    structure: Structure
+    tables: kernels.LossTables
+    digest: str
+    mixes: bool
+
+
+@dataclass(frozen=True)
+class _Level:
+    """One attribute with its first parents: a row per (codes of the parents, value) that occurred."""
+
+    keys: Integers  # (r,) ascending
+    n_keys: int  # all that there could be
+    log_probability: Float32s  # (r, C) from all rows
+    log_left_out: Float32s  # (r, C) of the class of a row that is left out; 0 where there is none
+    differs: Integers  # (d,) rows that say more than the level above
+
+
+class _Entry(NamedTuple):
+    """One level as the kernels read it."""
+
+    is_dense: bool
+    words: Uint64s
+    shift: int
+    keys: Integers
+    log_probability: Float32s
+    left_out: Float32s
+
+
+def measure(
+    schema: Schema,
+    structure: Structure,
+    grown: Iterable[Levels],
+    class_counts: Integers,
+    mixes: bool = True,
+    prunes: bool = False,
+) -> Measure:
+    """The tables of leave-one-out losses.
+
+    Parameters
+    ----------
+    schema : Schema
+    structure : Structure
+        Of kDB with the largest k.
+    grown : iterable of Levels
+        One per entry of `structure.order`, from all the rows that will be measured. Each is let go of before the next is asked for.
+    class_counts : (n_classes,) int64
+    mixes : bool
+        Whether the estimates of a context are mixed with those of the context without its last parent, as those of hierarchical
+        Dirichlet processes are. m-estimates are not; where contexts have a handful of rows they choose fewer parents.
+    prunes : bool
+        Whether each attribute loses its last parents that tell nothing of it beyond those before.
+    """
+    digest = hashlib.sha256(class_counts.tobytes())
+    parents, of_attributes, n_values = [], list[list[_Entry]](), []
+    for own, levels in zip(structure.parents, grown, strict=True):
+        depth = telling_levels(levels) if prunes else len(own)
+        parents.append(own[:depth])
+        n_values.append(levels.n_values)
+        kept = levels.first(depth)
+        del levels
+        for level in kept.levels:
+            for array in (level.branch, level.node, level.value, level.n_rows):
+                digest.update(np.ascontiguousarray(array).tobytes())
+        sizes = [int(schema.domain_sizes[parent]) for parent in parents[-1]]
+        of_attributes.append([_entry(level) for level in _levels(kept, sizes, class_counts.size, mixes)])
+    shortened = Structure(structure.order, tuple(parents))
+    tables = _tables(schema, shortened, n_values, class_counts, of_attributes)
+    return Measure(shortened, tables, digest.hexdigest(), mixes)
+
+
+def _levels(grown: Levels, sizes: Sequence[int], n_classes: int, mixes: bool) -> Iterator[_Level]:
+    """Estimates of every level below the root, with and without a row.
+
+    Parameters
+    ----------
+    grown : Levels
+    sizes : sequence of int
+        Domain sizes of the parents.
+    n_classes : int
+    mixes : bool
+        Whether each level mixes its frequencies with the estimate of the level above, by the concentration that predicts the rows
+        best when each is left out. If not: m-estimates, as Martínez et al. have them.
+    """
+    n_values = grown.n_values
+    root = grown.levels[0]
+    n = root.n_rows.astype(np.float64)
+    # Whatever the class, the row that is left out is missing from the root.
+    left_out = (n - 1 + M / n_values) / np.maximum(n.sum() - 1 + M, M)
+    probability = left_out
+    keys = root.value.astype(np.int64)
+    from_above = np.repeat(left_out[:, np.newaxis], n_classes, axis=1)
+    number, label = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    n_contexts = 1
+    for depth, level in enumerate(grown.levels[1:]):
+        size = 1 if depth == 0 else sizes[depth - 1]
+        label = level.branch.astype(np.int64) if depth == 0 else label[level.above]
+        number = number[level.above] * size + (0 if depth == 0 else level.branch)
+        n_contexts *= size
+        n = level.n_rows.astype(np.float64)
+        totals = np.bincount(level.node, n, level.above.size)
+        total, from_left_out = totals[level.node], left_out[level.cell_above]
+        weight = best_concentration(n, total, from_left_out) if mixes else M
+        share = probability[level.cell_above] if mixes else 1.0 / n_values
+        probability = (n + weight * share) / (total + weight)
+        without = (n - 1 + weight * (from_left_out if mixes else 1.0 / n_values)) / (total - 1 + weight)
+        # Without its row a context may be empty; then the last parent is dropped, which is the value of the level above.
+        left_out = np.where(total == 1, from_left_out, without)
+        del n, total, from_left_out, without, share
+        own_keys, row = np.unique(number[level.node] * n_values + level.value, return_inverse=True)
+        contexts, values = np.divmod(own_keys, n_values)
+        own = from_above[np.searchsorted(keys, contexts // size * n_values + values)]
+        # Classes that have been in the context, but not with this value.
+        seen, where = np.unique(number, return_inverse=True)
+        rest = np.full((seen.size, n_classes), np.nan)
+        rest[where, label] = weight / (totals + weight)
+        place = np.searchsorted(seen, contexts)
+        of_context = rest[place]
+        own = np.where(np.isnan(of_context), own, of_context * (own if mixes else 1.0 / n_values))
+        own[row, label[level.node]] = probability
+        own_left_out = np.ones((own_keys.size, n_classes))
+        own_left_out[row, label[level.node]] = left_out
+        # Of a context of one row nothing stays without it: all estimates are those of the level above.
+        differs = np.arange(own_keys.size) if depth == 0 else np.flatnonzero(np.bincount(where, totals)[place] > 1)
+        logs = (np.log(own).astype(np.float32), np.log(own_left_out).astype(np.float32))
+        yield _Level(own_keys, n_contexts * n_values, *logs, differs)
+        keys, from_above = own_keys, own
+
+
+def _entry(level: _Level) -> _Entry:
+    """A dense table of all keys, or the rows that differ from the level above in the order of their slots.
+
+    Of two classes what the kernel adds are the log odds of the wrong class.
+    """
+    told, left_out = level.log_probability, level.log_left_out
+    if told.shape[1] == 2:
+        told, left_out = np.ascontiguousarray(told[:, ::-1] - left_out), np.empty((0, 2), np.float32)
+    if level.n_keys <= max(DENSE_ROWS, DENSE_RATIO * level.differs.size):
+        tables = [np.zeros((level.n_keys if rows.size else 0, rows.shape[1]), np.float32) for rows in (told, left_out)]
+        for table, rows in zip(tables, (told, left_out), strict=True):
+            if rows.size:
+                table[level.keys] = rows
+        return _Entry(True, np.empty(0, np.uint64), 0, np.empty(0, np.int64), *tables)
+    keys = level.keys[level.differs]
+    bits = max(WORD.bit_length() - 1, int(2 * keys.size).bit_length())
+    owners = np.full(1 << bits, EMPTY, np.int32)
+    fill_hash(keys, WORD - bits, owners)
+    is_used = owners != EMPTY
+    order = owners[is_used]
+    words = np.packbits(is_used, bitorder="little").view("<u8").astype(np.uint64)
+    rows = level.differs[order]
+    return _Entry(False, words, WORD - bits, keys[order], told[rows], left_out[rows] if left_out.size else left_out)
+
+
+def _tables(
+    schema: Schema,
+    structure: Structure,
+    n_values: Sequence[int],
+    class_counts: Integers,
+    of_attributes: list[list[_Entry]],
+) -> kernels.LossTables:
+    """The arrays that the kernels read: dense tables first, then the rows of hash tables."""
+    entries = [entry for entries in of_attributes for entry in entries]
+    n_levels = [len(entries) for entries in of_attributes]
+    of_attributes.clear()
+    ordered = sorted(entries, key=lambda entry: not entry.is_dense)
+    n_dense = sum(len(entry.log_probability) for entry in entries if entry.is_dense)
+    dense_sizes = np.array([len(entry.log_probability) if entry.is_dense else 0 for entry in entries], np.int64)
+    words = np.concatenate([np.empty(0, np.uint64), *(entry.words for entry in entries)])
+    ranks = _ranks(words)
+    keys = np.concatenate([np.empty(0, np.int64), *(entry.keys for entry in entries)])
+    is_wide = keys.size and int(keys.max()) >= 1 << 32
+    n, share = class_counts.astype(np.float64), M / class_counts.size
+    tables = kernels.LossTables(
+        attribute=np.array(structure.order, np.int64),
+        n_values=np.array(n_values, np.int64),
+        parent_starts=_starts([len(parents) for parents in structure.parents]),
+        level_starts=_starts(n_levels),
+        parents=np.array([p for parents in structure.parents for p in parents], np.int64),
+        parent_sizes=np.array([schema.domain_sizes[p] for parents in structure.parents for p in parents], np.int64),
+        is_dense=np.array([entry.is_dense for entry in entries], np.uint8),
+        row_starts=np.array(np.cumsum(dense_sizes) - dense_sizes, np.int64),
+        n_dense=np.array([n_dense], np.int64),
+        hash_starts=_starts([entry.words.size for entry in entries]),
+        hash_shifts=np.array([entry.shift for entry in entries], np.int64),
+        hash_words=words,
+        hash_ranks=ranks,
+        key_low=keys.astype(np.uint32),
+        key_high=(keys >> 32).astype(np.uint32) if is_wide else np.empty(0, np.uint32),
+        log_probability=_stacked([entry.log_probability for entry in ordered], n.size),
+        left_out=_stacked([entry.left_out for entry in ordered], n.size),
+        log_prior=np.log((n + share) / (n.sum() - 1 + M)).astype(np.float32),
+        log_prior_left_out=np.log((np.maximum(n - 1, 0) + share) / (n.sum() - 1 + M)).astype(np.float32),
+    )
+    freeze(*tables)
+    return tables
+
+
+def _ranks(words: Uint64s) -> Int32s:
+    """The row of the first used slot of each word."""
+    n_used = np.bitwise_count(words)
+    return (np.cumsum(n_used, dtype=np.int64) - n_used).astype(np.int32)
+
+
+def _stacked(parts: Sequence[Float32s], n_classes: int) -> Float32s:
+    return np.concatenate([np.empty((0, n_classes), np.float32), *parts])
+
+
+def _starts(sizes: Sequence[int]) -> Integers:
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
