@@ -27,6 +27,8 @@ from learners.passes.parquet_sizes import Taken, column_sizes
 _MAGIC = b"PAR1"
 _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 WIDEST = 64  # bytes of a number
+INDEX_BYTES = 4  # of a word in its dictionary
+GROUP_COLUMNS, READER_BYTES = 256, 512 << 10
 # A file is known by this many of its blocks; one that is no longer is read as a whole.
 SAMPLED_BLOCKS, BLOCK_BYTES = 32, 4096
 _NOT_PARQUET = "is not a Parquet file, or its end is cut off."
@@ -188,10 +190,40 @@ class ParquetContent:
             parquet = pq.ParquetFile(
                 stream, metadata=self.metadata, read_dictionary=self._text, page_checksum_verification=True
             )
-            for batch in parquet.iter_batches(BATCH_ROWS, row_groups=[row_group], columns=columns, use_threads=False):
+            for batch in self._read(parquet, row_group, columns):
                 for name in indexed:
                     _require_sound(batch.column(name), name, file.path)
                 yield batch
+
+    def _read(self, parquet: pq.ParquetFile, row_group: int, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+        """Rows of a row group: all columns at a time, or of many columns one group of them after the other.
+
+        Whoever reads a column takes about half a megabyte, however few its rows are, until the last row is read. So thousands of
+        columns are read some hundred at a time, where all their rows take less than that.
+        """
+
+        def rows_of(names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+            return parquet.iter_batches(BATCH_ROWS, row_groups=[row_group], columns=names, use_threads=False)
+
+        names = self.arrow_schema.names if columns is None else list(columns)
+        n_rows, row_bytes = self.metadata.row_group(row_group).num_rows, self._row_bytes(names)
+        is_short = n_rows <= BATCH_ROWS or n_rows * row_bytes <= len(names) * READER_BYTES
+        if len(names) <= GROUP_COLUMNS or not (is_short and math.isfinite(row_bytes)):
+            yield from rows_of(columns)
+            return
+        groups = [names[first : first + GROUP_COLUMNS] for first in range(0, len(names), GROUP_COLUMNS)]
+        tables = [pa.Table.from_batches(rows_of(group)).select(group) for group in groups]
+        whole = pa.Table.from_arrays(
+            [column for table in tables for column in table.columns],
+            schema=pa.schema([field for table in tables for field in table.schema]),
+        )
+        del tables
+        yield from whole.to_batches(BATCH_ROWS)
+
+    def _row_bytes(self, names: Sequence[str]) -> float:
+        """Bytes of a row as Arrow has it, text as the index of a word; infinite where they depend on its values."""
+        kinds = (self.arrow_schema.field(name).type for name in names)
+        return sum(INDEX_BYTES if type_family(kind) == "text" else _bytes_of(kind) for kind in kinds)
 
     def _require_modest(
         self,
@@ -224,6 +256,18 @@ class ParquetContent:
                 return math.inf
             most = max(most, 2 * chunk.unpacked_bytes + BATCH_ROWS * 2 * WIDEST)
         return most
+
+
+def _bytes_of(kind: pa.DataType) -> float:
+    """Bytes of one value; infinite where they depend on it."""
+    if pa.types.is_dictionary(kind):
+        return INDEX_BYTES
+    if pa.types.is_null(kind):
+        return 0
+    try:
+        return kind.bit_width / 8
+    except ValueError:
+        return math.inf
 
 
 def _require_sound(column: pa.Array, name: str, path: str) -> None:

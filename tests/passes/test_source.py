@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners.errors import SourceError, UnknownColumn
+from learners.passes import parquet
 from learners.passes import source as source_module
 from learners.passes.source import Source
 
@@ -106,6 +107,38 @@ def test_rows_come_in_file_order_and_only_the_columns_asked_for(folder):
     assert rows_of(source, ["row"]).num_columns == 1
     with pytest.raises(UnknownColumn, match=r"'raw' is not in the table \(similar: row\)"):
         next(source.batches(["raw"]))
+
+
+@pytest.mark.parametrize("is_short", [True, False])
+def test_many_columns_are_read_some_at_a_time(tmp_path, monkeypatch, is_short):
+    monkeypatch.setattr(parquet, "GROUP_COLUMNS", 3)
+    monkeypatch.setattr(parquet, "BATCH_ROWS", 40)
+    if not is_short:
+        monkeypatch.setattr(parquet, "READER_BYTES", 1)
+    rng = np.random.default_rng(0)
+    row = np.arange(200)
+    words = {f"word{i}": pa.array([f"{i}-{r % (3 + i)}" if r % 7 else None for r in row.tolist()]) for i in range(4)}
+    table = pa.table(
+        {"a": row, "a.b": rng.random(200), **words, "is": row % 3 == 0, "none": pa.nulls(200), "class": row % 2}
+    )
+    path = written(tmp_path / "wide.parquet", table, row_group_size=100)
+    asked = []
+    whole = pq.ParquetFile.iter_batches
+
+    def heard(self, *args, **options):
+        asked.append(options["columns"])
+        return whole(self, *args, **options)
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", heard)
+    source = Source.open(path)
+    for columns in (None, ["class", "word2", "a", "a.b", "none"]):
+        batches = list(source.batches(columns))
+        assert max(batch.num_rows for batch in batches) <= 40
+        read = pa.Table.from_batches(batches)
+        wanted = table if columns is None else table.select(columns)
+        assert read.cast(wanted.schema).equals(wanted)
+    assert (max(map(len, filter(None, asked)), default=0) <= 3) == is_short
+    assert (None in asked) != is_short
 
 
 def test_columns_whose_names_have_dots_or_are_empty(tmp_path):
