@@ -11,6 +11,7 @@ from learners.arrays import Floats, Integers, Mask
 from learners.circuits.evaluate_kernels import BLOCK, SMALLEST, load, upward
 from learners.circuits.kernels import PRODUCT_OF_TWO, SUM_OF, SUM_OF_TWO
 from learners.jit import inner_kernel, kernel
+from learners.lanes import item, lanes_at, put_lanes
 
 
 class WantedSlots(NamedTuple):
@@ -55,36 +56,34 @@ def downward_block(plan, weight, is_wanted, values, derivatives, scratch):
         for i in range(segments[s], segments[s + 1]):
             if not is_wanted[n_planes + i]:
                 continue
-            above = derivatives[n_planes + i]
+            above = lanes_at(derivatives, n_planes + i)
             first, last = starts[i], starts[i + 1]
             if kind <= SUM_OF_TWO:
                 for e in range(first, last):
-                    w, below = weight[e], derivatives[child[e]]
-                    for r in range(BLOCK):
-                        below[r] += w * above[r]
+                    c = item(child, e)
+                    put_lanes(derivatives, c, lanes_at(derivatives, c) + item(weight, e) * above)
             elif kind == PRODUCT_OF_TWO:
                 for e in range(2):
-                    if is_wanted[child[first + e]]:
-                        below, other = derivatives[child[first + e]], values[child[last - 1 - e]]
-                        for r in range(BLOCK):
-                            below[r] += above[r] * other[r]
+                    c = child[first + e]
+                    if is_wanted[c]:
+                        other = lanes_at(values, child[last - 1 - e])
+                        put_lanes(derivatives, c, lanes_at(derivatives, c) + above * other)
             else:
                 # What stands left of each child, then, coming back, times what stands right of it.
-                scratch[0] = above
+                left = above
                 for e in range(first, last):
-                    left, own, right = scratch[e - first], values[child[e]], scratch[e - first + 1]
-                    for r in range(BLOCK):
-                        right[r] = left[r] * own[r]
-                after = scratch[last - first]
-                after[:] = 1.0
-                for e in range(last - 1, first - 1, -1):
-                    left, own = scratch[e - first], values[child[e]]
-                    if is_wanted[child[e]]:
-                        below = derivatives[child[e]]
-                        for r in range(BLOCK):
-                            below[r] += left[r] * after[r]
-                    for r in range(BLOCK):
-                        after[r] *= own[r]
+                    put_lanes(scratch, e - first, left)
+                    left = left * lanes_at(values, item(child, e))
+                c = child[last - 1]
+                if is_wanted[c]:
+                    put_lanes(derivatives, c, lanes_at(derivatives, c) + lanes_at(scratch, last - 1 - first))
+                after = lanes_at(values, c)
+                for e in range(last - 2, first - 1, -1):
+                    c = item(child, e)
+                    if is_wanted[c]:
+                        before = lanes_at(scratch, e - first)
+                        put_lanes(derivatives, c, lanes_at(derivatives, c) + before * after)
+                    after = after * lanes_at(values, c)
 
 
 @inner_kernel
@@ -103,9 +102,8 @@ def add_block_marginals(plan, weight, wanted, derivatives, codes, scale, out):
         if plane_starts[v + 1] > start:
             # A table is a sum over the planes: what comes down to it goes on to them, all rows together.
             for a in range(n_values[v]):
-                w, below = weight[starts[i] + a], derivatives[start + a]
-                for r in range(BLOCK):
-                    below[r] += w * share[r]
+                below = lanes_at(derivatives, start + a)
+                put_lanes(derivatives, start + a, below + weight[starts[i] + a] * lanes_at(derivatives, n_planes + i))
         else:
             for r in range(n_rows):
                 if codes[v, r] == n_values[v]:
