@@ -23,6 +23,8 @@ class ColumnChunk(NamedTuple):
         As the footer says.
     n_values : int
         Nulls included.
+    codec : int
+        Parquet's number of what packs its pages.
     statistics : Fields
         As Parquet's structure of that name has them; empty if the footer lacks them.
     """
@@ -31,6 +33,7 @@ class ColumnChunk(NamedTuple):
     end: int
     unpacked_bytes: int
     n_values: int
+    codec: int
     statistics: Fields
 
     def integers(self) -> IntegerBounds | None:
@@ -82,12 +85,13 @@ def column_chunks(footer: bytes) -> list[list[ColumnChunk]]:
 
 def _chunk(column: Fields) -> ColumnChunk:
     fields = _structure(column, 3)
-    n_values, unpacked, stored, data = (number(fields, index) for index in (5, 6, 7, 9))
+    codec, n_values, unpacked, stored, data = (number(fields, index) for index in (4, 5, 6, 7, 9))
     dictionary, statistics = fields.get(11), fields.get(12)
     begin = dictionary if isinstance(dictionary, int) and 0 < dictionary < data else data
     if min(begin, stored, unpacked) < 0:
         raise ValueError("The footer places a column before the file.")
-    return ColumnChunk(begin, begin + stored, unpacked, n_values, statistics if isinstance(statistics, dict) else {})
+    statistics = statistics if isinstance(statistics, dict) else {}
+    return ColumnChunk(begin, begin + stored, unpacked, n_values, codec, statistics)
 
 
 def _structure(fields: Fields, index: int) -> Fields:

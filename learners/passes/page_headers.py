@@ -13,13 +13,30 @@ HEADER_BYTES, MOST_HEADER_BYTES = 128, 16 << 20  # what is read at first, and wh
 
 
 class Page(NamedTuple):
-    """One page: its kind, its bytes in the file and once unpacked, the values that it says it has, and their encoding."""
+    """One page.
+
+    Attributes
+    ----------
+    kind : int
+    begin : int
+        Offset in the file of what follows the header.
+    stored_bytes, decoded_bytes : int
+        In the file, and once unpacked.
+    n_values : int
+        As the header says.
+    encoding : int
+        Of the values; -1 where the header does not say.
+    header : Fields
+        What the header says of a page of this kind.
+    """
 
     kind: int
+    begin: int
     stored_bytes: int
     decoded_bytes: int
     n_values: int
     encoding: int
+    header: Fields
 
 
 def pages_between(read_at: Callable[[int, int], bytes], begin: int, end: int) -> Iterator[Page]:
@@ -50,7 +67,7 @@ def pages_between(read_at: Callable[[int, int], bytes], begin: int, end: int) ->
             raise ValueError("A page lies outside of its column.")
         n_values = max(0, number(told, 1)) if told else 0
         encoding = number(told, 4 if kind == DATA_PAGE_V2 else 2) if told else -1
-        yield Page(kind, stored, decoded, n_values, encoding)
+        yield Page(kind, at + size, stored, decoded, n_values, encoding, told)
         at += size + stored
 
 

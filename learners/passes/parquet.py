@@ -129,7 +129,9 @@ class ParquetContent:
             If the pages are damaged.
         """
         n_rows = self.metadata.row_group(row_group).num_rows
-        size_of = column_sizes(self.metadata, self._chunks(row_group), n_rows, stream.read_at, set(self._text))
+        size_of = column_sizes(
+            self.metadata, self._chunks(row_group), n_rows, stream.read_at, set(self._text), memory_limit().n_bytes
+        )
         found: dict[str, Taken] = {}
         for name in self.arrow_schema.names if columns is None else columns:
             if (row_group, name) not in self._taken:

@@ -38,7 +38,8 @@ PAUSE_S = (0.2, 2.5)  # between two kills
 VICTIMS = {"serving process": 9, "worker": 7, "process that forks": 2, "whole server": 2}
 MOST_BACKUPS = 5
 BETWEEN = 0.2  # of the kills have a disturbance after them
-STARTS = 5  # of a server whose database may be away just then
+STARTS = 30  # of a server whose database may be away just then
+APART_S = 1.0  # between two of them
 MOST_WAITING = 4  # jobs: more are not asked for
 FORKING = "service.processes.forking"
 
@@ -65,6 +66,7 @@ class Server:
                 self.running = self._stack.enter_context(local_server(self.settings, 600, "tests.faults.hasty"))
             except NotReady as error:
                 self.errors.append(error)
+                time.sleep(APART_S)
             else:
                 return
 

@@ -17,9 +17,12 @@ from hypothesis import strategies as st
 
 from learners import memory
 from learners.errors import LearnerError, SourceError
+from learners.passes.delta_kernels import sum_of_lengths
 from learners.passes.engine import collect
 from learners.passes.footers import column_chunks
 from learners.passes.page_headers import DICTIONARY_PAGE, pages_between
+from learners.passes.parquet_sizes import most_together
+from learners.passes.repeated_text import text_bytes
 from learners.passes.source import Source
 from learners.schema.summaries import ColumnSummaries
 
@@ -77,7 +80,11 @@ def test_a_footer_that_lies_changes_nothing(tmp_path: Path, limit: None) -> None
 
 def varint(number: int) -> bytes:
     """A number as Thrift's compact protocol has it."""
-    left, found = number << 1, bytearray()
+    return unsigned(number << 1 if number >= 0 else (-number << 1) - 1)
+
+
+def unsigned(number: int) -> bytes:
+    left, found = number, bytearray()
     while left >= 0x80:
         found.append(left & 0x7F | 0x80)
         left >>= 7
@@ -112,15 +119,83 @@ def test_ordinary_files_pass(tmp_path: Path, limit: None, codec: str) -> None:
         assert n_bytes is not None and 2000 * 8 <= n_bytes < MB
 
 
-def test_text_that_repeats_what_was_before_it_has_no_bound(tmp_path: Path) -> None:
-    source = written(
-        tmp_path / "a.parquet",
-        long_texts(50, MB),
-        use_dictionary=False,
-        column_encoding={"bomb": "DELTA_BYTE_ARRAY", "class": "PLAIN"},
-    )
-    assert source.decoded_bytes(["bomb"]) is None
-    assert source.decoded_bytes(["class"]) is not None
+REPEATING = {"use_dictionary": False, "column_encoding": {"bomb": "DELTA_BYTE_ARRAY", "class": "PLAIN"}}
+
+
+def test_text_that_repeats_what_was_before_it_is_bounded_too(tmp_path: Path, limit: None) -> None:
+    source = written(tmp_path / "a.parquet", long_texts(200, MB), **REPEATING)
+    n_bytes = source.decoded_bytes(["bomb"])
+    assert n_bytes is not None and 200 * MB <= n_bytes < 202 * MB
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(SourceError, match="bytes to read column 'bomb'"):
+        summarised(source)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50 * 1024
+
+
+@given(
+    texts=st.lists(st.none() | st.text("ab", max_size=6).map(lambda t: 9 * t), min_size=1, max_size=300),
+    codec=st.sampled_from(["none", "snappy", "gzip", "zstd", "brotli"]),
+    version=st.sampled_from(["1.0", "2.0"]),
+    size=st.sampled_from([50, 1000, 1 << 20]),
+    is_list=st.booleans(),
+)
+def test_repeated_text_is_as_long_as_told(tmp_path_factory, texts, codec, version, size, is_list) -> None:
+    """The twin: all values of a column, decoded; what else the sum holds are lengths, and the bytes that are not repeated."""
+    path = tmp_path_factory.mktemp("texts") / "a.parquet"
+    column = pa.array([texts], pa.list_(pa.string())) if is_list else pa.array(texts, pa.string())
+    name = "t.list.element" if is_list else "t"
+    pq.write_table(
+        pa.table({"t": column}), path, compression=codec, data_page_version=version, data_page_size=size,
+        write_batch_size=7, use_dictionary=False, column_encoding={name: "DELTA_BYTE_ARRAY"},
+    )  # fmt: skip
+    content = path.read_bytes()
+    length = struct.unpack("<I", content[-8:-4])[0]
+    (chunk,) = column_chunks(content[-8 - length : -8])[0]
+    with pa.OSFile(str(path)) as file:
+        pages = list(pages_between(file.read_at, chunk.begin, chunk.end))
+        leaf = pq.read_metadata(path).schema.column(0)
+        levels = leaf.max_repetition_level, leaf.max_definition_level
+        told = [text_bytes(page, chunk.codec, levels, file.read_at) for page in pages]
+    decoded = sum(len(text.encode()) for text in texts if text is not None)
+    assert decoded <= sum(told) <= decoded + sum(page.decoded_bytes for page in pages)
+
+
+@given(
+    pages=st.lists(st.tuples(st.integers(1, 5), st.integers(0, 9)), max_size=8),
+    n_values=st.integers(1, 12),
+)
+def test_pages_that_some_values_lie_in(pages, n_values) -> None:
+    owner = [place for place, (size, _) in enumerate(pages) for _ in range(size)]
+    windows = [set(owner[first : first + n_values]) for first in range(len(owner))]
+    expected = max((sum(pages[place][1] for place in window) for window in windows), default=0)
+    assert most_together(pages, n_values) == expected
+
+
+@given(st.lists(st.integers(0, 1 << 20), max_size=400), st.binary(max_size=60))
+def test_lengths_add_up_and_damage_is_noticed(lengths, noise) -> None:
+    sums = sum_of_lengths(np.frombuffer(packed(lengths) + noise, np.uint8), len(lengths))
+    assert sums == sum(lengths)
+    cut = packed(lengths)[: len(packed(lengths)) // 2]
+    assert sum_of_lengths(np.frombuffer(cut, np.uint8), len(lengths)) == -1
+    assert sum_of_lengths(np.frombuffer(noise, np.uint8), 100) >= -1
+    if lengths:
+        assert sum_of_lengths(np.frombuffer(packed(lengths), np.uint8), len(lengths) - 1) == -1
+
+
+def packed(lengths: list[int]) -> bytes:
+    """The twin: DELTA_BINARY_PACKED as the format's text has it, in blocks of 128 numbers and groups of 32."""
+    out = unsigned(128) + unsigned(4) + unsigned(len(lengths)) + varint(lengths[0] if lengths else 0)
+    steps = [after - before for before, after in zip(lengths, lengths[1:], strict=False)]
+    for at in range(0, len(steps), 128):
+        block = steps[at : at + 128]
+        least = min(block)
+        groups = [[step - least for step in block[i : i + 32]] for i in range(0, 128, 32)]
+        widths = [max((number.bit_length() for number in group), default=0) for group in groups]
+        out += varint(least) + bytes(widths)
+        for group, width in zip(groups, widths, strict=True):
+            bits = sum(number << (i * width) for i, number in enumerate(group))
+            out += bits.to_bytes(4 * width, "little") if group else b""
+    return out
 
 
 @given(
