@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import pickle
@@ -19,8 +20,11 @@ from llvmlite import ir
 from numba.core import cgutils, event, types
 from numba.core.base import BaseContext as Target
 from numba.core.caching import _Cache
+from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
 from numba.core.compiler import CompileResult
+from numba.core.environment import Environment, lookup_environment
 from numba.core.serialize import dumps
+from numba.core.targetconfig import TargetConfig
 from numba.core.typing import Context, Signature
 from numba.extending import intrinsic
 
@@ -32,6 +36,61 @@ if "NUMBA_CPU_NAME" not in os.environ and "NUMBA_CPU_FEATURES" not in os.environ
     numba.config.CPU_NAME = llvm.get_host_cpu_name()
     numba.config.CPU_FEATURES = llvm.get_host_cpu_features().flatten() + ",-prefer-256-bit"
 
+
+class Library(JITCodeLibrary):
+    """What a function is compiled to: machine code only when somebody asks for an address in it.
+
+    Numba translates every function by itself, also those that only kernels call, which are then linked into their callers and
+    translated there again. It optimises them by themselves, too, and that must stay: loops have fewer lanes without (a prediction
+    took twice as long).
+    """
+
+    _is_emitted = False
+
+    def get_pointer_to_function(self, name: str) -> int:
+        """Address of a function; 0 if it is not defined here."""
+        self._ensure_finalized()
+        if not self._is_emitted and self._defines(name):
+            self._emit()
+        return int(super().get_pointer_to_function(name))
+
+    def serialize_using_object_code(self) -> tuple[str, str, object]:
+        """What is kept on disk: without machine code, if there is none."""
+        self._ensure_finalized()
+        return super().serialize_using_object_code() if self._is_emitted else self.serialize_using_bitcode()
+
+    def _defines(self, name: str) -> bool:
+        try:
+            return not self._final_module.get_function(name).is_declaration
+        except NameError:
+            return False
+
+    def _finalize_final_module(self) -> None:
+        if self._object_caching_enabled and self._compiled_object:  # read from disk
+            self._emit()
+        else:
+            self._finalize_dynamic_globals()
+            self._finalized = True
+
+    def _emit(self) -> None:
+        self._is_emitted = True
+        super()._finalize_final_module()
+        for variable in self._final_module.global_variables:  # of functions linked in, which had no code of their own
+            if variable.name.startswith("_ZN08NumbaEnv"):
+                environment = lookup_environment(variable.name)
+                if environment is not None:
+                    self._codegen.set_env(variable.name, environment)
+
+
+def _hand_constants(codegen: JITCPUCodegen, name: str, environment: Environment) -> None:
+    """Hand compiled code its constants, once there is code."""
+    if codegen._engine.is_symbol_defined(name):
+        SET_ENVIRONMENT(codegen, name, environment)
+
+
+SET_ENVIRONMENT = JITCPUCodegen.set_env
+JITCPUCodegen.set_env = _hand_constants
+JITCPUCodegen._library_class = Library
 
 SUM_BYTES = hashlib.sha256().digest_size
 
@@ -147,6 +206,36 @@ def _refuse(name: str) -> None:
 def load_registries() -> None:
     """Load what numba knows of numpy's functions, as the first kernel would."""
     import numba.np.arraymath  # noqa: F401
+
+
+class _Uncollected(event.Listener):
+    """No collection of garbage while kernels are compiled: there is little garbage, and looking takes a seventh of the time.
+
+    Numba compiles under one lock, so that nobody else changes this meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._depth = 0  # of kernels that are compiled for others
+        self._was_enabled = True
+
+    def on_start(self, event: event.Event) -> None:
+        if self._depth == 0:
+            self._was_enabled = gc.isenabled()
+            gc.disable()
+        self._depth += 1
+
+    def on_end(self, event: event.Event) -> None:
+        self._depth -= 1
+        if self._depth == 0 and self._was_enabled:
+            gc.enable()
+
+
+event.register("numba:compile", _Uncollected())
+# Numba looks up what it has resolved by the options of a compilation, 30,000 times for a model, and reads all forty twice each time,
+# though the hash is of their names only.
+TargetConfig.__hash__ = lambda self: hash(type(self))
+ALL_EQUAL = TargetConfig.__eq__
+TargetConfig.__eq__ = lambda self, other: self._values == other._values or ALL_EQUAL(self, other)
 
 
 @contextmanager

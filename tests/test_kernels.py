@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -13,9 +14,10 @@ import numba
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from learners import recipes
-from learners.jit import kernel, noticing_compilation
+from learners.jit import inner_kernel, kernel, noticing_compilation
 from learners.kinds import load_model
 from learners.passes.learner import drive
 from learners.passes.source import Source
@@ -163,3 +165,43 @@ def test_compilation_is_noticed_once_and_what_is_compiled_already_is_not():
         with noticing_compilation(lambda number=number: told.append(number)):
             assert following(1) == 2 and following(1.5) == 2.5
     assert told == [1]
+
+
+@inner_kernel
+def doubled(x):
+    return 2 * x
+
+
+@kernel
+def one_more_than_doubled(x):
+    return doubled(x) + 1
+
+
+def test_machine_code_is_made_of_what_python_calls_only(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    assert one_more_than_doubled(3) == 7
+    is_emitted = {
+        form.__name__: [result.library._is_emitted for result in form.overloads.values()]
+        for form in (doubled, one_more_than_doubled)
+    }
+    assert is_emitted == {"doubled": [False], "one_more_than_doubled": [True]}
+    # What is read back is linked into others as it was before.
+    again = inner_kernel(doubled.py_func)
+    again.compile((numba.int64,))
+    assert sum(again.stats.cache_hits.values()) == 1
+    outer = kernel(lambda x: again(x) - 1)
+    assert outer(3) == 5
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_a_compilation_leaves_the_garbage_collector_as_it_was(is_enabled):
+    was_enabled = gc.isenabled()
+    seen = []
+    with noticing_compilation(lambda: seen.append(gc.isenabled())):
+        (gc.enable if is_enabled else gc.disable)()
+        try:
+            assert numba.njit(lambda x: x + 1)(1) == 2
+            assert gc.isenabled() == is_enabled
+        finally:
+            (gc.enable if was_enabled else gc.disable)()
+    assert seen == [False]
