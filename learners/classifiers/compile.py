@@ -178,11 +178,13 @@ def _sparse_form(
         rest[context_row, node_class[nodes]] = estimates.rest[nodes]
         own_rest = rest[np.searchsorted(contexts, own_context)]
         from_above = probability[above_row]
-        backed_off = own_rest * from_above if estimates.hierarchical else own_rest
-        own = np.where(np.isnan(own_rest), from_above, backed_off)
+        if estimates.hierarchical:
+            np.multiply(own_rest, from_above, out=own_rest, where=~np.isnan(own_rest))
+        own = np.where(np.isnan(own_rest), from_above, own_rest)
+        del from_above, own_rest, own_context, above_context, above_row
         own[own_row, node_class[nodes][node_of_cell]] = estimates.probability[cells]
         keys.append(own_keys)
-        vectors.append(own)
+        vectors.append(_logarithms(own))
         if level == 1:
             # Values of the domain that no row has, in the classes that have rows and in those that have none.
             of_class = estimates.rest[0] * rest if estimates.hierarchical else rest
@@ -190,10 +192,14 @@ def _sparse_form(
         else:
             rest_vector = np.where(np.isnan(rest), 1.0, rest) if estimates.hierarchical else rest
         keys.append(contexts * n_keys + tree.n_values)
-        vectors.append(rest_vector)
+        vectors.append(_logarithms(rest_vector))
         pair_keys, probability = own_keys, own
+    return _Sparse(np.concatenate(keys), np.concatenate(vectors))
+
+
+def _logarithms(numbers: Floats) -> Float32s:
     with np.errstate(divide="ignore"):
-        return _Sparse(np.concatenate(keys), np.log(np.concatenate(vectors)).astype(np.float32))
+        return np.log(numbers).astype(np.float32)
 
 
 def _dropped(context: Integers, size: int, stride: int) -> Integers:

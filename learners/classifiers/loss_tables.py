@@ -9,19 +9,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Float32s, Int32s, Integers, Uint64s, freeze
+from learners.arrays import Float32s, Floats, Int32s, Integers, Uint64s, freeze
 from learners.classifiers import selection_kernels as kernels
 from learners.classifiers.context_tree import Levels
 from learners.classifiers.kernels import EMPTY, fill_hash
-from learners.classifiers.mixing import best_concentration, telling_levels
+from learners.classifiers.mixing import BLOCK_CELLS, best_concentration, telling_levels
 from learners.classifiers.structure import Structure
 from learners.schema import Schema
 
 M = 1.0
 """The pseudo-count of m-estimates, and of every root (Martínez et al. 2016, section 4)."""
 
-DENSE_ROWS = 1 << 13
-DENSE_RATIO = 2
+DENSE_ROWS = 1 << 14
 WORD = 64
 
 
@@ -50,10 +49,9 @@ class _Level:
     """One attribute with its first parents: a row per (codes of the parents, value) that occurred."""
 
     keys: Integers  # (r,) ascending
-    n_keys: int  # all that there could be
+    n_keys: int | None  # all that there could be; None if they are too many for a dense table
     log_probability: Float32s  # (r, C) from all rows
     log_left_out: Float32s  # (r, C) of the class of a row that is left out; 0 where there is none
-    differs: Integers  # (d,) rows that say more than the level above
 
 
 class _Entry(NamedTuple):
@@ -147,24 +145,37 @@ def _levels(grown: Levels, sizes: Sequence[int], n_classes: int, mixes: bool) ->
         # Without its row a context may be empty; then the last parent is dropped, which is the value of the level above.
         left_out = np.where(total == 1, from_left_out, without)
         del n, total, from_left_out, without, share
-        own_keys, row = np.unique(number[level.node] * n_values + level.value, return_inverse=True)
+        seen, where = np.unique(number, return_inverse=True)
+        is_dense = n_contexts * n_values <= DENSE_ROWS
+        # Of a context of one row nothing stays without it: all estimates are those of the level above, here and further down.
+        is_told = np.full(seen.size, True) if depth == 0 or is_dense else np.bincount(where, totals) > 1
+        place = np.cumsum(is_told) - 1
+        cells = np.flatnonzero(is_told[where][level.node])
+        node = level.node[cells]
+        own_keys, row = np.unique(number[node] * n_values + level.value[cells], return_inverse=True)
         contexts, values = np.divmod(own_keys, n_values)
         own = from_above[np.searchsorted(keys, contexts // size * n_values + values)]
         # Classes that have been in the context, but not with this value.
-        seen, where = np.unique(number, return_inverse=True)
-        rest = np.full((seen.size, n_classes), np.nan)
-        rest[where, label] = weight / (totals + weight)
-        place = np.searchsorted(seen, contexts)
-        of_context = rest[place]
-        own = np.where(np.isnan(of_context), own, of_context * (own if mixes else 1.0 / n_values))
-        own[row, label[level.node]] = probability
-        own_left_out = np.ones((own_keys.size, n_classes))
-        own_left_out[row, label[level.node]] = left_out
-        # Of a context of one row nothing stays without it: all estimates are those of the level above.
-        differs = np.arange(own_keys.size) if depth == 0 else np.flatnonzero(np.bincount(where, totals)[place] > 1)
-        logs = (np.log(own).astype(np.float32), np.log(own_left_out).astype(np.float32))
-        yield _Level(own_keys, n_contexts * n_values, *logs, differs)
+        rest = np.full((int(is_told.sum()), n_classes), np.nan)
+        told = np.flatnonzero(is_told[where])
+        rest[place[where[told]], label[told]] = (weight / (totals + weight))[told]
+        of_context = rest[np.searchsorted(seen[is_told], contexts)]
+        np.multiply(of_context, own if mixes else 1.0 / n_values, out=own, where=~np.isnan(of_context))
+        del of_context, contexts, values
+        own[row, label[node]] = probability[cells]
+        log_left_out = np.zeros(own.shape, np.float32)
+        log_left_out[row, label[node]] = np.log(left_out[cells])
+        del row, node, cells
+        yield _Level(own_keys, n_contexts * n_values if is_dense else None, _logarithms(own), log_left_out)
         keys, from_above = own_keys, own
+
+
+def _logarithms(numbers: Floats) -> Float32s:
+    """Of (n, C) float64, without as much memory again."""
+    found = np.empty(numbers.shape, np.float32)
+    for first in range(0, len(numbers), BLOCK_CELLS):
+        found[first : first + BLOCK_CELLS] = np.log(numbers[first : first + BLOCK_CELLS])
+    return found
 
 
 def _entry(level: _Level) -> _Entry:
@@ -175,21 +186,20 @@ def _entry(level: _Level) -> _Entry:
     told, left_out = level.log_probability, level.log_left_out
     if told.shape[1] == 2:
         told, left_out = np.ascontiguousarray(told[:, ::-1] - left_out), np.empty((0, 2), np.float32)
-    if level.n_keys <= max(DENSE_ROWS, DENSE_RATIO * level.differs.size):
+    if level.n_keys is not None:
         tables = [np.zeros((level.n_keys if rows.size else 0, rows.shape[1]), np.float32) for rows in (told, left_out)]
         for table, rows in zip(tables, (told, left_out), strict=True):
             if rows.size:
                 table[level.keys] = rows
         return _Entry(True, np.empty(0, np.uint64), 0, np.empty(0, np.int64), *tables)
-    keys = level.keys[level.differs]
-    bits = max(WORD.bit_length() - 1, int(2 * keys.size).bit_length())
+    bits = max(WORD.bit_length() - 1, int(2 * level.keys.size).bit_length())
     owners = np.full(1 << bits, EMPTY, np.int32)
-    fill_hash(keys, WORD - bits, owners)
+    fill_hash(level.keys, WORD - bits, owners)
     is_used = owners != EMPTY
     order = owners[is_used]
     words = np.packbits(is_used, bitorder="little").view("<u8").astype(np.uint64)
-    rows = level.differs[order]
-    return _Entry(False, words, WORD - bits, keys[order], told[rows], left_out[rows] if left_out.size else left_out)
+    left_out = left_out[order] if left_out.size else left_out
+    return _Entry(False, words, WORD - bits, level.keys[order], told[order], left_out)
 
 
 def _tables(
@@ -203,13 +213,17 @@ def _tables(
     entries = [entry for entries in of_attributes for entry in entries]
     n_levels = [len(entries) for entries in of_attributes]
     of_attributes.clear()
-    ordered = sorted(entries, key=lambda entry: not entry.is_dense)
-    n_dense = sum(len(entry.log_probability) for entry in entries if entry.is_dense)
     dense_sizes = np.array([len(entry.log_probability) if entry.is_dense else 0 for entry in entries], np.int64)
     words = np.concatenate([np.empty(0, np.uint64), *(entry.words for entry in entries)])
-    ranks = _ranks(words)
     keys = np.concatenate([np.empty(0, np.int64), *(entry.keys for entry in entries)])
     is_wide = keys.size and int(keys.max()) >= 1 << 32
+    low, high = keys.astype(np.uint32), (keys >> 32).astype(np.uint32) if is_wide else np.empty(0, np.uint32)
+    is_dense = np.array([entry.is_dense for entry in entries], np.uint8)
+    hash_starts = _starts([entry.words.size for entry in entries])
+    hash_shifts = np.array([entry.shift for entry in entries], np.int64)
+    ordered = sorted(entries, key=lambda entry: not entry.is_dense)
+    told, left_out = [entry.log_probability for entry in ordered], [entry.left_out for entry in ordered]
+    del keys, entries, ordered  # so that of the rows there are only these two lists, which become shorter
     n, share = class_counts.astype(np.float64), M / class_counts.size
     tables = kernels.LossTables(
         attribute=np.array(structure.order, np.int64),
@@ -218,17 +232,17 @@ def _tables(
         level_starts=_starts(n_levels),
         parents=np.array([p for parents in structure.parents for p in parents], np.int64),
         parent_sizes=np.array([schema.domain_sizes[p] for parents in structure.parents for p in parents], np.int64),
-        is_dense=np.array([entry.is_dense for entry in entries], np.uint8),
+        is_dense=is_dense,
         row_starts=np.array(np.cumsum(dense_sizes) - dense_sizes, np.int64),
-        n_dense=np.array([n_dense], np.int64),
-        hash_starts=_starts([entry.words.size for entry in entries]),
-        hash_shifts=np.array([entry.shift for entry in entries], np.int64),
+        n_dense=np.array([dense_sizes.sum()], np.int64),
+        hash_starts=hash_starts,
+        hash_shifts=hash_shifts,
         hash_words=words,
-        hash_ranks=ranks,
-        key_low=keys.astype(np.uint32),
-        key_high=(keys >> 32).astype(np.uint32) if is_wide else np.empty(0, np.uint32),
-        log_probability=_stacked([entry.log_probability for entry in ordered], n.size),
-        left_out=_stacked([entry.left_out for entry in ordered], n.size),
+        hash_ranks=_ranks(words),
+        key_low=low,
+        key_high=high,
+        log_probability=_stacked(told, n.size),
+        left_out=_stacked(left_out, n.size),
         log_prior=np.log((n + share) / (n.sum() - 1 + M)).astype(np.float32),
         log_prior_left_out=np.log((np.maximum(n - 1, 0) + share) / (n.sum() - 1 + M)).astype(np.float32),
     )
@@ -242,8 +256,15 @@ def _ranks(words: Uint64s) -> Int32s:
     return (np.cumsum(n_used, dtype=np.int64) - n_used).astype(np.int32)
 
 
-def _stacked(parts: Sequence[Float32s], n_classes: int) -> Float32s:
-    return np.concatenate([np.empty((0, n_classes), np.float32), *parts])
+def _stacked(parts: list[Float32s], n_classes: int) -> Float32s:
+    """The rows of all parts; the list is empty then, so that they are in memory once."""
+    whole = np.empty((sum(map(len, parts)), n_classes), np.float32)
+    end = len(whole)
+    while parts:
+        part = parts.pop()
+        whole[end - len(part) : end] = part
+        end -= len(part)
+    return whole
 
 
 def _starts(sizes: Sequence[int]) -> Integers:

@@ -13,6 +13,8 @@ from learners.classifiers.structure import Structure
 CONCENTRATIONS = tuple(2.0**power for power in range(10, -4, -1))
 """How many rows the level above may weigh; of equally good ones the first."""
 
+BLOCK_CELLS = 1 << 15
+
 CHANCE_NATS = 3.0
 """What a parent that tells nothing may add, over all rows, by chance: it makes the rows twenty times as probable."""
 
@@ -31,16 +33,17 @@ def best_concentration(n: Floats, total: Floats, from_above: Floats) -> float:
     ----------
     Ney, Essen, Kneser (1994), On structuring probabilistic dependences in stochastic language modelling, section 4.
     """
-    several = total > 1
-    n, total, from_above = n[several], total[several], from_above[several]
-    # A scalar product of BLAS has threads of its own, which spin: they took twenty times as long as the work itself.
-    share, rows = np.empty_like(n), np.empty_like(n)
-    others, all_others = n - 1, total - 1
-    scores = []
-    for a in CONCENTRATIONS:  # n log((n - 1 + a from_above) / (total - 1 + a)), in the same memory each time
-        np.add(others, np.multiply(a, from_above, out=share), out=share)
-        np.divide(share, np.add(all_others, a, out=rows), out=share)
-        scores.append(float(np.multiply(n, np.log(share, out=share), out=share).sum()))
+    scores = np.zeros(len(CONCENTRATIONS))
+    for first in range(0, n.size, BLOCK_CELLS):  # which stays in the cache for all of them
+        block = slice(first, first + BLOCK_CELLS)
+        several = total[block] > 1
+        rows, others, above = n[block][several], total[block][several] - 1, from_above[block][several]
+        fewer, share, place = rows - 1, np.empty_like(rows), np.empty_like(rows)
+        for i, a in enumerate(CONCENTRATIONS):  # n log((n - 1 + a from_above) / (total - 1 + a))
+            np.add(fewer, np.multiply(a, above, out=share), out=share)
+            np.divide(share, np.add(others, a, out=place), out=share)
+            # A scalar product of BLAS has threads of its own, which spin: they took twenty times as long as the work itself.
+            scores[i] += np.multiply(rows, np.log(share, out=share), out=share).sum()
     return CONCENTRATIONS[int(np.argmax(scores))]
 
 
@@ -68,8 +71,10 @@ def telling_levels(grown: Levels) -> int:
             continue
         from_above = left_out[level.cell_above]
         weight = best_concentration(n, total, from_above)
-        left_out = (n - 1 + weight * from_above) / (total - 1 + weight)
-        scores.append(float((n * np.log(left_out)).sum()))
+        left_out = np.multiply(weight, from_above, out=from_above)
+        left_out += n - 1
+        left_out /= np.add(total, weight - 1, out=total)
+        scores.append(float(np.multiply(n, np.log(left_out, out=total), out=n).sum()))
     best = max(scores, default=0.0)
     return next((level for level, score in enumerate(scores) if score >= best - CHANCE_NATS), 0)
 

@@ -321,8 +321,9 @@ class Source:
         SourceError
             If the file has vanished, has changed since it was opened, or is damaged.
         """
+        known = set(self.arrow_schema.names)  # which Arrow makes anew each time it is asked
         for name in columns or ():
-            if name not in self.arrow_schema.names:
+            if name not in known:
                 raise UnknownColumn(name, self.arrow_schema.names)
         conditions = self._conditions.get(fragment.file, ())
         needed = [name for condition in conditions for name in condition.columns]

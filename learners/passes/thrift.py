@@ -33,7 +33,13 @@ def structure(content: bytes, at: int, depth: int = 0) -> tuple[Fields, int]:
             index += delta
         else:
             index, at = _signed(content, at)
-        if kind in (_TRUE, _FALSE):
+        if _I16 <= kind <= _I64:  # most are numbers, and most of these a byte
+            byte = content[at]
+            if byte < 0x80:
+                fields[index], at = (byte >> 1) ^ -(byte & 1), at + 1
+            else:
+                fields[index], at = _signed(content, at)
+        elif kind in (_TRUE, _FALSE):
             fields[index] = kind == _TRUE
         else:
             fields[index], at = _value(content, at, kind, depth)
@@ -79,7 +85,7 @@ def _value(content: bytes, at: int, kind: int, depth: int) -> tuple[object, int]
     if kind == _DOUBLE:
         return None, _within(content, at + 8)
     if kind == _BINARY:
-        length, at = _varint(content, at)
+        length, at = (content[at], at + 1) if content[at] < 0x80 else _varint(content, at)
         end = _within(content, at + length)
         return content[at:end], end
     if kind == _STRUCT:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Literal, NamedTuple, cast
@@ -270,12 +270,13 @@ class Schema:
 
     def to_json(self) -> str:
         """As JSON, from which `from_json` makes an equal schema."""
-        told = asdict(self)
-        for entry in told["attributes"]:
-            for name in ("groupings", "quantiles"):  # so that the schemas of other learners stay as they were stored
-                if not entry[name]:
-                    del entry[name]
-        return json.dumps(told, separators=(",", ":"))
+
+        def told(entry: Schema | Attribute | LeftOut) -> dict[str, object]:
+            of = {each.name: getattr(entry, each.name) for each in fields(entry)}
+            later = ("groupings", "quantiles")  # without them, the schemas of other learners stay as they were stored
+            return {name: value for name, value in of.items() if value or name not in later}
+
+        return json.dumps(told(self), default=told, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Schema:

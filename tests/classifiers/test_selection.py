@@ -49,7 +49,6 @@ def measured(schema, chunk, k, loss="squared", mixes=True):
 def test_losses_equal_counting_all_other_rows(n_classes, loss, dense, mixes, monkeypatch):
     if not dense:
         monkeypatch.setattr("learners.classifiers.loss_tables.DENSE_ROWS", 0)
-        monkeypatch.setattr("learners.classifiers.loss_tables.DENSE_RATIO", 0)
     sizes = [2, 3, 4, 2, 5]
     chunk = chunk_of(np.random.default_rng(n_classes), sizes, n_classes, 40)
     structure, losses = measured(schema_of(sizes, n_classes), chunk, 3, loss, mixes)
