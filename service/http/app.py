@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from learners.jit import noticing_compilation
 from service import problems, product
 from service.complaints import complaints
 from service.console import routes as console
@@ -197,13 +198,22 @@ def observer_of(workspace: Workspace) -> Observer | None:
 
 async def _become_ready(app: FastAPI) -> None:
     if app.state.settings.warm_up:
-        seconds = await anyio.to_thread.run_sync(warm_up)
+        seconds = await anyio.to_thread.run_sync(_warm_up, app)
         structlog.get_logger("serve").info("kernels are warm", seconds=round(seconds, 2))
     # What was made until now stays: looking at it again and again would cost as much as a few look-ups.
     gc.collect()
     gc.freeze()
     end_loading()
     app.state.not_ready = None
+
+
+def _warm_up(app: FastAPI) -> float:
+    def tell() -> None:
+        app.state.not_ready = "The server is compiling kernels, which happens once on a machine."
+        structlog.get_logger("serve").info("compiling kernels, which happens once on a machine")
+
+    with noticing_compilation(tell):
+        return warm_up()
 
 
 async def _follow(app: Application) -> None:

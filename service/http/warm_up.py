@@ -1,6 +1,14 @@
-"""Run every kernel of the predict path once, before the first request has to wait for it."""
+"""Run every kernel of the predict path once, before the first request has to wait for it.
 
+`python -m service.http.warm_up SHARE OF` does so beside a server that has to compile them.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
 from functools import cache
 from typing import get_args
 
@@ -10,6 +18,7 @@ import pyarrow as pa
 from learners import recipes
 from learners.circuits.model import CircuitModel
 from learners.classifiers.lookup import LookupModel
+from learners.jit import noticing_compilation
 from learners.kinds import load_model
 from learners.passes.learner import drive
 from learners.passes.source import Source
@@ -47,7 +56,9 @@ def compile_all() -> float:
     started = time.perf_counter()
     for name, parameters in RUNS:
         compile_learner(name, parameters)
-    return warm_up() + time.perf_counter() - started
+    answer_rows()
+    ask_all()
+    return time.perf_counter() - started
 
 
 def compile_learner(name: str, parameters: JSONObject) -> None:
@@ -64,11 +75,39 @@ def compile_learner(name: str, parameters: JSONObject) -> None:
 
 @cache
 def warm_up() -> float:
-    """Compile or load the kernels, on arrays that are as read-only as mapped ones; returns the seconds it took.
+    """Compile or load the kernels; returns the seconds it took.
 
-    Once for a process and those that are forked from it.
+    Once for a process and those that are forked from it. Where kernels must be compiled, a process for each other core helps.
     """
     started = time.perf_counter()
+    with _helpers():
+        answer_rows()
+        ask_all()
+    return time.perf_counter() - started
+
+
+@contextlib.contextmanager
+def _helpers() -> Iterator[None]:
+    """Processes that compile what this one comes to last, once a kernel is missing; it then finds those on disk."""
+    n_cores = len(os.sched_getaffinity(0))
+    helpers: list[subprocess.Popen[bytes]] = []
+
+    def begin() -> None:
+        for share in range(1, n_cores):
+            command = [sys.executable, "-m", "service.http.warm_up", str(share), str(n_cores)]
+            helpers.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True))
+
+    try:
+        with noticing_compilation(begin):
+            yield
+    finally:
+        for helper in helpers:
+            helper.terminate()
+            helper.wait()
+
+
+def answer_rows() -> None:
+    """Predict one row and many, on arrays that are as read-only as mapped ones."""
     model = drive(recipes.learner("kdb", {"k": 1}, "class"), Source.of_table(TABLE))
     header, arrays = model.to_arrays()
     for array in arrays.values():
@@ -80,21 +119,25 @@ def warm_up() -> float:
     assert isinstance(mapped, LookupModel)
     mapped.log_terms(encode(TABLE, mapped.schema))
     _encode_all(mapped.schema)
-    _ask_all()
-    return time.perf_counter() - started
 
 
-def _ask_all() -> None:
-    """Queries of every kind, by every solver: to a network and to a circuit of densities."""
+def ask_all(begin: float = 0.0) -> None:
+    """Queries of every kind, by every solver: to a network and to a circuit of densities.
+
+    Parameters
+    ----------
+    begin : float
+        The part of the queries, from 0 to 1, that comes last.
+    """
     # Without pseudo-counts rows are impossible, which is found out in numbers of a wider range.
-    ask_everything(queryable(drive(recipes.learner("nb", {"m": 0.0}, "class"), Source.of_table(TABLE))))
+    ask_everything(queryable(drive(recipes.learner("nb", {"m": 0.0}, "class"), Source.of_table(TABLE))), begin)
     # A named structure: to search for the best one takes minutes.
     parameters: JSONObject = {"structure": "hclt", "leaves": "gaussian", "learning": "em", "passes": 1}
-    ask_everything(queryable(drive(recipes.learner("spn", parameters, "class"), Source.of_table(TABLE))))
+    ask_everything(queryable(drive(recipes.learner("spn", parameters, "class"), Source.of_table(TABLE))), begin)
 
 
-def ask_everything(model: CircuitModel) -> None:
-    """Ask a model of `TABLE` queries of every kind."""
+def ask_everything(model: CircuitModel, begin: float = 0.0) -> None:
+    """Ask a model of `TABLE` queries of every kind; the first of them, `begin` of all, come last."""
     queries: list[Query] = [
         Marginal({"word": "a", "number": 1.0}),
         Conditional(("class",), {"word": "a"}),
@@ -108,7 +151,8 @@ def ask_everything(model: CircuitModel) -> None:
     queries += [Map(("word", "class"), {"number": 1.5}, solver="bt")] * 2
     if model.schema.continuous:
         queries.append(Moments(("number",), {"word": "a"}))
-    for query in queries:
+    first = round(begin * len(queries))
+    for query in queries[first:] + queries[:first]:
         model.answer([query])
     model.answer([queries[0]] * 40)
 
@@ -120,3 +164,8 @@ def _encode_all(schema: Schema) -> None:
     encode_columns({"word": ["a"], "number": [1.0]}, schema)
     rare = {"word": pa.array(["a", None], pa.string_view()), "number": pa.array([1, None]).cast(pa.decimal128(20))}
     encode(pa.table(rare), schema, with_class=False)
+
+
+if __name__ == "__main__":
+    ask_all(int(sys.argv[1]) / int(sys.argv[2]))
+    answer_rows()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 
+import numba
 import pytest
 from numba.core.registry import CPUDispatcher
 
@@ -11,8 +14,11 @@ from learners import recipes
 from learners.kinds import load_model
 from learners.passes.learner import drive
 from learners.passes.source import Source
+from service.http import app
+from service.http import warm_up as warming
 from service.http.warm_up import TABLE, ask_everything, warm_up
 from service.product.queries import queryable
+from service.settings import Settings
 
 
 def signatures() -> set[str]:
@@ -45,3 +51,35 @@ def test_queries_compile_nothing_once_a_server_is_warm(learner, parameters):
     warm = signatures()
     ask_everything(model)
     assert signatures() - warm == set()
+
+
+@pytest.mark.parametrize("is_cold", [True, False])
+def test_other_cores_help_where_kernels_must_be_compiled(is_cold, monkeypatch):
+    started = []
+
+    def start(command, **_):
+        started.append((command[1:], process := original([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)))
+        return process
+
+    def work():
+        if is_cold:
+            numba.njit(lambda x: x)(1)
+
+    original = subprocess.Popen
+    monkeypatch.setattr(warming.subprocess, "Popen", start)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
+    monkeypatch.setattr(warming, "answer_rows", work)
+    monkeypatch.setattr(warming, "ask_all", work)
+    warm_up.__wrapped__()
+    shares = [["-m", "service.http.warm_up", share, "3"] for share in "12"]
+    assert [command for command, _ in started] == (shares if is_cold else [])
+    for _, process in started:
+        assert process.returncode is not None, "ended with the work"
+        process.stdin.close()
+
+
+def test_a_server_says_that_it_compiles(tmp_path, monkeypatch):
+    made = app.create_app(Settings(workspace=tmp_path / "workspace"))
+    monkeypatch.setattr(app, "warm_up", lambda: numba.njit(lambda x: x)(1.5))
+    app._warm_up(made)
+    assert "compiling kernels" in made.state.not_ready
