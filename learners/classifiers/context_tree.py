@@ -193,8 +193,8 @@ def levels_from_paths(path: Array, value: Array, count: Integers, n_values: int)
     if path.dtype != np.uint16:
         is_narrow = path.size == 0 or (path.min() >= 0 and path.max() <= np.iinfo(np.uint16).max)
         path = path.astype(np.uint16 if is_narrow else np.int64, order="C")
-    value, count = value.astype(np.int64), count.astype(np.int64, copy=False)
-    differs = np.empty(value.size, np.int64)
+    value, count = value.astype(np.int32), count.astype(np.int64, copy=False)
+    differs = np.empty(value.size, np.int8)
     first_differences(path, value, differs)
     if value.size and differs.min() < 0:  # counts come in this order; others may not
         order = np.lexsort((value, *path.T[::-1]))
@@ -202,17 +202,21 @@ def levels_from_paths(path: Array, value: Array, count: Integers, n_values: int)
         first_differences(path, value, differs)
     depth = path.shape[1]
     starts = np.flatnonzero(differs < depth)
-    node = np.cumsum(differs < depth) - 1
+    node = np.cumsum(differs < depth, dtype=np.int32)
+    node -= 1
     seen = np.full(n_values, -1, np.int64)
     levels = []
     for level in range(depth, 0, -1):
         is_start = differs[starts] < level - 1 if level > 1 else np.arange(starts.size) == 0
-        above_of_node = np.cumsum(is_start) - 1
-        above = [np.empty(value.size, np.int64) for _ in range(4)]
-        n_above = summed_level(node, value, count, above_of_node, seen, *above)
-        own = [_narrowed(part) for part in (above_of_node, path[starts, level - 1], node, value, count, above.pop())]
+        above_of_node = np.cumsum(is_start, dtype=np.int32)
+        above_of_node -= 1
+        out_node, out_value, cell_parent = (np.empty(value.size, np.int32) for _ in range(3))
+        out_count = np.empty(value.size, np.int64)
+        n_above = summed_level(node, value, count, above_of_node, seen, out_node, out_value, out_count, cell_parent)
+        branch = path[starts, level - 1]
+        own = [_narrowed(part) for part in (above_of_node, branch, node, value, count, cell_parent)]
         levels.append(Level._make(own))
-        node, value, count = (part[:n_above].copy() for part in above)
+        node, value, count = out_node[:n_above].copy(), out_value[:n_above].copy(), out_count[:n_above].copy()
         starts = starts[is_start]
     none = np.full(1, -1, np.int32)
     cells = [_narrowed(part) for part in (node, value, count)]
@@ -222,7 +226,8 @@ def levels_from_paths(path: Array, value: Array, count: Integers, n_values: int)
 
 def _narrowed(numbers: Array) -> Array:
     """As int32 where that is enough."""
-    return numbers.astype(np.int32) if numbers.max(initial=0) <= np.iinfo(np.int32).max else numbers
+    is_short = numbers.dtype == np.int32 or numbers.max(initial=0) <= np.iinfo(np.int32).max
+    return numbers.astype(np.int32, copy=False) if is_short else numbers
 
 
 def _joined(parts: Sequence[Array], before: Sequence[int] | None = None) -> Integers:

@@ -8,7 +8,7 @@ from learners.jit import kernel
 
 
 @kernel
-def first_differences(path, value, differs):  # (m, d) codes, (m,) int64; OUT (m,) int64
+def first_differences(path, value, differs):  # (m, d) codes, (m,) int32; OUT (m,) int8
     """Which column of the path first differs from that of the row before; d where none does, and -1 where rows do not ascend."""
     n_columns = path.shape[1]
     for row in range(path.shape[0]):
@@ -45,9 +45,9 @@ def sort_ascending(values, n):  # IN, OUT (m,) int64; the first n
 def summed_level(node, value, count, above_of_node, seen, out_node, out_value, out_count, cell_parent):
     """The cells of one level from those of the level below; returns how many there are.
 
-    node, value, count (m,) int64: the cells below, node by node; above_of_node (n_below,) int64: the node above each node
-    below; seen (n_values,) int64 scratch of -1. OUT out_node, out_value, out_count (m,) int64: the cells above, node by
-    node and ascending by value; cell_parent (m,) int64: where in them each cell below is.
+    node, value (m,) int32, count (m,) int64: the cells below, node by node; above_of_node (n_below,) int32: the node above
+    each node below; seen (n_values,) int64 scratch of -1. OUT out_node, out_value (m,) int32, out_count (m,) int64: the cells
+    above, node by node and ascending by value; cell_parent (m,) int32: where in them each cell below is.
     """
     n_cells = 0
     first = 0
