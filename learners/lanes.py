@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from llvmlite import ir
 from numba.core import cgutils, types
@@ -24,6 +24,7 @@ Codegen = Callable[[Target, ir.IRBuilder, Signature, Sequence[ir.Value]], ir.Val
 Intrinsic = tuple[Signature, Codegen]
 
 _DOUBLES = ir.VectorType(ir.DoubleType(), N_LANES)
+_BITS = ir.VectorType(ir.IntType(1), N_LANES)
 _WHOLES = ir.VectorType(ir.IntType(64), N_LANES)
 
 
@@ -34,13 +35,26 @@ class LanesType(types.Type):
         super().__init__(name="Lanes")
 
 
-lanes = LanesType()
+class MarksType(types.Type):
+    """Sixteen truths, as comparisons of lanes give them."""
+
+    def __init__(self) -> None:
+        super().__init__(name="Marks")
+
+
+lanes, marks = LanesType(), MarksType()
 
 
 @register_model(LanesType)
 class _LanesModel(models.PrimitiveModel):
     def __init__(self, manager: object, kind: types.Type) -> None:
         super().__init__(manager, kind, _DOUBLES)
+
+
+@register_model(MarksType)
+class _MarksModel(models.PrimitiveModel):
+    def __init__(self, manager: object, kind: types.Type) -> None:
+        super().__init__(manager, kind, _BITS)
 
 
 def _splat(builder: ir.IRBuilder, number: ir.Value) -> ir.Value:
@@ -54,25 +68,56 @@ def _all(number: float) -> ir.Constant:
     return ir.Constant(_DOUBLES, [number] * N_LANES)
 
 
-def _arithmetic(symbol: Callable[..., object], instruction: str) -> None:
-    """Make + - * / of lanes, and of a number and lanes."""
-    cases = [signature(lanes, lanes, lanes), signature(lanes, types.float64, lanes)]
+def _define(symbol: Callable[..., object], result: types.Type, make: Callable[..., ir.Value]) -> None:
+    """Make an operator of lanes and lanes, and of lanes and a number on either side."""
+    sides = [(lanes, lanes), (types.float64, lanes), (lanes, types.float64)]
+    cases = [signature(result, *kinds) for kinds in sides]
     infer_global(symbol)(type("_OfLanes", (ConcreteTemplate,), {"cases": cases}))
 
-    def of_lanes(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
-        return getattr(builder, instruction)(*args)
+    def lower(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        both = (arg if kind == lanes else _splat(builder, arg) for arg, kind in zip(args, sig.args, strict=True))
+        return make(builder, *both)
 
-    def of_number(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
-        return getattr(builder, instruction)(_splat(builder, args[0]), args[1])
+    for kinds in sides:
+        lower_builtin(symbol, *kinds)(lower)
 
-    lower_builtin(symbol, lanes, lanes)(of_lanes)
-    lower_builtin(symbol, types.float64, lanes)(of_number)
+
+def _arithmetic(symbol: Callable[..., object], instruction: str) -> None:
+    """Make + - * / of lanes and numbers."""
+    _define(symbol, lanes, lambda builder, a, b: getattr(builder, instruction)(a, b))
+
+
+def _comparison(symbol: Callable[..., object], sign: str) -> None:
+    """Make a comparison of lanes and numbers; what is not a number fails it."""
+    _define(symbol, marks, lambda builder, a, b: builder.fcmp_ordered(sign, a, b))
 
 
 _arithmetic(operator.add, "fadd")
 _arithmetic(operator.sub, "fsub")
 _arithmetic(operator.mul, "fmul")
 _arithmetic(operator.truediv, "fdiv")
+_comparison(operator.lt, "<")
+_comparison(operator.ge, ">=")
+_comparison(operator.gt, ">")
+_comparison(operator.eq, "==")
+
+
+class _OfMarks(ConcreteTemplate):
+    cases = [signature(marks, marks, marks)]  # noqa: RUF012  # as numba wants it
+
+
+infer_global(operator.and_)(_OfMarks)
+infer_global(operator.or_)(_OfMarks)
+
+
+@lower_builtin(operator.and_, marks, marks)
+def _both(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+    return builder.and_(*args)
+
+
+@lower_builtin(operator.or_, marks, marks)
+def _either(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+    return builder.or_(*args)
 
 
 def _address(
@@ -82,6 +127,29 @@ def _address(
     data = cgutils.create_struct_proxy(kind)(context, builder, array).data
     first = builder.mul(slot, ir.Constant(slot.type, N_LANES))
     return builder.bitcast(builder.gep(data, [first]), of.as_pointer())
+
+
+def _load(
+    context: Target, builder: ir.IRBuilder, kind: types.Array, array: ir.Value, first: ir.Value, of: ir.Type
+) -> ir.Value:
+    """Items of an array from the first-th on, aligned as its items are."""
+    data = cgutils.create_struct_proxy(kind)(context, builder, array).data
+    value = builder.load(builder.bitcast(builder.gep(data, [first]), of.as_pointer()))
+    value.align = 8
+    return value
+
+
+def _store(
+    context: Target, builder: ir.IRBuilder, kind: types.Array, array: ir.Value, first: ir.Value, value: ir.Value
+) -> None:
+    data = cgutils.create_struct_proxy(kind)(context, builder, array).data
+    stored = builder.store(value, builder.bitcast(builder.gep(data, [first]), value.type.as_pointer()))
+    stored.align = 8
+
+
+def _picks(numbers: Iterable[int]) -> ir.Constant:
+    picked = list(numbers)
+    return ir.Constant(ir.VectorType(ir.IntType(32), len(picked)), picked)
 
 
 @intrinsic
@@ -142,18 +210,6 @@ def codes_at(typingctx: Context, x: types.Array, first: types.Type, n: types.Typ
 
 
 @intrinsic
-def one_where(typingctx: Context, given: types.Type, a: types.Type, b: types.Type) -> Intrinsic:
-    """One in the lanes that are a or b, else zero."""
-
-    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
-        is_a = builder.fcmp_ordered("==", args[0], _splat(builder, args[1]))
-        is_b = builder.fcmp_ordered("==", args[0], _splat(builder, args[2]))
-        return builder.select(builder.or_(is_a, is_b), _all(1.0), _all(0.0))
-
-    return lanes(lanes, types.float64, types.float64), codegen
-
-
-@intrinsic
 def put_whole(typingctx: Context, array: types.Array, slot: types.Type, given: types.Type) -> Intrinsic:
     """Write lanes of whole numbers as array[slot] of a C-contiguous int64 array (n, N_LANES)."""
 
@@ -179,41 +235,6 @@ def whole_at(typingctx: Context, array: types.Array, slot: types.Type) -> Intrin
 
 
 @intrinsic
-def at_least(typingctx: Context, given: types.Type, least: types.Type) -> Intrinsic:
-    """The lanes, zero where they are below a number or not numbers."""
-
-    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
-        is_enough = builder.fcmp_ordered(">=", args[0], _splat(builder, args[1]))
-        return builder.select(is_enough, args[0], _all(0.0))
-
-    return lanes(lanes, types.float64), codegen
-
-
-@intrinsic
-def ratio_or_zero(typingctx: Context, above: types.Type, below: types.Type) -> Intrinsic:
-    """What is above by what is below, zero where above is not positive."""
-
-    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
-        is_positive = builder.fcmp_ordered(">", args[0], _all(0.0))
-        return builder.select(is_positive, builder.fdiv(*args), _all(0.0))
-
-    return lanes(lanes, lanes), codegen
-
-
-@intrinsic
-def where_equal(
-    typingctx: Context, given: types.Type, a: types.Type, number: types.Type, other: types.Type
-) -> Intrinsic:
-    """A number in the lanes that are a, elsewhere those of others."""
-
-    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
-        is_a = builder.fcmp_ordered("==", args[0], _splat(builder, args[1]))
-        return builder.select(is_a, _splat(builder, args[2]), args[3])
-
-    return lanes(lanes, types.float64, types.float64, lanes), codegen
-
-
-@intrinsic
 def sum_of_whole(typingctx: Context, given: types.Type) -> Intrinsic:
     """Sum of the lanes in units of 2^-32, each rounded to the nearest, as an int64. The lanes are from 0 to 2^19.
 
@@ -229,3 +250,121 @@ def sum_of_whole(typingctx: Context, given: types.Type) -> Intrinsic:
         return builder.sub(builder.call(reduce, [bits]), ir.Constant(ir.IntType(64), excess))
 
     return types.int64(lanes), codegen
+
+
+@intrinsic
+def where(typingctx: Context, given: types.Type, a: types.Type, b: types.Type) -> Intrinsic:
+    """Lanes or a number where marks are set, elsewhere others; of one truth and numbers, the number."""
+    result = lanes if given == marks else types.float64
+
+    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        kinds = sig.args[1:]
+        both = (arg if kind == result else _splat(builder, arg) for arg, kind in zip(args[1:], kinds, strict=True))
+        return builder.select(args[0], *both)
+
+    return result(given, a, b), codegen
+
+
+@intrinsic
+def bits_of(typingctx: Context, given: types.Type) -> Intrinsic:
+    """Marks as the lowest sixteen bits of an int64."""
+
+    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        return builder.zext(builder.bitcast(args[0], ir.IntType(N_LANES)), ir.IntType(64))
+
+    return types.int64(marks), codegen
+
+
+@intrinsic
+def lowest_bit(typingctx: Context, bits: types.Type) -> Intrinsic:
+    """Which is the lowest bit set in an int64 that is not zero."""
+
+    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.int64), codegen
+
+
+@intrinsic
+def magnitude(typingctx: Context, given: types.Type) -> Intrinsic:
+    """Absolute value of a number or of lanes."""
+
+    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        opposite = builder.fneg(args[0])
+        return builder.select(builder.fcmp_ordered(">", args[0], opposite), args[0], opposite)
+
+    return given(given), codegen
+
+
+@intrinsic
+def greater(typingctx: Context, a: types.Type, b: types.Type) -> Intrinsic:
+    """The greater of two numbers, or of two lanes each."""
+
+    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        return builder.select(builder.fcmp_ordered(">", *args), *args)
+
+    return a(a, b), codegen
+
+
+@intrinsic
+def lanes_from(typingctx: Context, array: types.Array, first: types.Type) -> Intrinsic:
+    """Sixteen items of a contiguous float64 array from the first-th on."""
+
+    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        return _load(context, builder, sig.args[0], args[0], args[1], _DOUBLES)
+
+    return lanes(array, types.int64), codegen
+
+
+@intrinsic
+def put_from(typingctx: Context, array: types.Array, first: types.Type, given: types.Type) -> Intrinsic:
+    """Write sixteen items of a contiguous float64 array from the first-th on."""
+
+    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        _store(context, builder, sig.args[0], args[0], args[1], args[2])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, lanes), codegen
+
+
+@intrinsic
+def pairs_from(typingctx: Context, array: types.Array, first: types.Type) -> Intrinsic:
+    """The first and the second of sixteen pairs of items of a contiguous float64 array from the first-th on."""
+
+    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        both = _load(context, builder, sig.args[0], args[0], args[1], ir.VectorType(ir.DoubleType(), 2 * N_LANES))
+        nothing = ir.Constant(both.type, ir.Undefined)
+        halves = [builder.shuffle_vector(both, nothing, _picks(range(k, 2 * N_LANES, 2))) for k in range(2)]
+        return context.make_tuple(builder, sig.return_type, halves)
+
+    return types.UniTuple(lanes, 2)(array, types.int64), codegen  # type: ignore[attr-defined]  # made when numba starts
+
+
+@intrinsic
+def put_pairs(typingctx: Context, array: types.Array, first: types.Type, a: types.Type, b: types.Type) -> Intrinsic:
+    """Write what `pairs_from` reads."""
+
+    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        order = _picks([k // 2 + N_LANES * (k % 2) for k in range(2 * N_LANES)])
+        _store(context, builder, sig.args[0], args[0], args[1], builder.shuffle_vector(args[2], args[3], order))
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, lanes, lanes), codegen
+
+
+@intrinsic
+def fused(typingctx: Context, a: types.Type, b: types.Type, c: types.Type) -> Intrinsic:
+    """What a · b + c is, of numbers or of lanes, b and c also numbers; rounded once where the processor does so as fast.
+
+    For approximations, whose last bit means nothing: other operations are rounded one by one.
+    """
+    kind = a
+
+    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        of = context.get_value_type(kind)
+        three = [arg if arg.type == of else _splat(builder, arg) for arg in args]
+        name = "llvm.fmuladd." + ("f64" if kind == types.float64 else f"v{N_LANES}f64")
+        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(of, [of] * 3), name)
+        return builder.call(function, three)
+
+    return kind(a, b, c), codegen

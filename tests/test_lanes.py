@@ -10,16 +10,22 @@ from hypothesis import strategies as st
 from learners.jit import kernel
 from learners.lanes import (
     N_LANES,
-    at_least,
+    bits_of,
     codes_at,
+    fused,
+    greater,
     item,
     lanes_at,
-    one_where,
+    lanes_from,
+    lowest_bit,
+    magnitude,
+    pairs_from,
+    put_from,
     put_lanes,
+    put_pairs,
     put_whole,
-    ratio_or_zero,
     sum_of_whole,
-    where_equal,
+    where,
     whole_at,
 )
 
@@ -41,16 +47,16 @@ def read_codes(x, first, n, codes, planes):
     code = codes_at(x, first, np.float64(n))
     put_whole(codes, 1, code)
     for a in range(n):
-        put_lanes(planes, a, one_where(code, np.float64(a), np.float64(n)))
+        put_lanes(planes, a, where((code == np.float64(a)) | (code == np.float64(n)), 1.0, 0.0))
 
 
 @kernel
 def choose(values, codes):
     """Rows 2 and on of values from the first two and codes; returns the whole sum of the first."""
     a, b = lanes_at(values, 0), lanes_at(values, 1)
-    put_lanes(values, 2, at_least(a, 0.25))
-    put_lanes(values, 3, ratio_or_zero(a, b))
-    put_lanes(values, 4, where_equal(whole_at(codes, 0), 2.0, 7.5, a))
+    put_lanes(values, 2, where(a >= 0.25, a, 0.0))
+    put_lanes(values, 3, where((a > 0.0) & (b < 2.0), a / b, 0.0))
+    put_lanes(values, 4, where(whole_at(codes, 0) == 2.0, 7.5, a))
     return sum_of_whole(a)
 
 
@@ -96,3 +102,31 @@ def test_lanes_are_chosen_and_summed_as_rows_are(seed):
         expected = [np.where(a >= 0.25, a, 0.0), np.where(a > 0, a / b, 0.0), np.where(codes[0] == 2, 7.5, a)]
     assert np.array_equal(values[2:], expected)
     assert total == int(np.rint(a * 2.0**32).sum())
+
+
+@kernel
+def of_pairs(pairs, numbers, out):
+    """Rows of out from sixteen pairs that begin at the third number; returns where the first is greater, and the first such."""
+    a, b = pairs_from(pairs, 2)
+    put_lanes(out, 0, greater(magnitude(a), b))
+    put_lanes(out, 1, fused(a, b, 0.5))
+    put_pairs(pairs, 2, b, a)
+    put_from(numbers, 1, lanes_from(numbers, 0) + 1.0)
+    bits = bits_of(a > b)
+    return bits, lowest_bit(bits | 1 << 16)
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_pairs_are_taken_apart_and_put_together(seed):
+    rng = np.random.default_rng(seed)
+    pairs, numbers, out = rng.normal(size=36), rng.normal(size=18), np.empty((2, N_LANES))
+    a, b, before = pairs[2:34:2].copy(), pairs[3:34:2].copy(), (pairs[[0, 1, 34, 35]].copy(), numbers.copy())
+    bits, lowest = of_pairs(pairs, numbers, out)
+    assert np.array_equal(out[0], np.maximum(np.abs(a), b))
+    assert out[1] == pytest.approx(a * b + 0.5, rel=1e-14, abs=1e-15)
+    assert np.array_equal(pairs[2:34:2], b)
+    assert np.array_equal(pairs[3:34:2], a)
+    assert np.array_equal(pairs[[0, 1, 34, 35]], before[0])
+    assert np.array_equal(numbers[1:17], before[1][:16] + 1.0)
+    assert bits == sum(1 << k for k in np.flatnonzero(a > b))
+    assert lowest == next((k for k in range(N_LANES) if a[k] > b[k]), 16)

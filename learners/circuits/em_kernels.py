@@ -24,7 +24,7 @@ from learners.circuits.kernels import (
 from learners.circuits.warp_kernels import standard_moments
 from learners.circuits.wide_kernels import LOG_RADIX, wide_upward
 from learners.jit import inner_kernel, kernel
-from learners.lanes import at_least, item, lanes_at, put_lanes, ratio_or_zero, sum_of_whole, where_equal, whole_at
+from learners.lanes import item, lanes_at, put_lanes, sum_of_whole, where, whole_at
 
 # A row's share of a count is rounded to a multiple of 2^-32. Whole numbers add up to the same in any order, so nothing
 # depends on chunks and threads; and what rounds to zero is not followed further down.
@@ -116,10 +116,11 @@ def _downward(plan, weight, x, rows, first, n_rows, work, counts):
                         put_lanes(flows, c, flow)
                         reached[c] = 1
             elif kind > NUMERIC:
-                ratio = ratio_or_zero(flow, lanes_at(values, slot))
+                ratio = where(flow > 0.0, flow / lanes_at(values, slot), 0.0)
                 for e in range(begin, end):
                     c = item(child, e)
-                    share = at_least(item(weight, e) * ratio * lanes_at(values, c), NEGLIGIBLE)
+                    share = item(weight, e) * ratio * lanes_at(values, c)
+                    share = where(share >= NEGLIGIBLE, share, 0.0)
                     n = sum_of_whole(share)
                     if n > 0:
                         entry[e] += n
@@ -137,7 +138,7 @@ def _downward(plan, weight, x, rows, first, n_rows, work, counts):
                 code = whole_at(codes, v)
                 for e in range(begin, end):
                     # A row that misses the value counts by the weight.
-                    share = where_equal(code, np.float64(plan.n_values[v]), weight[e], lanes_at(values, child[e]))
+                    share = where(code == np.float64(plan.n_values[v]), weight[e], lanes_at(values, child[e]))
                     entry[e] += sum_of_whole(flow * share)
             elif kind == LOOKUP:
                 code = codes[variable[i]]

@@ -7,7 +7,7 @@ import numpy as np
 from learners.circuits.density_kernels import log_density
 from learners.circuits.kernels import LOOKUP, PRODUCT_OF, PRODUCT_OF_TWO, SUM_OF, SUM_OF_TWO, TABLE, TABLE_OF_TWO
 from learners.jit import inner_kernel, kernel
-from learners.lanes import N_LANES, codes_at, item, lanes_at, one_where, put_lanes, put_whole
+from learners.lanes import N_LANES, codes_at, item, lanes_at, put_lanes, put_whole, where
 
 # Rows that are evaluated together: two AVX-512 registers; more would push the values of larger circuits out of the cache.
 BLOCK = N_LANES
@@ -29,10 +29,11 @@ def load(plan, x, rows, first, n_rows, values, codes):
             continue
         start, end = plan.plane_starts[v], plan.plane_starts[v + 1]
         if n_rows == BLOCK:
-            code = codes_at(x, v * x.shape[1] + row, np.float64(n))
+            missing = np.float64(n)
+            code = codes_at(x, v * x.shape[1] + row, missing)
             put_whole(codes, v, code)
             for a in range(start, end):
-                put_lanes(values, a, one_where(code, np.float64(a - start), np.float64(n)))
+                put_lanes(values, a, where((code == np.float64(a - start)) | (code == missing), 1.0, 0.0))
             continue
         for r in range(BLOCK):
             codes[v, r] = n

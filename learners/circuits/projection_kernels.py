@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.circuits.large_count_kernels import LARGE, SHARE_OF_SQUARE, beyond_half, small_exp
+from learners.circuits.large_count_kernels import LARGE, SHARE_OF_SQUARE, bend_of, beyond_half, small_exp
 from learners.jit import inner_kernel, kernel
 
 BMM, ADF, ADF_CLOSED, BMM_2017, ADF_2017 = range(5)
@@ -57,15 +57,14 @@ def _by_logarithms(entry, node, i, begin, end, shares):
 @inner_kernel
 def _reciprocals(x):
     """Sums of 1/(x + k) and of 1/(x + k)² for k = 0..7, with one division."""
-    p, p_1, p_2 = x, 1.0, 0.0
-    for k in range(1, 8):
-        factor = x + k
-        p_2 = p_2 * factor + 2.0 * p_1
-        p_1 = p_1 * factor + p
-        p *= factor
+    # The product p of all x + k is a polynomial of u = x (x + 7), as (x + k) (x + 7 - k) = u + k (7 - k).
+    u, by_x = x * (x + 7.0), 2.0 * x + 7.0
+    p = u * (720.0 + u * (252.0 + u * (28.0 + u)))
+    p_u = 720.0 + u * (504.0 + u * (84.0 + 4.0 * u))
+    p_uu = 504.0 + u * (168.0 + 12.0 * u)
     inverse = 1.0 / p
-    first = p_1 * inverse
-    return first, first * first - p_2 * inverse
+    first = p_u * by_x * inverse
+    return first, first * first - (p_uu * by_x * by_x + 2.0 * p_u) * inverse
 
 
 @kernel
@@ -263,20 +262,30 @@ def _newton_steps(entry, node, i, begin, end, r, grown, shares):
 
 
 @inner_kernel
-def newton_of_two(alpha, other, total, r, slope, slope_other, pull):
-    """As `_by_newton` for two pseudo-counts where all of r is on the first: both δ, both slopes and the pull.
+def _pair_matched(alpha, other, total, share, share_other):
+    """The matched moments of two less α, as `_start_matched` has them."""
+    a, b, r = total, total + 1.0, share + share_other
+    apart = 2.0 * alpha * other
+    matched = matched_total(a, r, apart, share * other + share_other * alpha, 2.0 * share * share_other)
+    inverse = 1.0 / (a * b)
+    p, q = ((matched - a) * b - r * matched) * inverse, a * matched * inverse
+    return p * alpha + q * share, p * other + q * share_other
+
+
+@inner_kernel
+def newton_of_two(alpha, other, total, share, share_other, slope, slope_other, pull):
+    """As `_by_newton` for two pseudo-counts and their shares: both δ, both slopes and the pull.
 
     A pull of zero says that slopes are not known, given or returned.
     """
-    inverse = 1.0 / total
-    down = -r * inverse
-    up = r / alpha + down
+    r = share + share_other
+    both = r / total
+    up, down = share / alpha - both, share_other / other - both
     if pull != 0.0 and r < SMALL_SHARE * min(1.0, alpha, other):
         b = (up * slope + down * slope_other) * pull
         d, d_other = (up + b) * slope, (down + b) * slope_other
     else:
-        matched, mean, rest = two_matched(alpha, other, total, r)
-        d, d_other = mean * matched - alpha, rest * matched - other
+        d, d_other = _pair_matched(alpha, other, total, share, share_other)
     for _ in range(MOST_STEPS):
         move, curvature = digamma_step(total, d + d_other)
         own, bend = digamma_step(alpha, d)
@@ -286,8 +295,8 @@ def newton_of_two(alpha, other, total, r, slope, slope_other, pull):
         slope, slope_other = bend_other * inverse, bend * inverse
         left = 1.0 - curvature * (slope + slope_other)
         if not left > WELL_CONDITIONED:
-            matched, mean, rest = two_matched(alpha, other, total, r)
-            return mean * matched - alpha, rest * matched - other, 0.0, 0.0, 0.0
+            d, d_other = _pair_matched(alpha, other, total, share, share_other)
+            return d, d_other, 0.0, 0.0, 0.0
         pull = curvature / left
         g, g_other = (move - own + up) * slope, (move - own_other + down) * slope_other
         b = (g + g_other) * pull
@@ -297,6 +306,12 @@ def newton_of_two(alpha, other, total, r, slope, slope_other, pull):
         d += step
         d_other += step_other
         if abs(step) <= LAST_STEP * before and abs(step_other) <= LAST_STEP * before_other:
+            # Slopes follow the last step.
+            after = total + d + d_other - (step + step_other)
+            follow, follow_other = bend_of(slope / before) * step, bend_of(slope_other / before_other) * step_other
+            grown = bend_of(1.0 / (curvature * after)) * (step + step_other)
+            slope, slope_other = slope + follow, slope_other + follow_other
+            pull = 1.0 / (1.0 / pull + (grown - follow - follow_other))
             break
     return d, d_other, slope, slope_other, pull
 
