@@ -11,6 +11,12 @@ _compiled: WeakKeyDictionary[LookupModel, CircuitModel] = WeakKeyDictionary()
 _compiling = threading.Lock()
 
 
+def n_kept_edges() -> int:
+    """The edges of all circuits of networks that this process keeps."""
+    with _compiling:
+        return sum(int(kept.circuit.children.size) for kept in _compiled.values())
+
+
 def compiled_network(model: LookupModel, max_edges: int = MAX_EDGES) -> CircuitModel:
     """A network as a circuit, compiled once per process.
 

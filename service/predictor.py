@@ -27,7 +27,7 @@ from learners.schema.records import encode_records, record_classifier
 from learners.schema.schema import Value
 from service.json_values import JSONMapping
 from service.logged import Keys
-from service.networks import compiled_network
+from service.networks import compiled_network, n_kept_edges
 from service.observing import Observer
 from service.problems import InvalidRequest
 from service.telemetry import MAPPED_MODELS, PREDICTED_ROWS, SWAPS
@@ -42,8 +42,9 @@ MOST_TOLD = 200  # characters
 MAX_CHECKED = 16
 REHEARSED = (2, 40)  # rows: kernels have a way for few, and one for many
 
-# Edges of the circuit of a network that is compiled before a request asks for it: a second, and tens of megabytes.
-MOST_REHEARSED = 200_000
+# Edges of the circuit of a network that is compiled before a request asks for it, about 0.1 KB each; and of all such circuits:
+# a process that maps hundreds of models may never be asked queries.
+MOST_REHEARSED, MOST_KEPT = 200_000, 2_000_000
 
 Probabilities = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -329,7 +330,7 @@ def _answer_nothing(served: Served) -> None:
     network = served.model.joint if isinstance(served.model, EnsembleModel) else served.model
     if isinstance(network, LookupModel):
         with contextlib.suppress(NetworkTooLarge):  # the first query compiles it, or is refused
-            compiled_network(network, MOST_REHEARSED).prepare()
+            compiled_network(network, min(MOST_REHEARSED, MOST_KEPT - n_kept_edges())).prepare()
 
 
 def shortened(name: str) -> str:

@@ -145,10 +145,11 @@ def test_of_references_that_are_meant_the_least_recent_goes_first(workspace: Wor
     assert predictor.generation == generation(workspace.control)
 
 
+@pytest.mark.parametrize("limit", ["MOST_REHEARSED", "MOST_KEPT"])
 def test_the_circuit_of_a_network_is_there_before_the_first_query(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
-    monkeypatch.setattr("service.predictor.MOST_REHEARSED", 3)
+    monkeypatch.setattr(f"service.predictor.{limit}", 3)
     large = Predictor(workspace.control).resolve("m")
     monkeypatch.undo()
     served = Predictor(workspace.control).resolve("m")
