@@ -153,10 +153,6 @@ class Levels(NamedTuple):
     levels: list[Level]
     n_values: int
 
-    def first(self, n_parents: int) -> Levels:
-        """Those of the first parents alone."""
-        return Levels(self.levels[: n_parents + 2], self.n_values)
-
     def tree(self, n_parents: int | None = None) -> ContextTree:
         """The tree, by default of all parents, or of the first so many."""
         levels = self.levels if n_parents is None else self.levels[: n_parents + 2]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 import numpy as np
@@ -103,15 +103,16 @@ def describe_tables(
 
 def _contexts(structure: Structure, trees: Sequence[ContextTree], estimates: Sequence[Estimates]) -> pa.Table:
     """One row per node of a context tree."""
+    n_nodes = sum(tree.n_nodes for tree in trees)
     return pa.table(
         {
             "attribute": np.repeat(np.array(structure.order, np.int32), [tree.n_nodes for tree in trees]),
-            "node": _joined([np.arange(tree.n_nodes) for tree in trees], np.int64),
-            "level": _joined([_levels(tree) for tree in trees], np.int64),
-            "parent_node": _joined([tree.parent for tree in trees], np.int64),
-            "branch": _joined([tree.branch for tree in trees], np.int64),
-            "n_rows": _joined([tree.node_counts() for tree in trees], np.int64),
-            "rest": _joined([estimate.rest for estimate in estimates], np.float64).astype(np.float32),
+            "node": _joined((np.arange(tree.n_nodes) for tree in trees), n_nodes, np.int64),
+            "level": _joined((_levels(tree) for tree in trees), n_nodes, np.int64),
+            "parent_node": _joined((tree.parent for tree in trees), n_nodes, np.int64),
+            "branch": _joined((tree.branch for tree in trees), n_nodes, np.int64),
+            "n_rows": _joined((tree.node_counts() for tree in trees), n_nodes, np.int64),
+            "rest": _joined((estimate.rest for estimate in estimates), n_nodes, np.float32),
         }
     )
 
@@ -120,14 +121,15 @@ def _cells(
     structure: Structure, trees: Sequence[ContextTree], estimates: Sequence[Estimates], variances: Sequence[Floats]
 ) -> pa.Table:
     """One row per (context, value) that occurred."""
-    variance = {"variance": np.concatenate(variances).astype(np.float32)} if variances else {}
+    n_cells = sum(tree.n_cells for tree in trees)
+    variance = {"variance": _joined(variances, n_cells, np.float32)} if variances else {}
     return pa.table(
         {
             "attribute": np.repeat(np.array(structure.order, np.int32), [tree.n_cells for tree in trees]),
-            "node": _joined([tree.node_of_cell() for tree in trees], np.int64),
-            "code": _joined([tree.cell_value for tree in trees], np.int64),
-            "n_rows": _joined([tree.cell_count for tree in trees], np.int64),
-            "probability": _joined([estimate.probability for estimate in estimates], np.float64).astype(np.float32),
+            "node": _joined((tree.node_of_cell() for tree in trees), n_cells, np.int64),
+            "code": _joined((tree.cell_value for tree in trees), n_cells, np.int64),
+            "n_rows": _joined((tree.cell_count for tree in trees), n_cells, np.int64),
+            "probability": _joined((estimate.probability for estimate in estimates), n_cells, np.float32),
         }
         | variance
     )
@@ -137,5 +139,11 @@ def _levels(tree: ContextTree) -> Integers:
     return np.repeat(np.arange(tree.level_starts.size - 1), np.diff(tree.level_starts))
 
 
-def _joined(parts: Sequence[Integers] | Sequence[Floats], dtype: type[np.int64 | np.float64]) -> Array:
-    return np.concatenate(parts) if parts else np.empty(0, dtype)
+def _joined(parts: Iterable[Integers | Floats], size: int, dtype: type[np.int64 | np.float32]) -> Array:
+    """All parts one behind the other, each asked for when its turn comes, as so many numbers of a type."""
+    whole = np.empty(size, dtype)
+    first = 0
+    for part in parts:
+        whole[first : first + part.size] = part
+        first += part.size
+    return whole

@@ -81,7 +81,7 @@ def measure(
     structure : Structure
         Of kDB with the largest k.
     grown : iterable of Levels
-        One per entry of `structure.order`, from all the rows that will be measured. Each is let go of before the next is asked for.
+        One per entry of `structure.order`, from all the rows that will be measured. Each is emptied before the next is asked for.
     class_counts : (n_classes,) int64
     mixes : bool
         Whether the estimates of a context are mixed with those of the context without its last parent, as those of hierarchical
@@ -91,28 +91,35 @@ def measure(
     """
     digest = hashlib.sha256(class_counts.tobytes())
     parents, of_attributes, n_values = [], list[list[_Entry]](), []
-    for own, levels in zip(structure.parents, grown, strict=True):
-        depth = telling_levels(levels) if prunes else len(own)
-        parents.append(own[:depth])
+    given = iter(structure.parents)
+    for levels in grown:  # alone: `zip` and `enumerate` keep what they gave last until they have the next
+        own = next(given)
+        own = own[: telling_levels(levels)] if prunes else own
+        parents.append(own)
         n_values.append(levels.n_values)
-        kept = levels.first(depth)
+        del levels.levels[len(own) + 2 :]
+        _add_counts(digest, levels)
+        sizes = [int(schema.domain_sizes[parent]) for parent in own]
+        of_attributes.append(list(_entries(levels, sizes, class_counts.size, mixes)))
         del levels
-        for level in kept.levels:
-            for array in (level.branch, level.node, level.value, level.n_rows):
-                digest.update(np.ascontiguousarray(array).tobytes())
-        sizes = [int(schema.domain_sizes[parent]) for parent in parents[-1]]
-        of_attributes.append([_entry(level) for level in _levels(kept, sizes, class_counts.size, mixes)])
     shortened = Structure(structure.order, tuple(parents))
     tables = _tables(schema, shortened, n_values, class_counts, of_attributes)
     return Measure(shortened, tables, digest.hexdigest(), mixes)
 
 
-def _levels(grown: Levels, sizes: Sequence[int], n_classes: int, mixes: bool) -> Iterator[_Level]:
+def _add_counts(digest: hashlib._Hash, grown: Levels) -> None:
+    for level in grown.levels:
+        for array in (level.branch, level.node, level.value, level.n_rows):
+            digest.update(np.ascontiguousarray(array).tobytes())
+
+
+def _entries(grown: Levels, sizes: Sequence[int], n_classes: int, mixes: bool) -> Iterator[_Entry]:
     """Estimates of every level below the root, with and without a row.
 
     Parameters
     ----------
     grown : Levels
+        Of which none are left then.
     sizes : sequence of int
         Domain sizes of the parents.
     n_classes : int
@@ -121,7 +128,7 @@ def _levels(grown: Levels, sizes: Sequence[int], n_classes: int, mixes: bool) ->
         best when each is left out. If not: m-estimates, as Martínez et al. have them.
     """
     n_values = grown.n_values
-    root = grown.levels[0]
+    root = grown.levels.pop(0)
     n = root.n_rows.astype(np.float64)
     # Whatever the class, the row that is left out is missing from the root.
     left_out = (n - 1 + M / n_values) / np.maximum(n.sum() - 1 + M, M)
@@ -130,7 +137,8 @@ def _levels(grown: Levels, sizes: Sequence[int], n_classes: int, mixes: bool) ->
     from_above = np.repeat(left_out[:, np.newaxis], n_classes, axis=1)
     number, label = np.zeros(1, np.int64), np.zeros(1, np.int64)
     n_contexts = 1
-    for depth, level in enumerate(grown.levels[1:]):
+    for depth in range(len(grown.levels)):
+        level = grown.levels.pop(0)
         size = 1 if depth == 0 else sizes[depth - 1]
         label = level.branch.astype(np.int64) if depth == 0 else label[level.above]
         number = number[level.above] * size + (0 if depth == 0 else level.branch)
@@ -166,7 +174,8 @@ def _levels(grown: Levels, sizes: Sequence[int], n_classes: int, mixes: bool) ->
         log_left_out = np.zeros(own.shape, np.float32)
         log_left_out[row, label[node]] = np.log(left_out[cells])
         del row, node, cells
-        yield _Level(own_keys, n_contexts * n_values if is_dense else None, _logarithms(own), log_left_out)
+        yield _entry(_Level(own_keys, n_contexts * n_values if is_dense else None, _logarithms(own), log_left_out))
+        del log_left_out
         keys, from_above = own_keys, own
 
 

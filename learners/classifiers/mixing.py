@@ -90,9 +90,10 @@ def pruned(structure: Structure, grown: Iterable[Levels]) -> tuple[Structure, li
         trees are never in memory together.
     """
     parents, kept = [], []
-    for own, levels in zip(structure.parents, grown, strict=True):
+    given = iter(structure.parents)
+    for levels in grown:  # alone: `zip` keeps what it gave last until it has the next
         depth = telling_levels(levels)
-        parents.append(own[:depth])
+        parents.append(next(given)[:depth])
         kept.append(levels.tree(depth))
         del levels
     return Structure(structure.order, tuple(parents)), kept
