@@ -18,7 +18,8 @@ def add_prefix_losses(log_p, depths, log_prior, y, first, last, losses):
     for row in range(first, last):
         label = y[row]
         for k in range(losses.shape[0]):
-            joint[:] = log_prior[row]
+            for c in range(joint.size):
+                joint[c] = log_prior[row, c]
             for prefix in range(losses.shape[1]):
                 if prefix > 0:
                     depth = min(k, depths[prefix - 1])
@@ -42,7 +43,8 @@ def add_gradient(terms, start, y, weights, first, last, gradient):
     loss = 0.0
     for row in range(first, last):
         own = terms[row]
-        joint[:] = start[row]
+        for c in range(n_classes):
+            joint[c] = start[row, c]
         for f in range(weights.size):
             for c in range(n_classes):
                 joint[c] += weights[f] * own[f, c]

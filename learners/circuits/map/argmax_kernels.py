@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from learners.circuits.map.copy_kernels import copy
 from learners.circuits.map.value_kernels import LANES
 from learners.jit import inner_kernel, kernel
 
@@ -93,4 +94,4 @@ def argmax_product(arrays, choices, mark, room, x):
         for e in range(arrays.leaf_from[i], arrays.child_starts[i + 1]):
             leaf = arrays.children[e]
             choices[i, leaf_variable[leaf]] = np.argmax(leaf_value[leaf_starts[leaf] : leaf_starts[leaf + 1]])
-    x[:] = choices[n_inner - 1]
+    copy(choices[n_inner - 1], x)

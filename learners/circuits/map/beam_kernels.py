@@ -171,7 +171,8 @@ def climb(arrays, n_samples, beam, x):
                 least = min(least, value)
                 if value > best:
                     best = value
-                    x[:] = block.codes[:, k]
+                    for v in range(x.size):
+                        x[v] = block.codes[v, k]
             if edges.has_zeros or least < SMALLEST_ROOT:
                 values_after_changes_with_zeros(arrays, block)
             else:

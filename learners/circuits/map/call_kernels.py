@@ -9,6 +9,7 @@ import numpy as np
 
 from learners.arrays import Integers, Uint8s
 from learners.circuits.map.bound_kernels import look_ahead
+from learners.circuits.map.copy_kernels import copy
 from learners.circuits.map.reduction_kernels import reduced_circuit
 from learners.circuits.map.template_kernels import filled
 from learners.circuits.map.tree_kernels import best_tree, greedy_tree
@@ -96,7 +97,7 @@ def answer_of(small, keep, gain, is_greedy, limits, x, found):
         if n_inner:
             look_ahead(small, np.empty(0, np.uint8), rows, spans, tops, np.empty(0), slots)
         else:
-            slots[:] = small.leaf_value
+            copy(small.leaf_value, slots)
         least = np.inf
         for v in range(keep.size):
             most = 0.0

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.arrays import Floats, Integers
+from learners.circuits.map.copy_kernels import copy
 from learners.jit import inner_kernel, kernel
 
 # Assignments side by side: four registers of 512 bits.
@@ -150,7 +151,7 @@ def values_after_changes(arrays, edges, block):
     n_columns = block.size[1]
     up, flow = block.up, block.down
     flow[:, :n_columns] = 0.0
-    flow[is_sum.size - 1, :n_columns] = up[is_sum.size - 1, :n_columns]
+    copy(up[is_sum.size - 1, :n_columns], flow[is_sum.size - 1])
     for i in range(is_sum.size - 1, -1, -1):
         own = flow[i, :n_columns]
         if is_sum[i]:
@@ -230,7 +231,7 @@ def values_after_changes_with_zeros(arrays, block):
                 for k in range(right.size):
                     out[k] += w * own[k]
             continue
-        prefix[0, :n_columns] = down[i, :n_columns]
+        copy(down[i, :n_columns], prefix[0])
         for e in range(first, end):
             left, out = prefix[e - first], prefix[e - first + 1]
             if e < middle:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.arrays import Floats, Integers, Uint8s
+from learners.circuits.map.copy_kernels import copy
 from learners.circuits.map.tree_kernels import UNDERFLOW, best_log_values, best_values
 from learners.circuits.map.value_kernels import LANES, assignment_values, distinct, log_value
 from learners.jit import inner_kernel, kernel
@@ -288,7 +289,7 @@ def best_of_trees(arrays, k, x, value):
     kept = np.empty(n, dtype=np.int64)
     n = distinct(assignments[:n], kept)
     for row in range(n):
-        assignments[row] = assignments[kept[row]]
+        copy(assignments[kept[row]], assignments[row])
     values = np.empty(n)
     assignment_values(arrays, assignments, n, np.empty((arrays.is_sum.size, LANES)), values)
     best = np.argmax(values)
@@ -297,5 +298,5 @@ def best_of_trees(arrays, k, x, value):
         for row in range(n):
             values[row] = log_value(arrays, assignments[row], room)
         best = np.argmax(values)
-    x[:] = assignments[best]
+    copy(assignments[best], x)
     value[0] = values[best]

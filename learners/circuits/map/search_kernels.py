@@ -9,6 +9,7 @@ import numpy as np
 
 from learners.arrays import Floats, Integers, Uint8s
 from learners.circuits.map.bound_kernels import look_ahead
+from learners.circuits.map.copy_kernels import copy
 from learners.circuits.map.kbest_kernels import best_of_trees
 from learners.circuits.map.reduction_kernels import reduction_room
 from learners.circuits.map.stage_kernels import add_stage, begin_stages, stage_arrays
@@ -127,7 +128,7 @@ def best_of_all(arrays, allowed, n, x):
     values = np.empty(n)
     assignment_values(arrays, assignments, n, np.empty((arrays.is_sum.size, LANES)), values)
     best = np.argmax(values)
-    x[:] = assignments[best]
+    copy(assignments[best], x)
     return values[best]
 
 
@@ -135,7 +136,7 @@ def best_of_all(arrays, allowed, n, x):
 def record_best(stages, stage, allowed, slots, progress):
     """Take the frame's best assignment, in which at most one variable is free, as the best so far."""
     first = stage * (stages.variables.shape[1] + 1)
-    progress.best[:] = stages.path[stage]
+    copy(stages.path[stage], progress.best)
     most = 0.0
     for v in range(stages.n_variables[stage]):
         top = -1.0
@@ -218,12 +219,12 @@ def solve_easy(arrays, kind, k, budget, x, outcome):
     best_of_trees(arrays, k, candidate, value)
     if value[0] > outcome[0]:
         outcome[0] = value[0]
-        x[:] = candidate
+        copy(candidate, x)
     stages, frames, reduction, room, progress = begin_search(arrays, 0.0, kind)
-    progress.best[:] = x
+    copy(x, progress.best)
     progress.log_best[0] = np.log(outcome[0])
     search(stages, frames, reduction, room, progress, kind, budget)
-    x[:] = progress.best
+    copy(progress.best, x)
     outcome[2] += progress.counts[1]
     assignment_value(arrays, x, room.tops, outcome)
     if progress.counts[0] < 0:
@@ -261,7 +262,7 @@ def search(stages, frames, reduction, room, progress, kind, budget):
             work += arrays.children.size * (n // LANES + 1)
             if value > threshold:
                 progress.log_best[0] = stages.log_bound[stage] + np.log(value)
-                progress.best[:] = stages.path[stage]
+                copy(stages.path[stage], progress.best)
                 for v in range(n_variables):
                     progress.best[stages.variables[stage, v]] = x[v]
             depth = close_frame(frames, depth)
@@ -279,8 +280,10 @@ def search(stages, frames, reduction, room, progress, kind, budget):
         frames.log_bound[depth + 1] = stages.log_bound[stage] + np.log(room.slots[slot])
         frames.log_bound[depth] = stages.log_bound[stage] + np.log(other)
         below = frames.allowed[depth + 1]
-        below[:] = allowed
-        v = np.searchsorted(value_starts, slot, side="right") - 1
+        copy(allowed, below)
+        v = 0
+        while value_starts[v + 1] <= slot:
+            v += 1
         for s in range(value_starts[v], value_starts[v + 1]):
             below[s] = s == slot
         frames.stage[depth + 1] = stage
@@ -333,7 +336,7 @@ def solve_at_root(arrays, kind, budget, x, outcome):
                 if one[0] > best:
                     best = one[0]
                     outcome[0] = best
-                    x[:] = found
+                    copy(found, x)
                     removed = True
             if work > budget:
                 return
@@ -343,7 +346,7 @@ def solve_at_root(arrays, kind, budget, x, outcome):
             if value > best:
                 best = value
                 outcome[0] = best
-                x[:] = found
+                copy(found, x)
         if n <= FEW_ASSIGNMENTS:
             outcome[1] = best
             return

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.arrays import Floats, Integers
+from learners.circuits.map.copy_kernels import copy
 from learners.circuits.map.reduction_kernels import MaxArrays, reduce, room_for_circuits
 from learners.jit import inner_kernel
 
@@ -88,16 +89,17 @@ def begin_stages(arrays, log_bound, n_entries):
     stages.offsets[1, 2], stages.offsets[1, 3] = arrays.is_sum.size, arrays.children.size
     stages.n_variables[0] = n_variables
     stages.log_bound[0] = log_bound
-    stages.variables[0] = np.arange(n_variables)
-    pool.value_starts[: n_variables + 1] = arrays.value_starts
-    pool.leaf_variable[: arrays.leaf_variable.size] = arrays.leaf_variable
-    pool.leaf_starts[: arrays.leaf_starts.size] = arrays.leaf_starts
-    pool.leaf_value[: arrays.leaf_value.size] = arrays.leaf_value
-    pool.is_sum[: arrays.is_sum.size] = arrays.is_sum
-    pool.child_starts[: arrays.child_starts.size] = arrays.child_starts
-    pool.leaf_from[: arrays.leaf_from.size] = arrays.leaf_from
-    pool.children[: arrays.children.size] = arrays.children
-    pool.weight[: arrays.weight.size] = arrays.weight
+    for v in range(n_variables):
+        stages.variables[0, v] = v
+    copy(arrays.value_starts, pool.value_starts)
+    copy(arrays.leaf_variable, pool.leaf_variable)
+    copy(arrays.leaf_starts, pool.leaf_starts)
+    copy(arrays.leaf_value, pool.leaf_value)
+    copy(arrays.is_sum, pool.is_sum)
+    copy(arrays.child_starts, pool.child_starts)
+    copy(arrays.leaf_from, pool.leaf_from)
+    copy(arrays.children, pool.children)
+    copy(arrays.weight, pool.weight)
     return stages
 
 
@@ -121,9 +123,10 @@ def add_stage(stages, old, allowed, slots, reduction, hidden, sizes):
         return old
     out = free_arrays(stages, new)
     gain = reduce(arrays, allowed, hidden, reduction, out, sizes)
-    offsets[new + 1] = offsets[new] + sizes
+    for s in range(sizes.size):
+        offsets[new + 1, s] = offsets[new, s] + sizes[s]
     stages.log_bound[new] = stages.log_bound[old] + gain
-    stages.path[new] = stages.path[old]
+    copy(stages.path[old], stages.path[new])
     number = stages.number
     n, slot = 0, 0
     scale = np.exp(-gain)

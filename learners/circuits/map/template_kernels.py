@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.arrays import Floats, Integers
+from learners.circuits.map.copy_kernels import copy, copy_columns
 from learners.circuits.map.flatten_kernels import drop_unreachable
 from learners.circuits.map.reduction_kernels import (
     LARGE,
@@ -109,12 +110,12 @@ def add_moves(arrays, room, i, out, edge, n_moves, moves, position):
                 position[out.children[f]] = n
                 below[n] = out.children[f]
                 n += 1
-            flat[:, at_move] = moves[:, before + e - first]
+            copy_columns(moves, before + e - first, 1, flat, at_move)
             flat[SOURCE, at_move] = f if out.is_sum[c] else -1
             flat[TARGET, at_move], flat[IS_FIRST, at_move] = first + at, is_first
             at_move += 1
-    moves[:, before : before + at_move] = flat[:, :at_move]
-    out.children[first : first + n] = below[:n]
+    copy_columns(flat, 0, at_move, moves, before)
+    copy(below[:n], out.children[first : first + n])
     return first + n, before + at_move
 
 
