@@ -1,6 +1,7 @@
 """Evaluation and EM of circuits beside a plain loop over the edges, one row after the other, in one kernel of ours.
 
-A figure of another machine misleads; this reference is compiled and measured in the same run, on one thread.
+A figure of another machine misleads; this reference is compiled and measured in the same run, on one thread, in
+processor time.
 
 python -m benchmarks.circuits_plain
 """
@@ -9,6 +10,7 @@ python -m benchmarks.circuits_plain
 from __future__ import annotations
 
 import argparse
+import time
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +88,7 @@ def measured(about: str, circuit: Circuit, few: np.ndarray, many: np.ndarray, ro
     logs, edge, leaf = np.empty(few.shape[1]), np.zeros(circuit.n_edges), np.zeros(circuit.leaf_parameters.size)
     seconds = alternated(
         rounds,
+        time.process_time,
         plain_logs=lambda: plain_logs(*plain, few, values, logs),
         logs=lambda: log_likelihood(circuit, few),
         plain_em=lambda: plain_expect(*plain, many, values, flows, edge, leaf),
