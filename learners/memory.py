@@ -9,8 +9,6 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
-
 from learners.errors import InvalidParameter
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -82,6 +80,8 @@ def allocate_frugally() -> bool:
     By default glibc keeps freed arrays of up to 32 MiB for each thread, and Arrow's own allocator what the largest batches took.
     Returns whether there is a glibc to tell.
     """
+    import pyarrow as pa
+
     pa.set_memory_pool(pa.system_memory_pool())
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:  # another C library
@@ -91,6 +91,8 @@ def allocate_frugally() -> bool:
 
 def give_back() -> None:
     """Return freed memory to the machine: allocators keep what one large request or pass has taken, as if the next were as large."""
+    import pyarrow as pa
+
     pa.default_memory_pool().release_unused()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc
     if trim is not None:

@@ -197,6 +197,8 @@ PAGES: dict[str, Strategy] = {
         reason=maybe("none"),
         focus=st.sampled_from(["", "town"]),
         window=st.sampled_from(["", "24h"]),
+        drift=st.sampled_from([{}, {"drift": "24h", "until": "2026-01-31T12:00:00+00:00"}]),
+        until=maybe(NOW),
         blamed=names(size="changed by 1 nats"),
         steps=1,
         n_columns=3,
