@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.http.joined_writes import JoinedWrites
+from tests.loops import apart
 
 
 class Recorded(asyncio.Transport):
@@ -57,7 +58,7 @@ def test_a_head_and_its_body_are_one_call() -> None:
         await turns()
         assert kernel.calls == [b"head body"]
 
-    asyncio.run(run())
+    apart(run)
 
 
 def test_a_head_without_a_body_leaves_at_the_end_of_the_turn() -> None:
@@ -67,7 +68,7 @@ def test_a_head_without_a_body_leaves_at_the_end_of_the_turn() -> None:
         await turns()
         assert kernel.calls == [b"head of a stream"]
 
-    asyncio.run(run())
+    apart(run)
 
 
 def test_what_closes_writes_first_and_what_aborts_does_not() -> None:
@@ -82,7 +83,7 @@ def test_what_closes_writes_first_and_what_aborts_does_not() -> None:
         await turns()
         assert kernel.calls == [] and kernel.end == "aborted"
 
-    asyncio.run(run())
+    apart(run)
 
 
 @given(st.lists(st.one_of(st.binary(min_size=1, max_size=4), st.none()), max_size=20))
@@ -99,4 +100,4 @@ def test_all_bytes_leave_in_order(steps: list[bytes | None]) -> None:
         await turns()
         return b"".join(kernel.calls)
 
-    assert asyncio.run(run()) == b"".join(step for step in steps if step is not None)
+    assert apart(run) == b"".join(step for step in steps if step is not None)
