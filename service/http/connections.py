@@ -9,8 +9,6 @@ import uvicorn
 from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from service.http.joined_writes import JoinedWrites
-
 MAX_HEAD_BYTES = 256 << 10
 LAST_S = 0.5  # in which a request that is on its way to a server that stops arrives
 LEAST_TAKEN = 64 << 10  # bytes of an answer that are taken in `patience_s`, as long as there are so many
@@ -92,7 +90,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         """Give the first request its time."""
-        super().connection_made(JoinedWrites(transport, self.loop))
+        super().connection_made(transport)
         self.late = self.loop.call_later(self.patience_s, self.give_up)
         if self.config.is_stopping:
             self.shutdown()
