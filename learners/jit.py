@@ -1,4 +1,4 @@
-"""numba's options, in one place: the only module that imports numba."""
+"""numba's options, in one place: the only module that imports numba, but for `learners.lanes`."""
 
 from __future__ import annotations
 

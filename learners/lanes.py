@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.base import BaseContext as Target
+from numba.core.types.containers import UniTuple
 from numba.core.typing import Context, Signature
 from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, register_model
@@ -337,7 +338,7 @@ def pairs_from(typingctx: Context, array: types.Array, first: types.Type) -> Int
         halves = [builder.shuffle_vector(both, nothing, _picks(range(k, 2 * N_LANES, 2))) for k in range(2)]
         return context.make_tuple(builder, sig.return_type, halves)
 
-    return types.UniTuple(lanes, 2)(array, types.int64), codegen  # type: ignore[attr-defined]  # made when numba starts
+    return signature(UniTuple(lanes, 2), array, types.int64), codegen
 
 
 @intrinsic

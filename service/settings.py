@@ -2,7 +2,6 @@
 
 import ipaddress
 import json
-import os
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -315,7 +314,9 @@ def is_loopback(host: str) -> bool:
 
 def available_threads(settings: Settings) -> int:
     """Threads of a training pass: the setting, or the cores that this process may use."""
-    return settings.threads or len(os.sched_getaffinity(0))
+    from learners.passes.engine import available_cores
+
+    return settings.threads or available_cores()
 
 
 def max_model_bytes(settings: Settings) -> int:

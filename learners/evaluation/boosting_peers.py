@@ -9,6 +9,7 @@ import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,9 @@ import pyarrow as pa
 from learners.arrays import Codes, Floats, Integers
 from learners.errors import InvalidParameter
 from learners.evaluation.raw_columns import Predict, RawColumns
+
+if TYPE_CHECKING:
+    from optuna import Trial
 
 N_FOLDS = 5
 PATIENCE = 20
@@ -81,7 +85,7 @@ def fit_tuned_xgboost(
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     data = _XGBoostData(table, y, seed, threads)
 
-    def objective(trial: optuna.Trial) -> float:  # type: ignore[name-defined]
+    def objective(trial: Trial) -> float:
         settings = {
             "max_depth": trial.suggest_int("max_depth", 2, 10),
             "learning_rate": trial.suggest_float("learning_rate", 0.02, 0.4, log=True),

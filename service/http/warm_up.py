@@ -4,7 +4,6 @@
 """
 
 import contextlib
-import os
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from learners.circuits.model import CircuitModel
 from learners.classifiers.lookup import LookupModel
 from learners.jit import noticing_compilation
 from learners.kinds import load_model
+from learners.passes.engine import available_cores
 from learners.passes.learner import drive
 from learners.passes.source import Source
 from learners.query import Conditional, Impute, Map, Marginal, Moments, Query, Sample, Solver, Surprise
@@ -89,7 +89,7 @@ def warm_up() -> float:
 @contextlib.contextmanager
 def _helpers() -> Iterator[None]:
     """Processes that compile what this one comes to last, once a kernel is missing; it then finds those on disk."""
-    n_cores = len(os.sched_getaffinity(0))
+    n_cores = available_cores()
     helpers: list[subprocess.Popen[bytes]] = []
 
     def begin() -> None:
