@@ -23,6 +23,7 @@ from numba.core.caching import _Cache
 from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
 from numba.core.compiler import CompileResult
 from numba.core.environment import Environment, lookup_environment
+from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
 from numba.core.targetconfig import TargetConfig
 from numba.core.typing import Context, Signature
@@ -128,9 +129,10 @@ class KernelCache(_Cache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """What was compiled for a signature; None if nothing was."""
-        target_context.refresh()
         if not self._is_enabled:
             return None
+        # All that machine code needs. Numba's own cache also loads what it knows of numpy, a third of a second: compiling does that.
+        rtsys.initialize(target_context)
         key = (sig, target_context.codegen().magic_tuple())
         try:
             stored = self._path(key)[0].read_bytes()

@@ -219,10 +219,11 @@ def progress_bar(is_shown: bool) -> Iterator[Callable[[JSONObject], None]]:
     logs_to_standard_error()
     if CommandProcess.is_own:
         spare_pandas()
-        spare_blas()
     bar = Progress(*columns, console=err, transient=True, disable=not (is_shown and err.is_terminal))
 
     def tell() -> None:
+        if CommandProcess.is_own:
+            spare_blas()
         if is_shown:
             err.print(COMPILING)
 

@@ -205,19 +205,37 @@ def _add_dense_block(tables, a, x, first, last, cells, log_joint):  # OUT (BLOCK
 
 
 @inner_kernel
-def _add_sparse_block(tables, a, x, first, last, log_joint):
-    n_values = tables.n_values[a]
-    values = x[tables.attribute[a]]
+def _add_unseen(tables, a, x, row, log_joint):
+    """For a row of a context or value that training has not seen, or of which it kept only the rest."""
     low, high = tables.parent_starts[a], tables.parent_starts[a + 1]
     codes = np.empty(high - low, np.int64)
     is_pending = np.empty(log_joint.shape[1], np.uint8)
-    for row in range(first, last):
-        value = np.int64(values[row])
-        if value >= n_values:
-            continue
-        for d in range(high - low):
-            codes[d] = x[tables.parents[low + d], row]
-        _add_sparse(tables, a, codes, value, is_pending, log_joint[row])
+    for d in range(high - low):
+        codes[d] = x[tables.parents[low + d], row]
+    _add_sparse(tables, a, codes, np.int64(x[tables.attribute[a], row]), is_pending, log_joint[row])
+
+
+@inner_kernel
+def _add_sparse_block(tables, a, x, first, last, cells, log_joint):  # OUT (BLOCK_ROWS,) int64 cells: scratch
+    """All keys, then all their rows of `vectors`, so that the processor waits for the memory of several at once."""
+    n_values = tables.n_values[a]
+    values, joint = x[tables.attribute[a], first:last], log_joint[first:last]
+    for row in range(values.size):
+        cells[row] = np.int64(values[row]) if values[row] < n_values else np.int64(-1)
+    for d in range(tables.parent_starts[a], tables.parent_starts[a + 1]):
+        parent, size = x[tables.parents[d], first:last], tables.parent_sizes[d]
+        stride = tables.strides[d] * (n_values + 1)
+        for row in range(values.size):
+            is_seen = cells[row] >= 0 and parent[row] < size
+            cells[row] = cells[row] + np.int64(parent[row]) * stride if is_seen else np.int64(-1)
+    for row in range(values.size):
+        cells[row] = _find(tables, a, cells[row]) if cells[row] >= 0 else np.int64(-1)
+    for row in range(values.size):
+        if cells[row] >= 0:
+            for k in range(joint.shape[1]):
+                joint[row, k] += tables.vectors[cells[row], k]
+        elif values[row] < n_values:
+            _add_unseen(tables, a, x, first + row, log_joint)
 
 
 @kernel
@@ -230,12 +248,12 @@ def log_joints(tables, x, first, last, log_joint):  # x (n_attributes, n) codes;
             for k in range(tables.log_prior.size):
                 log_joint[row, k] = tables.log_prior[k]
         for a in range(tables.attribute.size):
-            if tables.dense_starts[a] >= 0 and end - block >= MANY_ROWS:
+            if tables.dense_starts[a] < 0:
+                _add_sparse_block(tables, a, x, block, end, cells, log_joint)
+            elif end - block >= MANY_ROWS:
                 _add_dense_block(tables, a, x, block, end, cells, log_joint)
-            elif tables.dense_starts[a] >= 0:
-                _add_dense_rows(tables, a, x, block, end, log_joint)
             else:
-                _add_sparse_block(tables, a, x, block, end, log_joint)
+                _add_dense_rows(tables, a, x, block, end, log_joint)
 
 
 @inner_kernel

@@ -84,6 +84,16 @@ def test_no_command_loads_what_it_does_not_use(
     assert not loaded(workspace / "workspace", *command) & unused
 
 
+def test_kernels_found_on_disk_need_nothing_that_only_compiling_needs(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(workspace)
+    command = ["predict", "m", "table.parquet", "-o", "again.parquet", "--force"]
+    loaded(workspace / "workspace", *command)  # compiles what was not found
+    known = loaded(workspace / "workspace", *command)
+    assert "numba" in known and not known & {"numba.np.linalg", "numba.np.arraymath"}
+
+
 def test_garbage_is_looked_for_as_usual_once_a_command_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal.CommandProcess, "is_own", False)
     monkeypatch.setattr(terminal, "spare_pandas", lambda: None)  # this process may be given frames
