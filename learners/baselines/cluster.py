@@ -38,7 +38,7 @@ class ClusterMatrix:
 
         assert rows.cluster is not None
         self.client, self.n_classes = rows.cluster.client, rows.schema.n_classes
-        groups = [group for source in rows.sources for group in grouped(source)]
+        groups = [group for source in rows.sources for group in grouped(source, rows.cluster.n_workers)]
         counts = self.client.gather(
             [self.client.submit(class_counts, rows.schema, group, pure=False) for group in groups]
         )

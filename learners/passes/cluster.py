@@ -19,7 +19,8 @@ if TYPE_CHECKING:  # slow to import, and not always installed
 
 S = TypeVar("S", bound=Statistic)
 
-GROUP_ROWS = 2_000_000
+GROUP_ROWS = 2_000_000  # of a task, at most
+TASKS = 2  # for each worker, at least: who is done first takes more
 FAN_IN = 8
 CONNECT_S = 10.0
 
@@ -56,7 +57,7 @@ class Cluster:
         SourceError, SchemaError, UnknownColumn
             As the data gives reason.
         """
-        groups = list(grouped(source))
+        groups = list(grouped(source, self.n_workers))
         # Sent with every task: what is scattered dies with the worker that has it.
         empty = statistic.empty()
         futures = [self.client.submit(counted, empty, group, pure=False) for group in groups]
@@ -146,14 +147,18 @@ def connected(address: str) -> Iterator[Cluster]:
         yield Cluster(client)
 
 
-def grouped(source: Source) -> Iterator[Source]:
-    """Neighbouring fragments of about two million rows, each group as a source of its own, fit to be sent away."""
+def grouped(source: Source, n_workers: int) -> Iterator[Source]:
+    """Neighbouring fragments, each group as a source of its own, fit to be sent away.
+
+    A group has about two million rows, or fewer where the table has not so many for all workers.
+    """
+    least = min(GROUP_ROWS, -(-source.n_rows // (TASKS * n_workers)))
     group: list[int] = []
     n_rows = 0
     for index, fragment in enumerate(source.fragments):
         group.append(index)
         n_rows += fragment.n_rows
-        if n_rows >= GROUP_ROWS:
+        if n_rows >= least:
             yield source.carved(group)
             group, n_rows = [], 0
     if group:

@@ -93,9 +93,17 @@ def test_conditions_travel_with_the_rows(folder, cluster):
 
 def test_groups_are_all_rows_once(folder):
     source = Source.open(folder)
-    groups = list(clusters.grouped(source))
+    groups = list(clusters.grouped(source, 1))
     assert len(groups) > 3 and sum(group.n_rows for group in groups) == source.n_rows
     assert [b for group in groups for b in group.batches(["user"])] == list(source.batches(["user"]))
+
+
+@pytest.mark.parametrize("n_workers", [1, 2, 3])
+def test_every_worker_has_work_where_rows_are_few(folder, monkeypatch, n_workers):
+    monkeypatch.setattr(clusters, "GROUP_ROWS", 2_000_000)
+    source = Source.open(folder)
+    sizes = [group.n_rows for group in clusters.grouped(source, n_workers)]
+    assert sum(sizes) == source.n_rows and n_workers < len(sizes) <= 2 * n_workers
 
 
 def test_a_worker_killed_in_mid_pass_changes_nothing(folder):
