@@ -40,10 +40,13 @@ def log_factors(tables: kernels.LookupTables | ManyClassTables, chunk: Chunk) ->
     factors = np.zeros((chunk.x.shape[0], chunk.n_rows, n_classes))
     no_prior = np.zeros(n_classes)
     freeze(no_prior)  # as in a model, so that nothing is compiled again
-    log_joints = many_kernels.log_joints if isinstance(tables, ManyClassTables) else kernels.log_joints
     for a, attribute in enumerate(tables.attribute):
         one = {
             name: getattr(tables, name)[a : a + width] for name, width in BY_ATTRIBUTE.items() if name in tables._fields
         }
-        log_joints(tables._replace(**one, log_prior=no_prior), chunk.x, 0, chunk.n_rows, factors[attribute])
+        alone = tables._replace(**one, log_prior=no_prior)
+        if isinstance(alone, ManyClassTables):
+            many_kernels.log_joints(alone, chunk.x, 0, chunk.n_rows, factors[attribute])
+        else:
+            kernels.log_joints(alone, chunk.x, 0, chunk.n_rows, factors[attribute])
     return factors

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Float32s, Floats, Int32s, Integers, Uint8s, Uint32s, Uint64s
+from learners.arrays import Codes, Float32s, Floats, Int32s, Integers, Uint8s, Uint32s, Uint64s
 from learners.jit import inner_kernel, kernel, popcount
 
 BLOCK_ROWS = 256
@@ -238,24 +238,6 @@ def _add_sparse_block(tables, a, x, first, last, cells, log_joint):  # OUT (BLOC
             _add_unseen(tables, a, x, first + row, log_joint)
 
 
-@kernel
-def log_joints(tables, x, first, last, log_joint):  # x (n_attributes, n) codes; OUT (n, C) float64, rows first..last-1
-    """Log P(class, attributes); an attribute whose value training never saw counts for no class."""
-    cells = np.empty(min(BLOCK_ROWS, last - first), np.int64)
-    for block in range(first, last, BLOCK_ROWS):
-        end = min(block + BLOCK_ROWS, last)
-        for row in range(block, end):
-            for k in range(tables.log_prior.size):
-                log_joint[row, k] = tables.log_prior[k]
-        for a in range(tables.attribute.size):
-            if tables.dense_starts[a] < 0:
-                _add_sparse_block(tables, a, x, block, end, cells, log_joint)
-            elif end - block >= MANY_ROWS:
-                _add_dense_block(tables, a, x, block, end, cells, log_joint)
-            else:
-                _add_dense_rows(tables, a, x, block, end, log_joint)
-
-
 @inner_kernel
 def normalize(logs, log_prior):  # logs (C,) float64, in place; log_prior (C,) float64
     """The probabilities whose logs these are, but for a constant (log-sum-exp).
@@ -274,8 +256,40 @@ def normalize(logs, log_prior):  # logs (C,) float64, in place; log_prior (C,) f
 
 
 @kernel
-def probabilities(tables, x, first, last, out):  # x (n_attributes, n) codes; OUT (n, C) float64, rows first..last-1
-    """P(class | attributes) by log-sum-exp."""
-    log_joints(tables, x, first, last, out)
-    for row in range(first, last):
-        normalize(out[row], tables.log_prior)
+def _answer(tables, x, first, last, is_normalized, out):  # one kernel for both, as it takes longest to compile
+    cells = np.empty(min(BLOCK_ROWS, last - first), np.int64)
+    for block in range(first, last, BLOCK_ROWS):
+        end = min(block + BLOCK_ROWS, last)
+        for row in range(block, end):
+            for k in range(tables.log_prior.size):
+                out[row, k] = tables.log_prior[k]
+        for a in range(tables.attribute.size):
+            if tables.dense_starts[a] < 0:
+                _add_sparse_block(tables, a, x, block, end, cells, out)
+            elif end - block >= MANY_ROWS:
+                _add_dense_block(tables, a, x, block, end, cells, out)
+            else:
+                _add_dense_rows(tables, a, x, block, end, out)
+        if is_normalized:
+            for row in range(block, end):
+                normalize(out[row], tables.log_prior)
+
+
+def log_joints(tables: LookupTables, x: Codes, first: int, last: int, out: Floats) -> None:
+    """Log P(class, attributes); an attribute whose value training never saw counts for no class.
+
+    Parameters
+    ----------
+    tables : LookupTables
+    x : (n_attributes, n) uint8 or uint16
+    first, last : int
+        Rows to answer.
+    out : (n, C) float64
+        To be filled in these rows.
+    """
+    _answer(tables, x, first, last, False, out)
+
+
+def probabilities(tables: LookupTables, x: Codes, first: int, last: int, out: Floats) -> None:
+    """P(class | attributes) by log-sum-exp; parameters as those of `log_joints`."""
+    _answer(tables, x, first, last, True, out)

@@ -106,19 +106,32 @@ def _add_attribute(tables, a, x, row, own, log_joint):  # OUT (C,) float64 own: 
 
 
 @kernel
-def log_joints(tables, x, first, last, log_joint):  # x (n_attributes, n) codes; OUT (n, C) float64, rows first..last-1
-    """Log P(class, attributes); an attribute whose value training never saw counts for no class."""
+def _answer(tables, x, first, last, is_normalized, out):
     own = np.empty(tables.log_prior.size, np.float64)
     for row in range(first, last):
         for k in range(own.size):
-            log_joint[row, k] = tables.log_prior[k]
+            out[row, k] = tables.log_prior[k]
         for a in range(tables.attribute.size):
-            _add_attribute(tables, a, x, row, own, log_joint[row])
+            _add_attribute(tables, a, x, row, own, out[row])
+        if is_normalized:
+            normalize(out[row], tables.log_prior)
 
 
-@kernel
-def probabilities(tables, x, first, last, out):  # x (n_attributes, n) codes; OUT (n, C) float64, rows first..last-1
-    """P(class | attributes) by log-sum-exp."""
-    log_joints(tables, x, first, last, out)
-    for row in range(first, last):
-        normalize(out[row], tables.log_prior)
+def log_joints(tables: ManyClassTables, x: Codes, first: int, last: int, out: Floats) -> None:
+    """Log P(class, attributes); an attribute whose value training never saw counts for no class.
+
+    Parameters
+    ----------
+    tables : ManyClassTables
+    x : (n_attributes, n) uint8 or uint16
+    first, last : int
+        Rows to answer.
+    out : (n, C) float64
+        To be filled in these rows.
+    """
+    _answer(tables, x, first, last, False, out)
+
+
+def probabilities(tables: ManyClassTables, x: Codes, first: int, last: int, out: Floats) -> None:
+    """P(class | attributes) by log-sum-exp; parameters as those of `log_joints`."""
+    _answer(tables, x, first, last, True, out)
