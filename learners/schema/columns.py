@@ -13,22 +13,31 @@ from learners.errors import SchemaError
 from learners.schema.discretise import EXACT, Histogram, numbers_of
 from learners.schema.schema import ColumnOverride, Schema, Value, clock_of
 from learners.schema.tally import Tally
+from learners.schema.value_tally import ValueTally
 
 WIDEST_NULL = 256  # bytes
-MAX_DISTINCT = 1_048_576
 
 
 @dataclass
 class Column:
-    """What was seen of one column; its numbers are in `merged` and in `tally`, and `histogram` is of both."""
+    """What was seen of one column: nominal values, or numbers in `merged` and in `tally`; `histogram` is of both."""
 
     arrow_type: str = "null"
     kind: str = "empty"
     n_missing: int = 0
-    counts: dict[Value, int] = field(default_factory=dict)
-    is_overfull: bool = False
+    values: ValueTally = field(default_factory=ValueTally)
     merged: Histogram = field(default_factory=Histogram.empty)
     tally: Tally | None = None
+
+    @property
+    def counts(self) -> dict[Value, int]:
+        """Rows of each nominal value."""
+        return self.values.counts
+
+    @property
+    def is_overfull(self) -> bool:
+        """Whether there were too many nominal values to count them."""
+        return self.values.is_overfull
 
     @property
     def histogram(self) -> Histogram:
@@ -50,38 +59,16 @@ class Column:
         self.n_missing += self.tally.add(x, y, n_classes)
 
     @property
-    def too_many(self) -> str:
-        """Why the column cannot be used, if it is overfull."""
-        return f"more than {MAX_DISTINCT:,} different values"
-
-    @property
     def constant(self) -> str:
         """Why a column with a single number cannot be used: what differs may be rounded to the same."""
         size = np.abs(numbers_of(self.histogram.keys)).max(initial=0.0)
         is_rounded = self.arrow_type.startswith("decimal") or EXACT <= size < np.inf
         return "constant in double precision" if is_rounded else "constant"
 
-    def add_values(self, counts: Iterable[tuple[Value, int]]) -> None:
-        """Count nominal values; above `MAX_DISTINCT` of them only the fact remains."""
-        if self.is_overfull:
-            return
-        own, known = self.counts, self.counts.get
-        for value, count in counts:
-            if count:
-                own[value] = known(value, 0) + count
-        if len(self.counts) > MAX_DISTINCT:
-            self.is_overfull = True
-            self.counts = {}
-
-    def take_values(self, counts: Mapping[Value, int]) -> None:
-        """Take away values that were counted before."""
-        for value, count in counts.items():
-            self.counts[value] -= count
-        self.counts = {value: count for value, count in self.counts.items() if count}
-
     def most_frequent(self, max_values: int) -> tuple[tuple[Value, ...], int]:
         """The values that get a code of their own, in code order, and how many others there are."""
-        values = sorted(self.counts, key=lambda value: (-self.counts[value], value))
+        counts = self.counts
+        values = sorted(counts, key=lambda value: (-counts[value], value))
         return tuple(sorted(values[:max_values])), max(0, len(values) - max_values)
 
     def has_type(self, arrow_type: str, kind: str, name: str) -> None:
@@ -161,7 +148,7 @@ def refreshed(
         column = found.get(attribute.name, Column())
         if column.is_overfull:
             raise SchemaError(
-                f"Column {attribute.name!r} has {column.too_many} now. "
+                f"Column {attribute.name!r} has {column.values.too_many} now. "
                 "Train once without the earlier schema, or drop the column.",
                 attribute.name,
             )
@@ -176,15 +163,6 @@ def refreshed(
         has_missing = column.n_missing > 0
         attributes.append(replace(attribute, values=values, has_missing=has_missing, n_folded=n_folded))
     return replace(kept, attributes=tuple(attributes), classes=tuple(str(name) for name in classes))
-
-
-def plain(values: pa.Array, name: str) -> list[Value]:
-    """Distinct values as Python has them."""
-    try:
-        return list(values.to_pylist())
-    except UnicodeDecodeError as error:
-        reason = f"Column {name!r} holds text that is not UTF-8 ({error}). Restore the file, or drop the column."
-        raise SchemaError(reason, name) from error
 
 
 def pairs(counts: Mapping[Value, int], order: Iterable[Value]) -> list[dict[str, object]]:

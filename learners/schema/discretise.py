@@ -99,6 +99,8 @@ class Histogram:
         """Counts of both."""
         level = max(self.level, other.level)
         a, b = self.at_level(level), other.at_level(level)
+        if not (a.keys.size and b.keys.size):
+            return a.fitted() if a.keys.size else b.fitted()
         keys = np.concatenate([a.keys, b.keys])
         order = np.argsort(keys, kind="stable")
         return Histogram(*_sum_equal(keys[order], np.concatenate([a.counts, b.counts])[order]), level).fitted()
@@ -145,10 +147,10 @@ def mdl_cut_points(histogram: Histogram) -> tuple[float, ...]:
     """
     if histogram.keys.size < 2:
         return ()
-    cumulative = np.zeros((histogram.keys.size + 1, histogram.counts.shape[1]), np.int64)
-    np.cumsum(histogram.counts, axis=0, out=cumulative[1:])
+    cumulative = np.zeros((histogram.counts.shape[1], histogram.keys.size + 1), np.int64)
+    np.cumsum(histogram.counts.T, axis=1, out=cumulative[:, 1:])
     is_cut = np.zeros(histogram.keys.size, np.uint8)
-    mdl_cuts(cumulative, is_cut)
+    mdl_cuts(cumulative, cumulative.sum(axis=0, keepdims=True), is_cut)
     return _finite(histogram.thresholds()[np.flatnonzero(is_cut) - 1])
 
 

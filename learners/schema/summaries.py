@@ -12,11 +12,12 @@ import pyarrow.compute as pc
 from learners.arrays import Integers
 from learners.errors import EmptyData, InvalidParameter, SchemaError, StatisticMismatch, UnknownColumn
 from learners.schema.classes import check_classes, check_rows_of_classes
-from learners.schema.columns import Column, in_order, kind_of, list_at, pairs, plain, refreshed
+from learners.schema.columns import Column, in_order, kind_of, list_at, pairs, refreshed
 from learners.schema.discretise import Histogram, equal_frequency_cut_points, mdl_cut_points, quantiles_of
 from learners.schema.encode import distinct, numbers
 from learners.schema.schema import FEW_CLASSES, Attribute, ColumnOverride, LeftOut, Overrides, Schema, Value
 from learners.schema.value_counts import value_counts
+from learners.schema.value_tally import ValueTally, plain
 
 IDENTIFIER_SHARE = 0.9
 SMALL_TABLE = 20
@@ -172,7 +173,7 @@ class ColumnSummaries:
         if seen.kind == "nominal":
             values, counts, n_missing = value_counts(column, name)
             seen.n_missing += n_missing
-            seen.add_values(zip(plain(values, name), counts.tolist(), strict=True))
+            seen.values.add(values, counts, name)
         elif seen.kind == "numeric":
             if self.kept is not None:
                 seen.n_missing += int(pc.sum(pc.is_null(column, nan_is_null=True)).as_py() or 0)
@@ -196,12 +197,7 @@ class ColumnSummaries:
             if theirs.kind != "empty":
                 ours.has_type(theirs.arrow_type, theirs.kind, name)
             ours.n_missing += theirs.n_missing
-            if theirs.is_overfull:
-                ours.is_overfull, ours.counts = True, {}
-            if ours.counts or ours.is_overfull:
-                ours.add_values(theirs.counts.items())
-            else:
-                ours.counts = dict(theirs.counts)
+            ours.values.merge(theirs.values)
             here = np.arange(ours.histogram.counts.shape[1])
             there, n_classes = place[: theirs.histogram.counts.shape[1]], len(self.classes)
             grown = ours.histogram.with_classes(here, n_classes)
@@ -220,8 +216,7 @@ class ColumnSummaries:
             ours = self.found[name]
             ours.n_missing -= theirs.n_missing
             ours.histogram = Histogram.empty()
-            if not ours.is_overfull:
-                ours.take_values(theirs.counts)
+            ours.values.subtract(theirs.values)
         if not self.n_rows:
             self.found = {}
 
@@ -308,7 +303,7 @@ class ColumnSummaries:
 
     def _nominal(self, name: str, column: Column, override: ColumnOverride, has_missing: bool) -> Attribute | LeftOut:
         if column.is_overfull:
-            return LeftOut(name, column.too_many)
+            return LeftOut(name, column.values.too_many)
         n_present = self.n_rows - column.n_missing
         n_distinct = len(column.counts)
         if override.order is not None:
@@ -369,7 +364,7 @@ class ColumnSummaries:
             n_columns = counts.size // keys.size if keys.size else 0
             histogram = Histogram(keys, counts.reshape(keys.size, n_columns), row["level"])
             summaries.found[row["name"]] = Column(
-                row["arrow_type"], row["kind"], row["n"], values, row["is_overfull"], histogram
+                row["arrow_type"], row["kind"], row["n"], ValueTally(values, row["is_overfull"]), histogram
             )
         return summaries
 

@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.errors import SchemaError
-from learners.schema import discretise
+from learners.schema import discretise, value_tally
 from learners.schema.columns import Column
 from learners.schema.discretise import Histogram, numbers_of
 from learners.schema.tally import Tally
 from learners.schema.value_counts import value_counts
+from learners.schema.value_tally import ValueTally
 from tests.naive import value_counts as naive
 
 NUMBERS = st.floats(width=64) | st.sampled_from([0.0, -0.0, 1.0, -1.0, float("nan"), float("inf"), float("-inf")])
@@ -85,6 +86,53 @@ def test_values_are_counted_as_row_by_row(column: pa.Array) -> None:
         found[value] += n
     assert +found == counts
     assert n_null == n_missing
+
+
+VALUE_LISTS = (
+    st.lists(st.one_of(st.none(), st.sampled_from("abcdefgh")), max_size=30).map(
+        lambda own: pa.array(own, pa.string())
+    ),
+    st.lists(st.one_of(st.none(), st.integers(-3, 3)), max_size=30).map(lambda own: pa.array(own, pa.int64())),
+    st.lists(st.booleans(), max_size=30).map(lambda own: pa.array(own, pa.bool_())),
+)
+
+
+@given(data=st.data(), kind=st.sampled_from(VALUE_LISTS), most_waiting=st.sampled_from([0, 10, 1 << 16]))
+def test_values_of_many_batches_are_counted_as_row_by_row(
+    data: st.DataObject, kind: st.SearchStrategy[pa.Array], most_waiting: int
+) -> None:
+    batches, other = data.draw(st.lists(kind, max_size=5)), data.draw(st.lists(kind, max_size=2))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(value_tally, "MOST_WAITING", most_waiting)
+        tallies = ValueTally(), ValueTally()
+        for tally, own in zip(tallies, (batches, other), strict=True):
+            for batch in own:
+                tally.add(*value_counts(batch, "x")[:2], "x")
+                if data.draw(st.booleans()):
+                    assert not tally.is_overfull  # which counts what waits
+        tallies[0].merge(tallies[1])
+    rows = [value for batch in [*batches, *other] for value in batch.to_pylist()]
+    assert tallies[0].counts == dict(naive.values(rows)[0])
+    tallies[0].subtract(tallies[1])
+    assert tallies[0].counts == dict(naive.values([value for batch in batches for value in batch.to_pylist()])[0])
+
+
+def test_of_too_many_values_only_that_remains(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(value_tally, "MAX_DISTINCT", 3)
+    tally, few = ValueTally(), ValueTally({"a": 1})
+    tally.add(pa.array(list("abcd")), np.ones(4, np.int64), "x")
+    few.merge(tally)
+    for found in (tally, few):
+        assert found.is_overfull and found.counts == {}
+
+
+def test_text_that_is_not_utf_8_is_refused_by_name() -> None:
+    broken = pa.array([b"\xff", b"a"]).view(pa.string())
+    tally = ValueTally()
+    for _ in range(2):
+        tally.add(broken, np.ones(2, np.int64), "place")
+    with pytest.raises(SchemaError, match="'place' holds text that is not UTF-8"):
+        _ = tally.counts
 
 
 def test_an_index_beyond_its_dictionary_is_refused() -> None:

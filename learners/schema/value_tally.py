@@ -1,0 +1,128 @@
+"""Values of a nominal column counted as they come, until somebody asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from learners.arrays import Integers
+from learners.errors import SchemaError
+from learners.schema.schema import Value
+
+MAX_DISTINCT = 1_048_576
+MOST_WAITING = 1 << 16  # values, for a dictionary that counts objects of Python
+
+
+class ValueTally:
+    """How often each value occurred; above `MAX_DISTINCT` of them only that fact remains.
+
+    The values of many batches become objects of Python together: most occur in each of them.
+
+    Parameters
+    ----------
+    counts : mapping, optional
+        To begin with.
+    is_overfull : bool
+        Whether there were too many.
+    """
+
+    def __init__(self, counts: Mapping[Value, int] | None = None, is_overfull: bool = False) -> None:
+        self._counts, self._is_overfull = dict(counts or {}), is_overfull
+        self._waiting: list[tuple[pa.Array, Integers]] = []
+        self._n_waiting = 0
+        self._name = ""
+
+    @property
+    def counts(self) -> dict[Value, int]:
+        """Rows of each value so far.
+
+        Raises
+        ------
+        SchemaError
+            If there is text that is not UTF-8.
+        """
+        self._settle()
+        return self._counts
+
+    @property
+    def is_overfull(self) -> bool:
+        """Whether there were too many values."""
+        self._settle()
+        return self._is_overfull
+
+    @property
+    def too_many(self) -> str:
+        """Why the column cannot be used, if it is overfull."""
+        return f"more than {MAX_DISTINCT:,} different values"
+
+    def add(self, values: pa.Array, counts: Integers, name: str) -> None:
+        """Count rows of a batch: values (n,), different from one another, and how many rows have each, of which some may be 0."""
+        if self._is_overfull:
+            return
+        if self._waiting and values.type != self._waiting[0][0].type:
+            self._settle()
+        self._waiting.append((values, counts))
+        self._n_waiting, self._name = self._n_waiting + len(values), name
+        if self._n_waiting > MOST_WAITING:
+            self._settle()
+
+    def merge(self, other: ValueTally) -> None:
+        """Count the rows of another tally, too."""
+        if other.is_overfull or self.is_overfull:
+            self._counts, self._is_overfull = {}, True
+        elif self.counts:
+            self._add(other.counts.items())
+        else:
+            self._counts = dict(other.counts)
+
+    def subtract(self, other: ValueTally) -> None:
+        """Take away rows that were counted before."""
+        if self.is_overfull:
+            return
+        for value, count in other.counts.items():
+            self._counts[value] -= count
+        self._counts = {value: count for value, count in self._counts.items() if count}
+
+    def _settle(self) -> None:
+        """Count what waits."""
+        if not self._waiting:
+            return
+        values, counts = (list(part) for part in zip(*self._waiting, strict=True))
+        self._waiting, self._n_waiting = [], 0
+        if len(values) == 1:
+            distinct, totals = values[0], counts[0]
+        else:
+            whole = pa.concat_arrays(values).dictionary_encode()
+            distinct, totals = whole.dictionary, np.zeros(len(whole.dictionary), np.int64)
+            present = np.flatnonzero(whole.indices.is_valid().to_numpy(zero_copy_only=False))
+            np.add.at(
+                totals,
+                whole.indices.to_numpy(zero_copy_only=False)[present].astype(np.int64),
+                np.concatenate(counts)[present],
+            )
+        self._add(zip(plain(distinct, self._name), totals.tolist(), strict=True))
+
+    def _add(self, counts: Iterable[tuple[Value, int]]) -> None:
+        own, known = self._counts, self._counts.get
+        for value, count in counts:
+            if count:
+                own[value] = known(value, 0) + count
+        if len(own) > MAX_DISTINCT:
+            self._counts, self._is_overfull = {}, True
+
+
+def plain(values: pa.Array, name: str) -> list[Value]:
+    """Distinct values as Python has them.
+
+    Raises
+    ------
+    SchemaError
+        If there is text that is not UTF-8.
+    """
+    try:
+        return list(values.to_pylist())
+    except UnicodeDecodeError as error:
+        reason = f"Column {name!r} holds text that is not UTF-8 ({error}). Restore the file, or drop the column."
+        raise SchemaError(reason, name) from error
