@@ -113,15 +113,18 @@ def conditional_mutual_information(pairs: PairCounts, width_cost: float = 0.0) -
     """
     n_rows, n = _n_rows(pairs), pairs.schema.n_attributes
     information = np.zeros((n, n))
-    i, j = np.triu_indices(n, 1)
-    sums, margins = _of_pairs(pairs, i.size), _margins(pairs)
+    sums, margins = _of_pairs(pairs, n * (n - 1) // 2), _margins(pairs)
     of_class = _x_log_x(pairs.class_counts).sum()
     of_cells = margins.of_cells
-    information[i, j] = np.maximum((sums - of_cells[i] - of_cells[j] + of_class) / n_rows, 0.0)
-    if width_cost:
-        seen = np.maximum(margins.n_seen_in_class - 1.0, 0.0)
-        freedom = seen @ seen.T if n else information
-        information[i, j] -= width_cost * freedom[i, j] / (2 * n_rows)
+    seen = np.maximum(margins.n_seen_in_class - 1.0, 0.0)
+    freedom = seen @ seen.T if width_cost and n else information
+    first = 0
+    for i in range(n):  # row by row: indices of millions of pairs would take longer than all else
+        own, last = information[i, i + 1 :], first + n - 1 - i
+        own[:] = np.maximum((sums[first:last] - of_cells[i] - of_cells[i + 1 :] + of_class) / n_rows, 0.0)
+        if width_cost:
+            own -= width_cost * freedom[i, i + 1 :] / (2 * n_rows)
+        first = last
     return information + information.T
 
 

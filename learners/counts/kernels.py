@@ -21,7 +21,7 @@ def group_by_class(x, y, attributes, starts, grouped):
     """Copy rows so that those of a class are contiguous, from word boundaries on.
 
     x (n_attributes, n) codes, y (n,) uint8, attributes (m,) which ones, starts (n_classes,) first row of each class; OUT
-    grouped (m, n_padded) uint8, filled with PADDING by the caller.
+    grouped (m, n_padded) uint8; the caller fills what is behind the rows of each class with PADDING.
     """
     following = starts.copy()
     position = np.empty(BLOCK_ROWS, np.uint32)  # of a few rows, so that the first cache holds them for all attributes

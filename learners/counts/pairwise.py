@@ -29,6 +29,7 @@ from learners.schema.schema import FEW_CLASSES
 MAX_PLANE_CELLS = 225
 MAX_PLANE_VALUES = 64
 MAX_NUMBERED_CELLS = 1 << 32
+GROUPED_ATTRIBUTES = 256  # whose rows are brought together by class at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,33 +49,46 @@ class _Plan:
 
     @classmethod
     def of(cls, sizes: Integers, n_classes: int) -> _Plan:
-        i, j = np.triu_indices(sizes.size, 1)
-        pairs = np.stack([i, j], axis=1).astype(np.int64)
-        by_planes = (sizes[i] - 1) * (sizes[j] - 1) <= MAX_PLANE_CELLS
-        by_planes &= (sizes[i] <= MAX_PLANE_VALUES) & (sizes[j] <= MAX_PLANE_VALUES)
-        is_huge = sizes[i] * sizes[j] * n_classes > MAX_NUMBERED_CELLS
+        n = sizes.size
+        n_pairs = n * (n - 1) // 2
+        pairs = np.empty((n_pairs, 2), np.int64)
+        table_starts, inner_starts = np.zeros(n_pairs + 1, np.int64), np.zeros(n_pairs + 1, np.int64)
+        by_planes, is_huge = np.empty(n_pairs, np.bool_), np.empty(n_pairs, np.bool_)
+        last = 0
+        for i in range(n):  # a row of pairs at a time: of thousands of attributes each array takes 36 MB
+            first, last, later = last, last + n - 1 - i, sizes[i + 1 :]
+            pairs[first:last, 0], pairs[first:last, 1] = i, np.arange(i + 1, n)
+            n_cells, n_inner = sizes[i] * later * n_classes, (sizes[i] - 1) * (later - 1)
+            by_planes[first:last] = (n_inner <= MAX_PLANE_CELLS) & (np.maximum(sizes[i], later) <= MAX_PLANE_VALUES)
+            is_huge[first:last] = n_cells > MAX_NUMBERED_CELLS
+            table_starts[first + 1 : last + 1], inner_starts[first + 1 : last + 1] = n_cells, n_inner * n_classes
+        np.cumsum(table_starts, out=table_starts)
         by_planes &= n_classes <= FEW_CLASSES  # as each class begins a word of its own
-        attributes = np.unique(pairs[by_planes])
-        position = np.zeros(sizes.size, np.int64)
-        position[attributes] = np.arange(attributes.size)
-        inner = (sizes[i] - 1) * (sizes[j] - 1) * n_classes
-        table_starts = _starts(sizes[i] * sizes[j] * n_classes)
+        if by_planes.all():
+            plane_pairs, plane_tables, attributes = pairs, table_starts[:-1], np.arange(n if n_pairs else 0)
+        else:
+            plane_pairs, plane_tables = pairs[by_planes], table_starts[:-1][by_planes]
+            inner_starts = np.append(0, inner_starts[1:][by_planes])
+            attributes, place = np.unique(plane_pairs, return_inverse=True)
+            plane_pairs = place.reshape(plane_pairs.shape)
         return cls(
             pairs,
             table_starts,
             attributes,
             sizes[attributes] - 1,
             _starts(sizes[attributes] - 1),
-            np.ascontiguousarray(position[pairs[by_planes]]),
-            table_starts[:-1][by_planes],
-            _starts(inner[by_planes]),
+            plane_pairs,
+            plane_tables,
+            np.cumsum(inner_starts, out=inner_starts),
             np.flatnonzero(~by_planes & ~is_huge),
             np.flatnonzero(~by_planes & is_huge),
         )
 
 
 def _starts(sizes: Integers) -> Integers:
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
+    starts = np.zeros(sizes.size + 1, np.int64)
+    np.cumsum(sizes, out=starts[1:])
+    return starts
 
 
 def _move(old: Integers, new: Integers, codes: tuple[Integers, ...]) -> bool:
@@ -194,10 +208,16 @@ class PairwiseCounts:
             return
         word_starts = _starts(-(-class_counts // WORD))
         n_words = int(word_starts[-1])
-        grouped = np.full((plan.plane_attributes.size, n_words * WORD), PADDING, np.uint8)
-        group_by_class(rows.x, rows.y, plan.plane_attributes, word_starts[:-1] * WORD, grouped)
         planes = np.empty((int(plan.plane_starts[-1]), n_words), np.uint64)
-        set_planes(grouped, plan.plane_counts + 1, plan.plane_starts, planes)
+        room = np.empty((min(plan.plane_attributes.size, GROUPED_ATTRIBUTES), n_words * WORD), np.uint8)
+        for first, n, last in zip(word_starts[:-1] * WORD, class_counts, word_starts[1:] * WORD, strict=True):
+            room[:, first + n : last] = PADDING
+        for first in range(0, plan.plane_attributes.size, GROUPED_ATTRIBUTES):
+            block = slice(first, first + GROUPED_ATTRIBUTES)
+            attributes = plan.plane_attributes[block]
+            grouped = room[: attributes.size]
+            group_by_class(rows.x, rows.y, attributes, word_starts[:-1] * WORD, grouped)
+            set_planes(grouped, plan.plane_counts[block] + 1, plan.plane_starts[first:], planes)
         margins = np.zeros((planes.shape[0], n_classes), np.int64)
         add_plane_margins(planes, word_starts, margins)
         inner = np.zeros(int(plan.inner_starts[-1]), np.int64)

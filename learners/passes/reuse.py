@@ -158,9 +158,10 @@ class Recall:
             for (group, _), part in zip(together, collected, strict=True):
                 if subtracts:
                     _subtract(group, part)
+                elif files == self.supply.files:  # all there is: adding it to nothing would take as much memory again
+                    group.whole = part
                 else:
-                    if files != self.supply.files:
-                        self._keep(part, files)
+                    self._keep(part, files)
                     group.whole.merge(part)
 
     def _passed(self, asked: Statistic, schema: str | None, files: Files) -> Statistic:

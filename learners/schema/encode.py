@@ -199,6 +199,7 @@ class _Columns:
     def __init__(self, attributes: tuple[Attribute, ...], dtype: type[np.uint8] | type[np.uint16]) -> None:
         self.attributes, self.dtype = attributes, dtype
         self.nominal = {i: _NominalEncoder(a, dtype) for i, a in enumerate(attributes) if a.kind == "nominal"}
+        self._byte_tables: dict[tuple[object, ...], tuple[Codes, int]] = {}
 
     def __call__(self, i: int, column: pa.Array, codes: Codes) -> None:
         attribute = self.attributes[i]
@@ -209,8 +210,10 @@ class _Columns:
         interval_codes(values, cuts, int(attribute.has_missing), attribute.missing_code, codes)
 
     def byte_table(self, i: int, kind: pa.DataType) -> tuple[Codes, int]:
-        """The code of each byte, as `_NominalEncoder.byte_table` has it."""
-        return self.nominal[i].byte_table(kind)
+        """The code of each byte, as `_NominalEncoder.byte_table` has it; thousands of attributes may have the same values."""
+        own, encoder = self.attributes[i], self.nominal[i]
+        key = (encoder.value_type, own.values, own.has_missing, own.n_folded > 0, kind)
+        return self._byte_tables.get(key) or self._byte_tables.setdefault(key, encoder.byte_table(kind))
 
 
 def batch_encoder(attributes: tuple[Attribute, ...], dtype: type[np.uint8] | type[np.uint16]) -> BatchEncoder:
