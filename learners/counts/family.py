@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from learners.arrays import Codes, Integers
 from learners.counts.families import Family, families_of, holder_of
+from learners.counts.family_tables import Cells, summed, tables_of
 from learners.counts.kernels import add_family, add_value_counts, family_cells
-from learners.counts.spill import Run, SparseCells
 from learners.errors import FamilyTooLarge, StatisticMismatch
 from learners.memory import MemoryLimit, memory_limit
 from learners.schema import Chunk, Schema
@@ -19,54 +19,10 @@ from learners.schema.extension import CodeMaps
 
 __all__ = ["Family", "FamilyCounts"]
 
-DENSE_CELLS = 1 << 20
 # Comparing 64 rows at a time with every value beats scattered increments up to this many values times classes.
 MAX_MATCHED_CELLS = 64
 SCRATCH_CELLS = 1 << 12
 SUMMED_CELLS = 1 << 19
-
-
-class _Cells:
-    """Counts of the cells of one family: a dense table, or sorted runs of distinct cells."""
-
-    def __init__(self, n_cells: int, limit: MemoryLimit) -> None:
-        self.n_cells = n_cells
-        is_dense = n_cells <= min(DENSE_CELLS, limit.n_bytes // 8)
-        self.dense: Integers | None = np.zeros(n_cells, np.int64) if is_dense else None
-        self.sparse: SparseCells | None = None if is_dense else SparseCells(n_cells, limit)
-
-    def distinct(self) -> tuple[Integers, Integers]:
-        """Cells with a count other than zero, ascending, and their counts."""
-        if self.sparse is not None:
-            return self.sparse.distinct()
-        assert self.dense is not None
-        cells = np.flatnonzero(self.dense)
-        return cells, self.dense[cells]
-
-    def add(self, cells: Integers, counts: Integers) -> None:
-        """Add counts of distinct ascending cells."""
-        if self.dense is not None:
-            self.dense[cells] += counts
-        elif self.sparse is not None:
-            self.sparse.add_run(Run(cells, counts))
-
-    def combine(self, other: _Cells, sign: int) -> None:
-        """Add the counts of other rows, or take them away."""
-        if self.dense is not None and other.dense is not None:
-            (np.add if sign > 0 else np.subtract)(self.dense, other.dense, out=self.dense)
-        elif self.sparse is not None and other.sparse is not None:
-            self.sparse.add_counts(other.sparse, sign)
-        else:  # the limit was another when the other was made
-            cells, counts = other.distinct()
-            self.add(cells, sign * counts)
-
-
-def _summed(cells: Integers, counts: Integers) -> tuple[Integers, Integers]:
-    """Distinct cells, ascending, and the sums of their counts."""
-    distinct, row = np.unique(cells, return_inverse=True)
-    sums = np.zeros(distinct.size, np.int64)
-    np.add.at(sums, row, counts)
-    return distinct, sums
 
 
 class FamilyCounts:
@@ -106,7 +62,7 @@ class FamilyCounts:
         whole = memory_limit()
         # An eighth for the families of each of a few threads; sorting and merging take as much again.
         self._limit = MemoryLimit(whole.n_bytes // (8 * max(1, len(sizes))), whole.directory)
-        self._cells = [_Cells(n_cells, self._limit) for n_cells in sizes]
+        self._cells = tables_of(sizes, self._limit)
         is_marginal = [
             not family.parents and cells.n_cells <= MAX_MATCHED_CELLS
             for family, cells in zip(self.families, self._cells, strict=True)
@@ -162,13 +118,13 @@ class FamilyCounts:
                 fewer._cells[index] = self._summed_out(holder_of(family, self.families), family)
         return fewer
 
-    def _summed_out(self, holder: Family, family: Family) -> _Cells:
+    def _summed_out(self, holder: Family, family: Family) -> Cells:
         """The cells of a family from one that has all its members."""
         index = self.families.index(holder)
         n_cells = self.schema.n_classes * math.prod(
             self.schema.domain_sizes[[*family.parents, family.attribute]].tolist()
         )
-        summed = _Cells(n_cells, self._limit)
+        (table,) = tables_of([n_cells], self._limit)
         for run in self.blocks(index):
             for first in range(
                 0, run[0].size, SUMMED_CELLS
@@ -179,8 +135,8 @@ class FamilyCounts:
                 cells = y
                 for member in (*family.parents, family.attribute):
                     cells = cells * self.schema.domain_sizes[member] + codes[member]
-                summed.add(*_summed(cells, counts))
-        return summed
+                table.add(*summed(cells, counts))
+        return table
 
     def joined(self, parts: Sequence[FamilyCounts]) -> FamilyCounts:
         """These families, each from the part that has it, where all parts counted the same rows.
@@ -215,7 +171,7 @@ class FamilyCounts:
             cells = codes[0]
             for member, code in zip(read.members[index], codes[1:], strict=True):
                 cells = cells * schema.domain_sizes[member] + code
-            read._cells[index].add(*_summed(cells, counts))
+            read._cells[index].add(*summed(cells, counts))
         return read
 
     def update(self, rows: Chunk) -> None:
@@ -223,6 +179,7 @@ class FamilyCounts:
         assert rows.y is not None
         self.n_rows += rows.n_rows
         self.class_counts += np.bincount(rows.y, minlength=self.schema.n_classes)
+        self._make_room()
         by_matching = rows.x.dtype == np.uint8 and bool(self._marginal)
         if by_matching:
             self._add_marginal(rows)
@@ -234,6 +191,11 @@ class FamilyCounts:
                 add_family(rows.x, rows.y, members, sizes, self._scratch, counts.dense)
             elif counts.sparse is not None and rows.n_rows:
                 family_cells(rows.x, rows.y, members, sizes, counts.sparse.room(rows.n_rows))
+
+    def _make_room(self) -> None:
+        """Make all dense tables wide enough for so many rows."""
+        for cells in self._cells:
+            cells.make_room(self.n_rows)
 
     def _add_marginal(self, rows: Chunk) -> None:
         """Count the families of few values and without parents all at once."""
@@ -260,6 +222,7 @@ class FamilyCounts:
             raise StatisticMismatch("Family counts of different schemas or structures cannot be combined.")
         self.n_rows += sign * other.n_rows
         self.class_counts += sign * other.class_counts
+        self._make_room()
         for ours, theirs in zip(self._cells, other._cells, strict=True):
             ours.combine(theirs, sign)
 

@@ -269,7 +269,7 @@ def add_family(x, y, members, sizes, scratch, counts):
     """Count a family's cells: counts[cell] += 1 for every row, cells numbered as in `family_cells`.
 
     x (n_attributes, n) codes, y (n,), members (k + 1,), sizes (k + 1,); scratch (4, s) int32, of zeros; OUT counts
-    (n_cells,) int64.
+    (n_cells,) int32 or int64.
     """
     room = np.empty(BLOCK_ROWS, np.uint32)
     is_small = counts.size <= scratch.shape[1]

@@ -47,7 +47,7 @@ def sort_keys(keys, scratch, n_bits):
 
 @kernel
 def count_sorted(keys, cells, counts):
-    """Distinct keys of a sorted array and how often each occurs; OUT cells, counts (n,) int64; returns how many."""
+    """Distinct keys of a sorted array and how often each occurs; OUT cells, counts int64, with room for one more; returns how many."""
     n = keys.size
     if n == 0:
         return 0

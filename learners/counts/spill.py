@@ -93,9 +93,10 @@ def merged(a: Run, b: Run) -> Run:
 def counted(keys: Integers | Uint32s, n_bits: int) -> Run:
     """The distinct keys (n,) below 2**n_bits and how often each occurs; sorts the keys in place."""
     sort_keys(keys, np.empty_like(keys), n_bits)
-    cells, counts = np.empty(keys.size, np.int64), np.empty(keys.size, np.int64)
-    n = count_sorted(keys, cells, counts)
-    return Run(cells[:n].copy(), counts[:n].copy())
+    n = min(1, keys.size) + int(np.count_nonzero(keys[1:] != keys[:-1]))
+    cells, counts = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
+    count_sorted(keys, cells, counts)
+    return Run(cells[:n], counts[:n])
 
 
 class SparseCells:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.counts import family as family_module
+from learners.counts import family_tables
 from learners.counts.family import Family, FamilyCounts
 from learners.errors import FamilyTooLarge, StatisticMismatch
 from tests import laws, strategies
@@ -47,7 +48,7 @@ def families_and_chunks(draw):
 def test_equal_counting_row_by_row(dense_cells, drawn):
     schema, families, parts = drawn
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(family_module, "DENSE_CELLS", dense_cells)
+        patch.setattr(family_tables, "DENSE_CELLS", dense_cells)
         patch.setattr(family_module, "MAX_MATCHED_CELLS", min(dense_cells, 64))  # those that match are dense
         assert_equals_naive(laws.updated(FamilyCounts(schema, families), parts), parts)
 
@@ -57,13 +58,31 @@ def test_the_routes_agree_bit_for_bit(monkeypatch):
     families = [Family(0, (1, 2)), Family(1), Family(2, (1,)), Family(3, (0, 2, 1))]
     parts = [strategies.chunk_of(seed, schema, 3000) for seed in range(6)]
     dense = laws.updated(FamilyCounts(schema, families), parts)
-    monkeypatch.setattr(family_module, "DENSE_CELLS", 0)
+    monkeypatch.setattr(family_tables, "DENSE_CELLS", 0)
     monkeypatch.setattr(family_module, "MAX_MATCHED_CELLS", 0)
     sparse = laws.updated(FamilyCounts(schema, families), parts)
     assert dense.to_arrow().equals(sparse.to_arrow())
     monkeypatch.undo()
     # A statistic that was stored by one route is read by the other.
     assert laws.merged(dense, dense.from_arrow(sparse.to_arrow())) == laws.merged(dense, dense)
+
+
+def test_tables_widen_where_rows_outgrow_32_bits(monkeypatch):
+    schema = strategies.schema_of((5, 70, 3, 9), 3)
+    families = [Family(0, (1, 2)), Family(1), Family(2, (1,)), Family(3, (0, 2, 1))]
+    parts = [strategies.chunk_of(seed, schema, 300) for seed in range(4)]
+    narrow = laws.updated(FamilyCounts(schema, families), parts)
+    monkeypatch.setattr(
+        family_tables, "MOST_SHORT", 700
+    )  # reached by updates, by merging, and by reading what is stored
+    merged = laws.merged(*(laws.updated(FamilyCounts(schema, families), half) for half in (parts[:2], parts[2:])))
+    for wide in (laws.updated(FamilyCounts(schema, families), parts), merged):
+        assert wide == narrow
+        assert {cells.dense.dtype for cells in wide._cells} == {np.dtype(np.int64)}
+    read = narrow.from_arrow(narrow.to_arrow())
+    assert read == narrow
+    read._cells[0].add(np.array([0, 3]), np.array([1 << 40, 2]))
+    assert read.cells(0)[3].max() >= 1 << 40
 
 
 def test_more_values_than_fit_a_word_times_classes():
