@@ -1,99 +1,38 @@
-"""numba's options, in one place: the only module that imports numba, but for `learners.lanes`."""
+"""numba's options, in one place: the only module that imports numba, but for `learners.target` and `learners.lanes`."""
 
 from __future__ import annotations
 
-import gc
+import fcntl
 import hashlib
 import os
 import pickle
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import llvmlite.binding as llvm
 import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, event, types
 from numba.core.base import BaseContext as Target
 from numba.core.caching import _Cache
-from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
 from numba.core.compiler import CompileResult
-from numba.core.environment import Environment, lookup_environment
 from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
-from numba.core.targetconfig import TargetConfig
 from numba.core.typing import Context, Signature
 from numba.extending import intrinsic
 
 from learners.kernel_cache import cache_folder, content_hash, discard_outdated
-
-# LLVM limits itself to 256-bit registers by default; popcounts run 1.4 times faster on whole 512-bit ones.
-# Somebody who bakes a cache for many machines sets NUMBA_CPU_NAME=generic, and then we do not interfere.
-if "NUMBA_CPU_NAME" not in os.environ and "NUMBA_CPU_FEATURES" not in os.environ:
-    numba.config.CPU_NAME = llvm.get_host_cpu_name()
-    numba.config.CPU_FEATURES = llvm.get_host_cpu_features().flatten() + ",-prefer-256-bit"
-
-
-class Library(JITCodeLibrary):
-    """What a function is compiled to: machine code only when somebody asks for an address in it.
-
-    Numba translates every function by itself, also those that only kernels call, which are then linked into their callers and
-    translated there again. It optimises them by themselves, too, and that must stay: loops have fewer lanes without (a prediction
-    took twice as long).
-    """
-
-    _is_emitted = False
-
-    def get_pointer_to_function(self, name: str) -> int:
-        """Address of a function; 0 if it is not defined here."""
-        self._ensure_finalized()
-        if not self._is_emitted and self._defines(name):
-            self._emit()
-        return int(super().get_pointer_to_function(name))
-
-    def serialize_using_object_code(self) -> tuple[str, str, object]:
-        """What is kept on disk: without machine code, if there is none."""
-        self._ensure_finalized()
-        return super().serialize_using_object_code() if self._is_emitted else self.serialize_using_bitcode()
-
-    def _defines(self, name: str) -> bool:
-        try:
-            return not self._final_module.get_function(name).is_declaration
-        except NameError:
-            return False
-
-    def _finalize_final_module(self) -> None:
-        if self._object_caching_enabled and self._compiled_object:  # read from disk
-            self._emit()
-        else:
-            self._finalize_dynamic_globals()
-            self._finalized = True
-
-    def _emit(self) -> None:
-        self._is_emitted = True
-        super()._finalize_final_module()
-        for variable in self._final_module.global_variables:  # of functions linked in, which had no code of their own
-            if variable.name.startswith("_ZN08NumbaEnv"):
-                environment = lookup_environment(variable.name)
-                if environment is not None:
-                    self._codegen.set_env(variable.name, environment)
-
-
-def _hand_constants(codegen: JITCPUCodegen, name: str, environment: Environment) -> None:
-    """Hand compiled code its constants, once there is code."""
-    if codegen._engine.is_symbol_defined(name):
-        SET_ENVIRONMENT(codegen, name, environment)
-
-
-SET_ENVIRONMENT = JITCPUCodegen.set_env
-JITCPUCodegen.set_env = _hand_constants
-JITCPUCodegen._library_class = Library
+from learners.target import NAME
 
 SUM_BYTES = hashlib.sha256().digest_size
+LONGEST_WAIT_S = 300.0  # for another process; then both compile
+POLL_S = 0.02
 
 
 class KernelCache(_Cache):
@@ -162,6 +101,30 @@ class KernelCache(_Cache):
         except OSError:
             draft.unlink(missing_ok=True)
 
+    @contextmanager
+    def alone(self, sig: Any, target_context: Any) -> Iterator[None]:
+        """While no other process compiles the kernel for the same signature.
+
+        Processes cannot wait for each other in a circle: who waits for a kernel holds only those that call it.
+        """
+        key = (sig, target_context.codegen().magic_tuple())
+        path = self._path(key)[0]
+        if not self._is_enabled or path.exists():
+            yield
+            return
+        byte = int(path.name.rsplit("-", 1)[1][:8], 16)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = _lock_file(path.parent)
+            _lock(file, byte)
+        except OSError:  # where nothing can be kept or locked, every process compiles
+            yield
+            return
+        try:
+            yield
+        finally:
+            fcntl.lockf(file, fcntl.LOCK_UN, 1, byte)
+
     def enable(self) -> None:
         """Read and write from now on."""
         self._is_enabled = True
@@ -174,6 +137,25 @@ class KernelCache(_Cache):
         """Forget all forms of the kernel."""
         for path in Path(self.cache_path).glob(f"{self._function.__module__}.{self._function.__qualname__}-*"):
             path.unlink(missing_ok=True)
+
+
+@cache
+def _lock_file(folder: Path) -> int:
+    """Each kernel locks a byte of it. It stays open: a process that closes such a file loses all its locks."""
+    return os.open(folder / ".locks", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _lock(file: int, byte: int) -> None:
+    """Wait for a byte, but not for a process that was stopped."""
+    until = time.monotonic() + LONGEST_WAIT_S
+    while True:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
+            return
+        except OSError as error:
+            if not isinstance(error, BlockingIOError | PermissionError) or time.monotonic() > until:
+                raise
+        time.sleep(POLL_S)
 
 
 def kernel(function: Callable[..., Any]) -> Any:
@@ -195,7 +177,7 @@ def inner_kernel(function: Callable[..., Any]) -> Any:
 
 def _compiled(function: Callable[..., Any], **options: bool) -> Any:
     # Nobody needs wrappers for callers in C, which take a seventh of a compilation.
-    compiled = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options)(function)
+    compiled = numba.jit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, _target=NAME, **options)(function)
     if hasattr(compiled, "_cache"):  # not with NUMBA_DISABLE_JIT
         compiled._cache = KernelCache(function)
     return compiled
@@ -208,36 +190,6 @@ def _refuse(name: str) -> None:
 def load_registries() -> None:
     """Load what numba knows of numpy's functions, as the first kernel would."""
     import numba.np.arraymath  # noqa: F401
-
-
-class _Uncollected(event.Listener):
-    """No collection of garbage while kernels are compiled: there is little garbage, and looking takes a seventh of the time.
-
-    Numba compiles under one lock, so that nobody else changes this meanwhile.
-    """
-
-    def __init__(self) -> None:
-        self._depth = 0  # of kernels that are compiled for others
-        self._was_enabled = True
-
-    def on_start(self, event: event.Event) -> None:
-        if self._depth == 0:
-            self._was_enabled = gc.isenabled()
-            gc.disable()
-        self._depth += 1
-
-    def on_end(self, event: event.Event) -> None:
-        self._depth -= 1
-        if self._depth == 0 and self._was_enabled:
-            gc.enable()
-
-
-event.register("numba:compile", _Uncollected())
-# Numba looks up what it has resolved by the options of a compilation, 30,000 times for a model, and reads all forty twice each time,
-# though the hash is of their names only.
-TargetConfig.__hash__ = lambda self: hash(type(self))
-ALL_EQUAL = TargetConfig.__eq__
-TargetConfig.__eq__ = lambda self, other: self._values == other._values or ALL_EQUAL(self, other)
 
 
 @contextmanager
