@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import llvmlite.binding as llvm
 import numba
-from numba.core import sigutils
+from numba.core import sigutils, types
 from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
 from numba.core.compiler import Flags
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.cpu import CPUContext
 from numba.core.environment import Environment, lookup_environment
 from numba.core.registry import CPUDispatcher, CPUTarget
-from numba.core.target_extension import CPU, dispatcher_registry, jit_registry, target_registry
+from numba.core.target_extension import CPU, dispatcher_registry, jit_registry, target_override, target_registry
 from numba.core.utils import threadsafe_cached_property
 
 NAME = "fewpass"
@@ -155,10 +155,16 @@ class Dispatcher(CPUDispatcher):
         super().__init__(*arguments, **options)
         self._compiler._customize_flags = Options
 
+    def get_call_template(self, args: Sequence[types.Type], kws: Any) -> Any:
+        """What a call of a kernel means: for whole numbers of any value. Numba would compile it for a counter's first, too."""
+        if hasattr(self._cache, "alone"):
+            args = [kind.literal_type if isinstance(kind, types.IntegerLiteral) else kind for kind in args]
+        return super().get_call_template(args, kws)
+
     def compile(self, sig: Any) -> Any:
         """Compile for a signature; only one of all processes does, the others find the result on disk."""
         alone = getattr(self._cache, "alone", None)
-        with global_compiler_lock, _without_collection():
+        with global_compiler_lock, target_override(NAME), _without_collection():
             if alone is None or tuple(sigutils.normalize_signature(sig)[0]) in self.overloads:
                 return super().compile(sig)
             with alone(sig, self.targetctx):

@@ -37,9 +37,8 @@ KERNELS = (
     "learners.counts.kernels",
     "learners.classifiers.kernels",
 )
-# uint8 and uint16 codes. `translate` also reads indices of one and of four bytes; `interval_codes` also reads columns that
-# Arrow lends read-only and columns that were converted.
-MOST_SIGNATURES = {"learners.schema.kernels.translate": 4, "learners.schema.kernels.interval_codes": 4}
+# uint8 and uint16 codes. `translate` also reads indices of one and of four bytes.
+MOST_SIGNATURES = {"learners.schema.kernels.translate": 4}
 
 
 def kernels():

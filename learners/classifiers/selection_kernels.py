@@ -162,7 +162,8 @@ def add_two_class_losses(tables, x, y, is_zero_one, losses):
             own = labels[row]
             log_odds[0, row] = tables.log_prior[1 - own] - tables.log_prior_left_out[own]
         for level in range(1, n_levels):
-            log_odds[level, :n] = log_odds[0, :n]
+            for row in range(n):
+                log_odds[level, row] = log_odds[0, row]
         start = _add_two_class_losses(log_odds[0], n, is_zero_one, labels)
         for level in range(n_levels):
             losses[level, 0] += start

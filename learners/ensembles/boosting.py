@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from learners.arrays import Floats
+from learners.arrays import Floats, frozen
 from learners.baselines.boosted import CodeTable
 from learners.baselines.settings import EQUAL_START
 from learners.ensembles.forest import flat_forest
@@ -141,7 +141,7 @@ def boost(schema: Schema, rows: Chunk, scores: Floats, seed: int, advance: Advan
         settings = _settings(schema.n_classes, depth, seed, threads)
         runs.append(_cross_validated(data, start, settings, partial(_half, advance, number)))
     held = runs[0].held
-    own = Rows(data.y[held], np.zeros((held.size, schema.n_classes)))
+    own = Rows(frozen(data.y[held]), np.zeros((held.size, schema.n_classes)))
     terms = np.stack([run.scores for run in runs], axis=1).astype(np.float32)
     weights = fitted_weights(terms, own, np.array([1.0, 0.0]), threads)
     weights = np.where([weights[0] > 0.02, weights[1] > 0.02 and runs[1].n_rounds > 0], weights, 0.0)

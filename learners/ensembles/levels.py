@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from learners.arrays import Float32s
+from learners.arrays import Float32s, frozen
 from learners.classifiers.context_tree import ContextTree, Estimates
 from learners.classifiers.hdp import ROOT_CONCENTRATION, HDPParameters, Solution, hdp_map_solution
 from learners.counts.family import Family
@@ -93,7 +93,7 @@ class Levels:
         leave_out : bool
             Whether each row, one that was counted, is left out of its own class.
         """
-        y = rows.y if leave_out and rows.y is not None else np.empty(0, rows.x.dtype)
+        y = rows.y if leave_out and rows.y is not None else frozen(np.empty(0, rows.x.dtype))
         parents = np.array(family.parents, np.int64)
         level_probabilities(self.arrays, rows.x, family.attribute, parents, y, log_p)
 

@@ -48,7 +48,9 @@ def add_gradient(terms, start, y, weights, first, last, gradient):
         for f in range(weights.size):
             for c in range(n_classes):
                 joint[c] += weights[f] * own[f, c]
-        largest = joint.max()
+        largest = joint[0]
+        for c in range(1, n_classes):
+            largest = max(largest, joint[c])
         total = 0.0
         for c in range(n_classes):
             joint[c] = np.exp(joint[c] - largest)

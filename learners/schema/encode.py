@@ -207,6 +207,7 @@ class _Columns:
             self.nominal[i](column, codes)
             return
         values, cuts = numbers(column, attribute.name, attribute.arrow_type), np.array(attribute.cuts, np.float64)
+        freeze(values)  # as most are: converted ones would be another type
         interval_codes(values, cuts, int(attribute.has_missing), attribute.missing_code, codes)
 
     def byte_table(self, i: int, kind: pa.DataType) -> tuple[Codes, int]:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from learners.arrays import Codes, Floats
+from learners.arrays import Codes, Floats, freeze
 from learners.errors import SchemaError
 from learners.schema.chunk import Chunk
 from learners.schema.discretise import EXACT
@@ -233,6 +233,7 @@ def _all_at_once(attribute: Attribute, values: Sequence[object], codes: Codes) -
         numbers = np.array(values, np.float64)
     except OverflowError:  # a whole number above all doubles
         return False
+    freeze(numbers)
     interval_codes(
         numbers, np.array(attribute.cuts, np.float64), int(attribute.has_missing), attribute.missing_code, codes
     )

@@ -54,8 +54,6 @@ def compile_everything() -> float:
 def compile_in_processes(n_processes: int, tasks: Sequence[Callable[[], object]] | None = None) -> float:
     """Run learners and queries once, each in one of several processes; returns the seconds it took.
 
-    What most of them share is compiled first, so that it is compiled once.
-
     Parameters
     ----------
     n_processes : int
@@ -63,10 +61,8 @@ def compile_in_processes(n_processes: int, tasks: Sequence[Callable[[], object]]
         By default all.
     """
     started = time.perf_counter()
-    first, *others = TASKS if tasks is None else tasks
     with ProcessPoolExecutor(n_processes, multiprocessing.get_context("spawn")) as pool:
-        pool.submit(first).result()
-        for future in [pool.submit(task) for task in others]:
+        for future in [pool.submit(task) for task in (TASKS if tasks is None else tasks)]:
             future.result()
     return time.perf_counter() - started
 

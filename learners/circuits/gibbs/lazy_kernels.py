@@ -196,7 +196,9 @@ def enter(shape, tallies, hyper, trees, x, choices, moves, state):
             counts[s, c] += 1
             trees[NEW, p, CHOICE] = c
             descend(place, trees, NEW, p, c)
-        trees[OWN] = trees[NEW]
+        for p in range(trees.shape[1]):
+            for part in range(trees.shape[2]):
+                trees[OWN, p, part] = trees[NEW, p, part]
         counter, _ = make_moves(place, counts, leaf, cells, hyper, trees, row, moves, counter)
         for p in range(place.shape[0]):
             choices[n, p] = trees[OWN, p, CHOICE]

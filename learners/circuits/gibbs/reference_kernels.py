@@ -60,7 +60,8 @@ def take_states(place, counts, leaf, cells, hyper, trees, begin, x):
                 i = trees[which, p, LEAF] * n_children + trees[which, p, CHOICE]
                 change(leaf, i, cells, x, 2 * which - 1)
                 close(leaf, i, hyper)
-        trees[OWN, p] = trees[NEW, p]
+        for part in range(trees.shape[2]):
+            trees[OWN, p, part] = trees[NEW, p, part]
     return differs
 
 

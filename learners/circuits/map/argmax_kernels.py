@@ -83,7 +83,7 @@ def argmax_product(arrays, choices, mark, room, x):
     mark[1, :] = -1
     for i in range(n_inner):
         if arrays.is_sum[i]:
-            choices[i] = choices[arrays.children[choose_child(arrays, i, choices, mark, room)]]
+            copy(choices[arrays.children[choose_child(arrays, i, choices, mark, room)]], choices[i])
             continue
         choices[i] = -1
         for e in range(arrays.child_starts[i], arrays.leaf_from[i]):

@@ -163,7 +163,9 @@ def climb(arrays, n_samples, beam, x):
         for start in range(0, n, width):
             block.size[0] = min(n - start, width)
             block.size[1] = (block.size[0] + LANES - 1) // LANES * LANES
-            block.codes[:, : block.size[1]] = beam.codes[side, :, start : start + block.size[1]]
+            for v in range(x.size):
+                for c in range(block.size[1]):
+                    block.codes[v, c] = beam.codes[side, v, start + c]
             values_side_by_side(arrays, edges, block)
             least = np.inf
             for k in range(block.size[0]):
@@ -240,7 +242,7 @@ def beam_search(arrays, k, state, x):
     n_inner = arrays.is_sum.size
     if n_inner == 0:
         x[arrays.leaf_variable[0]] = np.argmax(arrays.leaf_value)
-        return arrays.leaf_value.max()
+        return arrays.leaf_value[x[arrays.leaf_variable[0]]]
     n_slots = arrays.value_starts[x.size]
     totals, heaviest = np.empty(n_inner), np.empty(n_inner, dtype=np.int64)
     total_values(arrays, totals, heaviest)

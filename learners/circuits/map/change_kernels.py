@@ -67,7 +67,8 @@ def leaf_edges(arrays):
         starts[v + 2] += starts[v + 1]
     is_binary = arrays.value_starts[n_variables] == 2 * n_variables
     if not is_binary:
-        least = leaf_value.min()
+        for i in range(leaf_value.size):
+            least = min(least, leaf_value[i])
     for e in range(n_edges):
         rise[e] = high[e] / low[e]
     for e in range(n_edges):

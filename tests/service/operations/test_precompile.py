@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 
@@ -30,21 +31,22 @@ def test_requests_compile_nothing_that_an_image_could_have_compiled(tmp_path: Pa
     assert json.loads(ended.stdout.splitlines()[-1]) == []
 
 
-def _after(first: Path, own: Path) -> None:
-    """Leave a file, if that of the first task is there."""
-    own.write_text("first was done" if first.is_file() else "first was missing")
+def _meet(own: Path, other: Path) -> None:
+    """Leave a file, and wait for that of the other task, which runs at the same time."""
+    own.touch()
+    until = time.monotonic() + 30
+    while not other.is_file() and time.monotonic() < until:
+        time.sleep(0.01)
+    own.write_text("met" if other.is_file() else "alone")
 
 
-def test_the_command_compiles_in_processes_what_is_shared_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, others = tmp_path / "first", [tmp_path / str(i) for i in range(3)]
-    tasks = (partial(Path.touch, first), *(partial(_after, first, own) for own in others))
-    monkeypatch.setattr(precompile, "TASKS", tasks)
+def test_the_command_compiles_in_processes_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    monkeypatch.setattr(precompile, "TASKS", (partial(_meet, first, second), partial(_meet, second, first)))
     done = CliRunner().invoke(app, ["precompile", "--processes", "2", "--json"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["seconds"] > 0
-    assert [own.read_text() for own in others] == ["first was done"] * 3
+    assert [each.read_text() for each in (first, second)] == ["met", "met"]
     told = CliRunner().invoke(app, ["precompile", "--processes", "1"])
     assert "All kernels are compiled" in told.stdout
 
