@@ -25,6 +25,7 @@ from learners.circuits.projection_kernels import (
     count_one,
     project,
 )
+from learners.circuits.waiting_kernels import N_ROWS, filter_waiting, solve_waiting
 from learners.circuits.wide_kernels import INVERSE_RADIX, LEAST, RADIX
 from learners.jit import inner_kernel, kernel
 from learners.lanes import N_LANES, bits_of, item, lanes_from, lowest_bit
@@ -181,41 +182,48 @@ def _learn_leaf(numeric, leaf, centre, narrowest, r, x):
 
 
 @inner_kernel
-def _learn_pairs(plan, posterior, rule, s, codes, flow, table_codes):
-    """Update the distributions over two values of a segment, sixteen at a time; returns the last operation that is left."""
+def _learn_pairs(plan, posterior, rule, s, codes, flow, table_codes, waiting, waiting_shares, n_late):
+    """Update the distributions over two values of a segment, sixteen at a time; returns how many nodes wait for Newton's steps.
+
+    The segment has sixteen or more. Nodes that wait are written from the n_late-th place on.
+    """
     entry, node = posterior.entry, posterior.node
     count, weight, slope = entry[COUNT], entry[WEIGHT], entry[SLOPE]
     total, pull, moved = node[TOTAL], node[PULL], node[MOVED]
     n_planes = plan.plane_starts[-1]
-    first, last = plan.segments[s], plan.segments[s + 1] - 1
-    while last - first >= N_LANES - 1:
-        i = last - (N_LANES - 1)
-        last -= N_LANES
+    first, end = plan.segments[s], plan.segments[s + 1]
+    while end > first:
+        i = max(end - N_LANES, first)
         r = lanes_from(flow, n_planes + i)
         for k in range(N_LANES):
-            table_codes[k] = codes[item(plan.variable, i + k)]
+            # The last block reaches back to nodes that are done: nothing is observed there.
+            table_codes[k] = codes[item(plan.variable, i + k)] if i + k < end else 2.0
+        end = i
         code = lanes_from(table_codes, 0)
         is_active = (r >= NEGLIGIBLE) & (code < 2.0) & (lanes_from(total, i) > 0.0)
         if bits_of(is_active) == 0:
             continue
         is_due = is_active & (r < CERTAIN)
         e = item(plan.starts, i)
-        left = bits_of(is_active) & ~bits_of(is_due)
+        certain = bits_of(is_active) & ~bits_of(is_due)
+        while certain:
+            k = lowest_bit(certain)
+            certain &= certain - 1
+            begin = e + 2 * k
+            count_one(entry, node, i + k, begin, begin + 2, begin + codes[plan.variable[i + k]])
         if rule == BMM:
             match_sixteen(count, weight, total, e, i, code, r, is_due)
-        else:
-            left |= filter_sixteen(count, weight, slope, total, pull, moved, e, i, code, r, is_due)
+            continue
+        left = filter_sixteen(count, weight, slope, total, pull, moved, e, i, code, r, is_due)
         while left:
             k = lowest_bit(left)
             left &= left - 1
             seen = codes[plan.variable[i + k]]
-            begin = e + 2 * k
-            share = flow[n_planes + i + k]
-            if share >= CERTAIN:
-                count_one(entry, node, i + k, begin, begin + 2, begin + seen)
-            else:
-                filter_two(entry, node, i + k, begin + seen, begin + 1 - seen, share, 0.0)
-    return last
+            waiting[1, n_late] = i + k
+            waiting_shares[2 + seen, n_late] = flow[n_planes + i + k]
+            waiting_shares[3 - seen, n_late] = 0.0
+            n_late += 1
+    return n_late
 
 
 @kernel
@@ -226,7 +234,9 @@ def learn_rows(plan, posterior, x, rule, scratch, is_learning_leaves):
     starts, child, variable, n_values = plan.starts, plan.child, plan.variable, plan.n_values
     entry, node = posterior.entry, posterior.node
     weight, total = entry[WEIGHT], node[TOTAL]
-    table_codes = np.empty(N_LANES)
+    table_codes, room = np.empty(N_LANES), np.empty(N_ROWS * N_LANES)
+    # Sums of two that wait for each other, and operations of two that wait for Newton's steps, each with both entries' shares.
+    waiting, waiting_shares = np.empty((2, total.size), np.int64), np.empty((4, total.size))
     n_impossible = 0
     for row in range(x.shape[1]):
         upward_one(plan, weight, codes, x, row, value)
@@ -239,11 +249,16 @@ def learn_rows(plan, posterior, x, rule, scratch, is_learning_leaves):
                 continue
         flow[:] = 0.0
         flow[plan.root] = 1.0
+        n_sums, n_late = 0, 0
         for s in range(plan.segment_kind.size - 1, -1, -1):
             kind = plan.segment_kind[s]
             last = plan.segments[s + 1] - 1
-            if kind == TABLE_OF_TWO and (rule == BMM or rule == ADF):
-                last = _learn_pairs(plan, posterior, rule, s, codes, flow, table_codes)
+            is_in_lanes = last - plan.segments[s] >= N_LANES - 1 and (rule == BMM or rule == ADF)
+            if kind == TABLE_OF_TWO and is_in_lanes:
+                n_late = _learn_pairs(
+                    plan, posterior, rule, s, codes, flow, table_codes, waiting, waiting_shares, n_late
+                )
+                continue
             for i in range(last, plan.segments[s] - 1, -1):
                 r = flow[n_planes + i]
                 if r < NEGLIGIBLE:
@@ -267,7 +282,9 @@ def learn_rows(plan, posterior, x, rule, scratch, is_learning_leaves):
                     if kind == SUM_OF_TWO and rule == BMM and r < CERTAIN:
                         match_two(entry, node, i, begin, begin + 1, shares[0, 0], shares[0, 1])
                     elif kind == SUM_OF_TWO and rule == ADF:
-                        filter_two(entry, node, i, begin, begin + 1, shares[0, 0], shares[0, 1])
+                        waiting[0, n_sums] = i
+                        waiting_shares[0, n_sums], waiting_shares[1, n_sums] = shares[0, 0], shares[0, 1]
+                        n_sums += 1
                     else:
                         project(entry, node, i, begin, end, r, rule, shares)
                 elif kind <= LOOKUP:
@@ -291,4 +308,7 @@ def learn_rows(plan, posterior, x, rule, scratch, is_learning_leaves):
                     _learn_leaf(
                         plan.numeric[i], posterior.leaf[i], posterior.centre[i], posterior.narrowest[i], r, seen
                     )
+        if rule == ADF:
+            n_late = filter_waiting(entry, node, starts, waiting, waiting_shares, n_sums, n_late, room)
+            solve_waiting(entry, node, starts, waiting, waiting_shares, n_late, room)
     return n_impossible

@@ -110,22 +110,22 @@ def filter_two(entry, node, i, e, f, share, share_other):
     if share_other == 0.0 and fewer >= LARGE and r < SHARE_OF_SQUARE * fewer * fewer:
         d, d_other, s, s_other, pull, is_done = two_by_logarithms(alpha, other, total, r)
         if is_done:
-            _write(entry, node, i, e, f, alpha + d, other + d_other, s, s_other, pull, UNKNOWN)
+            write_two(entry, node, i, e, f, alpha + d, other + d_other, s, s_other, pull, UNKNOWN)
             return
     if moved < MOST_FOLLOWED:
         d, d_other, s, s_other, pull, farthest = curved_step(
             alpha, other, total, share, share_other, slope[e], slope[f], node[PULL, i]
         )
         if farthest <= FARTHEST and pull > 0.0:
-            _write(entry, node, i, e, f, alpha + d, other + d_other, s, s_other, pull, moved + farthest)
+            write_two(entry, node, i, e, f, alpha + d, other + d_other, s, s_other, pull, moved + farthest)
             return
     known = node[PULL, i] if moved < MOST_FOLLOWED else 0.0
     d, d_other, s, s_other, pull = newton_of_two(alpha, other, total, share, share_other, slope[e], slope[f], known)
-    _write(entry, node, i, e, f, alpha + d, other + d_other, s, s_other, pull, 0.0 if pull > 0.0 else UNKNOWN)
+    write_two(entry, node, i, e, f, alpha + d, other + d_other, s, s_other, pull, 0.0 if pull > 0.0 else UNKNOWN)
 
 
 @inner_kernel
-def _write(entry, node, i, e, f, alpha, other, slope, slope_other, pull, moved):
+def write_two(entry, node, i, e, f, alpha, other, slope, slope_other, pull, moved):
     """The new state of a node of two."""
     total = alpha + other
     inverse = 1.0 / total

@@ -55,7 +55,7 @@ def _by_logarithms(entry, node, i, begin, end, shares):
 
 
 @inner_kernel
-def _reciprocals(x):
+def reciprocals(x):
     """Sums of 1/(x + k) and of 1/(x + k)² for k = 0..7, with one division."""
     # The product p of all x + k is a polynomial of u = x (x + 7), as (x + k) (x + 7 - k) = u + k (7 - k).
     u, by_x = x * (x + 7.0), 2.0 * x + 7.0
@@ -73,8 +73,8 @@ def digamma_step(x, d):
     y = x + d
     moved, slope = 0.0, 0.0
     if x < 8.0 or y < 8.0:
-        before, _ = _reciprocals(x)
-        after, slope = _reciprocals(y)
+        before, _ = reciprocals(x)
+        after, slope = reciprocals(y)
         moved = before - after
         x += 8.0
         y += 8.0
@@ -262,7 +262,7 @@ def _newton_steps(entry, node, i, begin, end, r, grown, shares):
 
 
 @inner_kernel
-def _pair_matched(alpha, other, total, share, share_other):
+def pair_matched(alpha, other, total, share, share_other):
     """The matched moments of two less α, as `_start_matched` has them."""
     a, b, r = total, total + 1.0, share + share_other
     apart = 2.0 * alpha * other
@@ -285,7 +285,7 @@ def newton_of_two(alpha, other, total, share, share_other, slope, slope_other, p
         b = (up * slope + down * slope_other) * pull
         d, d_other = (up + b) * slope, (down + b) * slope_other
     else:
-        d, d_other = _pair_matched(alpha, other, total, share, share_other)
+        d, d_other = pair_matched(alpha, other, total, share, share_other)
     for _ in range(MOST_STEPS):
         move, curvature = digamma_step(total, d + d_other)
         own, bend = digamma_step(alpha, d)
@@ -295,7 +295,7 @@ def newton_of_two(alpha, other, total, share, share_other, slope, slope_other, p
         slope, slope_other = bend_other * inverse, bend * inverse
         left = 1.0 - curvature * (slope + slope_other)
         if not left > WELL_CONDITIONED:
-            d, d_other = _pair_matched(alpha, other, total, share, share_other)
+            d, d_other = pair_matched(alpha, other, total, share, share_other)
             return d, d_other, 0.0, 0.0, 0.0
         pull = curvature / left
         g, g_other = (move - own + up) * slope, (move - own_other + down) * slope_other

@@ -10,6 +10,7 @@ from scipy.special import polygamma, psi
 
 from learners.circuits.pair_kernels import FARTHEST, filter_sixteen, filter_two, match_sixteen
 from learners.circuits.projection_kernels import ADF, BMM, MOVED, UNKNOWN, project
+from learners.circuits.waiting_kernels import N_ROWS, filter_waiting, solve_waiting
 from learners.jit import kernel
 from learners.lanes import N_LANES, lanes_from
 
@@ -86,6 +87,32 @@ def test_one_solves_the_equations(seed, both, is_known):
         # As a share of the pseudo-count, with the digits that SciPy's ψ has.
         assert np.abs(wrong_by(counts[k], after, share) / polygamma(1, after) / after).max() < 2e-7
         assert entry[1, 2 * k : 2 * k + 2] == pytest.approx(after / after.sum())
+
+
+@given(seed=st.integers(0, 2**32 - 1), n_nodes=st.integers(1, 40), n_sums=st.integers(0, 40))
+def test_waiting_ones_solve_the_equations(seed, n_nodes, n_sums):
+    """Sums and late nodes, in any order, some with all of the row on one entry and some whose slopes are not known."""
+    rng = np.random.default_rng(seed)
+    counts = 10.0 ** rng.uniform(-1.5, 3, (n_nodes, 2))
+    share = 10.0 ** rng.uniform(-8, -0.01, n_nodes)[:, None] * rng.choice([[1.0, 0.0], [0.0, 1.0], [0.6, 0.4]], n_nodes)
+    entry, node = state_of(counts)
+    node[MOVED, rng.random(n_nodes) < 0.3] = UNKNOWN
+    n_sums = min(n_sums, n_nodes)
+    order = rng.permutation(n_nodes)
+    waiting, shares, room = np.zeros((2, n_nodes), int), np.zeros((4, n_nodes)), np.empty(N_ROWS * N_LANES)
+    waiting[0, :n_sums], shares[:2, :n_sums] = order[:n_sums], share[order[:n_sums]].T
+    n_late = n_nodes - n_sums
+    waiting[1, :n_late], shares[2:, :n_late] = order[n_sums:], share[order[n_sums:]].T
+    starts = 2 * np.arange(n_nodes + 1)
+    n_late = filter_waiting(entry, node, starts, waiting, shares, n_sums, n_late, room)
+    left = np.sort(waiting[1, :n_late])
+    assert np.array_equal(entry[0].reshape(-1, 2)[left], counts[left])
+    solve_waiting(entry, node, starts, waiting, shares, n_late, room)
+    for k in range(n_nodes):
+        after = entry[0, 2 * k : 2 * k + 2]
+        assert np.abs(wrong_by(counts[k], after, share[k]) / polygamma(1, after) / after).max() < 2e-7
+        assert entry[1, 2 * k : 2 * k + 2] == pytest.approx(after / after.sum())
+        assert node[0, k] == pytest.approx(after.sum())
 
 
 def test_slopes_that_are_followed_stay_right():
