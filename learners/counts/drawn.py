@@ -91,8 +91,10 @@ class DrawnRows:
         row_hashes(rows.x, rows.y, self.schema.value_keys, self.schema.class_keys, hashes)
         small = np.flatnonzero(hashes <= self._bound(hashes))
         if small.size:
-            content = np.vstack([rows.x[:, small], rows.y[small].astype(rows.x.dtype)]).T
-            self._add(Sample(hashes[small], content, np.ones(small.size, np.int64)))
+            content = np.empty((rows.x.shape[0] + 1, small.size), rows.x.dtype)
+            np.take(rows.x, small, axis=1, out=content[:-1], mode="clip")  # which needs no copy of what it gives
+            content[-1] = rows.y[small]
+            self._add(Sample(hashes[small], content.T, np.ones(small.size, np.int64)))
 
     def _bound(self, hashes: Uint64s) -> np.uint64:
         """A hash above which no row can be among the smallest."""
@@ -101,7 +103,7 @@ class DrawnRows:
         wanted = RESERVE * self.n_distinct
         for rank in (wanted + wanted // 16 + 1, 2 * wanted):  # few rows repeat, or many do
             if hashes.size > rank:
-                smallest = np.sort(np.partition(hashes, rank)[:rank])
+                smallest = _smallest(hashes, rank)
                 if 1 + np.count_nonzero(smallest[1:] != smallest[:-1]) > wanted:
                     return np.uint64(smallest[-1])
         return np.uint64(EVERYTHING)
@@ -224,6 +226,12 @@ class DrawnRows:
             return NotImplemented
         same = all(np.array_equal(ours, theirs) for ours, theirs in zip(self.sample, other.sample, strict=True))
         return same and (self.n_rows, self.limit) == (other.n_rows, other.limit)
+
+
+def _smallest(hashes: Uint64s, n: int) -> Uint64s:
+    """The n smallest, ascending: of those that are small as such, as hashes are spread evenly unless rows repeat."""
+    below = hashes[hashes <= np.uint64(min(EVERYTHING, EVERYTHING * 5 * n // (4 * hashes.size)))]
+    return np.sort(below if below.size >= n else np.partition(hashes, n)[:n])[:n]
 
 
 def _distinct(parts: list[Sample]) -> Sample:

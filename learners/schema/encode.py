@@ -385,9 +385,8 @@ def encode(
             np.concatenate(y) if with_class else None,
             np.concatenate(own, axis=1) if own else None,
         )
-    batch = batches[0]
-    codes = encoder.attributes(batch, is_trusted)  # first, as it checks every column
-    return Chunk(codes, encoder.classes(batch) if with_class else None, encoder.numbers(batch))
+    codes = encoder.attributes(batches[0], is_trusted)  # first, as it checks every column
+    return Chunk(codes, encoder.classes(batches[0]) if with_class else None, encoder.numbers(batches[0]))
 
 
 def class_codes(batch: pa.RecordBatch, schema: Schema) -> Codes:
