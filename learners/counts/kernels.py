@@ -108,6 +108,74 @@ def add_plane_pairs(planes, word_starts, n_planes, plane_starts, pairs, table_st
                         cell += n_classes
 
 
+@inner_kernel
+def both(a, b):  # (n,) uint64 twice
+    """Number of bits that are set in both."""
+    n = np.uint64(0)
+    for word in range(a.size):
+        n += popcount(a[word] & b[word])
+    return np.int64(n)
+
+
+@kernel
+def add_binary_pairs(planes, word_starts, tables):
+    """As `add_plane_pairs`, of all pairs of attributes of one plane each: a plane is fetched once for four others.
+
+    planes (m, n_words) uint64; OUT tables (m (m - 1) / 2, n_classes) int64, pairs in ascending order.
+    """
+    m = planes.shape[0]
+    for k in range(word_starts.size - 1):
+        for first in range(word_starts[k], word_starts[k + 1], PAIR_WORDS):
+            last = min(first + PAIR_WORDS, word_starts[k + 1])
+            for i in range(0, m, 4):
+                # Where the pair of i and j is, less j; the next attribute's pairs begin m - i - 2 further on.
+                pair_0 = i * m - i * (i + 1) // 2 - i - 1
+                pair_1 = pair_0 + m - i - 2
+                pair_2 = pair_1 + m - i - 3
+                pair_3 = pair_2 + m - i - 4
+                for j in range(i + 1, min(i + 4, m)):
+                    near = planes[j, first:last]
+                    tables[pair_0 + j, k] += both(planes[i, first:last], near)
+                    if j > i + 1:
+                        tables[pair_1 + j, k] += both(planes[i + 1, first:last], near)
+                    if j > i + 2:
+                        tables[pair_2 + j, k] += both(planes[i + 2, first:last], near)
+                for j in range(i + 4, m):
+                    far = planes[j, first:last]
+                    a_0, a_1 = planes[i, first:last], planes[i + 1, first:last]
+                    a_2, a_3 = planes[i + 2, first:last], planes[i + 3, first:last]
+                    n_0, n_1, n_2, n_3 = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
+                    for word in range(far.size):
+                        bits = far[word]
+                        n_0 += popcount(a_0[word] & bits)
+                        n_1 += popcount(a_1[word] & bits)
+                        n_2 += popcount(a_2[word] & bits)
+                        n_3 += popcount(a_3[word] & bits)
+                    tables[pair_0 + j, k] += np.int64(n_0)
+                    tables[pair_1 + j, k] += np.int64(n_1)
+                    tables[pair_2 + j, k] += np.int64(n_2)
+                    tables[pair_3 + j, k] += np.int64(n_3)
+
+
+@kernel
+def complete_binary_pairs(inner, margins, class_counts, tables):
+    """As `complete_pairs`, of all pairs of attributes of two values each.
+
+    inner (m (m - 1) / 2, c) as `add_binary_pairs` counted it, margins (m, c); OUT tables (m (m - 1) / 2, 4, c) int64, to
+    which is added.
+    """
+    m, pair = margins.shape[0], 0
+    for i in range(m):
+        for j in range(i + 1, m):
+            for k in range(class_counts.size):
+                n, of_i, of_j = inner[pair, k], margins[i, k], margins[j, k]
+                tables[pair, 0, k] += n
+                tables[pair, 1, k] += of_i - n
+                tables[pair, 2, k] += of_j - n
+                tables[pair, 3, k] += class_counts[k] - of_i - of_j + n
+            pair += 1
+
+
 @kernel
 def complete_pairs(inner, inner_starts, margins, n_planes, plane_starts, pairs, class_counts, tables, table_starts):
     """Fill each pair's table from its co-occurrences without the last values, and from the margins.

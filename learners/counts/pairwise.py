@@ -11,11 +11,13 @@ from learners.arrays import Integers
 from learners.counts.kernels import (
     PADDING,
     WORD,
+    add_binary_pairs,
     add_margin,
     add_pair_counts,
     add_pairs,
     add_plane_margins,
     add_plane_pairs,
+    complete_binary_pairs,
     complete_pairs,
     group_by_class,
     set_planes,
@@ -46,6 +48,7 @@ class _Plan:
     inner_starts: Integers  # (n_plane_pairs + 1,)
     scatter_pairs: Integers  # indices of the other pairs, whose cells are numbered by 32 bits
     huge_pairs: Integers  # indices of those with more cells
+    is_binary: bool  # whether all attributes have two values, and all pairs are counted by bit-planes
 
     @classmethod
     def of(cls, sizes: Integers, n_classes: int) -> _Plan:
@@ -82,6 +85,7 @@ class _Plan:
             np.cumsum(inner_starts, out=inner_starts),
             np.flatnonzero(~by_planes & ~is_huge),
             np.flatnonzero(~by_planes & is_huge),
+            bool(np.all(sizes == 2) and by_planes.all()),
         )
 
 
@@ -220,14 +224,19 @@ class PairwiseCounts:
             set_planes(grouped, plan.plane_counts[block] + 1, plan.plane_starts[first:], planes)
         margins = np.zeros((planes.shape[0], n_classes), np.int64)
         add_plane_margins(planes, word_starts, margins)
-        inner = np.zeros(int(plan.inner_starts[-1]), np.int64)
-        add_plane_pairs(
-            planes, word_starts, plan.plane_counts, plan.plane_starts, plan.plane_pairs, plan.inner_starts[:-1], inner
-        )
         by_attribute = np.split(margins, plan.plane_starts[1:-1])
         for attribute, margin in zip(plan.plane_attributes, by_attribute, strict=True):
             self.margins[attribute][:-1] += margin
             self.margins[attribute][-1] += class_counts - margin.sum(axis=0)
+        inner = np.zeros(int(plan.inner_starts[-1]), np.int64)
+        if plan.is_binary:
+            pairs = inner.reshape(-1, n_classes)
+            add_binary_pairs(planes, word_starts, pairs)
+            complete_binary_pairs(pairs, margins, class_counts, self.counts.reshape(-1, 4, n_classes))
+            return
+        add_plane_pairs(
+            planes, word_starts, plan.plane_counts, plan.plane_starts, plan.plane_pairs, plan.inner_starts[:-1], inner
+        )
         complete_pairs(
             inner,
             plan.inner_starts,

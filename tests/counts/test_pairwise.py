@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -43,6 +45,19 @@ def test_both_routes_count_the_same(limit, sizes, n_classes, monkeypatch):
     assert_equals_naive(schema, parts)
     plan = PairwiseCounts(schema)._plan
     assert (plan.scatter_pairs.size == 0) == (limit > 0 and max(sizes) <= pairwise.MAX_PLANE_VALUES)
+
+
+@pytest.mark.parametrize("n_attributes", [2, 3, 4, 5, 8, 11, 14])
+@pytest.mark.parametrize("n_classes", [1, 2, 5])
+def test_binary_attributes_are_counted_as_the_others(n_attributes, n_classes):
+    """Four attributes at a time, also where a few are left over and where a class has more rows than a block of words."""
+    schema = strategies.schema_of((2,) * n_attributes, n_classes)
+    assert_equals_naive(schema, [strategies.chunk_of(seed, schema, n, 2.0) for seed, n in enumerate((0, 1, 64, 700))])
+    binary, others = PairwiseCounts(schema), PairwiseCounts(schema)
+    assert binary._plan.is_binary
+    others._plan = replace(others._plan, is_binary=False)
+    rows = strategies.chunk_of(4, schema, 40_000, 2.0)
+    assert laws.updated(binary, [rows]) == laws.updated(others, [rows])
 
 
 @pytest.mark.parametrize("most", [0, 100, 1 << 32], ids=["none", "some", "all"])
