@@ -19,6 +19,7 @@ DENSE_FLOATS = 1 << 22
 DENSE_RATIO = 2
 WORD = 64
 SMALL_TABLE = 1 << 14
+BLOCK_FLOATS = 1 << 12
 
 
 class _Sparse(NamedTuple):
@@ -59,14 +60,23 @@ def compile_tables(
     # Smoothing of one row, so that no class that occurred is ever impossible beforehand.
     prior = np.log((class_counts + 1.0 / n_classes) / (class_counts.sum() + 1.0))
     is_hierarchical = np.array([bool(estimates and estimates[0].hierarchical)], np.uint8)
-    found = []
+    n_values = [tree.n_values for tree in trees]
+
+    def tables_of(first: int, forms: Sequence[_Form]) -> kernels.LookupTables:
+        members = range(first, first + len(forms))
+        own_values = [n_values[i] for i in members]
+        return _tables_of(structure, members, sizes, strides, own_values, forms, prior, is_hierarchical)
+
+    found: list[_Form] = []
+    hashed: list[_Form] = []  # of a few attributes, or of a large one
     for i, (tree, estimate) in enumerate(zip(trees, estimates, strict=True)):
-        hashed = _hashed(_sparse_form(tree, estimate, sizes[i], strides[i], schema.n_classes))
-        alone = _tables_of(structure, [i], sizes, strides, [tree.n_values], [hashed], prior, is_hierarchical)
-        found.append(_dense_form(alone) or hashed)
-    return _tables_of(
-        structure, range(len(trees)), sizes, strides, [tree.n_values for tree in trees], found, prior, is_hierarchical
-    )
+        hashed.append(_hashed(_sparse_form(tree, estimate, sizes[i], strides[i], schema.n_classes)))
+        if i == len(trees) - 1 or sum(form.vectors.size for form in hashed) > BLOCK_FLOATS:
+            block = tables_of(len(found), hashed)
+            found += [_dense_form(block, a, form) or form for a, form in enumerate(hashed)]
+            hashed = []
+            del block
+    return tables_of(0, found)
 
 
 class _Form(NamedTuple):
@@ -219,14 +229,14 @@ def _hashed(sparse: _Sparse) -> _Form:
     return _Form(np.empty(0, np.float32), words, 64 - bits, sparse.keys[order], sparse.vectors[order])
 
 
-def _dense_form(alone: kernels.LookupTables) -> _Form | None:
-    """The dense table of the only attribute, if its contexts are few enough, or not much more than occurred."""
-    n_classes = alone.log_prior.size
-    n_contexts = math.prod((alone.parent_sizes + 1).tolist())
-    size = n_contexts * int(alone.n_values[0]) * n_classes
-    if size > min(DENSE_FLOATS, max(SMALL_TABLE, DENSE_RATIO * alone.vectors.size)):
+def _dense_form(tables: kernels.LookupTables, a: int, hashed: _Form) -> _Form | None:
+    """The dense table of an attribute, if its contexts are few enough, or not much more than occurred."""
+    n_classes, n_values = tables.log_prior.size, int(tables.n_values[a])
+    own = slice(int(tables.parent_starts[a]), int(tables.parent_starts[a + 1]))
+    n_contexts = math.prod((tables.parent_sizes[own] + 1).tolist())
+    if n_contexts * n_values * n_classes > min(DENSE_FLOATS, max(SMALL_TABLE, DENSE_RATIO * hashed.vectors.size)):
         return None
-    table = np.empty((n_contexts, int(alone.n_values[0]), n_classes), np.float32)
-    kernels.fill_dense(alone, 0, table)
+    table = np.empty((n_contexts, n_values, n_classes), np.float32)
+    kernels.fill_dense(tables, a, table)
     no_keys, no_vectors = np.empty(0, np.int64), np.empty((0, n_classes), np.float32)
     return _Form(table.ravel(), np.empty(0, np.uint64), WORD - 1, no_keys, no_vectors)
