@@ -9,7 +9,8 @@ import numpy as np
 from learners.arrays import Array, Floats, Integers
 from learners.circuits.density_kernels import log_density
 from learners.circuits.evaluate_kernels import SMALLEST, upward_one
-from learners.circuits.kernels import GAUSSIAN, LOOKUP, NUMERIC, POISSON, PRODUCT_OF, SUM_OF_TWO, TABLE_OF_TWO
+from learners.circuits.kernels import GAUSSIAN, LOOKUP, NUMERIC, POISSON, PRODUCT_OF, SUM_OF, SUM_OF_TWO, TABLE_OF_TWO
+from learners.circuits.many_child_kernels import N_OF_NODES, OF_NODES, filter_block, put_node
 from learners.circuits.pair_kernels import filter_sixteen, filter_two, match_sixteen, match_two
 from learners.circuits.projection_kernels import (
     ADF,
@@ -237,6 +238,9 @@ def learn_rows(plan, posterior, x, rule, scratch, is_learning_leaves):
     table_codes, room = np.empty(N_LANES), np.empty(N_ROWS * N_LANES)
     # Sums of two that wait for each other, and operations of two that wait for Newton's steps, each with both entries' shares.
     waiting, waiting_shares = np.empty((2, total.size), np.int64), np.empty((4, total.size))
+    # Sums of the same number of children that wait for each other.
+    block, children_room = np.empty(N_LANES, np.int64), np.ones((OF_NODES * shares.shape[1] + N_OF_NODES) * N_LANES)
+    spare = np.empty(shares.shape)
     n_impossible = 0
     for row in range(x.shape[1]):
         upward_one(plan, weight, codes, x, row, value)
@@ -249,7 +253,7 @@ def learn_rows(plan, posterior, x, rule, scratch, is_learning_leaves):
                 continue
         flow[:] = 0.0
         flow[plan.root] = 1.0
-        n_sums, n_late = 0, 0
+        n_sums, n_late, n_block, width = 0, 0, 0, 0
         for s in range(plan.segment_kind.size - 1, -1, -1):
             kind = plan.segment_kind[s]
             last = plan.segments[s + 1] - 1
@@ -285,6 +289,16 @@ def learn_rows(plan, posterior, x, rule, scratch, is_learning_leaves):
                         waiting[0, n_sums] = i
                         waiting_shares[0, n_sums], waiting_shares[1, n_sums] = shares[0, 0], shares[0, 1]
                         n_sums += 1
+                    elif kind == SUM_OF and rule == ADF:
+                        if n_block > 0 and width != end - begin:
+                            filter_block(entry, node, starts, block, n_block, children_room, spare)
+                            n_block = 0
+                        block[n_block], width = i, end - begin
+                        put_node(entry, node, i, begin, width, n_block, r, shares, children_room)
+                        n_block += 1
+                        if n_block == N_LANES:
+                            filter_block(entry, node, starts, block, n_block, children_room, spare)
+                            n_block = 0
                     else:
                         project(entry, node, i, begin, end, r, rule, shares)
                 elif kind <= LOOKUP:
@@ -309,6 +323,8 @@ def learn_rows(plan, posterior, x, rule, scratch, is_learning_leaves):
                         plan.numeric[i], posterior.leaf[i], posterior.centre[i], posterior.narrowest[i], r, seen
                     )
         if rule == ADF:
+            if n_block > 0:
+                filter_block(entry, node, starts, block, n_block, children_room, spare)
             n_late = filter_waiting(entry, node, starts, waiting, waiting_shares, n_sums, n_late, room)
             solve_waiting(entry, node, starts, waiting, waiting_shares, n_late, room)
     return n_impossible

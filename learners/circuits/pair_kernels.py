@@ -46,14 +46,14 @@ def third_of(v):
 
 
 @inner_kernel
-def _moved(c, slope, half, third):
+def moved_by(c, slope, half, third):
     """How far a pseudo-count moves when ψ of it grows by c."""
     first = c * slope
     return fused(first * c, fused(c, third, half), first)
 
 
 @inner_kernel
-def _followed(d, c, bend, third):
+def followed(d, c, bend, third):
     """How far a slope moves with its pseudo-count."""
     return d * fused(3.0 * third - 0.5 * bend * bend, c, bend)
 
@@ -88,14 +88,14 @@ def curved_step(alpha, other, total, share, share_other, slope, slope_other, pul
     g = (up * slope + down * slope_other) * pull
     # What the first order leaves, then the second, goes into g again.
     for _ in range(2):
-        d = _moved(up + g, slope, half, third)
-        d_other = _moved(down + g, slope_other, half_other, third_other)
-        g = g + (d + d_other - _moved(g, slope_total, half_total, third_total)) * pull
-    d = _moved(up + g, slope, half, third)
-    d_other = _moved(down + g, slope_other, half_other, third_other)
+        d = moved_by(up + g, slope, half, third)
+        d_other = moved_by(down + g, slope_other, half_other, third_other)
+        g = g + (d + d_other - moved_by(g, slope_total, half_total, third_total)) * pull
+    d = moved_by(up + g, slope, half, third)
+    d_other = moved_by(down + g, slope_other, half_other, third_other)
     grown = d + d_other
-    follow, follow_other = _followed(d, up + g, bend, third), _followed(d_other, down + g, bend_other, third_other)
-    pull = 1.0 / (left + (_followed(grown, g, bend_total, third_total) - follow - follow_other))
+    follow, follow_other = followed(d, up + g, bend, third), followed(d_other, down + g, bend_other, third_other)
+    pull = 1.0 / (left + (followed(grown, g, bend_total, third_total) - follow - follow_other))
     farthest = greater(greater(magnitude(d) * u, magnitude(d_other) * v), magnitude(grown) * w)
     return d, d_other, slope + follow, slope_other + follow_other, pull, farthest
 
@@ -188,7 +188,7 @@ def filter_sixteen(count, weight, slope, total, pull, moved, e, i, code, r, is_d
     """As `match_sixteen` by assumed density filtering to the third order; which nodes are due and not done, as bits."""
     first, second = pairs_from(count, e)
     s, s_second = pairs_from(slope, e)
-    before, known, followed = lanes_from(total, i), lanes_from(pull, i), lanes_from(moved, i)
+    before, known, so_far = lanes_from(total, i), lanes_from(pull, i), lanes_from(moved, i)
     is_second = code == 1.0
     alpha, other = where(is_second, second, first), where(is_second, first, second)
     bend, bend_other = where(is_second, s_second, s), where(is_second, s, s_second)
@@ -197,7 +197,7 @@ def filter_sixteen(count, weight, slope, total, pull, moved, e, i, code, r, is_d
         alpha, other, before, r, zero, bend, bend_other, known
     )
     # What is not a number, where nothing is known, fails the comparisons.
-    is_done = is_due & (followed < MOST_FOLLOWED) & (FARTHEST >= farthest) & (new_pull > 0.0)
+    is_done = is_due & (so_far < MOST_FOLLOWED) & (FARTHEST >= farthest) & (new_pull > 0.0)
     fewer = where(alpha < other, alpha, other)
     is_large = is_due & (fewer >= LARGE) & (r < SHARE_OF_SQUARE * fewer * fewer)
     if bits_of(is_large):
@@ -219,5 +219,5 @@ def filter_sixteen(count, weight, slope, total, pull, moved, e, i, code, r, is_d
         where(is_done, where(is_second, grown, grown_other), s_second),
     )
     put_from(pull, i, where(is_done, new_pull, known))
-    put_from(moved, i, where(is_done, followed + farthest, followed))
+    put_from(moved, i, where(is_done, so_far + farthest, so_far))
     return bits_of(is_due) & ~bits_of(is_done)

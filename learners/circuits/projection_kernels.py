@@ -114,8 +114,7 @@ def matched_total(total, r, counts_apart, shares_apart, both_apart):
 def two_matched(alpha, other, total, r):
     """As `matched_total` for two pseudo-counts where all of r is on the first; also the means of both."""
     a, b, c = total, total + 1.0, total + 2.0
-    ab = a * b
-    more = a * r
+    ab, more = a * b, a * r
     matched = ((c - 2.0 * r) * alpha + more) / ((b * c - 4.0 * r * b + r * r * c) * alpha + (2.0 * b - r * c) * more)
     inverse = 1.0 / ab
     return ab * matched, ((b - r) * alpha + more) * inverse, (b - r) * other * inverse
@@ -184,10 +183,8 @@ def _by_newton(entry, node, i, begin, end, r, shares):
     shares[0] holds λ; shares[1] gets the constants, shares[2] δ, shares[3] the gradient. Newton's step is that of Minka
     (2000), equations 15 to 18.
     """
-    n = end - begin
-    inverse = 1.0 / node[TOTAL, i]
-    least = np.inf
-    for j in range(n):
+    inverse, least = 1.0 / node[TOTAL, i], np.inf
+    for j in range(end - begin):
         alpha = entry[COUNT, begin + j]
         shares[1, j] = 0.0
         if alpha > 0.0:
@@ -257,8 +254,23 @@ def _newton_steps(entry, node, i, begin, end, r, grown, shares):
                 shares[2, j] += step
                 grown += shares[2, j]
                 farthest = max(farthest, abs(step) - LAST_STEP * before)
+                shares[3, j] = step
         if farthest <= 0.0:
+            _follow(entry, node, i, begin, end, 1.0 / curvature, shares)
             return
+
+
+@inner_kernel
+def _follow(entry, node, i, begin, end, slope_total, shares):
+    """Slopes, and that of the total, follow the last step, shares[3]."""
+    grown, follows, after = 0.0, 0.0, node[TOTAL, i]
+    for j in range(end - begin):
+        if entry[COUNT, begin + j] > 0.0:
+            step, slope = shares[3, j], entry[SLOPE, begin + j]
+            follow = bend_of(slope / (entry[COUNT, begin + j] + shares[2, j] - step)) * step
+            entry[SLOPE, begin + j] = slope + follow
+            grown, follows, after = grown + step, follows + follow, after + shares[2, j] - step
+    node[PULL, i] = 1.0 / (1.0 / node[PULL, i] + bend_of(slope_total / after) * grown - follows)
 
 
 @inner_kernel
