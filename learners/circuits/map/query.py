@@ -159,7 +159,7 @@ def _again(whole: WholeCircuit, query: Sequence[int], evidence: Mapping[int, flo
     options = (is_greedy, LIMITS)
     answer_again(problem.arrays, known.template, known.circuit, given, known.domains, options, x, found)
     told = found.tolist()
-    return None if math.isnan(told[0]) else _told(pattern, [int(v) for v in query], evidence, x, told)
+    return None if math.isnan(told[0]) else _told(pattern, evidence, x, told)
 
 
 def _by_tree(whole: WholeCircuit, asked: Sequence[int], given: Mapping[int, float], is_greedy: bool) -> Told | None:
@@ -178,20 +178,17 @@ def _by_tree(whole: WholeCircuit, asked: Sequence[int], given: Mapping[int, floa
     pattern.has_come = True
     x, found = np.zeros(problem.n_variables, np.int64), np.empty(4)
     tree_answer(problem.arrays, pattern.shared, np.array([*given.values(), 0.0]), is_greedy, LIMITS, x, found)
-    return _told(pattern, asked, given, x, found.tolist())
+    return _told(pattern, given, x, found.tolist())
 
 
-def _told(
-    pattern: Pattern, asked: Sequence[int], given: Mapping[int, float], x: Integers, found: Sequence[float]
-) -> Told:
+def _told(pattern: Pattern, given: Mapping[int, float], x: Integers, found: Sequence[float]) -> Told:
     gain, value, bound, n_left = found
     log_bound = pattern.problem.log_bound + gain
     if log_bound == -math.inf:
         raise ImpossibleEvidence(dict(given))
-    codes = x.tolist()
-    assignment: dict[int, float] = {
-        v: codes[place] if place >= 0 else 0 for v, place in zip(asked, pattern.places, strict=True)
-    }
+    # The place -1, of a variable that does not matter, is the zero at the end.
+    codes = [*x.tolist(), 0]
+    assignment: dict[int, float] = dict(zip(pattern.asked, map(codes.__getitem__, pattern.places), strict=True))
     if not n_left:
         return assignment, log_bound, log_bound, True
     value, bound = log_bound + value, log_bound + max(value, bound)

@@ -54,6 +54,8 @@ class Pattern:
     ----------
     problem : MaxProblem
     shared : Asked
+    asked : tuple of int
+        The variables asked for.
     places : list of int
         Of the variables asked for among those of the problem; -1 of one that the problem has not.
     has_come : bool
@@ -64,6 +66,7 @@ class Pattern:
 
     problem: MaxProblem
     shared: Asked
+    asked: tuple[int, ...]
     places: list[int]
     has_come: bool = False
     known: Known | None = None
@@ -251,7 +254,7 @@ class WholeCircuit:
             allowed[starts[place] : starts[place + 1]] = 0
         shared = Asked(allowed, hidden, places, starts[at])
         freeze(*shared)
-        return Pattern(problem, shared, position[list(asked)].tolist())
+        return Pattern(problem, shared, tuple(asked), position[list(asked)].tolist())
 
     def _kept_pattern(self, key: tuple[tuple[int, ...], tuple[int, ...]]) -> Pattern:
         """A pattern of finite domains, its hidden variables summed out of the problem; the last ones are kept."""
