@@ -110,7 +110,7 @@ def test_kernels_have_few_signatures_and_mapped_models_add_none(tmp_path):
         once, twice, n_new = in_a_fresh_process(tmp_path)
     for name, n in once.items():
         assert n <= MOST_SIGNATURES.get(name, 2), name
-    assert once["learners.classifiers.kernels._answer"] == 2
+    assert once["learners.classifiers.kernels.answer"] == 2
     assert twice == once
 
 

@@ -8,9 +8,10 @@ from learners.arrays import Floats
 from learners.classifiers.family_trees import trees_of
 from learners.classifiers.m_estimate import GRID, m_estimates
 from learners.classifiers.many_classes import layout_of
-from learners.classifiers.many_kernels import ManyClassTables, probabilities
+from learners.classifiers.many_kernels import ManyClassTables
 from learners.classifiers.packing import rounded
 from learners.classifiers.structure import Structure
+from learners.classifiers.tables import probabilities
 from learners.counts.family import FamilyCounts
 from learners.model import blocks_of
 from learners.passes.engine import Advance, unheard

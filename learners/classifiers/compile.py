@@ -36,7 +36,7 @@ def compile_tables(
     trees: Sequence[ContextTree],
     estimates: Sequence[Estimates],
 ) -> kernels.LookupTables:
-    """Compile estimates into the arrays that `kernels.probabilities` reads.
+    """Compile estimates into the arrays that `kernels.answer` reads.
 
     Parameters
     ----------

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from learners.arrays import Floats, freeze
-from learners.classifiers import kernels, many_kernels
-from learners.classifiers.many_kernels import ManyClassTables
+from learners.classifiers.tables import Tables, log_joints
 from learners.schema import Chunk
 
 # The arrays of tables with entries for each attribute, and how many of them one attribute needs.
@@ -22,7 +21,7 @@ BY_ATTRIBUTE = {
 }
 
 
-def log_factors(tables: kernels.LookupTables | ManyClassTables, chunk: Chunk) -> Floats:
+def log_factors(tables: Tables, chunk: Chunk) -> Floats:
     """Log P(x_i | y, parents of x_i) of every attribute, row and class.
 
     Parameters
@@ -45,8 +44,5 @@ def log_factors(tables: kernels.LookupTables | ManyClassTables, chunk: Chunk) ->
             name: getattr(tables, name)[a : a + width] for name, width in BY_ATTRIBUTE.items() if name in tables._fields
         }
         alone = tables._replace(**one, log_prior=no_prior)
-        if isinstance(alone, ManyClassTables):
-            many_kernels.log_joints(alone, chunk.x, 0, chunk.n_rows, factors[attribute])
-        else:
-            kernels.log_joints(alone, chunk.x, 0, chunk.n_rows, factors[attribute])
+        log_joints(alone, chunk.x, 0, chunk.n_rows, factors[attribute])
     return factors

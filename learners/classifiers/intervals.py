@@ -12,6 +12,7 @@ from learners.classifiers import kernels
 from learners.classifiers.compile import compile_tables
 from learners.classifiers.context_tree import ContextTree, Estimates
 from learners.classifiers.structure import Structure
+from learners.classifiers.tables import log_joints
 from learners.errors import InvalidParameter
 from learners.schema import Chunk, Schema
 
@@ -84,7 +85,7 @@ def credible_intervals(
     if not 0 < level < 1:
         raise InvalidParameter("interval", level, "the probability of the interval, above 0 and below 1")
     spread = np.empty_like(probabilities)
-    kernels.log_joints(tables, chunk.x, 0, chunk.n_rows, spread)
+    log_joints(tables, chunk.x, 0, chunk.n_rows, spread)
     p = np.clip(probabilities, 1e-300, 1 - 1e-16)
     others = p**2 * spread
     variance = spread + (others.sum(axis=1, keepdims=True) - others) / (1 - p) ** 2

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Codes, Float32s, Floats, Int32s, Integers, Uint8s, Uint32s, Uint64s
+from learners.arrays import Float32s, Floats, Int32s, Integers, Uint8s, Uint32s, Uint64s
 from learners.jit import inner_kernel, kernel, popcount
 
 BLOCK_ROWS = 256
@@ -256,7 +256,11 @@ def normalize(logs, log_prior):  # logs (C,) float64, in place; log_prior (C,) f
 
 
 @kernel
-def _answer(tables, x, first, last, is_normalized, out):  # one kernel for both, as it takes longest to compile
+def answer(tables, x, first, last, is_normalized, out):
+    """Log P(class, attributes) of rows, or P(class | attributes) if normalised: one kernel for both, as it takes longest to compile.
+
+    x (n_attributes, n) codes; OUT (n, C) float64, rows first..last-1. An attribute whose value training never saw counts for no class.
+    """
     cells = np.empty(min(BLOCK_ROWS, last - first), np.int64)
     for block in range(first, last, BLOCK_ROWS):
         end = min(block + BLOCK_ROWS, last)
@@ -273,23 +277,3 @@ def _answer(tables, x, first, last, is_normalized, out):  # one kernel for both,
         if is_normalized:
             for row in range(block, end):
                 normalize(out[row], tables.log_prior)
-
-
-def log_joints(tables: LookupTables, x: Codes, first: int, last: int, out: Floats) -> None:
-    """Log P(class, attributes); an attribute whose value training never saw counts for no class.
-
-    Parameters
-    ----------
-    tables : LookupTables
-    x : (n_attributes, n) uint8 or uint16
-    first, last : int
-        Rows to answer.
-    out : (n, C) float64
-        To be filled in these rows.
-    """
-    _answer(tables, x, first, last, False, out)
-
-
-def probabilities(tables: LookupTables, x: Codes, first: int, last: int, out: Floats) -> None:
-    """P(class | attributes) by log-sum-exp; parameters as those of `log_joints`."""
-    _answer(tables, x, first, last, True, out)

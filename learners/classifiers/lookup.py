@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from learners.arrays import Array, Arrays, Floats, Integers, freeze
-from learners.classifiers import kernels, many_kernels
+from learners.classifiers import kernels
 from learners.classifiers.compile import compile_tables
 from learners.classifiers.context_tree import ContextTree, Estimates
 from learners.classifiers.contributions import log_factors
@@ -21,6 +21,7 @@ from learners.classifiers.many_classes import compile_many
 from learners.classifiers.many_kernels import ManyClassTables
 from learners.classifiers.packing import Contents, pack, rounded, rounded_variances, unpack
 from learners.classifiers.structure import Structure
+from learners.classifiers.tables import Tables, log_joints, probabilities
 from learners.errors import InvalidParameter
 from learners.model import DerivedHeader
 from learners.passes.engine import available_cores
@@ -31,7 +32,6 @@ from learners.schema.schema import FEW_CLASSES
 PARALLEL_ROWS = 8192
 TABLES = tuple(f"table_{name}" for name in kernels.LookupTables._fields)
 MANY_TABLES = tuple(f"many_{name}" for name in ManyClassTables._fields)
-Tables = kernels.LookupTables | ManyClassTables
 
 
 class LookupHeader(DerivedHeader):
@@ -121,12 +121,6 @@ class LookupModel:
         tables = compiled(schema, structure, class_counts, trees, contents.estimates)
         return cls(schema, structure, class_counts, lambda: contents, tables, facts)
 
-    def _probabilities(self, chunk: Chunk, first: int, last: int, out: Floats) -> None:
-        if isinstance(self._tables, ManyClassTables):
-            many_kernels.probabilities(self._tables, chunk.x, first, last, out)
-        else:
-            kernels.probabilities(self._tables, chunk.x, first, last, out)
-
     def predict_proba(self, chunk: Chunk, threads: int | None = None) -> Floats:
         """Class probabilities.
 
@@ -148,12 +142,12 @@ class LookupModel:
         n_parts = chunk.n_rows // PARALLEL_ROWS
         n_parts = n_parts and min(n_parts, threads or available_cores())
         if n_parts <= 1:
-            self._probabilities(chunk, 0, chunk.n_rows, out)
+            probabilities(self._tables, chunk.x, 0, chunk.n_rows, out)
             return out
         edges = np.linspace(0, chunk.n_rows, n_parts + 1).astype(int).tolist()
         with ThreadPoolExecutor(n_parts) as pool:
             parts = [
-                pool.submit(self._probabilities, chunk, first, last, out)
+                pool.submit(probabilities, self._tables, chunk.x, first, last, out)
                 for first, last in zip(edges, edges[1:], strict=False)
             ]
             for part in parts:
@@ -167,10 +161,7 @@ class LookupModel:
     def log_joint(self, chunk: Chunk) -> Floats:
         """(n_rows, n_classes) float64: log P(class, attributes) of what is known of each row."""
         out = np.empty((chunk.n_rows, self.schema.n_classes))
-        if isinstance(self._tables, ManyClassTables):
-            many_kernels.log_joints(self._tables, chunk.x, 0, chunk.n_rows, out)
-        else:
-            kernels.log_joints(self._tables, chunk.x, 0, chunk.n_rows, out)
+        log_joints(self._tables, chunk.x, 0, chunk.n_rows, out)
         return out
 
     @cached_property

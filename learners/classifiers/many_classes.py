@@ -69,7 +69,7 @@ def compile_many(
     trees: Sequence[ContextTree],
     estimates: Sequence[Estimates],
 ) -> ManyClassTables:
-    """Compile estimates into the arrays that `many_kernels.probabilities` reads.
+    """Compile estimates into the arrays that `many_kernels.answer` reads.
 
     Their size follows the cells of the trees, not contexts times classes.
 

@@ -106,7 +106,8 @@ def _add_attribute(tables, a, x, row, own, log_joint):  # OUT (C,) float64 own: 
 
 
 @kernel
-def _answer(tables, x, first, last, is_normalized, out):
+def answer(tables, x, first, last, is_normalized, out):
+    """As `kernels.answer`."""
     own = np.empty(tables.log_prior.size, np.float64)
     for row in range(first, last):
         for k in range(own.size):
@@ -115,23 +116,3 @@ def _answer(tables, x, first, last, is_normalized, out):
             _add_attribute(tables, a, x, row, own, out[row])
         if is_normalized:
             normalize(out[row], tables.log_prior)
-
-
-def log_joints(tables: ManyClassTables, x: Codes, first: int, last: int, out: Floats) -> None:
-    """Log P(class, attributes); an attribute whose value training never saw counts for no class.
-
-    Parameters
-    ----------
-    tables : ManyClassTables
-    x : (n_attributes, n) uint8 or uint16
-    first, last : int
-        Rows to answer.
-    out : (n, C) float64
-        To be filled in these rows.
-    """
-    _answer(tables, x, first, last, False, out)
-
-
-def probabilities(tables: ManyClassTables, x: Codes, first: int, last: int, out: Floats) -> None:
-    """P(class | attributes) by log-sum-exp; parameters as those of `log_joints`."""
-    _answer(tables, x, first, last, True, out)

@@ -9,6 +9,7 @@ import numpy as np
 
 from learners.arrays import Codes, Floats, Integers
 from learners.classifiers import kernels
+from learners.classifiers.tables import log_joints
 from learners.errors import InvalidParameter
 
 
@@ -44,7 +45,7 @@ def pooled_intervals(
     deviation = np.zeros_like(probabilities)
     of_member = np.empty_like(probabilities)
     for tables in spreads:
-        kernels.log_joints(tables, x, 0, x.shape[1], of_member)
+        log_joints(tables, x, 0, x.shape[1], of_member)
         deviation += np.sqrt(np.maximum(of_member, 0.0))
     spread = deviation**2 + 1.0 / (np.asarray(class_counts, np.float64) + 1.0)
     p = np.clip(probabilities, 1e-300, 1 - 1e-16)

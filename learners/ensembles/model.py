@@ -16,6 +16,7 @@ from learners.arrays import Array, Arrays, Floats, Integers, Uint8s, freeze
 from learners.classifiers import kernels
 from learners.classifiers.contributions import log_factors
 from learners.classifiers.lookup import PARALLEL_ROWS, LookupModel
+from learners.classifiers.tables import log_joints, probabilities
 from learners.ensembles import describe
 from learners.ensembles.forest import forest_of_arrays
 from learners.ensembles.forest_kernels import Forest, add_scores, softmax_rows
@@ -141,9 +142,9 @@ class EnsembleModel:
         n = x.shape[1]
         by_views = self.views.chunk(Chunk(x, None)).x
         if self.correction is None:
-            kernels.probabilities(self._tables, by_views, 0, n, out)
+            probabilities(self._tables, by_views, 0, n, out)
             return
-        kernels.log_joints(self._tables, by_views, 0, n, out)
+        log_joints(self._tables, by_views, 0, n, out)
         add_scores(self.correction.forest, x, 0, n, out)
         softmax_rows(out, self._tables.log_prior, 0, n)
 

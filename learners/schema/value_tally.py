@@ -70,7 +70,7 @@ class ValueTally:
 
     def merge(self, other: ValueTally) -> None:
         """Count the rows of another tally, too."""
-        if other.is_overfull or self.is_overfull:
+        if self.is_overfull or other.is_overfull:  # in this order: what waits here is counted first
             self._counts, self._is_overfull = {}, True
         elif self.counts:
             self._add(other.counts.items())

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners.classifiers import kernels
 from learners.classifiers.compile import compile_tables
 from learners.classifiers.context_tree import context_tree_from_cells
+from learners.classifiers.tables import log_joints
 from learners.counts.family import Family, FamilyCounts
 from learners.ensembles.compile import PooledFamilies
 from learners.ensembles.levels import Levels
@@ -92,7 +92,7 @@ def test_weighted_estimates_are_what_the_kernel_of_rows_says():
         array.setflags(write=False)
     asked = strategies.chunk_of(4, schema, 60)
     joint = np.empty((60, 3))
-    kernels.log_joints(tables, asked.x, 0, 60, joint)
+    log_joints(tables, asked.x, 0, 60, joint)
     log_p = np.empty((60, 3, 3), np.float32)
     levels.log_probabilities(family, Chunk(asked.x, None), log_p, False)
     expected = a * log_p[:, 0] + b * (log_p[:, 2] - log_p[:, 0])

@@ -121,6 +121,7 @@ def test_of_too_many_values_only_that_remains(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(value_tally, "MAX_DISTINCT", 3)
     tally, few = ValueTally(), ValueTally({"a": 1})
     tally.add(pa.array(list("abcd")), np.ones(4, np.int64), "x")
+    few.add(pa.array(["b"]), np.ones(1, np.int64), "x")
     few.merge(tally)
     for found in (tally, few):
         assert found.is_overfull and found.counts == {}
