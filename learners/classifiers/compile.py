@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Float32s, Floats, Integers, Uint8s, Uint64s, freeze
+from learners.arrays import Codes, Float32s, Floats, Integers, Uint8s, Uint64s, freeze
 from learners.classifiers import kernels
 from learners.classifiers.context_tree import ContextTree, Estimates
 from learners.classifiers.structure import Structure
+from learners.classifiers.tables import log_joints, of_attribute
 from learners.errors import FamilyTooLarge
 from learners.schema import Schema
 
@@ -20,6 +21,7 @@ DENSE_RATIO = 2
 WORD = 64
 SMALL_TABLE = 1 << 14
 BLOCK_FLOATS = 1 << 12
+BLOCK_ROWS = 1 << 16
 
 
 class _Sparse(NamedTuple):
@@ -73,7 +75,7 @@ def compile_tables(
         hashed.append(_hashed(_sparse_form(tree, estimate, sizes[i], strides[i], schema.n_classes)))
         if i == len(trees) - 1 or sum(form.vectors.size for form in hashed) > BLOCK_FLOATS:
             block = tables_of(len(found), hashed)
-            found += [_dense_form(block, a, form) or form for a, form in enumerate(hashed)]
+            found += [_dense_form(block, a, form, schema.code_dtype) or form for a, form in enumerate(hashed)]
             hashed = []
             del block
     return tables_of(0, found)
@@ -229,14 +231,24 @@ def _hashed(sparse: _Sparse) -> _Form:
     return _Form(np.empty(0, np.float32), words, 64 - bits, sparse.keys[order], sparse.vectors[order])
 
 
-def _dense_form(tables: kernels.LookupTables, a: int, hashed: _Form) -> _Form | None:
+def _dense_form(
+    tables: kernels.LookupTables, a: int, hashed: _Form, dtype: type[np.uint8] | type[np.uint16]
+) -> _Form | None:
     """The dense table of an attribute, if its contexts are few enough, or not much more than occurred."""
-    n_classes, n_values = tables.log_prior.size, int(tables.n_values[a])
+    n_classes = tables.log_prior.size
     own = slice(int(tables.parent_starts[a]), int(tables.parent_starts[a + 1]))
-    n_contexts = math.prod((tables.parent_sizes[own] + 1).tolist())
-    if n_contexts * n_values * n_classes > min(DENSE_FLOATS, max(SMALL_TABLE, DENSE_RATIO * hashed.vectors.size)):
+    shape = (*(tables.parent_sizes[own] + 1).tolist(), int(tables.n_values[a]))  # codes of the parents and a value
+    n_rows = math.prod(shape)
+    if n_rows * n_classes > min(DENSE_FLOATS, max(SMALL_TABLE, DENSE_RATIO * hashed.vectors.size)):
         return None
-    table = np.empty((n_contexts, n_values, n_classes), np.float32)
-    kernels.fill_dense(tables, a, table)
+    attribute, parents = np.array([len(shape) - 1]), np.arange(tables.parents.size) - own.start
+    freeze(attribute, parents)
+    alone = of_attribute(tables, a)._replace(attribute=attribute, parents=parents)
+    table = np.empty((n_rows, n_classes), np.float32)
+    for first in range(0, n_rows, BLOCK_ROWS):
+        x: Codes = np.array(np.unravel_index(np.arange(first, min(first + BLOCK_ROWS, n_rows)), shape)).astype(dtype)
+        logs = np.empty((x.shape[1], n_classes))
+        log_joints(alone, x, 0, x.shape[1], logs)
+        table[first : first + BLOCK_ROWS] = logs
     no_keys, no_vectors = np.empty(0, np.int64), np.empty((0, n_classes), np.float32)
     return _Form(table.ravel(), np.empty(0, np.uint64), WORD - 1, no_keys, no_vectors)

@@ -102,65 +102,6 @@ def _find(tables, a, key):
 
 
 @inner_kernel
-def _add_sparse(tables, a, codes, value, is_pending, log_joint):
-    """Add log P(value | class, context) to log_joint (C,); codes (k,) of the parents.
-
-    A value that the context has not seen takes the context's rest for the classes that have been there, and goes on
-    with the last parent dropped for the others (m-estimates), or for all of them (HDP).
-    """
-    first = tables.parent_starts[a]
-    depth = np.int64(0)  # parents before the first that training never saw: the same context must not count twice
-    context = np.int64(0)
-    is_seen = True
-    for d in range(tables.parent_starts[a + 1] - first):
-        size = tables.parent_sizes[first + d]
-        is_seen = is_seen and codes[d] < size
-        depth += is_seen
-        context += (codes[d] if is_seen else size) * tables.strides[first + d]
-    for k in range(log_joint.size):
-        is_pending[k] = 1
-    n_keys = tables.n_values[a] + 1
-    while True:
-        row = _find(tables, a, context * n_keys + value)
-        if row >= 0:
-            for k in range(log_joint.size):
-                if is_pending[k]:
-                    log_joint[k] += tables.vectors[row, k]
-            return
-        row = _find(tables, a, context * n_keys + n_keys - 1)
-        if row >= 0:
-            for k in range(log_joint.size):
-                rest = tables.vectors[row, k]
-                if is_pending[k] and not np.isnan(rest):
-                    log_joint[k] += rest
-                    is_pending[k] = tables.is_hierarchical[0]
-        if depth == 0:
-            return
-        depth -= 1
-        size = tables.parent_sizes[first + depth]
-        digit = context // tables.strides[first + depth] % (size + 1)
-        context += (size - digit) * tables.strides[first + depth]
-
-
-@kernel
-def fill_dense(tables, a, table):  # OUT (n_contexts, v, C) float32
-    """The sparse form of attribute a, evaluated for every context and value."""
-    first, last = tables.parent_starts[a], tables.parent_starts[a + 1]
-    codes = np.empty(last - first, np.int64)
-    is_pending = np.empty(table.shape[2], np.uint8)
-    log_joint = np.empty(table.shape[2], np.float64)
-    for context in range(table.shape[0]):
-        for d in range(last - first):
-            codes[d] = context // tables.strides[first + d] % (tables.parent_sizes[first + d] + 1)
-        for value in range(table.shape[1]):
-            for k in range(log_joint.size):
-                log_joint[k] = 0.0
-            _add_sparse(tables, a, codes, value, is_pending, log_joint)
-            for k in range(log_joint.size):
-                table[context, value, k] = log_joint[k]
-
-
-@inner_kernel
 def _add_dense_rows(tables, a, x, first, last, log_joint):
     """For a few rows: one after the other."""
     n_values, n_classes = tables.n_values[a], tables.log_prior.size
@@ -205,18 +146,50 @@ def _add_dense_block(tables, a, x, first, last, cells, log_joint):  # OUT (BLOCK
 
 
 @inner_kernel
-def _add_unseen(tables, a, x, row, log_joint):
-    """For a row of a context or value that training has not seen, or of which it kept only the rest."""
-    low, high = tables.parent_starts[a], tables.parent_starts[a + 1]
-    codes = np.empty(high - low, np.int64)
-    is_pending = np.empty(log_joint.shape[1], np.uint8)
-    for d in range(high - low):
-        codes[d] = x[tables.parents[low + d], row]
-    _add_sparse(tables, a, codes, np.int64(x[tables.attribute[a], row]), is_pending, log_joint[row])
+def _add_backed_off(tables, a, x, row, is_pending, log_joint):  # OUT (C,) uint8 is_pending: scratch; (n, C) log_joint
+    """For a row of a context or value that training has not seen, or of which it kept only the rest.
+
+    A value that the context has not seen takes the context's rest for the classes that have been there, and goes on
+    with the last parent dropped for the others (m-estimates), or for all of them (HDP).
+    """
+    first, value = tables.parent_starts[a], np.int64(x[tables.attribute[a], row])
+    depth = np.int64(0)  # parents before the first that training never saw: the same context must not count twice
+    context = np.int64(0)
+    is_seen = True
+    for d in range(first, tables.parent_starts[a + 1]):
+        code, size = np.int64(x[tables.parents[d], row]), tables.parent_sizes[d]
+        is_seen = is_seen and code < size
+        depth += is_seen
+        context += (code if is_seen else size) * tables.strides[d]
+    for k in range(is_pending.size):
+        is_pending[k] = 1
+    n_keys = tables.n_values[a] + 1
+    while True:
+        found = _find(tables, a, context * n_keys + value)
+        if found >= 0:
+            for k in range(is_pending.size):
+                if is_pending[k]:
+                    log_joint[row, k] += tables.vectors[found, k]
+            return
+        found = _find(tables, a, context * n_keys + n_keys - 1)
+        if found >= 0:
+            for k in range(is_pending.size):
+                rest = tables.vectors[found, k]
+                if is_pending[k] and not np.isnan(rest):
+                    log_joint[row, k] += rest
+                    is_pending[k] = tables.is_hierarchical[0]
+        if depth == 0:
+            return
+        depth -= 1
+        size = tables.parent_sizes[first + depth]
+        digit = context // tables.strides[first + depth] % (size + 1)
+        context += (size - digit) * tables.strides[first + depth]
 
 
 @inner_kernel
-def _add_sparse_block(tables, a, x, first, last, cells, log_joint):  # OUT (BLOCK_ROWS,) int64 cells: scratch
+def _add_sparse_block(
+    tables, a, x, first, last, cells, is_pending, log_joint
+):  # OUT (BLOCK_ROWS,) int64 cells: scratch
     """All keys, then all their rows of `vectors`, so that the processor waits for the memory of several at once."""
     n_values = tables.n_values[a]
     values, joint = x[tables.attribute[a], first:last], log_joint[first:last]
@@ -235,7 +208,7 @@ def _add_sparse_block(tables, a, x, first, last, cells, log_joint):  # OUT (BLOC
             for k in range(joint.shape[1]):
                 joint[row, k] += tables.vectors[cells[row], k]
         elif values[row] < n_values:
-            _add_unseen(tables, a, x, first + row, log_joint)
+            _add_backed_off(tables, a, x, first + row, is_pending, log_joint)
 
 
 @inner_kernel
@@ -261,7 +234,7 @@ def answer(tables, x, first, last, is_normalized, out):
 
     x (n_attributes, n) codes; OUT (n, C) float64, rows first..last-1. An attribute whose value training never saw counts for no class.
     """
-    cells = np.empty(min(BLOCK_ROWS, last - first), np.int64)
+    cells, is_pending = np.empty(min(BLOCK_ROWS, last - first), np.int64), np.empty(tables.log_prior.size, np.uint8)
     for block in range(first, last, BLOCK_ROWS):
         end = min(block + BLOCK_ROWS, last)
         for row in range(block, end):
@@ -269,7 +242,7 @@ def answer(tables, x, first, last, is_normalized, out):
                 out[row, k] = tables.log_prior[k]
         for a in range(tables.attribute.size):
             if tables.dense_starts[a] < 0:
-                _add_sparse_block(tables, a, x, block, end, cells, out)
+                _add_sparse_block(tables, a, x, block, end, cells, is_pending, out)
             elif end - block >= MANY_ROWS:
                 _add_dense_block(tables, a, x, block, end, cells, out)
             else:

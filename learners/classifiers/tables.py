@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
-from learners.arrays import Codes, Floats
+import numpy as np
+
+from learners.arrays import Codes, Floats, freeze
 from learners.classifiers import kernels, many_kernels
 
 Tables = kernels.LookupTables | many_kernels.ManyClassTables
+
+# The arrays of tables with entries for each attribute, and how many of them one attribute needs.
+BY_ATTRIBUTE = {
+    "attribute": 1,
+    "n_values": 1,
+    "parent_starts": 2,
+    "value_starts": 1,
+    "roots": 1,
+    "dense_starts": 1,
+    "hash_starts": 2,
+    "hash_shifts": 1,
+}
+
+
+def of_attribute(tables: Tables, a: int) -> Tables:
+    """Tables that answer by attribute a of `tables` alone: without the others, and without the prior."""
+    one = {name: getattr(tables, name)[a : a + width] for name, width in BY_ATTRIBUTE.items() if name in tables._fields}
+    no_prior = np.zeros(tables.log_prior.size)
+    freeze(no_prior)  # as in a model, so that nothing is compiled again
+    return tables._replace(**one, log_prior=no_prior)
 
 
 def log_joints(tables: Tables, x: Codes, first: int, last: int, out: Floats) -> None:

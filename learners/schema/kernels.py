@@ -130,38 +130,40 @@ def mdl_cuts(cumulative, totals, is_cut):
     cumulative (n_classes, n_bins + 1) int64, totals (1, n_bins + 1) int64: of all classes; OUT is_cut (n_bins,) uint8: cut below
     bin j.
     """
-    stack = [(0, cumulative.shape[1] - 1)]
-    room = np.empty(cumulative.shape[1])
-    while len(stack) > 0:
-        first, last = stack.pop()
+    n_bins = cumulative.shape[1] - 1
+    rough = np.empty(n_bins)
+    firsts, lasts, waiting = np.empty(n_bins + 1, np.int64), np.empty(n_bins + 1, np.int64), 1  # ranges to split
+    firsts[0], lasts[0] = 0, n_bins
+    while waiting > 0:
+        waiting -= 1
+        first, last = firsts[waiting], lasts[waiting]
         bits, n_present, total = _entropy(cumulative, first, last)
         if last - first < 2 or n_present < 2:
             continue
-        rough = room[: last - first - 1]
-        rough[:] = 0.0
+        for i in range(last - first - 1):
+            rough[i] = 0.0
         _add_rough(totals, first, last, 1.0, rough)
         _add_rough(cumulative, first, last, -1.0, rough)
         least = np.inf
-        for i in range(rough.size):
+        for i in range(last - first - 1):
             least = min(least, rough[i])
-        best, best_bits = first, np.inf
+        best, best_bits, delta = first, np.inf, 0.0
         for cut in range(first + 1, last):
             if rough[cut - first - 1] > least + ROUGH_BITS * total:
                 continue
-            bits_low, _, n_low = _entropy(cumulative, first, cut)
-            bits_high, _, n_high = _entropy(cumulative, cut, last)
+            bits_low, present_low, n_low = _entropy(cumulative, first, cut)
+            bits_high, present_high, n_high = _entropy(cumulative, cut, last)
             mixed = (n_low * bits_low + n_high * bits_high) / total
             if mixed < best_bits:
                 best, best_bits = cut, mixed
-        bits_low, present_low, _ = _entropy(cumulative, first, best)
-        bits_high, present_high, _ = _entropy(cumulative, best, last)
+                delta = n_present * bits - present_low * bits_low - present_high * bits_high
         # log2(3^k - 2) without overflow for many classes
-        delta = n_present * np.log2(3.0) + np.log2(1.0 - 2.0 * 3.0 ** (-n_present))
-        delta -= n_present * bits - present_low * bits_low - present_high * bits_high
-        if bits - best_bits > (np.log2(total - 1.0) + delta) / total:
+        of_classes = n_present * np.log2(3.0) + np.log2(1.0 - 2.0 * 3.0 ** (-n_present))
+        if bits - best_bits > (np.log2(total - 1.0) + (of_classes - delta)) / total:
             is_cut[best] = 1
-            stack.append((first, best))
-            stack.append((best, last))
+            firsts[waiting], lasts[waiting] = first, best
+            firsts[waiting + 1], lasts[waiting + 1] = best, last
+            waiting += 2
 
 
 @kernel
