@@ -28,7 +28,7 @@ from numba.core.typing import Context, Signature
 from numba.extending import intrinsic
 
 from learners.kernel_cache import cache_folder, content_hash, discard_outdated
-from learners.target import NAME
+from learners.target import NAME, Compiler
 
 SUM_BYTES = hashlib.sha256().digest_size
 LONGEST_WAIT_S = 300.0  # for another process; then both compile
@@ -177,7 +177,9 @@ def inner_kernel(function: Callable[..., Any]) -> Any:
 
 def _compiled(function: Callable[..., Any], **options: bool) -> Any:
     # Nobody needs wrappers for callers in C, which take a seventh of a compilation.
-    compiled = numba.jit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, _target=NAME, **options)(function)
+    compiled = numba.jit(
+        nogil=True, error_model="numpy", no_cfunc_wrapper=True, pipeline_class=Compiler, _target=NAME, **options
+    )(function)
     if hasattr(compiled, "_cache"):  # not with NUMBA_DISABLE_JIT
         compiled._cache = KernelCache(function)
     return compiled

@@ -6,21 +6,28 @@ import gc
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import llvmlite.binding as llvm
 import numba
 from numba.core import sigutils, types
 from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
-from numba.core.compiler import Flags
+from numba.core.compiler import CompilerBase, DefaultPassBuilder, Flags
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.compiler_machinery import PassManager
 from numba.core.cpu import CPUContext
 from numba.core.environment import Environment, lookup_environment
 from numba.core.registry import CPUDispatcher, CPUTarget
 from numba.core.target_extension import CPU, dispatcher_registry, jit_registry, target_override, target_registry
+from numba.core.typed_passes import NopythonRewrites
+from numba.core.untyped_passes import InlineClosureLikes
 from numba.core.utils import threadsafe_cached_property
 
 NAME = "fewpass"
+MOST_INLINED = 150  # instructions; LLVM counts five for each, and inlines up to about 250
+UNUSED_PASSES = (NopythonRewrites, InlineClosureLikes)
 
 
 class Library(JITCodeLibrary):
@@ -32,6 +39,43 @@ class Library(JITCodeLibrary):
     """
 
     _is_emitted = False
+
+    def __init__(self, codegen: Codegen, name: str) -> None:
+        super().__init__(codegen, name)
+        self._large_callees: dict[Library, None] = {}
+
+    def add_linking_library(self, library: Library) -> None:
+        """Take in a function that this one calls."""
+        library._ensure_finalized()
+        if library.is_large:
+            self._large_callees[library] = None
+            self._reload_init.update(library._reload_init)
+        else:
+            super().add_linking_library(library)
+
+    @cached_property
+    def is_large(self) -> bool:
+        """Whether LLVM would not inline it: optimising it again in each function that calls it would gain nothing."""
+        instructions = (
+            instruction
+            for function in self.get_defined_functions()
+            for block in function.blocks
+            for instruction in block.instructions
+        )
+        return next(islice(instructions, MOST_INLINED, None), None) is not None
+
+    def _optimize_final_module(self) -> None:
+        super()._optimize_final_module()
+        for library in self._large_callees:  # which have been optimised already
+            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+
+    def _optimize_functions(self, ll_module: llvm.ModuleRef) -> None:
+        """As numba's, with one pass manager for all functions: one for each took a thirtieth of a compilation."""
+        ll_module.data_layout = self._codegen._data_layout
+        manager, builder = self._codegen._function_pass_manager()
+        for function in ll_module.functions:
+            if not function.is_declaration:
+                manager.run(function, builder)
 
     def get_pointer_to_function(self, name: str) -> int:
         """Address of a function; 0 if it is not defined here."""
@@ -123,6 +167,17 @@ class TargetDescriptor(CPUTarget):
     @threadsafe_cached_property
     def _toplevel_target_context(self) -> Context:
         return Context(self.typing_context, self._target_name)
+
+
+class Compiler(CompilerBase):
+    """Numba's, without the passes that kernels have no work for: for expressions of whole arrays, and functions within functions."""
+
+    def define_pipelines(self) -> list[PassManager]:
+        """The one of kernels."""
+        manager = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        manager.passes = [each for each in manager.passes if each[0] not in UNUSED_PASSES]
+        manager.finalize()
+        return [manager]
 
 
 class Options(Flags):

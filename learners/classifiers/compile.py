@@ -247,6 +247,7 @@ def _dense_form(
     table = np.empty((n_rows, n_classes), np.float32)
     for first in range(0, n_rows, BLOCK_ROWS):
         x: Codes = np.array(np.unravel_index(np.arange(first, min(first + BLOCK_ROWS, n_rows)), shape)).astype(dtype)
+        freeze(x)  # as the rows of a request: one compiled signature
         logs = np.empty((x.shape[1], n_classes))
         log_joints(alone, x, 0, x.shape[1], logs)
         table[first : first + BLOCK_ROWS] = logs

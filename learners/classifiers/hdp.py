@@ -190,7 +190,17 @@ class Chain:
         self._add_estimates(self.state)
 
     def _add_estimates(self, state: kernels.State) -> None:
-        map_kernels.add_estimates(self._tree, self.plan, state, ROOT_CONCENTRATION, self._scratch, self.sums)
+        plan = self.plan
+        map_kernels.add_estimates(
+            self._tree,
+            plan.item_cell,
+            plan.child_group,
+            state.n,
+            state.concentration,
+            ROOT_CONCENTRATION,
+            self._scratch,
+            self.sums,
+        )
         leaves = slice(int(self.tree.cell_starts[self._tree.deepest]), None)
         self.log_likelihood.append(float((self.tree.cell_count[leaves] * np.log(self._scratch[1, leaves])).sum()))
         self.n_draws += 1
@@ -198,15 +208,14 @@ class Chain:
     def start_at_fixed_point(self, n_most: int = 200, tolerance: float = 1e-3) -> int:
         """Put the deterministic solution in place of the state; returns the sweeps it took."""
         expected = self._new_state(np.float64, 0)
-        map_kernels.start_tables(self.plan, expected)
-        kernels.sum_nodes(self.plan, expected)
         spread = np.zeros(self.plan.item_base.size)
-        map_kernels.expect_probabilities(self.plan, expected, ROOT_CONCENTRATION, spread)
         n_sweeps, is_settled = 0, False
         while n_sweeps < n_most and not is_settled:
             self.check()
             n_more = min(self.call_sweeps, n_most - n_sweeps)
-            n_made = map_kernels.run_fixed_point(self.plan, expected, spread, self.settings, n_more, tolerance)
+            n_made = map_kernels.run_fixed_point(
+                self.plan, expected, spread, self.settings, n_sweeps == 0, n_more, tolerance
+            )
             is_settled = n_made <= n_more
             n_sweeps += min(n_made, n_more)
         self.state.weight[:] = expected.weight

@@ -150,7 +150,7 @@ def draw_tables(plan, state):
     state.random[0] = counter
 
 
-@kernel
+@inner_kernel
 def sum_nodes(plan, state):
     """Sum the items of every node above the deepest level into node_total."""
     n_levels = plan.item_starts.size - 1

@@ -12,6 +12,13 @@ from learners.jit import inner_kernel, kernel
 
 
 @inner_kernel
+def _digamma_of_large(x):
+    y = 1.0 / (x * x)
+    series = y * (1.0 / 12.0 - y * (1.0 / 120.0 - y * (1.0 / 252.0 - y * (1.0 / 240.0 - y * (1.0 / 132.0)))))
+    return np.log(x) - 0.5 / x - series
+
+
+@inner_kernel
 def _digamma_difference(a, n):
     """Digamma(a + n) - digamma(a) for a > 0, n >= 0."""
     difference = 0.0
@@ -29,15 +36,12 @@ def _digamma_difference(a, n):
     while high < 8.0:
         difference -= 1.0 / high
         high += 1.0
-    for sign, x in ((-1.0, low), (1.0, high)):
-        y = 1.0 / (x * x)
-        series = y * (1.0 / 12.0 - y * (1.0 / 120.0 - y * (1.0 / 252.0 - y * (1.0 / 240.0 - y * (1.0 / 132.0)))))
-        difference += sign * (np.log(x) - 0.5 / x - series)
-    return difference
+    difference -= _digamma_of_large(low)
+    return difference + _digamma_of_large(high)
 
 
-@kernel
-def start_tables(plan, state):
+@inner_kernel
+def set_tables(plan, state):
     """Start with t = max(1, ⌊α (ψ(α + n) - ψ(α))⌋) with α = 2, from the deepest level up, summed into n."""
     n_levels = plan.item_starts.size - 1
     for item in range(plan.item_starts[n_levels - 1]):
@@ -46,6 +50,12 @@ def start_tables(plan, state):
         for item in range(plan.item_starts[level], plan.item_starts[level + 1]):
             tables = np.floor(2.0 * _digamma_difference(2.0, np.float64(state.n[item])))
             state.n[plan.item_parent[item]] += max(np.int64(tables), 1)
+
+
+@kernel
+def start_tables(plan, state):
+    """As `set_tables`, for who goes on with draws."""
+    set_tables(plan, state)
 
 
 @inner_kernel
@@ -85,7 +95,8 @@ def expect_concentrations(plan, state, shape, rate, largest):
     change = 0.0
     for group in range(plan.group_starts.size - 1):
         alpha = state.concentration[group]
-        more[:] = 0
+        for i in range(more.size):
+            more[i] = 0
         n_tables, log_q, last = 0.0, 0.0, np.int64(-1)
         for j in range(plan.group_starts[group], plan.group_starts[group + 1]):
             node = plan.group_nodes[j]
@@ -108,7 +119,7 @@ def expect_concentrations(plan, state, shape, rate, largest):
     return change
 
 
-@kernel
+@inner_kernel
 def expect_probabilities(plan, state, root_concentration, spread):
     """Put the expectation of the probabilities of all inner items given n in place of a draw, and how far they spread."""
     active_starts, active_node = plan.active_starts, plan.active_node
@@ -141,11 +152,15 @@ def expect_probabilities(plan, state, root_concentration, spread):
 
 
 @kernel
-def run_fixed_point(plan, state, spread, settings, n_most, tolerance):
-    """Sweeps of expectations until no concentration moves by more than `tolerance`.
+def run_fixed_point(plan, state, spread, settings, is_new, n_most, tolerance):
+    """Sweeps of expectations until no concentration moves by more than `tolerance`, from the start if the state is new.
 
     Returns how many it took; one more than n_most if they were not enough.
     """
+    if is_new:
+        set_tables(plan, state)
+        sum_nodes(plan, state)
+        expect_probabilities(plan, state, settings[3], spread)
     for sweep in range(n_most):
         expect_tables(plan, state, spread)
         sum_nodes(plan, state)
@@ -179,16 +194,18 @@ class Tree(NamedTuple):
 
 
 @kernel
-def add_estimates(tree, plan, state, root_concentration, scratch, sums):
+def add_estimates(tree, item_cell, child_group, item_n, concentration, root_concentration, scratch, sums):
     """Add the estimates given n and the concentrations: (n_x + α φ_parent) / (n + α), from the root down.
 
+    item_cell, child_group as in `Plan`, item_n and concentration as in `State`;
     scratch (3, n_cells) float64: n, probability and its variance; OUT sums (2, n_cells) float64, to which the probability
     and its second moment are added.
     """
     n, p, variance = scratch[0], scratch[1], scratch[2]
-    n[:] = 1.0
-    for item in range(plan.item_cell.size):
-        n[plan.item_cell[item]] = state.n[item]
+    for cell in range(n.size):
+        n[cell] = 1.0
+    for item in range(item_cell.size):
+        n[item_cell[item]] = item_n[item]
     for node in range(tree.parent.size):
         first, last = tree.cell_starts[node], tree.cell_starts[node + 1]
         total = 0.0
@@ -197,7 +214,7 @@ def add_estimates(tree, plan, state, root_concentration, scratch, sums):
                 n[cell] = tree.cell_count[cell]
         for cell in range(first, last):
             total += n[cell]
-        alpha = root_concentration if node == 0 else state.concentration[plan.child_group[tree.parent[node]]]
+        alpha = root_concentration if node == 0 else concentration[child_group[tree.parent[node]]]
         scale = 1.0 / (total + alpha)
         spread = 1.0 / (total + alpha + 1.0)
         inherited = (alpha * scale) ** 2

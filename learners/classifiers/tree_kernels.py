@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.jit import kernel
+from learners.jit import inner_kernel, kernel
 
 
 @kernel
@@ -25,7 +25,7 @@ def first_differences(path, value, differs):  # (m, d) codes, (m,) int32; OUT (m
             return
 
 
-@kernel
+@inner_kernel
 def sort_ascending(values, n):  # IN, OUT (m,) int64; the first n
     """Sort by Shell's method with Knuth's gaps: numba's own sort takes as long to compile as the rest of this file."""
     gap = 1

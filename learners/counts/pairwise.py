@@ -32,6 +32,9 @@ MAX_PLANE_CELLS = 225
 MAX_PLANE_VALUES = 64
 MAX_NUMBERED_CELLS = 1 << 32
 GROUPED_ATTRIBUTES = 256  # whose rows are brought together by class at a time
+# Rows times pairs up to which all pairs are counted row by row, where some are anyhow: to load the kernels of bit-planes takes
+# longer, and to compile them, a second.
+FEW_INCREMENTS = 1 << 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,14 +199,19 @@ class PairwiseCounts:
         class_counts = np.bincount(rows.y, minlength=self.schema.n_classes).astype(np.int64)
         self.n_rows += rows.n_rows
         self.class_counts += class_counts
-        self._update_by_planes(rows, class_counts)
         plan = self._plan
-        sizes, scattered = np.append(self.sizes, self.schema.n_classes), plan.scatter_pairs
+        scattered, without_planes = plan.scatter_pairs, set(range(self.sizes.size))
+        if scattered.size and self.n_rows * plan.plane_tables.size <= FEW_INCREMENTS:
+            scattered = np.setdiff1d(np.arange(plan.pairs.shape[0]), plan.huge_pairs)
+        else:
+            self._update_by_planes(rows, class_counts)
+            without_planes -= set(plan.plane_attributes.tolist())
+        sizes = np.append(self.sizes, self.schema.n_classes)
         add_pairs(rows.x, rows.y, plan.pairs[scattered], sizes, plan.table_starts[scattered], self.counts)
         for pair in plan.huge_pairs:
             i, j = plan.pairs[pair]
             add_pair_counts(rows.x[i], rows.x[j], rows.y, self._table(pair))
-        for i in set(range(self.sizes.size)) - set(plan.plane_attributes.tolist()):
+        for i in without_planes:
             add_margin(rows.x[i], rows.y, self.margins[i])
 
     def _update_by_planes(self, rows: Chunk, class_counts: Integers) -> None:

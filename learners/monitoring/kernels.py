@@ -58,6 +58,14 @@ def add_families(x, places, cells, counts):  # x (n, rows) codes; OUT (rows,) in
             counts[cells[row]] += 1
 
 
+@inner_kernel
+def mixed(key):
+    """A 64-bit number with its bits well mixed (the finaliser of SplitMix64)."""
+    key = (key ^ (key >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    key = (key ^ (key >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return key ^ (key >> np.uint64(31))
+
+
 @kernel
 def row_hashes(x, out):  # x (n, rows) codes; OUT (rows,) uint64
     """A hash of the codes of each row."""
@@ -73,25 +81,10 @@ def row_hashes(x, out):  # x (n, rows) codes; OUT (rows,) uint64
 
 
 @kernel
-def mixed(key):
-    """A 64-bit number with its bits well mixed (the finaliser of SplitMix64)."""
-    key = (key ^ (key >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    key = (key ^ (key >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return key ^ (key >> np.uint64(31))
-
-
-@kernel
 def sampled_rows(ids, k, chosen):  # (rows,) uint64; OUT (rows,) uint8
     """Choose about one in k rows by the hash of its id."""
     for row in range(ids.size):
         chosen[row] = mixed(ids[row]) % np.uint64(k) == 0
-
-
-@kernel
-def add_hashes(hashes, mask, counts):  # (rows,) uint64; OUT (mask + 1,) int64
-    """Count rows by the low bits of their hashes."""
-    for row in range(hashes.size):
-        counts[np.int64(hashes[row] & np.uint64(mask))] += 1
 
 
 @kernel

@@ -165,7 +165,7 @@ class ServedCounts:
 
     def _add_codes(self, x: Codes, hashes: Uint64s) -> None:
         kernels.add_families(x, self.watched.places, np.empty(x.shape[1], np.int64), self.counts)
-        kernels.add_hashes(hashes, REPEAT_CELLS - 1, self.block("repeats"))
+        np.add.at(self.block("repeats"), (hashes & np.uint64(REPEAT_CELLS - 1)).astype(np.int64), 1)
 
     def _add_predictions(self, probabilities: Floats) -> None:
         kernels.add_predictions(np.ascontiguousarray(probabilities), self.block("confidence"), self.block("sums"))

@@ -58,7 +58,7 @@ class Plan(NamedTuple):
     sizes: Integers
 
 
-@kernel
+@inner_kernel
 def is_null(validity, row):
     """Whether the bit of a row is 0; without a bitmap nothing is null."""
     return validity != 0 and (load(validity + np.uint64(row >> 3), np.uint8) >> np.uint8(row & 7)) & np.uint8(1) == 0
@@ -224,7 +224,7 @@ def number_tails(batch, plan, edges, found):  # (n_attributes, 4) float64; OUT (
         n, offset = load(array, np.int64), load(array + OFFSET, np.int64)
         buffers = load(array + BUFFERS, np.uint64)
         validity, values = load(buffers, np.uint64), load(buffers + SECOND, np.uint64)
-        least, low, high, greatest = edges[i]
+        least, low, high, greatest = edges[i, 0], edges[i, 1], edges[i, 2], edges[i, 3]
         for start in range(0, n, BLOCK_ROWS):
             block = numbers[: min(BLOCK_ROWS, n - start)]
             numbers_of_block(validity, values, offset + start, kind, block)
@@ -263,7 +263,7 @@ def byte_codes(array, lut, largest, missing, codes):  # (256,) codes; OUT (n,) c
     return FINE if nulls_are_told(array, n_nulls) else STRANGE
 
 
-@kernel
+@inner_kernel
 def bit_codes(array, lut, missing, codes):  # codes of False and True first; OUT (n,) codes
     """Codes of a column of booleans."""
     offset, buffers = load(array + OFFSET, np.int64), load(array + BUFFERS, np.uint64)

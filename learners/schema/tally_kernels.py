@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.arrays import Array, Integers
-from learners.jit import bits_of_float64, kernel
+from learners.jit import bits_of_float64, inner_kernel, kernel
 
 ODD = np.uint64(0x9E3779B97F4A7C15)
 EMPTY = -1
@@ -31,7 +31,7 @@ class Slots(NamedTuple):
     counts: Integers
 
 
-@kernel
+@inner_kernel
 def slot_of(key, shift):  # int64, uint64: 64 less the bits of a slot
     """Where a key is looked for first: the highest bits of its product with an odd number, which all its bits decide."""
     return np.int64((np.uint64(key) * ODD) >> shift)

@@ -49,7 +49,7 @@ def word_at(address, n, end):  # uint64, int64, uint64 -> uint64
     return word
 
 
-@kernel
+@inner_kernel
 def mixed(state, word):  # uint64, uint64 -> uint64
     """One step of the hash; its lowest bits, which say the slot, depend on all bits of the word."""
     state = (state ^ word) * ODD
@@ -71,7 +71,7 @@ def of_slot(table, slot, place):
     return load(table + np.uint64(SLOT_BYTES * slot + 8 * place), np.int64)
 
 
-@kernel
+@inner_kernel
 def code_of_word(address, length, end, table, mask, more):
     """The code of a text in the table of mask + 1 slots at an address, whose further words are at `more`; or ABSENT.
 
@@ -94,7 +94,7 @@ def code_of_word(address, length, end, table, mask, more):
         slot = (slot + 1) & mask
 
 
-@kernel
+@inner_kernel
 def is_ascii(address, length, end):
     """Whether no byte of a text has its highest bit set."""
     for i in range(0, length, 8):

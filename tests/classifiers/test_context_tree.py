@@ -12,6 +12,7 @@ from learners.classifiers.context_tree import context_tree_from_cells
 from learners.classifiers.m_estimate import m_estimates
 from learners.classifiers.tree_kernels import sort_ascending
 from learners.counts.family import Family, FamilyCounts
+from learners.jit import kernel
 from tests import laws, strategies
 from tests.naive.estimates import m_estimate
 
@@ -96,9 +97,14 @@ def test_m_estimates_are_the_formula_at_every_node(drawn, m):
     assert np.allclose(sums, 1)
 
 
+@kernel
+def sorted_by_kernel(values, n):
+    sort_ascending(values, n)
+
+
 @given(values=st.lists(st.integers(-5, 1_000), max_size=200), data=st.data())
 def test_the_first_values_are_sorted_and_the_others_stay(values, data):
     n = data.draw(st.integers(0, len(values)))
     found = np.array(values, np.int64)
-    sort_ascending(found, n)
+    sorted_by_kernel(found, n)
     assert found.tolist() == sorted(values[:n]) + values[n:]

@@ -196,14 +196,17 @@ def downward(arrays, values, leaf_values, derivative, slots):
 @kernel
 def distinct(assignments, kept):
     """Positions of the first occurrence of each assignment; assignments (n, n_variables) int64; OUT kept (n,); returns how many."""
-    names = np.empty(assignments.shape[0], dtype=np.uint64)
+    names = np.empty(assignments.shape[0], np.uint64)
     n = 0
     for k in range(assignments.shape[0]):
         name = np.uint64(0)
         for v in range(assignments.shape[1]):
             name = mixed(name + np.uint64(assignments[k, v] + 1))
-        if not np.any(names[:n] == name):
-            names[n] = name
+        names[n] = name
+        before = 0
+        while names[before] != name:
+            before += 1
+        if before == n:
             kept[n] = k
             n += 1
     return n
