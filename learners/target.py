@@ -12,7 +12,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 import numba
-from numba.core import sigutils, types
+from numba.core import sigutils, types, typing
 from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
 from numba.core.compiler import CompilerBase, DefaultPassBuilder, Flags
 from numba.core.compiler_lock import global_compiler_lock
@@ -24,6 +24,8 @@ from numba.core.target_extension import CPU, dispatcher_registry, jit_registry, 
 from numba.core.typed_passes import NopythonRewrites
 from numba.core.untyped_passes import InlineClosureLikes
 from numba.core.utils import threadsafe_cached_property
+
+from learners import array_items
 
 NAME = "fewpass"
 MOST_INLINED = 400  # instructions; LLVM seldom inlines what is larger, and single predictions took 8 % longer with 150
@@ -154,7 +156,27 @@ class Context(CPUContext):
                 self.install_registry(registry)
         else:
             super().load_additional_registries()
+            self.install_registry(array_items.registry)
             self._has_registries = True
+
+
+class TypingContext(typing.Context):
+    """What calls in a kernel mean: remembered, as numba tries all forms of an operator anew wherever it stands."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._meanings: dict[tuple[object, ...], typing.Signature] = {}
+
+    def resolve_function_type(
+        self, func: object, args: Sequence[types.Type], kws: dict[str, types.Type]
+    ) -> typing.Signature | None:
+        """The signature of a call."""
+        if not isinstance(func, types.Function):
+            return super().resolve_function_type(func, args, kws)
+        call = (func, *args, *kws.items())
+        if call not in self._meanings:
+            self._meanings[call] = super().resolve_function_type(func, args, kws)
+        return self._meanings[call]
 
 
 class Target(CPU):
@@ -163,6 +185,10 @@ class Target(CPU):
 
 class TargetDescriptor(CPUTarget):
     """The contexts, made when the first kernel is."""
+
+    @threadsafe_cached_property
+    def _toplevel_typing_context(self) -> TypingContext:
+        return TypingContext()
 
     @threadsafe_cached_property
     def _toplevel_target_context(self) -> Context:

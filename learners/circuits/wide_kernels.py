@@ -65,7 +65,9 @@ def plus(a, a_power, b, b_power):
 def log_leaf_at(kind, parameters, first, last, n_values, x):
     """Logarithm of a leaf's value at x; 0 if x is missing. Its parameters are the first to the last, inclusive."""
     if kind > CATEGORICAL:
-        return log_density(kind, parameters[first], parameters[min(first + 1, last)], parameters, first + 2, x)
+        return log_density(
+            np.float64(kind), parameters[first], parameters[min(first + 1, last)], parameters, first + 2, np.float64(x)
+        )
     # NaN fails both comparisons.
     if not (x >= 0 and x < n_values):
         return 0.0

@@ -374,5 +374,7 @@ def reduced_circuit(arrays, allowed, hidden, log_bound):
     room = reduction_room(arrays)
     out = room_for_circuits(arrays, 1, 1, room.table.size)
     sizes = np.empty(4, dtype=np.int64)
-    log_bound[0] = reduce(arrays, allowed, hidden, room, out, sizes)
+    log_bound[0] = reduce(
+        arrays, allowed, hidden.copy(), room, out, sizes
+    )  # writable, as where the search reduces: one compiled form
     return closed(arrays, room, sizes, out)

@@ -143,7 +143,7 @@ def template_of(arrays, allowed, hidden):
     room = reduction_room(arrays)
     out = room_for_circuits(arrays, 1, 1, room.table.size)
     sizes = np.zeros(4, np.int64)
-    look_at_variables(arrays.value_starts, allowed, hidden, room.only_value)
+    look_at_variables(arrays.value_starts, allowed, hidden.copy(), room.only_value)
     used = reduce_leaves(arrays, allowed, room)
     table = room.table.copy()
     reduce_inner(arrays, room, used)

@@ -198,7 +198,7 @@ class WholeCircuit:
         kind = self.leaf_kind[leaf]
         p = self.parameters[self.parameter_starts[leaf] : self.parameter_starts[leaf + 1]]
         x = self._mode(leaf) if value is None else value
-        return float(log_density(kind, p[0], p[min(1, p.size - 1)], p, 2, float(x)))
+        return float(log_density(float(kind), p[0], p[min(1, p.size - 1)], p, 2, float(x)))
 
     def _mode(self, leaf: int) -> float:
         p = self.parameters[self.parameter_starts[leaf] : self.parameter_starts[leaf + 1]]
