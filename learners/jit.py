@@ -1,4 +1,4 @@
-"""numba's options, in one place: the only module that imports numba, but for `learners.target` and `learners.lanes`."""
+"""numba's options, in one place. Only `learners.target`, `learners.array_items` and `learners.lanes` import numba besides."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ class TypingContext(typing.Context):
 
     def __init__(self) -> None:
         super().__init__()
-        self._meanings: dict[tuple[object, ...], typing.Signature] = {}
+        self._meanings: dict[tuple[object, ...], tuple[typing.Signature, object]] = {}
 
     def resolve_function_type(
         self, func: object, args: Sequence[types.Type], kws: dict[str, types.Type]
@@ -174,9 +174,16 @@ class TypingContext(typing.Context):
         if not isinstance(func, types.Function):
             return super().resolve_function_type(func, args, kws)
         call = (func, *args, *kws.items())
-        if call not in self._meanings:
-            self._meanings[call] = super().resolve_function_type(func, args, kws)
-        return self._meanings[call]
+        if call in self._meanings:
+            signature, implementation = self._meanings[call]
+            func._impl_keys[signature.args] = (
+                implementation  # which kernels of other packages may have set to their own
+            )
+            return signature
+        found = super().resolve_function_type(func, args, kws)
+        if found is not None:
+            self._meanings[call] = found, func.get_impl_key(found)
+        return found
 
 
 class Target(CPU):
