@@ -176,9 +176,8 @@ class TypingContext(typing.Context):
         call = (func, *args, *kws.items())
         if call in self._meanings:
             signature, implementation = self._meanings[call]
-            func._impl_keys[signature.args] = (
-                implementation  # which kernels of other packages may have set to their own
-            )
+            # Kernels of other packages may have set it to their own since.
+            vars(func)["_impl_keys"][signature.args] = implementation
             return signature
         found = super().resolve_function_type(func, args, kws)
         if found is not None:
