@@ -34,6 +34,16 @@ def test_equal_counting_row_by_row(drawn):
     assert_equals_naive(*drawn)
 
 
+@pytest.mark.parametrize("most", [0, 10_000, 1 << 40], ids=["planes at once", "planes later", "never planes"])
+@pytest.mark.parametrize("sizes", [(2, 300, 3, 5), (65, 2), (255, 2, 4, 256)])
+def test_planes_of_a_mixed_table_wait_for_enough_rows(most, sizes, monkeypatch):
+    monkeypatch.setattr(pairwise, "FEW_INCREMENTS", most)
+    schema = strategies.schema_of(sizes, 3)
+    parts = [strategies.chunk_of(seed, schema, n_rows, 2.0) for seed, n_rows in enumerate((0, 1, 700, 8200, 9000))]
+    assert_equals_naive(schema, parts)
+    assert PairwiseCounts(schema)._plan.scatter_pairs.size
+
+
 @pytest.mark.parametrize("limit", [0, 10**9], ids=["increments", "bit-planes"])
 @pytest.mark.parametrize("sizes", [(1, 2, 3), (2, 64, 5, 16), (255, 2, 3), (256, 2, 64), (65, 64, 2)])
 @pytest.mark.parametrize("n_classes", [1, 2, 5])
