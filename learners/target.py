@@ -25,7 +25,7 @@ from numba.core.typed_passes import NopythonRewrites
 from numba.core.untyped_passes import InlineClosureLikes
 from numba.core.utils import threadsafe_cached_property
 
-from learners import array_items
+from learners.array_items import registry as array_items
 
 NAME = "fewpass"
 MOST_INLINED = 400  # instructions; LLVM seldom inlines what is larger, and single predictions took 8 % longer with 150
@@ -156,7 +156,7 @@ class Context(CPUContext):
                 self.install_registry(registry)
         else:
             super().load_additional_registries()
-            self.install_registry(array_items.registry)
+            self.install_registry(array_items)
             self._has_registries = True
 
 
