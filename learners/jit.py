@@ -1,9 +1,10 @@
-"""numba's options, in one place. Only `learners.target`, `learners.array_items` and `learners.lanes` import numba besides."""
+"""numba's options, in one place. Of others only `target`, `lowering`, `loops`, `array_items` and `lanes` import numba."""
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
+import io
 import os
 import pickle
 import sys
@@ -22,6 +23,7 @@ from numba.core import cgutils, event, types
 from numba.core.base import BaseContext as Target
 from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
+from numba.core.environment import Environment, lookup_environment
 from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
 from numba.core.typing import Context, Signature
@@ -33,6 +35,27 @@ from learners.target import NAME, Compiler
 SUM_BYTES = hashlib.sha256().digest_size
 LONGEST_WAIT_S = 300.0  # for another process; then both compile
 POLL_S = 0.02
+
+
+class _Unpickler(pickle.Unpickler):
+    """Reads kernels without importing the modules that their functions stand in: one of numba's imports scipy.linalg, .2 s."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """What a pickle names."""
+        is_environment = (module, name) == ("numba.core.environment", "_rebuild_env")
+        return _environment if is_environment else super().find_class(module, name)
+
+
+def _environment(module: str, constants: list[object], name: str) -> Environment:
+    """The constants of a compiled function; of its module's globals only the name, as a kernel looks nothing up in them."""
+    known = lookup_environment(name)
+    if known is not None:
+        return known
+    environment = Environment({"__name__": module})
+    environment.consts[:] = constants
+    environment.env_name = name
+    Environment._memo[name] = environment
+    return environment
 
 
 class KernelCache(_Cache):
@@ -80,7 +103,7 @@ class KernelCache(_Cache):
         checksum, content = stored[:SUM_BYTES], stored[SUM_BYTES:]
         if hashlib.sha256(content).digest() != checksum:  # a changed byte of machine code does anything
             return None
-        stored_key, data = pickle.loads(content)
+        stored_key, data = _Unpickler(io.BytesIO(content)).load()
         return CompileResult._rebuild(target_context, *data) if stored_key == key else None
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -94,7 +117,8 @@ class KernelCache(_Cache):
         draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            content = dumps((key, data._reduce()))
+            # Without its listing of types, which is written for nobody.
+            content = dumps((key, data._replace(type_annotation="")._reduce()))
             draft.write_bytes(hashlib.sha256(content).digest() + content)
             draft.replace(path)
             discard_outdated(path.parent, prefix, current)

@@ -33,12 +33,15 @@ def content_hash(file: Path) -> str:
     while waiting:
         path = waiting.pop()
         if path not in found:
-            found[path] = path.read_bytes()
-            waiting += _imported(found[path].decode(), _root_of(path))
-    digest = hashlib.sha256()
-    for text in sorted(found.values()):
-        digest.update(hashlib.sha256(text).digest())
-    return digest.hexdigest()[:16]
+            found[path], imported = _digest_and_imports(path)
+            waiting += imported
+    return hashlib.sha256(b"".join(sorted(found.values()))).hexdigest()[:16]
+
+
+@cache
+def _digest_and_imports(path: Path) -> tuple[bytes, list[Path]]:
+    content = path.read_bytes()
+    return hashlib.sha256(content).digest(), _imported(content.decode(), _root_of(path))
 
 
 def _root_of(file: Path) -> Path:

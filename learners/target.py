@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from itertools import islice
 from typing import Any
 
 import llvmlite.binding as llvm
 import numba
+from llvmlite import ir
 from numba.core import sigutils, types, typing
 from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
 from numba.core.compiler import CompilerBase, DefaultPassBuilder, Flags
@@ -21,11 +21,13 @@ from numba.core.cpu import CPUContext
 from numba.core.environment import Environment, lookup_environment
 from numba.core.registry import CPUDispatcher, CPUTarget
 from numba.core.target_extension import CPU, dispatcher_registry, jit_registry, target_override, target_registry
-from numba.core.typed_passes import NopythonRewrites
+from numba.core.typed_passes import NativeLowering, NopythonRewrites
 from numba.core.untyped_passes import InlineClosureLikes
 from numba.core.utils import threadsafe_cached_property
 
 from learners.array_items import registry as array_items
+from learners.loops import registry as loops
+from learners.lowering import Lowering, References
 
 NAME = "fewpass"
 MOST_INLINED = 400  # instructions; LLVM seldom inlines what is larger, and single predictions took 8 % longer with 150
@@ -41,6 +43,7 @@ class Library(JITCodeLibrary):
     """
 
     _is_emitted = False
+    _bitcode: bytes | None = None  # of a library from disk, until a kernel that calls it is compiled
 
     def __init__(self, codegen: Codegen, name: str) -> None:
         super().__init__(codegen, name)
@@ -58,13 +61,9 @@ class Library(JITCodeLibrary):
     @cached_property
     def is_large(self) -> bool:
         """Whether LLVM would not inline it: optimising it again in each function that calls it would gain nothing."""
-        instructions = (
-            instruction
-            for function in self.get_defined_functions()
-            for block in function.blocks
-            for instruction in block.instructions
-        )
-        return next(islice(instructions, MOST_INLINED, None), None) is not None
+        functions = [function for function in self._get_module_for_linking().functions if not function.is_declaration]
+        # In LLVM's text each stands in a line of its own.
+        return sum(str(function).count("\n  ") for function in functions) > MOST_INLINED
 
     def _optimize_final_module(self) -> None:
         super()._optimize_final_module()
@@ -72,9 +71,12 @@ class Library(JITCodeLibrary):
             self._final_module.link_in(library._get_module_for_linking(), preserve=True)
 
     def _optimize_functions(self, ll_module: llvm.ModuleRef) -> None:
-        """As numba's, with one pass manager for all functions: one for each took a thirtieth of a compilation."""
+        """As numba's, with one pass manager for all functions: one for each took a thirtieth of a compilation.
+
+        At LLVM's level 1, as modules are optimised at its level 3 later: the same code as fast, a thirtieth of a compilation less.
+        """
         ll_module.data_layout = self._codegen._data_layout
-        manager, builder = self._codegen._function_pass_manager()
+        manager, builder = self._codegen._function_pass_manager(opt=1)
         for function in ll_module.functions:
             if not function.is_declaration:
                 manager.run(function, builder)
@@ -87,9 +89,33 @@ class Library(JITCodeLibrary):
         return int(super().get_pointer_to_function(name))
 
     def serialize_using_object_code(self) -> tuple[str, str, object]:
-        """What is kept on disk: without machine code, if there is none."""
+        """What is kept on disk: without machine code, if there is none; with the names of what it defines, if there is."""
         self._ensure_finalized()
-        return super().serialize_using_object_code() if self._is_emitted else self.serialize_using_bitcode()
+        if not self._is_emitted:
+            return self.serialize_using_bitcode()
+        name, kind, (machine_code, bitcode) = super().serialize_using_object_code()
+        module = self._get_module_for_linking()
+        named = (*module.functions, *module.global_variables)
+        return name, kind, (machine_code, bitcode, [value.name for value in named if not value.is_declaration])
+
+    @classmethod
+    def _unserialize(cls, codegen: Codegen, state: tuple[str, str, Any]) -> Library:
+        """Numba's parses bitcode to find these names, two thirds of the time that loading takes."""
+        name, kind, data = state
+        if kind != "object":
+            return super()._unserialize(codegen, state)
+        self = codegen.create_library(name)
+        machine_code, self._bitcode, defined = data
+        self.enable_object_caching()
+        self._set_compiled_object(machine_code)
+        self._finalize_final_module()
+        codegen.define(defined)
+        return self
+
+    def _get_module_for_linking(self) -> llvm.ModuleRef:
+        if self._bitcode is not None:
+            self._shared_module, self._bitcode = llvm.parse_bitcode(self._bitcode), None
+        return super()._get_module_for_linking()
 
     def _defines(self, name: str) -> bool:
         try:
@@ -118,6 +144,10 @@ class Codegen(JITCPUCodegen):
     """Makes machine code for the whole of this processor."""
 
     _library_class = Library
+
+    def define(self, names: Iterable[str]) -> None:
+        """Note what machine code from disk defines."""
+        self._engine._defined_symbols.update(names)
 
     def set_env(self, name: str, environment: Environment) -> None:
         """Hand compiled code its constants, once there is code."""
@@ -148,6 +178,40 @@ class Context(CPUContext):
         """As numba's, with our codegen."""
         super().init()
         self._internal_codegen = Codegen("fewpass.exec")
+        self._sizes: dict[str, int] = {}
+
+    @cached_property
+    def nrt(self) -> References:
+        """Counts references."""
+        return References(self, self.enable_nrt)
+
+    def pair_first(self, builder: ir.IRBuilder, val: ir.Value, ty: types.Type) -> ir.Value:
+        """What an iterator yields; numba puts the pair into memory for it."""
+        return builder.extract_value(val, 0)
+
+    def pair_second(self, builder: ir.IRBuilder, val: ir.Value, ty: types.Type) -> ir.Value:
+        """Whether it yields something."""
+        return builder.extract_value(val, 1)
+
+    def get_abi_sizeof(self, ty: ir.Type) -> int:
+        """Bytes of a type, for which llvmlite has LLVM parse a module each time."""
+        name = str(ty)
+        if name not in self._sizes:
+            self._sizes[name] = super().get_abi_sizeof(ty)
+        return self._sizes[name]
+
+    def refresh(self) -> None:
+        """Take over what has been registered since; numba looks through all of it before each function and intrinsic."""
+        known = self.typing_context  # which the copies of this context for some options share
+        if self._n_registered() != known.n_registered:
+            super().refresh()
+            self.install_registry(loops)  # after numba's own, which it replaces
+            known.n_registered = self._n_registered()
+
+    def _n_registered(self) -> int:
+        """How many functions, attributes, conversions and constants there are: each registry has lists of them."""
+        registries = (*self._registries, *self.typing_context._registries)
+        return sum(len(each) for registry in registries for each in vars(registry).values())
 
     def load_additional_registries(self) -> None:
         """Imports them once; numba does so for every intrinsic of a function, and for every kernel from disk."""
@@ -162,6 +226,8 @@ class Context(CPUContext):
 
 class TypingContext(typing.Context):
     """What calls in a kernel mean: remembered, as numba tries all forms of an operator anew wherever it stands."""
+
+    n_registered = -1
 
     def __init__(self) -> None:
         super().__init__()
@@ -207,7 +273,8 @@ class Compiler(CompilerBase):
     def define_pipelines(self) -> list[PassManager]:
         """The one of kernels."""
         manager = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        manager.passes = [each for each in manager.passes if each[0] not in UNUSED_PASSES]
+        passes = [each for each in manager.passes if each[0] not in UNUSED_PASSES]
+        manager.passes = [(Lowering, about) if each is NativeLowering else (each, about) for each, about in passes]
         manager.finalize()
         return [manager]
 
@@ -270,6 +337,10 @@ def _without_collection() -> Iterator[None]:
         yield
     finally:
         if was_enabled:
+            if not gc.get_freeze_count():
+                # What was made is old from now on: as young, the next collection would look at all of it.
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 

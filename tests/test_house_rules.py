@@ -53,7 +53,7 @@ def test_numba_stays_in_its_places(path):
     for name in imports_of(path):
         if name.split(".")[0] in ("numba", "llvmlite"):
             assert relative(path) in [
-                f"learners/{of_numba}.py" for of_numba in ("array_items", "jit", "lanes", "target")
+                f"learners/{of_numba}.py" for of_numba in ("array_items", "jit", "lanes", "loops", "lowering", "target")
             ]
         if name.startswith(("learners.jit", "learners.lanes")) and name not in (
             "learners.jit.noticing_compilation",

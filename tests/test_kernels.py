@@ -119,7 +119,7 @@ def test_a_kernel_is_compiled_anew_when_one_that_it_calls_has_changed(tmp_path):
     package = tmp_path / "learners"
     package.mkdir()
     (package / "__init__.py").write_text("")
-    for name in ("array_items.py", "jit.py", "kernel_cache.py", "target.py"):
+    for name in ("array_items.py", "jit.py", "kernel_cache.py", "loops.py", "lowering.py", "target.py"):
         (package / name).write_text((ROOT / "learners" / name).read_text())
     (package / "kernels.py").write_text(
         "from learners.jit import kernel\nfrom learners.inner_kernels import inner\n\n\n"
