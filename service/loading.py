@@ -19,7 +19,10 @@ def begin_loading() -> None:
 
 
 def end_loading() -> None:
-    """Look for garbage as usual from now on."""
+    """Look for garbage as usual from now on, and not at once among what was loaded: it is old."""
+    if not gc.get_freeze_count():
+        gc.freeze()
+        gc.unfreeze()
     gc.set_threshold(*USUAL_THRESHOLDS)
 
 

@@ -24,13 +24,14 @@ def heights(circuit: Circuit, nodes: Integers) -> Floats:
     centre, spread, third = p[first], p[first + 1], p[first + 2]
     height = -np.log(spread) - HALF_LOG_2_PI
     student, log_normal = kind == STUDENT, (kind == LOG_NORMAL)
-    freedom = third[student]
-    constant = (
-        scipy.special.gammaln(0.5 * (freedom + 1.0))
-        - scipy.special.gammaln(0.5 * freedom)
-        - 0.5 * np.log(np.pi * freedom)
-    )
-    height[student] = constant - np.log(spread[student])
+    if student.any():  # scipy.special is imported when it is asked: .1 s
+        freedom = third[student]
+        constant = (
+            scipy.special.gammaln(0.5 * (freedom + 1.0))
+            - scipy.special.gammaln(0.5 * freedom)
+            - 0.5 * np.log(np.pi * freedom)
+        )
+        height[student] = constant - np.log(spread[student])
     # At its mode exp(centre - spread²).
     height[log_normal] += (0.5 * spread**2 - centre)[log_normal]
     for i in np.flatnonzero((kind == QUANTILE) & (third == 0.0)):

@@ -5,11 +5,15 @@ import signal
 import sys
 from typing import Any
 
-import typer
-from pydantic import ValidationError
-from typer.core import TyperGroup
+from service.loading import begin_loading, end_loading
 
-from service.cli import (
+begin_loading()  # before most is imported
+
+import typer  # noqa: E402
+from pydantic import ValidationError  # noqa: E402
+from typer.core import TyperGroup  # noqa: E402
+
+from service.cli import (  # noqa: E402
     densities,
     evaluation,
     jobs,
@@ -23,8 +27,10 @@ from service.cli import (
     serving,
     watching,
 )
-from service.terminal import CommandProcess, show_error
-from service.version import VERSION
+from service.terminal import CommandProcess, show_error  # noqa: E402
+from service.version import VERSION  # noqa: E402
+
+end_loading()
 
 
 class Commands(TyperGroup):
