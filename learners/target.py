@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -337,11 +338,21 @@ def _without_collection() -> Iterator[None]:
         yield
     finally:
         if was_enabled:
-            if not gc.get_freeze_count():
-                # What was made is old from now on: as young, the next collection would look at all of it.
-                gc.freeze()
-                gc.unfreeze()
+            _make_old()
             gc.enable()
+
+
+_somebody_freezes = threading.Event()  # known once: to ask takes 25 ms where there is much, as in a server
+
+
+def _make_old() -> None:
+    """Make young objects old: the next collection would look at all of them. What others have frozen stays so."""
+    if not _somebody_freezes.is_set():
+        if gc.get_freeze_count():
+            _somebody_freezes.set()
+        else:
+            gc.freeze()
+            gc.unfreeze()
 
 
 def _jit(*arguments: Any, **options: Any) -> Any:
