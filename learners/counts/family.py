@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from learners.arrays import Codes, Integers
 from learners.counts.families import Family, families_of, holder_of
-from learners.counts.family_tables import Cells, summed, tables_of
+from learners.counts.family_tables import Cells, limit_of_each, summed, tables_of
 from learners.counts.kernels import add_family, add_value_counts, family_cells
 from learners.errors import FamilyTooLarge, StatisticMismatch
-from learners.memory import MemoryLimit, memory_limit
+from learners.memory import memory_limit
 from learners.schema import Chunk, Schema
 from learners.schema.extension import CodeMaps
 
@@ -59,9 +59,7 @@ class FamilyCounts:
                 names = [attribute.name for attribute in schema.attributes]
                 raise FamilyTooLarge(names[family.attribute], [names[parent] for parent in family.parents])
             sizes.append(n_cells)
-        whole = memory_limit()
-        # An eighth for the families of each of a few threads; sorting and merging take as much again.
-        self._limit = MemoryLimit(whole.n_bytes // (8 * max(1, len(sizes))), whole.directory)
+        self._limit = limit_of_each(sizes, memory_limit())
         self._cells = tables_of(sizes, self._limit)
         is_marginal = [
             not family.parents and cells.n_cells <= MAX_MATCHED_CELLS

@@ -13,6 +13,7 @@ from learners.memory import MemoryLimit
 DENSE_CELLS = 1 << 20
 # Dense tables count up to so many rows by 32 bits; of more rows by 64.
 MOST_SHORT = (1 << 31) - 1
+MOST_CELL_BYTES = 8
 
 
 class Cells:
@@ -55,9 +56,27 @@ class Cells:
             self.add(cells, sign * counts)
 
 
+def limit_of_each(sizes: Sequence[int], whole: MemoryLimit) -> MemoryLimit:
+    """The limit of each family of so many cells, where dense tables leave what they do not need to the others.
+
+    All have an eighth of the whole, as several threads count; sorting and merging take as much again.
+    """
+    n_bytes = whole.n_bytes // 8
+    each = n_bytes // max(1, len(sizes))
+    dense = [n for n in sizes if n <= _most_dense(each)]
+    if len(dense) < len(sizes):
+        each = (n_bytes - MOST_CELL_BYTES * sum(dense)) // (len(sizes) - len(dense))
+    return MemoryLimit(each, whole.directory)
+
+
+def _most_dense(n_bytes: int) -> int:
+    """Cells of the largest table that a limit allows."""
+    return min(DENSE_CELLS, n_bytes // MOST_CELL_BYTES)
+
+
 def tables_of(sizes: Sequence[int], limit: MemoryLimit) -> list[Cells]:
     """No rows of families of so many cells; dense tables lie in one array, whose large pages the machine clears faster."""
-    n_dense = [n if n <= min(DENSE_CELLS, limit.n_bytes // 8) else 0 for n in sizes]
+    n_dense = [n if n <= _most_dense(limit.n_bytes) else 0 for n in sizes]
     ends = np.cumsum([0, *n_dense]).tolist()
     room = np.zeros(ends[-1], np.int32)
     return [

@@ -11,33 +11,32 @@ MOST_BITS = 12  # of a digit
 
 @kernel
 def sort_keys(keys, scratch, n_bits):
-    """Sort non-negative keys (n,) int64 or uint32 below 2**n_bits in place, least digit first; OUT scratch (n,), of their type."""
+    """Sort fewer than 2^32 keys (n,) int64 or uint32, from 0 to below 2**n_bits, in place, least digit first; OUT scratch (n,), of their type."""
     n = keys.size
     n_digits = (n_bits + MOST_BITS - 1) // MOST_BITS
     bits = (n_bits + n_digits - 1) // n_digits
     n_buckets = 1 << bits
     mask = np.uint64(n_buckets - 1)
-    ends = np.zeros((n_digits, n_buckets), np.int64)
-    for i in range(n):
-        rest = np.uint64(keys[i])
-        for d in range(n_digits):
-            ends[d, rest & mask] += 1
-            rest >>= np.uint64(bits)
+    ends = np.empty(n_buckets, np.uint32)  # of one digit at a time: they fit the first cache
     a, b = keys, scratch
     n_moves = 0
     for d in range(n_digits):
-        own, shift = ends[d], np.uint64(d * bits)
-        total, is_one_bucket = 0, False
+        shift = np.uint64(d * bits)
         for bucket in range(n_buckets):
-            count = own[bucket]
+            ends[bucket] = 0
+        for i in range(n):
+            ends[(np.uint64(a[i]) >> shift) & mask] += np.uint32(1)
+        total, is_one_bucket = np.uint32(0), False
+        for bucket in range(n_buckets):
+            count = ends[bucket]
             is_one_bucket |= count == n
-            own[bucket] = total
+            ends[bucket] = total
             total += count
         if not is_one_bucket:
             for i in range(n):
                 bucket = (np.uint64(a[i]) >> shift) & mask
-                b[own[bucket]] = a[i]
-                own[bucket] += 1
+                b[ends[bucket]] = a[i]
+                ends[bucket] += np.uint32(1)
             a, b = b, a
             n_moves += 1
     if n_moves % 2:

@@ -119,9 +119,9 @@ class SparseCells:
         self.runs: list[Run] = []
         self.files: list[FileRun] = []
         self._folders: list[Folder] = []
-        # Sorting needs the buffer four times over: a quarter of the limit, as merging the runs needs another half.
-        self._capacity = int(np.clip(limit.n_bytes // (4 * 4 * 8), 1 << 14, 1 << 22))
         self._buffer = self._keys(0)
+        # Sorting needs the buffer twice, and a run of its cells: a quarter of the limit, as merging the runs needs another half.
+        self._capacity = int(np.clip(limit.n_bytes // (4 * (2 * self._buffer.itemsize + CELL_BYTES)), 1 << 14, 1 << 22))
         self._n_buffered = 0
 
     def add_keys(self, keys: Integers) -> None:

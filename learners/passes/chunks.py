@@ -32,6 +32,7 @@ class Chunks:
     def __init__(self, encoder: Encoder, n_rows: int = 0) -> None:
         self.encoder, self.n_rows = encoder, n_rows
         self._n = 0
+        self._has_room = False
         self._x: Codes
         self._y: Codes
         self._numbers: Floats | None
@@ -47,7 +48,7 @@ class Chunks:
         return cls(encoder, n_rows if n_rows >= 2 * BATCH_ROWS else 0)
 
     def add(self, batch: pa.RecordBatch, where: str) -> Iterator[Chunk]:
-        """The chunks that a batch of a file makes full.
+        """The chunks that a batch of a file makes full, each to be counted before the next is asked for: they share their room.
 
         Raises
         ------
@@ -60,7 +61,7 @@ class Chunks:
         y, numbers = self.encoder.training_classes(batch, where), self.encoder.numbers(batch)
         done = 0
         while done < batch.num_rows:
-            if not self._n:
+            if not self._has_room:
                 self._make_room()
             part = batch.slice(done, self.n_rows - self._n)
             self.encoder.training_codes(part, where, self._x, self._n)
@@ -86,3 +87,4 @@ class Chunks:
         self._y = np.empty(self.n_rows, schema.code_dtype)
         n_numbers = len(schema.continuous)
         self._numbers = np.empty((n_numbers, self.n_rows)) if n_numbers else None
+        self._has_room = True

@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import ClassVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
@@ -23,6 +22,7 @@ from learners.passes.files import SourceFile, type_family
 from learners.passes.footers import ColumnChunk, column_chunks
 from learners.passes.formats import FORMATS, format_of
 from learners.passes.parquet_sizes import Taken, column_sizes
+from learners.schema.batches import unsound_column
 
 _MAGIC = b"PAR1"
 _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
@@ -64,12 +64,6 @@ class ParquetContent:
     def _text(self) -> list[str]:
         """The columns to read as dictionaries."""
         return [field.name for field in self.arrow_schema if type_family(field.type) == "text"]
-
-    @cached_property
-    def _indexed(self) -> set[str]:
-        """The columns that then are."""
-        own = (field.name for field in self.arrow_schema if pa.types.is_dictionary(field.type))
-        return {*self._text, *own}
 
     def piece(self, row_group: int) -> str:
         """A row group in words."""
@@ -185,16 +179,13 @@ class ParquetContent:
         SourceError
             If a page is damaged.
         """
-        indexed = [name for name in self.arrow_schema.names if name in self._indexed]
-        indexed = [name for name in indexed if columns is None or name in columns]
         with filesystem.open_input_file(file.path) as stream:
             self._require_modest(filesystem, stream, file, row_group, columns)
             parquet = pq.ParquetFile(
                 stream, metadata=self.metadata, read_dictionary=self._text, page_checksum_verification=True
             )
             for batch in self._read(parquet, row_group, columns):
-                for name in indexed:
-                    _require_sound(batch.column(name), name, file.path)
+                _require_sound(batch, file.path)
                 yield batch
 
     def _read(self, parquet: pq.ParquetFile, row_group: int, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
@@ -272,10 +263,11 @@ def _bytes_of(kind: pa.DataType) -> float:
         return math.inf
 
 
-def _require_sound(column: pa.Array, name: str, path: str) -> None:
+def _require_sound(batch: pa.RecordBatch, path: str) -> None:
     """Refuse indices beyond their dictionary: a damaged page has them, and reading on would count whatever is in memory."""
-    bounds = pc.min_max(column.indices)
-    if bounds["min"].is_valid and not 0 <= bounds["min"].as_py() <= bounds["max"].as_py() < len(column.dictionary):
+    place = unsound_column(batch)
+    if place >= 0:
+        name = batch.schema.names[place]
         raise SourceError(path, f"column {name!r} is damaged. Restore the file from its source.")
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.arrays import Integers
-from learners.jit import bytes_at, inner_kernel, kernel, load
+from learners.jit import bytes_at, inner_kernel, kernel, load, popcount
 from learners.schema.kernels import BLOCK_ROWS, intervals_of_block
 from learners.schema.word_kernels import SLOT_BYTES, code_of_word, is_ascii
 
@@ -26,6 +26,8 @@ SECOND, THIRD = np.uint64(8), np.uint64(16)
 
 INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64, FLOAT32, FLOAT64, DAYS, MICROSECONDS = range(12)
 TEXT32, TEXT64, BYTES, BITS, NOTHING = range(12, 17)
+
+WORD = 64  # rows
 
 FINE, FOREIGN, STRANGE = range(3)  # FOREIGN: unseen text that is not ASCII, and perhaps not UTF-8 at all
 
@@ -62,6 +64,16 @@ class Plan(NamedTuple):
 def is_null(validity, row):
     """Whether the bit of a row is 0; without a bitmap nothing is null."""
     return validity != 0 and (load(validity + np.uint64(row >> 3), np.uint8) >> np.uint8(row & 7)) & np.uint8(1) == 0
+
+
+@inner_kernel
+def valid_bits(validity, start):
+    """Bits of 64 rows from a row on: 1 where a row is not null."""
+    place, shift = validity + np.uint64(start >> 3), np.uint64(start & 7)
+    bits = load(place, np.uint64)
+    if shift != 0:  # the bitmap has a ninth byte of them
+        bits = bits >> shift | np.uint64(load(place + np.uint64(8), np.uint8)) << (np.uint64(WORD) - shift)
+    return bits
 
 
 @inner_kernel
@@ -168,6 +180,31 @@ def dictionary_codes(array, indices, lut, missing, codes):  # (n_values,) codes 
     return FINE if nulls_are_told(array, n_nulls) else STRANGE
 
 
+@kernel
+def unsound_column(batch, columns):
+    """The first of some columns, (m,) int64 of dictionaries with 32-bit indices, that has an index beyond its dictionary; else -1.
+
+    batch: address of a struct ArrowArray. Arrow itself does not look at the indices that damaged pages hold.
+    """
+    children = load(batch + CHILDREN, np.uint64)
+    for column in columns:
+        array = load(children + POINTER * np.uint64(column), np.uint64)
+        n, offset = load(array, np.int64), load(array + OFFSET, np.int64)
+        buffers = load(array + BUFFERS, np.uint64)
+        validity, indices = load(buffers, np.uint64), load(buffers + SECOND, np.uint64) + np.uint64(4 * offset)
+        most = np.uint32(0)  # a negative one is large, too
+        for row in range(n):
+            index = np.uint32(load(indices + np.uint64(4) * np.uint64(row), np.int32))
+            most = max(most, index)
+        n_values = load(load(array + DICTIONARY, np.uint64), np.int64)
+        if most >= n_values and n > 0:
+            for row in range(n):  # what stands where a value is null means nothing
+                index = np.uint32(load(indices + np.uint64(4) * np.uint64(row), np.int32))
+                if index >= n_values and not is_null(validity, offset + row):
+                    return column
+    return -1
+
+
 @inner_kernel
 def numbers_of_block(validity, values, start, kind, numbers):  # OUT (b,) float64
     """Numbers of a buffer from a row on, NaN for null; returns how many are null."""
@@ -184,16 +221,27 @@ def numbers_of_block(validity, values, start, kind, numbers):  # OUT (b,) float6
     elif kind == INT32:
         for row in range(numbers.size):
             numbers[row] = load(values + np.uint64(4) * (rows + np.uint64(row)), np.int32)
+    elif kind == INT16:
+        for row in range(numbers.size):
+            numbers[row] = load(values + np.uint64(2) * (rows + np.uint64(row)), np.int16)
     else:
         for row in range(numbers.size):
             numbers[row] = number_at(values, start + row, kind)
-    n_nulls = 0
-    if validity != 0:
-        for row in range(numbers.size):
-            if is_null(validity, start + row):
-                numbers[row] = np.nan
-                n_nulls += 1
-    return n_nulls
+    if validity == 0:
+        return 0
+    n_valid, whole = np.uint64(0), numbers.size - numbers.size % WORD
+    for first in range(0, whole, WORD):
+        bits = valid_bits(validity, start + first)
+        n_valid += popcount(bits)
+        for row in range(WORD):
+            if (bits >> np.uint64(row)) & np.uint64(1) == 0:
+                numbers[first + row] = np.nan
+    for row in range(whole, numbers.size):
+        if is_null(validity, start + row):
+            numbers[row] = np.nan
+        else:
+            n_valid += np.uint64(1)
+    return numbers.size - np.int64(n_valid)
 
 
 @inner_kernel

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from learners.arrays import Codes, Floats, Integers, Mask
 from learners.errors import InvalidBuffers
@@ -231,6 +232,28 @@ class BatchEncoder:
         if pa.types.is_dictionary(arrow_type):
             return TEXT.get(arrow_type.value_type, nothing), NUMBERS[arrow_type.index_type]
         return TEXT.get(arrow_type, nothing), nothing
+
+
+def unsound_column(batch: pa.RecordBatch) -> int:
+    """The place of the first column that has an index beyond its dictionary; -1 if there is none.
+
+    Indices of the 32 bits that readers of Parquet give them are looked at together, others by Arrow.
+    """
+    usual = []
+    for place, kind in enumerate(batch.schema.types):
+        if kind.id != pa.lib.Type_DICTIONARY:  # pa.types.is_dictionary would take as long as looking at the indices
+            continue
+        if kind.index_type == pa.int32():
+            usual.append(place)
+            continue
+        column = batch.column(place)
+        bounds = pc.min_max(column.indices)
+        if bounds["min"].is_valid and not 0 <= bounds["min"].as_py() <= bounds["max"].as_py() < len(column.dictionary):
+            return place
+    if not usual:
+        return -1
+    lent = batch.__arrow_c_array__()
+    return int(kernels.unsound_column(np.uint64(_pointer(lent[1], b"arrow_array")), np.array(usual)))
 
 
 def check(values: pa.RecordBatch | pa.Array, full: bool = True) -> None:

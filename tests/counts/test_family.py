@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from learners.counts import family as family_module
 from learners.counts import family_tables
 from learners.counts.family import Family, FamilyCounts
+from learners.counts.family_tables import limit_of_each, tables_of
 from learners.errors import FamilyTooLarge, StatisticMismatch
+from learners.memory import MemoryLimit
 from tests import laws, strategies
 from tests.naive.counts import family_counts
 
@@ -106,3 +108,13 @@ def test_a_family_that_63_bits_cannot_number_is_refused_by_name():
     with pytest.raises(FamilyTooLarge, match=r"'a3' with parents 'a0', 'a1', 'a2' .*smaller k"):
         FamilyCounts(schema, [Family(3, (0, 1, 2))])
     FamilyCounts(schema, [Family(3, (0, 1))])
+
+
+def test_sparse_families_share_what_dense_tables_leave(tmp_path):
+    whole = MemoryLimit(8 * 80_000, tmp_path)
+    assert limit_of_each([1000] * 4, whole).n_bytes == 20_000
+    assert limit_of_each([10**9] * 4, whole).n_bytes == 20_000
+    assert limit_of_each([1000, 1000, 10**9, 10**9], whole).n_bytes == (80_000 - 2 * 8 * 1000) // 2
+    assert limit_of_each([], whole).n_bytes == 80_000
+    tables = tables_of([1000, 1000, 5000, 10**9], limit_of_each([1000, 1000, 5000, 10**9], whole))
+    assert [cells.dense is not None for cells in tables] == [True, True, False, False]

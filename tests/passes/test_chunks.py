@@ -39,14 +39,25 @@ def test_every_row_is_in_one_chunk(edges, n_rows):
     found = []
     for first, last in zip([0, *sorted(edges)], [*sorted(edges), 900], strict=True):
         batch = TABLE.slice(first, last - first).combine_chunks().to_batches()
-        found += [chunk for one in batch for chunk in filled.add(one, "a file")]
-    assert all(chunk.n_rows == n_rows for chunk in found)
-    found += filled.rest()
+        found += [kept(chunk) for one in batch for chunk in filled.add(one, "a file")]
+    assert all(y.size == n_rows for _, y in found)
+    found += [kept(chunk) for chunk in filled.rest()]
     assert not list(filled.rest())
     whole = encode(TABLE, SCHEMA)
-    assert np.array_equal(np.concatenate([chunk.x for chunk in found], axis=1), whole.x)
-    assert np.concatenate([chunk.y for chunk in found]).tolist() == whole.y.tolist()
-    assert all(chunk.x.flags.c_contiguous and not chunk.x.flags.writeable for chunk in found)
+    assert np.array_equal(np.concatenate([x for x, _ in found], axis=1), whole.x)
+    assert np.concatenate([y for _, y in found]).tolist() == whole.y.tolist()
+
+
+def kept(chunk):
+    """Copies: the next chunk may be written where this one is."""
+    assert chunk.x.flags.c_contiguous and not chunk.x.flags.writeable
+    return chunk.x.copy(), chunk.y.copy()
+
+
+def test_chunks_share_their_room():
+    filled = Chunks(Encoder(SCHEMA), 300)
+    rooms = {chunk.x.ctypes.data for batch in TABLE.to_batches() for chunk in filled.add(batch, "a file")}
+    assert len(rooms) == 1
 
 
 def test_large_tables_get_many_rows_at_a_time(monkeypatch):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from learners.errors import InvalidBuffers, SchemaError
 from learners.schema import Attribute, Schema
+from learners.schema.batches import unsound_column
 from learners.schema.encode import encode
 from tests.naive.encoding import code_of
 from tests.schema.test_strings import WORDS
@@ -178,6 +179,45 @@ def test_words_of_other_alphabets_are_unseen_and_valid():
     schema = Schema((Attribute("x", "nominal", ("a", "grün")),), None, ("",))
     batch = pa.RecordBatch.from_pydict({"x": ["grün", "a", "blåbær", "赤"]})
     assert encode(batch, schema, is_trusted=False).x.tolist() == [[1, 0, 2, 2]]
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.int16(), pa.int32(), pa.int64(), pa.uint32()])
+@pytest.mark.parametrize("first", [0, 1, 7, 8, 63, 64, 65, 130])
+def test_nulls_among_many_numbers_at_any_offset(kind, first):
+    """Nulls are looked up 64 rows at a time, and the bits of the first may stand anywhere in a byte."""
+    rng = np.random.default_rng(first)
+    schema = Schema((Attribute("x", "numeric", cuts=(2.5, 5.5), has_missing=True),), None, ("",))
+    values = [None if rng.random() < 0.3 else int(rng.integers(9)) for _ in range(700)]
+    batch = pa.RecordBatch.from_arrays([pa.array(values, kind)], ["x"])
+    for n_rows in (0, 1, 63, 64, 65, 200, 700):
+        part = batch.slice(first, n_rows)
+        found = encode(part, schema, is_trusted=False).x.tolist()
+        assert found == naive({"x": values[first : first + n_rows]}, schema)
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.uint16(), pa.int32(), pa.int64()])
+def test_the_first_column_with_an_index_beyond_its_dictionary(kind):
+    sound, beyond = dictionary_of(1, 0, 1, 0, arrow_type=kind), dictionary_of(0, 1, 0, 2, arrow_type=kind)
+    numbers = pa.array([7, 8, 9, 10])
+    batch = pa.RecordBatch.from_arrays([numbers, sound, beyond, beyond], list("abcd"))
+    assert unsound_column(batch) == 2
+    assert unsound_column(batch.slice(0, 3)) == unsound_column(batch.slice(4)) == -1
+    assert unsound_column(batch.slice(3)) == 2
+    assert unsound_column(batch.select(["a", "b"])) == unsound_column(batch.select(["a"])) == -1
+    if not pa.types.is_unsigned_integer(kind):
+        below = dictionary_of(0, -1, arrow_type=kind)
+        assert unsound_column(pa.RecordBatch.from_arrays([below], ["x"])) == 0
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int32()])
+def test_an_index_where_a_value_is_null_means_nothing(kind):
+    indices = np.array([0, 99, 1, -5], kind.to_pandas_dtype()).tobytes()
+    column = pa.DictionaryArray.from_buffers(
+        pa.dictionary(kind, pa.string()), 4, [pa.py_buffer(b"\x05"), pa.py_buffer(indices)], pa.array(["a", "b"]), 2
+    )
+    assert unsound_column(pa.RecordBatch.from_arrays([column], ["x"])) == -1
+    nothing = pa.array([None, None], pa.dictionary(kind, pa.string()))
+    assert unsound_column(pa.RecordBatch.from_arrays([nothing], ["x"])) == -1
 
 
 SPOILED = pa.RecordBatch.from_pydict(
