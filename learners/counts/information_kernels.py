@@ -8,7 +8,7 @@ from learners.jit import kernel
 
 
 @kernel
-def sums_of_x_log_x(counts, starts, sums):  # (n,) int64, (m + 1,) int64; OUT (m,) float64
+def sums_of_x_log_x(counts, starts, sums):  # (n,) int32 or int64, (m + 1,) int64; OUT (m,) float64
     """Of each range of counts the sum of x log x, compensated (Kahan): tables of the same counts in any order are equal."""
     for table in range(sums.size):
         total, lost = 0.0, 0.0

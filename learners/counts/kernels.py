@@ -161,8 +161,8 @@ def add_binary_pairs(planes, word_starts, tables):
 def complete_binary_pairs(inner, margins, class_counts, tables):
     """As `complete_pairs`, of all pairs of attributes of two values each.
 
-    inner (m (m - 1) / 2, c) as `add_binary_pairs` counted it, margins (m, c); OUT tables (m (m - 1) / 2, 4, c) int64, to
-    which is added.
+    inner (m (m - 1) / 2, c) as `add_binary_pairs` counted it, margins (m, c); OUT tables (m (m - 1) / 2, 4, c) int32 or
+    int64, to which is added.
     """
     m, pair = margins.shape[0], 0
     for i in range(m):
@@ -181,7 +181,7 @@ def complete_pairs(inner, inner_starts, margins, n_planes, plane_starts, pairs, 
     """Fill each pair's table from its co-occurrences without the last values, and from the margins.
 
     inner as `add_plane_pairs` counted it, margins (n_planes, c), pairs (n_pairs, 2) positions among the attributes with
-    planes, class_counts (c,); OUT tables int64, to which is added: tables[table_starts[p]:] is (v_i, v_j, c).
+    planes, class_counts (c,); OUT tables int32 or int64, to which is added: tables[table_starts[p]:] is (v_i, v_j, c).
     """
     n_classes = class_counts.size
     for p in range(pairs.shape[0]):
@@ -235,8 +235,8 @@ def add_pairs(x, y, pairs, sizes, table_starts, counts):
     """Count pairs by one increment a row: each table is finished before the next, so that it stays in the cache.
 
     x (n_attributes, n) codes, y (n,) uint8, pairs (n_pairs, 2), sizes (n_attributes + 1,) of the domains, classes last,
-    table_starts (n_pairs,); OUT counts int64, to which is added: counts[table_starts[p]:] is (v_i, v_j, n_classes), of less
-    than 2^32 cells.
+    table_starts (n_pairs,); OUT counts int32 or int64, to which is added: counts[table_starts[p]:] is (v_i, v_j, n_classes),
+    of less than 2^32 cells.
     """
     room = np.empty(BLOCK_ROWS, np.uint32)
     of_pair = np.empty(3, np.uint32)
@@ -252,7 +252,7 @@ def add_pairs(x, y, pairs, sizes, table_starts, counts):
 
 
 @kernel
-def add_pair_counts(x_i, x_j, y, counts):  # (n,) codes, (n,) codes, (n,) uint8; OUT (v_i, v_j, c) int64
+def add_pair_counts(x_i, x_j, y, counts):  # (n,) codes, (n,) codes, (n,) uint8; OUT (v_i, v_j, c) int32 or int64
     """Add to counts[a, b, k] the number of rows with x_i = a, x_j = b and y = k, however many cells there are."""
     for row in range(y.size):
         counts[x_i[row], x_j[row], y[row]] += 1

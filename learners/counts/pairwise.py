@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from learners.arrays import Integers
+from learners.counts.family_tables import MOST_SHORT
 from learners.counts.kernels import (
     PADDING,
     WORD,
@@ -98,7 +100,7 @@ def _starts(sizes: Integers) -> Integers:
     return starts
 
 
-def _move(old: Integers, new: Integers, codes: tuple[Integers, ...]) -> bool:
+def _move(old: NDArray[np.signedinteger], new: NDArray[np.signedinteger], codes: tuple[Integers, ...]) -> bool:
     """Add the counts to a table of other domains; whether each has a place there."""
     for axis, along in enumerate(codes):
         if (along < 0).any():
@@ -134,7 +136,7 @@ class PairwiseCounts:
         self.n_rows = 0
         self.class_counts = np.zeros(schema.n_classes, np.int64)
         self.margins = [np.zeros((int(v), schema.n_classes), np.int64) for v in self.sizes]
-        self.counts = np.zeros(int(self._plan.table_starts[-1]), np.int64)
+        self.counts: NDArray[np.signedinteger] = np.zeros(int(self._plan.table_starts[-1]), np.int32)
 
     @property
     def spec(self) -> dict[str, object]:
@@ -186,9 +188,9 @@ class PairwiseCounts:
         if i > j:
             return self.table(j, i).transpose(1, 0, 2)
         pair = i * self.sizes.size - i * (i + 1) // 2 + j - i - 1
-        return self._table(pair)
+        return self._table(pair).astype(np.int64, copy=False)
 
-    def _table(self, pair: int) -> Integers:
+    def _table(self, pair: int) -> NDArray[np.signedinteger]:
         i, j = self._plan.pairs[pair]
         first, last = self._plan.table_starts[pair : pair + 2]
         return self.counts[first:last].reshape(self.sizes[i], self.sizes[j], self.schema.n_classes)
@@ -199,6 +201,7 @@ class PairwiseCounts:
         class_counts = np.bincount(rows.y, minlength=self.schema.n_classes).astype(np.int64)
         self.n_rows += rows.n_rows
         self.class_counts += class_counts
+        self._make_room()
         plan = self._plan
         scattered, without_planes = plan.scatter_pairs, set(range(self.sizes.size))
         if scattered.size and self.n_rows * plan.plane_tables.size <= FEW_INCREMENTS:
@@ -213,6 +216,11 @@ class PairwiseCounts:
             add_pair_counts(rows.x[i], rows.x[j], rows.y, self._table(pair))
         for i in without_planes:
             add_margin(rows.x[i], rows.y, self.margins[i])
+
+    def _make_room(self) -> None:
+        """Make the tables wide enough for so many rows."""
+        if self.n_rows > MOST_SHORT and self.counts.dtype != np.int64:
+            self.counts = self.counts.astype(np.int64)
 
     def _update_by_planes(self, rows: Chunk, class_counts: Integers) -> None:
         plan, n_classes = self._plan, self.schema.n_classes
@@ -270,8 +278,9 @@ class PairwiseCounts:
             raise StatisticMismatch("Pairwise counts of different schemas cannot be combined.")
         self.n_rows += sign * other.n_rows
         self.class_counts += sign * other.class_counts
+        self._make_room()
         combined = np.add if sign > 0 else np.subtract
-        combined(self.counts, other.counts, out=self.counts)
+        combined(self.counts, other.counts, out=self.counts, casting="same_kind")
         for ours, theirs in zip(self.margins, other.margins, strict=True):
             combined(ours, theirs, out=ours)
 
@@ -290,7 +299,8 @@ class PairwiseCounts:
         read.class_counts = parts[0].copy()
         read.n_rows = int(read.class_counts.sum())
         read.margins = [part.reshape(-1, self.schema.n_classes).copy() for part in parts[1:-1]]
-        read.counts = parts[-1].copy()
+        read._make_room()
+        read.counts = parts[-1].astype(read.counts.dtype)
         return read
 
     def __eq__(self, other: object) -> bool:

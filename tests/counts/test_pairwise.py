@@ -81,6 +81,26 @@ def test_tables_of_any_size_are_counted(most, monkeypatch):
     assert_equals_naive(schema, [strategies.chunk_of(seed, schema, n) for seed, n in enumerate((0, 5, 4097))])
 
 
+@pytest.mark.parametrize("most", [0, 100, 1 << 32], ids=["huge", "both", "scattered"])
+def test_tables_widen_where_rows_outgrow_32_bits(most, monkeypatch):
+    schema = strategies.schema_of((2, 300, 4, 70), 3, {1})
+    parts = [strategies.chunk_of(seed, schema, 300) for seed in range(4)]
+    narrow = laws.updated(PairwiseCounts(schema), parts)
+    assert narrow.counts.dtype == np.int32
+    assert narrow.table(0, 1).dtype == np.int64
+    monkeypatch.setattr(pairwise, "MAX_NUMBERED_CELLS", most)
+    monkeypatch.setattr(pairwise, "MOST_SHORT", 700)  # reached by updates, by merging, and by reading what is stored
+    merged = laws.merged(*(laws.updated(PairwiseCounts(schema), half) for half in (parts[:2], parts[2:])))
+    read = narrow.from_arrow(narrow.to_arrow())
+    for wide in (laws.updated(PairwiseCounts(schema), parts), merged, read):
+        assert wide == narrow
+        assert wide.counts.dtype == np.int64
+        assert wide.to_arrow().equals(narrow.to_arrow())
+    binary = strategies.schema_of((2,) * 5, 2)
+    rows = [strategies.chunk_of(seed, binary, 400) for seed in range(2)]
+    assert_equals_naive(binary, rows)
+
+
 def test_the_routes_meet_in_one_table():
     """Attributes of few values are counted by bit-planes with each other, and by scatter with those of many."""
     schema = strategies.schema_of((2, 300, 4, 70), 3, {1})
