@@ -17,7 +17,9 @@ RUN /opt/fewpass/bin/python -m pip install --no-cache-dir --disable-pip-version-
     && if [ "$(uname -m)" = x86_64 ]; then version=$(/opt/fewpass/bin/python -c "import xgboost; print(xgboost.__version__)") \
     && /opt/fewpass/bin/python -m pip uninstall --yes --disable-pip-version-check xgboost nvidia-nccl-cu12 \
     && /opt/fewpass/bin/python -m pip install --no-cache-dir --disable-pip-version-check --no-deps "xgboost-cpu==$version"; fi \
+    # Tests, and what only compilers of C and C++ read.
     && find /opt/fewpass -type d -name tests -prune -exec rm -r {} + \
+    && find /opt/fewpass/lib -type f -regextype posix-extended -regex '.*\.(h|hpp|c|cc|cpp|cu|cuh|pyx|pxd|pxi|a|f|f90)' -delete \
     && /opt/fewpass/bin/python -m pip uninstall --yes --disable-pip-version-check setuptools pip
 WORKDIR /
 RUN /opt/fewpass/bin/fewpass precompile
