@@ -59,7 +59,7 @@ def intervals_of_block(x, cuts, first_code, missing_code, below, codes):  # (b,)
 
 @inner_kernel
 def count_below(x, cuts, below):  # (b,) float64, (c,) float64, ascending; OUT (>= b,) int64
-    """How many cut points are below each number."""
+    """How many cut points, which are finite, are below each number; of NaN any number up to all of them."""
     for row in range(x.size):
         below[row] = 0
     if cuts.size <= MOST_COMPARED:
@@ -78,7 +78,10 @@ def count_below(x, cuts, below):  # (b,) float64, (c,) float64, ascending; OUT (
     while left > 0:
         half = (left + 1) // 2
         for row in range(x.size):
-            below[row] += half if cuts[np.uint64(below[row] + half - 1)] < x[row] else 0
+            # The sign says whether the cut is below; 0.0 makes -0.0 none. A comparison would become a branch, mistaken half of
+            # the time: 42 ns a number for 5.
+            sign = bits_of_float64(cuts[np.uint64(below[row] + half - 1)] - x[row] + 0.0) >> 63
+            below[row] += half & sign
         left -= half
 
 

@@ -386,6 +386,20 @@ def test_intervals_are_those_of_a_search(cuts, own, first):
     np.testing.assert_array_equal(codes, np.where(np.isnan(x), 777, np.searchsorted(cuts, x, side="left") + first))
 
 
+@pytest.mark.parametrize("n_cuts", [3, 60])
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+def test_intervals_of_the_numbers_at_the_edges(n_cuts, zero):
+    """Zeros of both signs, infinities, and numbers whose difference is too large or too small for a float64."""
+    most, least = np.finfo(np.float64).max, np.finfo(np.float64).smallest_subnormal
+    cuts = np.array([-most, -least, zero, least, most, *np.linspace(1, 2, n_cuts - 3)[:-2]])
+    cuts.sort()
+    x = np.array([0.0, -0.0, least, -least, most, -most, np.inf, -np.inf, 1.0, np.nextafter(1.0, 2), np.nan])
+    codes = np.empty(x.size, np.uint16)
+    interval_codes(x, cuts, 1, 0, codes)
+    wanted = [0 if np.isnan(number) else 1 + sum(cut < number for cut in cuts) for number in x]
+    assert codes.tolist() == wanted
+
+
 @pytest.mark.parametrize("kind", ["double", "float", "int64", "int32", "int16", "uint8", "uint64"])
 @pytest.mark.parametrize("n_cuts", [3, 60])
 def test_numbers_of_every_type_are_coded_from_any_row_on(kind, n_cuts):
