@@ -16,6 +16,7 @@ Float32s = NDArray[np.float32]
 Integers = NDArray[np.int64]
 Int8s = NDArray[np.int8]
 Int32s = NDArray[np.int32]
+AnyIntegers = NDArray[np.signedinteger]  # of 32 or 64 bits
 Uint8s = NDArray[np.uint8]
 Uint32s = NDArray[np.uint32]
 Uint64s = NDArray[np.uint64]

@@ -72,7 +72,8 @@ class KernelCache(_Cache):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
-        self._is_enabled = True
+        # Of two kernels that differ by what they close over, files would not know which is which.
+        self._is_enabled = function.__closure__ is None
 
     @property
     def cache_path(self) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -27,6 +26,7 @@ from numba.core.untyped_passes import InlineClosureLikes
 from numba.core.utils import threadsafe_cached_property
 
 from learners.array_items import registry as array_items
+from learners.garbage import make_old
 from learners.loops import registry as loops
 from learners.lowering import Lowering, References
 
@@ -338,21 +338,8 @@ def _without_collection() -> Iterator[None]:
         yield
     finally:
         if was_enabled:
-            _make_old()
+            make_old()
             gc.enable()
-
-
-_somebody_freezes = threading.Event()  # known once: to ask takes 25 ms where there is much, as in a server
-
-
-def _make_old() -> None:
-    """Make young objects old: the next collection would look at all of them. What others have frozen stays so."""
-    if not _somebody_freezes.is_set():
-        if gc.get_freeze_count():
-            _somebody_freezes.set()
-        else:
-            gc.freeze()
-            gc.unfreeze()
 
 
 def _jit(*arguments: Any, **options: Any) -> Any:

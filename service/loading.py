@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
 
+from learners.garbage import make_old
+
 LOADED_OBJECTS = 1_000_000
 USUAL_THRESHOLDS = gc.get_threshold()
 
@@ -20,9 +22,7 @@ def begin_loading() -> None:
 
 def end_loading() -> None:
     """Look for garbage as usual from now on, and not at once among what was loaded: it is old."""
-    if not gc.get_freeze_count():
-        gc.freeze()
-        gc.unfreeze()
+    make_old()
     gc.set_threshold(*USUAL_THRESHOLDS)
 
 

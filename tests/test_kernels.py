@@ -119,7 +119,7 @@ def test_a_kernel_is_compiled_anew_when_one_that_it_calls_has_changed(tmp_path):
     package = tmp_path / "learners"
     package.mkdir()
     (package / "__init__.py").write_text("")
-    for name in ("array_items.py", "jit.py", "kernel_cache.py", "loops.py", "lowering.py", "target.py"):
+    for name in ("array_items.py", "jit.py", "kernel_cache.py", "loops.py", "garbage.py", "lowering.py", "target.py"):
         (package / name).write_text((ROOT / "learners" / name).read_text())
     (package / "kernels.py").write_text(
         "from learners.jit import kernel\nfrom learners.inner_kernels import inner\n\n\n"
@@ -272,3 +272,12 @@ def test_nobody_waits_for_ever_for_a_process_that_was_stopped(tmp_path, monkeypa
         assert form(np.array([1.0]), 2.0) == 1
         holder.communicate("")
     assert sum(form.stats.cache_misses.values()) == 1
+
+
+def test_kernels_that_close_over_values_are_not_mistaken_for_each_other(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+
+    def adding(summand):
+        return kernel(lambda x: x + summand)
+
+    assert [adding(summand)(1) for summand in (1, 2)] == [2, 3]

@@ -6,20 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from learners.arrays import Int32s, Integers
+from learners.arrays import AnyIntegers, Integers
 from learners.counts.spill import Run, SparseCells
+from learners.counts.widths import MOST_CELL_BYTES, wide_enough
 from learners.memory import MemoryLimit
 
 DENSE_CELLS = 1 << 20
-# Dense tables count up to so many rows by 32 bits; of more rows by 64.
-MOST_SHORT = (1 << 31) - 1
-MOST_CELL_BYTES = 8
 
 
 class Cells:
     """Counts of the cells of one family: a dense table, which is given, or sorted runs of distinct cells."""
 
-    def __init__(self, n_cells: int, limit: MemoryLimit, dense: Integers | Int32s | None) -> None:
+    def __init__(self, n_cells: int, limit: MemoryLimit, dense: AnyIntegers | None) -> None:
         self.n_cells, self.dense = n_cells, dense
         self.sparse: SparseCells | None = SparseCells(n_cells, limit) if dense is None else None
 
@@ -42,8 +40,8 @@ class Cells:
 
     def make_room(self, most: int) -> None:
         """Make a dense table wide enough for counts up to this one."""
-        if most > MOST_SHORT and self.dense is not None and self.dense.dtype != np.int64:
-            self.dense = self.dense.astype(np.int64)
+        if self.dense is not None:
+            self.dense = wide_enough(self.dense, most)
 
     def combine(self, other: Cells, sign: int) -> None:
         """Add the counts of other rows, or take them away."""

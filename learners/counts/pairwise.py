@@ -6,10 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from learners.arrays import Integers
-from learners.counts.family_tables import MOST_SHORT
+from learners.arrays import AnyIntegers, Integers
 from learners.counts.kernels import (
     PADDING,
     WORD,
@@ -24,6 +22,7 @@ from learners.counts.kernels import (
     group_by_class,
     set_planes,
 )
+from learners.counts.widths import wide_enough
 from learners.errors import StatisticMismatch
 from learners.schema import Chunk, Schema
 from learners.schema.extension import CodeMaps
@@ -100,7 +99,7 @@ def _starts(sizes: Integers) -> Integers:
     return starts
 
 
-def _move(old: NDArray[np.signedinteger], new: NDArray[np.signedinteger], codes: tuple[Integers, ...]) -> bool:
+def _move(old: AnyIntegers, new: AnyIntegers, codes: tuple[Integers, ...]) -> bool:
     """Add the counts to a table of other domains; whether each has a place there."""
     for axis, along in enumerate(codes):
         if (along < 0).any():
@@ -136,7 +135,7 @@ class PairwiseCounts:
         self.n_rows = 0
         self.class_counts = np.zeros(schema.n_classes, np.int64)
         self.margins = [np.zeros((int(v), schema.n_classes), np.int64) for v in self.sizes]
-        self.counts: NDArray[np.signedinteger] = np.zeros(int(self._plan.table_starts[-1]), np.int32)
+        self.counts: AnyIntegers = np.zeros(int(self._plan.table_starts[-1]), np.int32)
 
     @property
     def spec(self) -> dict[str, object]:
@@ -190,7 +189,7 @@ class PairwiseCounts:
         pair = i * self.sizes.size - i * (i + 1) // 2 + j - i - 1
         return self._table(pair).astype(np.int64, copy=False)
 
-    def _table(self, pair: int) -> NDArray[np.signedinteger]:
+    def _table(self, pair: int) -> AnyIntegers:
         i, j = self._plan.pairs[pair]
         first, last = self._plan.table_starts[pair : pair + 2]
         return self.counts[first:last].reshape(self.sizes[i], self.sizes[j], self.schema.n_classes)
@@ -219,8 +218,7 @@ class PairwiseCounts:
 
     def _make_room(self) -> None:
         """Make the tables wide enough for so many rows."""
-        if self.n_rows > MOST_SHORT and self.counts.dtype != np.int64:
-            self.counts = self.counts.astype(np.int64)
+        self.counts = wide_enough(self.counts, self.n_rows)
 
     def _update_by_planes(self, rows: Chunk, class_counts: Integers) -> None:
         plan, n_classes = self._plan, self.schema.n_classes

@@ -32,10 +32,12 @@ class Chunks:
     def __init__(self, encoder: Encoder, n_rows: int = 0) -> None:
         self.encoder, self.n_rows = encoder, n_rows
         self._n = 0
-        self._has_room = False
-        self._x: Codes
-        self._y: Codes
-        self._numbers: Floats | None
+        # What is not written to takes no memory.
+        schema = encoder.schema
+        n_numbers = len(schema.continuous)
+        self._x: Codes = np.empty((schema.n_attributes, n_rows), schema.code_dtype)
+        self._y: Codes = np.empty(n_rows, schema.code_dtype)
+        self._numbers: Floats | None = np.empty((n_numbers, n_rows)) if n_numbers else None
 
     @classmethod
     def for_statistic(cls, encoder: Encoder, statistic: Statistic) -> Chunks:
@@ -61,8 +63,6 @@ class Chunks:
         y, numbers = self.encoder.training_classes(batch, where), self.encoder.numbers(batch)
         done = 0
         while done < batch.num_rows:
-            if not self._has_room:
-                self._make_room()
             part = batch.slice(done, self.n_rows - self._n)
             self.encoder.training_codes(part, where, self._x, self._n)
             stop = self._n + part.num_rows
@@ -80,11 +80,3 @@ class Chunks:
         n, self._n = self._n, 0
         numbers = None if self._numbers is None else np.ascontiguousarray(self._numbers[:, :n])
         yield Chunk(np.ascontiguousarray(self._x[:, :n]), self._y[:n], numbers)
-
-    def _make_room(self) -> None:
-        schema = self.encoder.schema
-        self._x = np.empty((schema.n_attributes, self.n_rows), schema.code_dtype)
-        self._y = np.empty(self.n_rows, schema.code_dtype)
-        n_numbers = len(schema.continuous)
-        self._numbers = np.empty((n_numbers, self.n_rows)) if n_numbers else None
-        self._has_room = True

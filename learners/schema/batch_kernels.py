@@ -181,27 +181,30 @@ def dictionary_codes(array, indices, lut, missing, codes):  # (n_values,) codes 
 
 
 @kernel
-def unsound_column(batch, columns):
-    """The first of some columns, (m,) int64 of dictionaries with 32-bit indices, that has an index beyond its dictionary; else -1.
+def unsound_column(batch, columns, kinds):
+    """The first of some columns, (m,) int64 of dictionaries, that has an index beyond its dictionary; else -1.
 
-    batch: address of a struct ArrowArray. Arrow itself does not look at the indices that damaged pages hold.
+    batch: address of a struct ArrowArray; kinds: of the indices, (m,) int64. Arrow itself does not look at the indices that
+    damaged pages hold.
     """
     children = load(batch + CHILDREN, np.uint64)
-    for column in columns:
-        array = load(children + POINTER * np.uint64(column), np.uint64)
+    for j in range(columns.size):
+        array = load(children + POINTER * np.uint64(columns[j]), np.uint64)
         n, offset = load(array, np.int64), load(array + OFFSET, np.int64)
         buffers = load(array + BUFFERS, np.uint64)
-        validity, indices = load(buffers, np.uint64), load(buffers + SECOND, np.uint64) + np.uint64(4 * offset)
-        most = np.uint32(0)  # a negative one is large, too
-        for row in range(n):
-            index = np.uint32(load(indices + np.uint64(4) * np.uint64(row), np.int32))
-            most = max(most, index)
+        validity, indices = load(buffers, np.uint64), load(buffers + SECOND, np.uint64)
         n_values = load(load(array + DICTIONARY, np.uint64), np.int64)
-        if most >= n_values and n > 0:
-            for row in range(n):  # what stands where a value is null means nothing
-                index = np.uint32(load(indices + np.uint64(4) * np.uint64(row), np.int32))
-                if index >= n_values and not is_null(validity, offset + row):
-                    return column
+        is_suspect = n > 0
+        if kinds[j] == INT32:  # as Parquet's text is read: a loop without branches
+            begin, most = indices + np.uint64(4 * offset), np.uint32(0)  # a negative index is large, too
+            for row in range(n):
+                most = max(most, np.uint32(load(begin + np.uint64(4) * np.uint64(row), np.int32)))
+            is_suspect = is_suspect and most >= n_values
+        if is_suspect:
+            for row in range(offset, offset + n):  # what stands where a value is null means nothing
+                index = integer_at(indices, row, kinds[j])
+                if (index < 0 or index >= n_values) and not is_null(validity, row):
+                    return columns[j]
     return -1
 
 

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from learners.arrays import Codes, Floats, Integers, Mask
 from learners.errors import InvalidBuffers
@@ -235,25 +234,16 @@ class BatchEncoder:
 
 
 def unsound_column(batch: pa.RecordBatch) -> int:
-    """The place of the first column that has an index beyond its dictionary; -1 if there is none.
-
-    Indices of the 32 bits that readers of Parquet give them are looked at together, others by Arrow.
-    """
-    usual = []
-    for place, kind in enumerate(batch.schema.types):
-        if kind.id != pa.lib.Type_DICTIONARY:  # pa.types.is_dictionary would take as long as looking at the indices
-            continue
-        if kind.index_type == pa.int32():
-            usual.append(place)
-            continue
-        column = batch.column(place)
-        bounds = pc.min_max(column.indices)
-        if bounds["min"].is_valid and not 0 <= bounds["min"].as_py() <= bounds["max"].as_py() < len(column.dictionary):
-            return place
-    if not usual:
+    """The place of the first column that has an index beyond its dictionary; -1 if there is none."""
+    # pa.types.is_dictionary would take as long as looking at the indices.
+    indexed = [(at, kind) for at, kind in enumerate(batch.schema.types) if kind.id == pa.lib.Type_DICTIONARY]
+    if not indexed:
         return -1
+    places, kinds = (
+        np.array(each) for each in zip(*((at, NUMBERS[kind.index_type]) for at, kind in indexed), strict=True)
+    )
     lent = batch.__arrow_c_array__()
-    return int(kernels.unsound_column(np.uint64(_pointer(lent[1], b"arrow_array")), np.array(usual)))
+    return int(kernels.unsound_column(np.uint64(_pointer(lent[1], b"arrow_array")), places, kinds))
 
 
 def check(values: pa.RecordBatch | pa.Array, full: bool = True) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.counts import family as family_module
-from learners.counts import family_tables
+from learners.counts import family_tables, widths
 from learners.counts.family import Family, FamilyCounts
 from learners.counts.family_tables import limit_of_each, tables_of
 from learners.errors import FamilyTooLarge, StatisticMismatch
@@ -74,9 +74,7 @@ def test_tables_widen_where_rows_outgrow_32_bits(monkeypatch):
     families = [Family(0, (1, 2)), Family(1), Family(2, (1,)), Family(3, (0, 2, 1))]
     parts = [strategies.chunk_of(seed, schema, 300) for seed in range(4)]
     narrow = laws.updated(FamilyCounts(schema, families), parts)
-    monkeypatch.setattr(
-        family_tables, "MOST_SHORT", 700
-    )  # reached by updates, by merging, and by reading what is stored
+    monkeypatch.setattr(widths, "MOST_SHORT", 700)  # reached by updates, by merging, and by reading what is stored
     merged = laws.merged(*(laws.updated(FamilyCounts(schema, families), half) for half in (parts[:2], parts[2:])))
     for wide in (laws.updated(FamilyCounts(schema, families), parts), merged):
         assert wide == narrow

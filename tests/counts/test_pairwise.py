@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from learners.counts import pairwise
+from learners.counts import pairwise, widths
 from learners.counts.pairwise import PairwiseCounts
 from tests import laws, strategies
 from tests.naive.counts import pair_counts
@@ -89,7 +89,7 @@ def test_tables_widen_where_rows_outgrow_32_bits(most, monkeypatch):
     assert narrow.counts.dtype == np.int32
     assert narrow.table(0, 1).dtype == np.int64
     monkeypatch.setattr(pairwise, "MAX_NUMBERED_CELLS", most)
-    monkeypatch.setattr(pairwise, "MOST_SHORT", 700)  # reached by updates, by merging, and by reading what is stored
+    monkeypatch.setattr(widths, "MOST_SHORT", 700)  # reached by updates, by merging, and by reading what is stored
     merged = laws.merged(*(laws.updated(PairwiseCounts(schema), half) for half in (parts[:2], parts[2:])))
     read = narrow.from_arrow(narrow.to_arrow())
     for wide in (laws.updated(PairwiseCounts(schema), parts), merged, read):
