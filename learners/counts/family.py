@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from learners.arrays import Codes, Integers
 from learners.counts.families import Family, families_of, holder_of
-from learners.counts.family_tables import Cells, limit_of_each, summed, tables_of
-from learners.counts.kernels import add_family, add_value_counts, family_cells
+from learners.counts.family_tables import Cells, shares_of, summed, tables_of
+from learners.counts.kernels import add_value_counts
+from learners.counts.spill import Run
 from learners.errors import FamilyTooLarge, StatisticMismatch
 from learners.memory import memory_limit
 from learners.schema import Chunk, Schema
@@ -59,8 +60,8 @@ class FamilyCounts:
                 names = [attribute.name for attribute in schema.attributes]
                 raise FamilyTooLarge(names[family.attribute], [names[parent] for parent in family.parents])
             sizes.append(n_cells)
-        self._limit = limit_of_each(sizes, memory_limit())
-        self._cells = tables_of(sizes, self._limit)
+        self._shares = shares_of(sizes, memory_limit())
+        self._cells = tables_of(sizes, self._shares)
         is_marginal = [
             not family.parents and cells.n_cells <= MAX_MATCHED_CELLS
             for family, cells in zip(self.families, self._cells, strict=True)
@@ -122,7 +123,7 @@ class FamilyCounts:
         n_cells = self.schema.n_classes * math.prod(
             self.schema.domain_sizes[[*family.parents, family.attribute]].tolist()
         )
-        (table,) = tables_of([n_cells], self._limit)
+        (table,) = tables_of([n_cells], self._shares)
         for run in self.blocks(index):
             for first in range(
                 0, run[0].size, SUMMED_CELLS
@@ -184,11 +185,7 @@ class FamilyCounts:
         others = self._conditional if by_matching else range(len(self.families))
         for index in others:
             members, counts = self.members[index], self._cells[index]
-            sizes = self.schema.domain_sizes[members]
-            if counts.dense is not None:
-                add_family(rows.x, rows.y, members, sizes, self._scratch, counts.dense)
-            elif counts.sparse is not None and rows.n_rows:
-                family_cells(rows.x, rows.y, members, sizes, counts.sparse.room(rows.n_rows))
+            counts.count(rows, members, self.schema.domain_sizes[members], self._scratch)
 
     def _make_room(self) -> None:
         """Make all dense tables wide enough for so many rows."""
@@ -238,13 +235,9 @@ class FamilyCounts:
                 raise StatisticMismatch("Family counts can only be reduced to the first parents of each family.")
         return self.only(families)
 
-    def blocks(self, index: int) -> Iterator[tuple[Integers, Integers]]:
+    def blocks(self, index: int) -> Iterator[Run]:
         """The distinct cells of a family in mixed radix, ascending, and their counts: in blocks that fit in memory."""
-        cells = self._cells[index]
-        if cells.sparse is None:
-            yield cells.distinct()
-        else:
-            yield from cells.sparse.blocks()
+        return self._cells[index].blocks()
 
     def cells(self, index: int) -> tuple[Integers, Integers, Integers, Integers]:
         """The distinct cells of a family that have been counted.

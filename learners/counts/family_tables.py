@@ -1,33 +1,97 @@
-"""The cells of families and how often each occurs: dense tables, or sorted runs."""
+"""The cells of families and how often each occurs: dense tables, narrow tables, or sorted runs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import AnyIntegers, Integers
-from learners.counts.spill import Run, SparseCells
+from learners.arrays import AnyIntegers, Int32s, Integers
+from learners.counts.cell_kernels import add_family, family_cells
+from learners.counts.narrow import NarrowCells
+from learners.counts.spill import MOST_WAITING, Run, SparseCells
 from learners.counts.widths import MOST_CELL_BYTES, wide_enough
 from learners.memory import MemoryLimit
+from learners.schema import Chunk
 
 DENSE_CELLS = 1 << 20
+# So many cells of a narrow table take as long to clear and to read as one key takes to be sorted rather than counted; and a
+# sixth of the memory of sorting.
+CELLS_PER_KEY = 24
+MOST_NARROW = CELLS_PER_KEY * MOST_WAITING
+
+
+class Shares(NamedTuple):
+    """What the cells of each family may take.
+
+    Attributes
+    ----------
+    dense, narrow : int
+        Cells of the largest dense, and of the largest narrow table.
+    limit : MemoryLimit
+        Of the keys and runs of each family that has neither.
+    """
+
+    dense: int
+    narrow: int
+    limit: MemoryLimit
 
 
 class Cells:
-    """Counts of the cells of one family: a dense table, which is given, or sorted runs of distinct cells."""
+    """Counts of the cells of one family: a dense table, which is given, or else keys to be sorted.
 
-    def __init__(self, n_cells: int, limit: MemoryLimit, dense: AnyIntegers | None) -> None:
-        self.n_cells, self.dense = n_cells, dense
-        self.sparse: SparseCells | None = SparseCells(n_cells, limit) if dense is None else None
+    Once there are many keys they are counted into a narrow table, if one is allowed.
+    """
 
-    def distinct(self) -> tuple[Integers, Integers]:
+    def __init__(self, n_cells: int, shares: Shares, dense: AnyIntegers | None) -> None:
+        self.n_cells, self.dense, self._shares = n_cells, dense, shares
+        self.narrow: NarrowCells | None = None
+        self.sparse: SparseCells | None = SparseCells(n_cells, shares.limit) if dense is None else None
+
+    def count(self, rows: Chunk, members: Integers, sizes: Integers, scratch: Int32s) -> None:
+        """Add the rows of a chunk: the cells of members (k,), whose domains have these sizes (k,), as in `family_cells`.
+
+        scratch: as of `add_family`.
+        """
+        if self.sparse is not None and self._may_be_narrow(self.sparse) and self._has_many(self.sparse, rows.n_rows):
+            self._narrow(self.sparse)
+        if self.dense is not None:
+            add_family(rows.x, rows.y, members, sizes, scratch, self.dense)
+        elif self.narrow is not None:
+            self.narrow.count(rows, members, sizes)
+        elif self.sparse is not None and rows.n_rows:
+            family_cells(rows.x, rows.y, members, sizes, self.sparse.room(rows.n_rows))
+
+    def _may_be_narrow(self, sparse: SparseCells) -> bool:
+        return self.n_cells <= self._shares.narrow and not sparse.files
+
+    def _has_many(self, sparse: SparseCells, n_more: int) -> bool:
+        return sparse.n_waiting + n_more > min(sparse.capacity, self.n_cells // CELLS_PER_KEY)
+
+    def _narrow(self, sparse: SparseCells) -> None:
+        """Count all keys into a narrow table."""
+        self.narrow, self.sparse = NarrowCells(self.n_cells, self._shares.limit), None
+        self.narrow.count_keys(sparse.taken())
+        for run in sparse.runs:
+            self.narrow.add(*run)
+
+    def distinct(self) -> Run:
         """Cells with a count other than zero, ascending, and their counts."""
         if self.sparse is not None:
             return self.sparse.distinct()
+        if self.narrow is not None:
+            return self.narrow.distinct()
         assert self.dense is not None
         cells = np.flatnonzero(self.dense)
-        return cells, self.dense[cells].astype(np.int64)
+        return Run(cells, self.dense[cells].astype(np.int64))
+
+    def blocks(self) -> Iterator[Run]:
+        """What `distinct` gives, in blocks that fit in memory."""
+        if self.sparse is None:
+            yield self.distinct()
+        else:
+            yield from self.sparse.blocks()
 
     def add(self, cells: Integers, counts: Integers) -> None:
         """Add counts of distinct ascending cells."""
@@ -35,6 +99,8 @@ class Cells:
             sums = self.dense[cells] + counts
             self.make_room(int(sums.max(initial=0)))
             self.dense[cells] = sums
+        elif self.narrow is not None:
+            self.narrow.add(cells, counts)
         elif self.sparse is not None:
             self.sparse.add_run(Run(cells, counts))
 
@@ -45,40 +111,45 @@ class Cells:
 
     def combine(self, other: Cells, sign: int) -> None:
         """Add the counts of other rows, or take them away."""
+        if self.sparse is not None and other.narrow is not None and self._may_be_narrow(self.sparse):
+            self._narrow(self.sparse)
         if self.dense is not None and other.dense is not None:
             (np.add if sign > 0 else np.subtract)(self.dense, other.dense, out=self.dense, casting="same_kind")
+        elif self.narrow is not None and other.narrow is not None and sign > 0:
+            self.narrow.merge(other.narrow)
         elif self.sparse is not None and other.sparse is not None:
             self.sparse.add_counts(other.sparse, sign)
-        else:  # the limit was another when the other was made
-            cells, counts = other.distinct()
-            self.add(cells, sign * counts)
+        else:  # the limit was another when the other was made, or one has more rows
+            for cells, counts in other.blocks():
+                self.add(cells, sign * counts)
 
 
-def limit_of_each(sizes: Sequence[int], whole: MemoryLimit) -> MemoryLimit:
-    """The limit of each family of so many cells, where dense tables leave what they do not need to the others.
+def shares_of(sizes: Sequence[int], whole: MemoryLimit) -> Shares:
+    """What each family of so many cells may take; dense tables leave what they do not need to the others, and so do narrow ones.
 
     All have an eighth of the whole, as several threads count; sorting and merging take as much again.
     """
     n_bytes = whole.n_bytes // 8
     each = n_bytes // max(1, len(sizes))
-    dense = [n for n in sizes if n <= _most_dense(each)]
-    if len(dense) < len(sizes):
-        each = (n_bytes - MOST_CELL_BYTES * sum(dense)) // (len(sizes) - len(dense))
-    return MemoryLimit(each, whole.directory)
+    dense = min(DENSE_CELLS, each // MOST_CELL_BYTES)
+    others = [n for n in sizes if n > dense]
+    if others:
+        n_bytes -= MOST_CELL_BYTES * (sum(sizes) - sum(others))
+        each = n_bytes // len(others)
+    narrow = min(each, MOST_NARROW)
+    rest = [n for n in others if n > narrow]
+    if rest:
+        each = (n_bytes - sum(others) + sum(rest)) // len(rest)
+    return Shares(dense, narrow, MemoryLimit(each, whole.directory))
 
 
-def _most_dense(n_bytes: int) -> int:
-    """Cells of the largest table that a limit allows."""
-    return min(DENSE_CELLS, n_bytes // MOST_CELL_BYTES)
-
-
-def tables_of(sizes: Sequence[int], limit: MemoryLimit) -> list[Cells]:
+def tables_of(sizes: Sequence[int], shares: Shares) -> list[Cells]:
     """No rows of families of so many cells; dense tables lie in one array, whose large pages the machine clears faster."""
-    n_dense = [n if n <= _most_dense(limit.n_bytes) else 0 for n in sizes]
+    n_dense = [n if n <= shares.dense else 0 for n in sizes]
     ends = np.cumsum([0, *n_dense]).tolist()
     room = np.zeros(ends[-1], np.int32)
     return [
-        Cells(n_cells, limit, room[end - n : end] if n else None)
+        Cells(n_cells, shares, room[end - n : end] if n else None)
         for n_cells, n, end in zip(sizes, n_dense, ends[1:], strict=True)
     ]
 

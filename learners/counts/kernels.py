@@ -1,4 +1,4 @@
-"""Counting kernels, one thread each."""
+"""Counting by comparing 64 rows at a time, and hashes of rows; one thread each."""
 
 from __future__ import annotations
 
@@ -210,61 +210,6 @@ def complete_pairs(inner, inner_starts, margins, n_planes, plane_starts, pairs, 
             tables[table_starts[p] + k + (last_i * (last_j + 1) + last_j) * n_classes] += rest_of_last
 
 
-@inner_kernel
-def number_cells(x, y, members, sizes, first, cells):
-    """Index of each row's cell in the table (members in order, class), the class fastest, of rows from `first` on.
-
-    x (n_attributes, n) codes, y (n,) uint8, members (m,) and sizes of their domains, classes last, (m + 1,) uint32; OUT
-    cells (n_cells,) uint32, of as many rows.
-    """
-    n = cells.size
-    codes = x[members[0], first : first + n]
-    for row in range(n):
-        cells[row] = codes[row]
-    for m in range(1, members.size):
-        codes, size = x[members[m], first : first + n], sizes[m]
-        for row in range(n):
-            cells[row] = cells[row] * size + codes[row]
-    classes, size = y[first : first + n], sizes[members.size]
-    for row in range(n):
-        cells[row] = cells[row] * size + classes[row]
-
-
-@kernel
-def add_pairs(x, y, pairs, sizes, table_starts, counts):
-    """Count pairs by one increment a row: each table is finished before the next, so that it stays in the cache.
-
-    x (n_attributes, n) codes, y (n,) uint8, pairs (n_pairs, 2), sizes (n_attributes + 1,) of the domains, classes last,
-    table_starts (n_pairs,); OUT counts int32 or int64, to which is added: counts[table_starts[p]:] is (v_i, v_j, n_classes),
-    of less than 2^32 cells.
-    """
-    room = np.empty(BLOCK_ROWS, np.uint32)
-    of_pair = np.empty(3, np.uint32)
-    of_pair[2] = sizes[sizes.size - 1]
-    for p in range(pairs.shape[0]):
-        of_pair[0], of_pair[1] = sizes[pairs[p, 0]], sizes[pairs[p, 1]]
-        table = counts[table_starts[p] :]
-        for first in range(0, y.size, BLOCK_ROWS):
-            cells = room[: min(BLOCK_ROWS, y.size - first)]
-            number_cells(x, y, pairs[p], of_pair, first, cells)
-            for row in range(cells.size):
-                table[cells[row]] += 1
-
-
-@kernel
-def add_pair_counts(x_i, x_j, y, counts):  # (n,) codes, (n,) codes, (n,) uint8; OUT (v_i, v_j, c) int32 or int64
-    """Add to counts[a, b, k] the number of rows with x_i = a, x_j = b and y = k, however many cells there are."""
-    for row in range(y.size):
-        counts[x_i[row], x_j[row], y[row]] += 1
-
-
-@kernel
-def add_margin(codes, y, margin):  # (n,) codes, (n,) uint8; OUT (v, c) int64
-    """Add to margin[a, k] the number of rows with code a and class k."""
-    for row in range(y.size):
-        margin[codes[row], y[row]] += 1
-
-
 @kernel
 def add_value_counts(x, y, attributes, sizes, starts, counts):
     """Count every value of some attributes by class, comparing 64 rows at a time.
@@ -306,62 +251,6 @@ def add_value_counts(x, y, attributes, sizes, starts, counts):
             counts[starts[a] + k * size + size - 1] += class_counts[k]
         for row in range(n_words * WORD, y.size):
             counts[starts[a] + y[row] * size + codes[row]] += 1
-
-
-@inner_kernel
-def cells_of_block(x, y, members, sizes, first, cells):
-    """As `family_cells`, of as many rows from `first` on as there is room for in cells: loops without look-ups, many rows at a time."""
-    n = cells.size
-    classes = y[first : first + n]
-    for row in range(n):
-        cells[row] = classes[row]
-    for m in range(members.size):
-        codes, size = x[members[m], first : first + n], sizes[m]
-        for row in range(n):
-            cells[row] = cells[row] * size + codes[row]
-
-
-@kernel
-def family_cells(x, y, members, sizes, cells):
-    """Index of each row's cell in a family's table (class, parents in order, value): mixed radix, the value fastest.
-
-    x (n_attributes, n) codes, y (n,), members (k + 1,) the parents and then the attribute itself, sizes of their
-    domains; OUT cells (n,) int64, or uint32 where there are no more cells.
-    """
-    for first in range(0, y.size, BLOCK_ROWS):
-        cells_of_block(x, y, members, sizes, first, cells[first : first + BLOCK_ROWS])
-
-
-@kernel
-def add_family(x, y, members, sizes, scratch, counts):
-    """Count a family's cells: counts[cell] += 1 for every row, cells numbered as in `family_cells`.
-
-    x (n_attributes, n) codes, y (n,), members (k + 1,), sizes (k + 1,); scratch (4, s) int32, of zeros; OUT counts
-    (n_cells,) int32 or int64.
-    """
-    room = np.empty(BLOCK_ROWS, np.uint32)
-    is_small = counts.size <= scratch.shape[1]
-    for first in range(0, y.size, BLOCK_ROWS):
-        n = min(BLOCK_ROWS, y.size - first)
-        cells = room[:n]
-        cells_of_block(x, y, members, sizes, first, cells)
-        if is_small:
-            # Four tables in turn: an increment need not wait for the one before it in the same cell.
-            for row in range(0, n - 3, 4):
-                scratch[0, cells[row]] += 1
-                scratch[1, cells[row + 1]] += 1
-                scratch[2, cells[row + 2]] += 1
-                scratch[3, cells[row + 3]] += 1
-            for row in range(n - n % 4, n):
-                scratch[0, cells[row]] += 1
-        else:
-            for row in range(n):
-                counts[cells[row]] += 1
-    if is_small:
-        for t in range(4):
-            for cell in range(counts.size):
-                counts[cell] += scratch[t, cell]
-                scratch[t, cell] = 0
 
 
 @kernel

@@ -8,13 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from learners.arrays import AnyIntegers, Integers
+from learners.counts.cell_kernels import add_margin, add_pair_counts, add_pairs
 from learners.counts.kernels import (
     PADDING,
     WORD,
     add_binary_pairs,
-    add_margin,
-    add_pair_counts,
-    add_pairs,
     add_plane_margins,
     add_plane_pairs,
     complete_binary_pairs,

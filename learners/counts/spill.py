@@ -22,6 +22,7 @@ BLOCK_CELLS = 1 << 18
 SAMPLE = 1024
 N_MERGERS = 2
 CELL_BYTES = 16
+MOST_WAITING = 1 << 22  # keys
 
 
 class Run(NamedTuple):
@@ -111,6 +112,11 @@ class SparseCells:
         Cells there could be.
     limit : MemoryLimit
         Of these counts.
+
+    Attributes
+    ----------
+    capacity : int
+        Keys that wait at most before they are sorted.
     """
 
     def __init__(self, n_cells: int, limit: MemoryLimit) -> None:
@@ -121,24 +127,36 @@ class SparseCells:
         self._folders: list[Folder] = []
         self._buffer = self._keys(0)
         # Sorting needs the buffer twice, and a run of its cells: a quarter of the limit, as merging the runs needs another half.
-        self._capacity = int(np.clip(limit.n_bytes // (4 * (2 * self._buffer.itemsize + CELL_BYTES)), 1 << 14, 1 << 22))
+        self.capacity = int(
+            np.clip(limit.n_bytes // (4 * (2 * self._buffer.itemsize + CELL_BYTES)), 1 << 14, MOST_WAITING)
+        )
         self._n_buffered = 0
 
-    def add_keys(self, keys: Integers) -> None:
-        """Count a row for each key (n,) int64."""
+    def add_keys(self, keys: Integers | Uint32s) -> None:
+        """Count a row for each key (n,)."""
         self.room(keys.size)[:] = keys
 
     def room(self, n: int) -> Integers | Uint32s:
         """Where to write n keys, each of which counts a row; before anything else is asked of the counts."""
         if self._n_buffered + n > self._buffer.size:
-            if self._n_buffered + n > self._capacity:
+            if self._n_buffered + n > self.capacity:
                 self._settle()
-            size = max(n, min(self._capacity, 2 * (self._n_buffered + n)))
+            size = max(n, min(self.capacity, 4 * (self._n_buffered + n)))  # what is not written to takes no memory
             grown = self._keys(max(size, self._buffer.size))
             grown[: self._n_buffered] = self._buffer[: self._n_buffered]
             self._buffer = grown
         self._n_buffered += n
         return self._buffer[self._n_buffered - n : self._n_buffered]
+
+    @property
+    def n_waiting(self) -> int:
+        """Keys that have not been sorted yet."""
+        return self._n_buffered
+
+    def taken(self) -> Integers | Uint32s:
+        """The keys that have not been sorted yet, which are counted no more."""
+        keys, self._n_buffered = self._buffer[: self._n_buffered], 0
+        return keys
 
     def _keys(self, n: int) -> Integers | Uint32s:
         """Room for n keys."""
@@ -180,8 +198,7 @@ class SparseCells:
 
     def _settle(self) -> None:
         if self._n_buffered:
-            keys, self._n_buffered = self._buffer[: self._n_buffered], 0
-            self.add_run(counted(keys, self.n_bits))
+            self.add_run(counted(self.taken(), self.n_bits))
 
     def _close(self) -> None:
         """Make runs of all keys, and give their buffer back: of many families it would be as much memory as the runs."""

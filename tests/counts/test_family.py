@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from learners.counts import family as family_module
 from learners.counts import family_tables, widths
 from learners.counts.family import Family, FamilyCounts
-from learners.counts.family_tables import limit_of_each, tables_of
+from learners.counts.family_tables import shares_of, tables_of
 from learners.errors import FamilyTooLarge, StatisticMismatch
 from learners.memory import MemoryLimit
 from tests import laws, strategies
@@ -45,12 +47,17 @@ def families_and_chunks(draw):
     return schema, families, parts
 
 
-@pytest.mark.parametrize("dense_cells", [0, 50, 1 << 20], ids=["sparse", "both", "dense"])
+@pytest.mark.parametrize(
+    ("dense_cells", "narrow_cells"),
+    [(0, 0), (0, 1 << 20), (50, 2000), (1 << 20, 0)],
+    ids=["sparse", "narrow", "all", "dense"],
+)
 @given(drawn=families_and_chunks())
-def test_equal_counting_row_by_row(dense_cells, drawn):
+def test_equal_counting_row_by_row(dense_cells, narrow_cells, drawn):
     schema, families, parts = drawn
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(family_tables, "DENSE_CELLS", dense_cells)
+        patch.setattr(family_tables, "MOST_NARROW", narrow_cells)
         patch.setattr(family_module, "MAX_MATCHED_CELLS", min(dense_cells, 64))  # those that match are dense
         assert_equals_naive(laws.updated(FamilyCounts(schema, families), parts), parts)
 
@@ -62,11 +69,32 @@ def test_the_routes_agree_bit_for_bit(monkeypatch):
     dense = laws.updated(FamilyCounts(schema, families), parts)
     monkeypatch.setattr(family_tables, "DENSE_CELLS", 0)
     monkeypatch.setattr(family_module, "MAX_MATCHED_CELLS", 0)
+    narrow = laws.updated(FamilyCounts(schema, families), parts)
+    few = laws.updated(FamilyCounts(schema, families), [parts[0].rows(slice(20))])
+    assert all(cells.narrow is not None for cells in narrow._cells)
+    assert [cells.narrow is not None for cells in few._cells] == [False, True, False, False]
+    monkeypatch.setattr(family_tables, "MOST_NARROW", 0)
     sparse = laws.updated(FamilyCounts(schema, families), parts)
-    assert dense.to_arrow().equals(sparse.to_arrow())
+    assert all(cells.sparse is not None for cells in sparse._cells)
     monkeypatch.undo()
-    # A statistic that was stored by one route is read by the other.
-    assert laws.merged(dense, dense.from_arrow(sparse.to_arrow())) == laws.merged(dense, dense)
+    assert dense.to_arrow().equals(sparse.to_arrow())
+    assert dense.to_arrow().equals(narrow.to_arrow())
+    # A statistic that was stored by one route is read by the others, and those of all routes add up and subtract.
+    twice, more = laws.merged(dense, dense), laws.merged(dense, few)
+    for ours in (dense, narrow, sparse):
+        assert laws.merged(ours, ours.from_arrow(sparse.to_arrow())) == twice
+        for theirs in (dense, narrow, sparse):
+            added = deepcopy(ours)
+            added.merge(theirs)
+            assert added == twice
+            added.subtract(theirs)
+            assert added == ours
+        for first, second in ((ours, few), (few, ours)):
+            added = deepcopy(first)
+            added.merge(second)
+            assert added == more
+            added.subtract(second)
+            assert added == first
 
 
 def test_tables_widen_where_rows_outgrow_32_bits(monkeypatch):
@@ -110,9 +138,9 @@ def test_a_family_that_63_bits_cannot_number_is_refused_by_name():
 
 def test_sparse_families_share_what_dense_tables_leave(tmp_path):
     whole = MemoryLimit(8 * 80_000, tmp_path)
-    assert limit_of_each([1000] * 4, whole).n_bytes == 20_000
-    assert limit_of_each([10**9] * 4, whole).n_bytes == 20_000
-    assert limit_of_each([1000, 1000, 10**9, 10**9], whole).n_bytes == (80_000 - 2 * 8 * 1000) // 2
-    assert limit_of_each([], whole).n_bytes == 80_000
-    tables = tables_of([1000, 1000, 5000, 10**9], limit_of_each([1000, 1000, 5000, 10**9], whole))
+    assert shares_of([1000] * 4, whole).limit.n_bytes == 20_000
+    assert shares_of([10**9] * 4, whole).limit.n_bytes == 20_000
+    assert shares_of([1000, 1000, 10**9, 10**9], whole).limit.n_bytes == (80_000 - 2 * 8 * 1000) // 2
+    assert shares_of([], whole).limit.n_bytes == 80_000
+    tables = tables_of([1000, 1000, 5000, 10**9], shares_of([1000, 1000, 5000, 10**9], whole))
     assert [cells.dense is not None for cells in tables] == [True, True, False, False]

@@ -1,0 +1,184 @@
+"""Counting cells by one increment a row; one thread each.
+
+The cells of some rows are numbered first, in loops that take many rows at a time, and counted then.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from learners.jit import inner_kernel, kernel
+
+BLOCK_ROWS = 4096  # whose cells the first cache holds
+
+
+@kernel
+def add_pairs(x, y, pairs, sizes, table_starts, counts):
+    """Count pairs: each table is finished before the next, so that it stays in the cache.
+
+    x (n_attributes, n) codes, y (n,) codes, pairs (n_pairs, 2), sizes (n_attributes + 1,) of the domains, classes last,
+    table_starts (n_pairs,); OUT counts int32 or int64, to which is added: counts[table_starts[p]:] is (v_i, v_j, n_classes),
+    of less than 2^32 cells.
+    """
+    room = np.empty(BLOCK_ROWS, np.uint32)
+    n_classes = np.uint32(sizes[sizes.size - 1])
+    for p in range(pairs.shape[0]):
+        i, j = pairs[p, 0], pairs[p, 1]
+        size = np.uint32(sizes[j])
+        table = counts[table_starts[p] :]
+        for first in range(0, y.size, BLOCK_ROWS):
+            n = min(BLOCK_ROWS, y.size - first)
+            cells, a, b, k = room[:n], x[i, first : first + n], x[j, first : first + n], y[first : first + n]
+            for row in range(n):
+                cells[row] = (a[row] * size + b[row]) * n_classes + k[row]
+            for row in range(n):
+                table[cells[row]] += 1
+
+
+@kernel
+def add_pair_counts(x_i, x_j, y, counts):  # (n,) codes, (n,) codes, (n,) uint8; OUT (v_i, v_j, c) int32 or int64
+    """Add to counts[a, b, k] the number of rows with x_i = a, x_j = b and y = k, however many cells there are."""
+    for row in range(y.size):
+        counts[x_i[row], x_j[row], y[row]] += 1
+
+
+@kernel
+def add_margin(codes, y, margin):  # (n,) codes, (n,) uint8; OUT (v, c) int64
+    """Add to margin[a, k] the number of rows with code a and class k."""
+    for row in range(y.size):
+        margin[codes[row], y[row]] += 1
+
+
+@inner_kernel
+def number_cells(x, y, members, sizes, first, cells):
+    """As `family_cells`, of as many rows from `first` on as there is room for in cells: one or two members at a time."""
+    n, m = cells.size, 2 - members.size % 2
+    last, a, size_a = first + n, x[members[0], first : first + n], sizes[0]
+    k = y[first:last]
+    if m == 1:
+        for row in range(n):
+            cells[row] = k[row] * size_a + a[row]
+    else:
+        b, size_b = x[members[1], first:last], sizes[1]
+        for row in range(n):
+            cells[row] = (k[row] * size_a + a[row]) * size_b + b[row]
+    while m < members.size:
+        a, size_a = x[members[m], first:last], sizes[m]
+        b, size_b = x[members[m + 1], first:last], sizes[m + 1]
+        for row in range(n):
+            cells[row] = (cells[row] * size_a + a[row]) * size_b + b[row]
+        m += 2
+
+
+@kernel
+def family_cells(x, y, members, sizes, cells):
+    """Index of each row's cell in a family's table (class, parents in order, value): mixed radix, the value fastest.
+
+    x (n_attributes, n) codes, y (n,), members (k + 1,) the parents and then the attribute itself, sizes of their
+    domains; OUT cells (n,) int64, or uint32 where there are no more cells.
+    """
+    for first in range(0, y.size, BLOCK_ROWS):
+        number_cells(x, y, members, sizes, first, cells[first : first + BLOCK_ROWS])
+
+
+@kernel
+def add_family(x, y, members, sizes, scratch, counts):
+    """Count a family's cells: counts[cell] += 1 for every row, cells numbered as in `family_cells`.
+
+    x (n_attributes, n) codes, y (n,), members (k + 1,), sizes (k + 1,); scratch (4, s) int32, of zeros; OUT counts
+    (n_cells,) int32 or int64.
+    """
+    room = np.empty(BLOCK_ROWS, np.uint32)
+    is_small = counts.size <= scratch.shape[1]
+    for first in range(0, y.size, BLOCK_ROWS):
+        n = min(BLOCK_ROWS, y.size - first)
+        cells = room[:n]
+        number_cells(x, y, members, sizes, first, cells)
+        if is_small:
+            # Four tables in turn: an increment need not wait for the one before it in the same cell.
+            for row in range(0, n - 3, 4):
+                scratch[0, cells[row]] += 1
+                scratch[1, cells[row + 1]] += 1
+                scratch[2, cells[row + 2]] += 1
+                scratch[3, cells[row + 3]] += 1
+            for row in range(n - n % 4, n):
+                scratch[0, cells[row]] += 1
+        else:
+            for row in range(n):
+                counts[cells[row]] += 1
+    if is_small:
+        for t in range(4):
+            for cell in range(counts.size):
+                counts[cell] += scratch[t, cell]
+                scratch[t, cell] = 0
+
+
+@inner_kernel
+def count_narrow(cells, counts, noted, m):
+    """Count cells (n,), of which m are noted already; returns how many are then. As `add_narrow_family`."""
+    for row in range(cells.size):
+        cell = cells[row]
+        count = np.uint8(counts[cell] + np.uint8(1))
+        counts[cell] = count
+        noted[m] = cell  # where the next one belongs: so no branch is mistaken
+        m += count == 0
+    return m
+
+
+@kernel
+def add_narrow_family(x, y, members, sizes, counts, noted):
+    """As `add_family`, into counts (n_cells,) uint8: a cell is noted each time that it begins again at 0.
+
+    OUT noted uint32, with room for one more than there are rows; returns how many are noted.
+    """
+    room, m = np.empty(BLOCK_ROWS, np.uint32), 0
+    for first in range(0, y.size, BLOCK_ROWS):
+        cells = room[: min(BLOCK_ROWS, y.size - first)]
+        number_cells(x, y, members, sizes, first, cells)
+        m = count_narrow(cells, counts, noted, m)
+    return m
+
+
+@kernel
+def add_narrow_keys(keys, counts, noted):
+    """Count keys (n,), the numbers of their cells; OUT counts, noted as of `add_narrow_family`."""
+    return count_narrow(keys, counts, noted, 0)
+
+
+@inner_kernel
+def add_bytes(a, b):  # (n,) uint8 twice; OUT a
+    """Add b to a; whether any sum begins again at 0."""
+    wraps = np.uint8(0)
+    for i in range(a.size):
+        total = np.uint8(a[i] + b[i])
+        wraps |= np.uint8(total < b[i])
+        a[i] = total
+    return wraps != 0
+
+
+@kernel
+def add_narrow_cells(ours, theirs, noted):
+    """Add counts (n_cells,) uint8 of the same cells; OUT ours, noted (n_cells,) uint32 as of `add_narrow_family`, ascending."""
+    m = 0
+    for first in range(0, ours.size, BLOCK_ROWS):
+        a, b = ours[first : first + BLOCK_ROWS], theirs[first : first + BLOCK_ROWS]
+        if add_bytes(a, b):
+            for i in range(a.size):
+                if a[i] < b[i]:
+                    noted[m] = first + i
+                    m += 1
+    return m
+
+
+@kernel
+def narrow_cells(words, cells, counts):
+    """Cells with a count other than zero, ascending; words (n,) uint64 of eight cells each; OUT cells, counts int64, with room for one more."""
+    m = 0
+    for w in range(words.size):
+        word = words[w]
+        if word != 0:
+            for i in range(8):
+                count = (word >> np.uint64(8 * i)) & np.uint64(255)
+                cells[m] = 8 * w + i
+                counts[m] = count
+                m += count != 0
