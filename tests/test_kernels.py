@@ -35,6 +35,7 @@ KERNELS = (
     "learners.schema.json_kernels",
     "learners.schema.word_kernels",
     "learners.counts.kernels",
+    "learners.counts.cell_kernels",
     "learners.classifiers.kernels",
 )
 # uint8 and uint16 codes. `translate` also reads indices of one and of four bytes.

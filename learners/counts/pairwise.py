@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import AnyIntegers, Integers
-from learners.counts.cell_kernels import add_margin, add_pair_counts, add_pairs
+from learners.arrays import AnyIntegers, Integers, Mask
+from learners.counts.cell_kernels import add_margin, add_pair_counts, add_pairs, add_triples
 from learners.counts.kernels import (
     PADDING,
     WORD,
@@ -20,6 +21,7 @@ from learners.counts.kernels import (
     group_by_class,
     set_planes,
 )
+from learners.counts.triples import LEAST_ROWS, MOST_PAIRS, triples_of
 from learners.counts.widths import wide_enough
 from learners.errors import StatisticMismatch
 from learners.schema import Chunk, Schema
@@ -38,8 +40,10 @@ FEW_INCREMENTS = 1 << 24
 
 @dataclass(frozen=True, eq=False)
 class _Plan:
-    """Which pairs are counted by bit-planes, and where everything lies."""
+    """How each pair is counted, and where everything lies."""
 
+    sizes: Integers  # (n,) values of each attribute
+    n_classes: int
     pairs: Integers  # (n_pairs, 2), i < j
     table_starts: Integers  # (n_pairs + 1,)
     plane_attributes: Integers  # (m,)
@@ -51,6 +55,7 @@ class _Plan:
     scatter_pairs: Integers  # indices of the other pairs, whose cells are numbered by 32 bits
     huge_pairs: Integers  # indices of those with more cells
     is_binary: bool  # whether all attributes have two values, and all pairs are counted by bit-planes
+    triples: Integers  # (n_triples, 3) attributes whose three pairs are counted at once
 
     @classmethod
     def of(cls, sizes: Integers, n_classes: int) -> _Plan:
@@ -77,6 +82,8 @@ class _Plan:
             attributes, place = np.unique(plane_pairs, return_inverse=True)
             plane_pairs = place.reshape(plane_pairs.shape)
         return cls(
+            sizes,
+            n_classes,
             pairs,
             table_starts,
             attributes,
@@ -88,7 +95,53 @@ class _Plan:
             np.flatnonzero(~by_planes & ~is_huge),
             np.flatnonzero(~by_planes & is_huge),
             bool(np.all(sizes == 2) and by_planes.all()),
+            np.empty((0, 3), np.int64),
         )
+
+    @cached_property
+    def by_three(self) -> _Plan:
+        """The plan for many rows: pairs that are counted sooner three at a time are."""
+        if not self.scatter_pairs.size or self.pairs.shape[0] > MOST_PAIRS:
+            return self
+        of_planes = self.plane_attributes[self.plane_pairs]
+        n_inner = np.diff(self.inner_starts) // self.n_classes
+        pairs = np.concatenate([self.pairs[self.scatter_pairs], of_planes])
+        prices = np.concatenate([np.ones(self.scatter_pairs.size), n_inner / MAX_PLANE_CELLS])
+        triples = triples_of(pairs, prices, self.sizes, self.n_classes)
+        counted = self.pair_indices(triples[:, [0, 0, 1]], triples[:, [1, 2, 2]])
+        is_left = ~np.isin(self.pair_indices(*of_planes.T), counted)
+        return replace(
+            self._with_planes(is_left), scatter_pairs=np.setdiff1d(self.scatter_pairs, counted), triples=triples
+        )
+
+    @cached_property
+    def row_by_row(self) -> _Plan:
+        """The plan for few rows: no bit-planes."""
+        without = self._with_planes(np.zeros(self.plane_tables.size, np.bool_))
+        return replace(without, scatter_pairs=np.setdiff1d(np.arange(self.pairs.shape[0]), self.huge_pairs))
+
+    def _with_planes(self, kept: Mask) -> _Plan:
+        """The same with some (n_plane_pairs,) of the pairs that are counted by bit-planes."""
+        attributes, place = np.unique(self.plane_attributes[self.plane_pairs[kept]], return_inverse=True)
+        return replace(
+            self,
+            plane_attributes=attributes,
+            plane_counts=self.sizes[attributes] - 1,
+            plane_starts=_starts(self.sizes[attributes] - 1),
+            plane_pairs=place.reshape(-1, 2),
+            plane_tables=self.plane_tables[kept],
+            inner_starts=_starts(np.diff(self.inner_starts)[kept]),
+        )
+
+    def pair_indices(self, i: Integers, j: Integers) -> Integers:
+        """Where in `pairs` those of i and j are, i < j."""
+        return i * self.sizes.size - i * (i + 1) // 2 + j - i - 1
+
+    @cached_property
+    def triple_tables(self) -> Integers:
+        """(n_triples, 3): where the tables of the pairs of each triple begin."""
+        first, second = self.triples[:, [0, 0, 1]], self.triples[:, [1, 2, 2]]
+        return self.table_starts[self.pair_indices(first, second)]
 
 
 def _starts(sizes: Integers) -> Integers:
@@ -184,8 +237,7 @@ class PairwiseCounts:
         """(v_i, v_j, n_classes) int64: rows with each pair of values, by class; i and j differ."""
         if i > j:
             return self.table(j, i).transpose(1, 0, 2)
-        pair = i * self.sizes.size - i * (i + 1) // 2 + j - i - 1
-        return self._table(pair).astype(np.int64, copy=False)
+        return self._table(int(self._plan.pair_indices(np.array(i), np.array(j)))).astype(np.int64, copy=False)
 
     def _table(self, pair: int) -> AnyIntegers:
         i, j = self._plan.pairs[pair]
@@ -199,27 +251,31 @@ class PairwiseCounts:
         self.n_rows += rows.n_rows
         self.class_counts += class_counts
         self._make_room()
-        plan = self._plan
-        scattered, without_planes = plan.scatter_pairs, set(range(self.sizes.size))
-        if scattered.size and self.n_rows * plan.plane_tables.size <= FEW_INCREMENTS:
-            scattered = np.setdiff1d(np.arange(plan.pairs.shape[0]), plan.huge_pairs)
-        else:
-            self._update_by_planes(rows, class_counts)
-            without_planes -= set(plan.plane_attributes.tolist())
-        sizes = np.append(self.sizes, self.schema.n_classes)
+        plan, sizes = self._plan_for(rows.n_rows), np.append(self.sizes, self.schema.n_classes)
+        self._update_by_planes(rows, class_counts, plan)
+        scattered = plan.scatter_pairs
         add_pairs(rows.x, rows.y, plan.pairs[scattered], sizes, plan.table_starts[scattered], self.counts)
+        if plan.triples.size:
+            add_triples(rows.x, rows.y, plan.triples, sizes, plan.triple_tables, self.counts)
         for pair in plan.huge_pairs:
             i, j = plan.pairs[pair]
             add_pair_counts(rows.x[i], rows.x[j], rows.y, self._table(pair))
-        for i in without_planes:
+        for i in set(range(self.sizes.size)) - set(plan.plane_attributes.tolist()):
             add_margin(rows.x[i], rows.y, self.margins[i])
+
+    def _plan_for(self, n_rows: int) -> _Plan:
+        """The plan for a chunk of so many rows, which have been added to `n_rows`."""
+        plan = self._plan
+        if plan.scatter_pairs.size and self.n_rows * plan.plane_tables.size <= FEW_INCREMENTS:
+            return plan.row_by_row
+        return plan.by_three if n_rows >= LEAST_ROWS else plan
 
     def _make_room(self) -> None:
         """Make the tables wide enough for so many rows."""
         self.counts = wide_enough(self.counts, self.n_rows)
 
-    def _update_by_planes(self, rows: Chunk, class_counts: Integers) -> None:
-        plan, n_classes = self._plan, self.schema.n_classes
+    def _update_by_planes(self, rows: Chunk, class_counts: Integers, plan: _Plan) -> None:
+        n_classes = self.schema.n_classes
         if not plan.plane_attributes.size or not rows.n_rows:
             return
         word_starts = _starts(-(-class_counts // WORD))

@@ -22,7 +22,7 @@ from learners.passes.files import SourceFile, type_family
 from learners.passes.footers import ColumnChunk, column_chunks
 from learners.passes.formats import FORMATS, format_of
 from learners.passes.parquet_sizes import Taken, column_sizes
-from learners.schema.batches import unsound_column
+from learners.schema.batches import IndexCheck
 
 _MAGIC = b"PAR1"
 _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
@@ -185,8 +185,19 @@ class ParquetContent:
                 stream, metadata=self.metadata, read_dictionary=self._text, page_checksum_verification=True
             )
             for batch in self._read(parquet, row_group, columns):
-                _require_sound(batch, file.path)
+                self._require_sound(batch, file.path)
                 yield batch
+
+    def _require_sound(self, batch: pa.RecordBatch, path: str) -> None:
+        """Refuse indices beyond their dictionary: a damaged page has them, and reading on would count whatever is in memory."""
+        place = self._indices.unsound_column(batch)
+        if place >= 0:
+            name = batch.schema.names[place]
+            raise SourceError(path, f"column {name!r} is damaged. Restore the file from its source.")
+
+    @cached_property
+    def _indices(self) -> IndexCheck:
+        return IndexCheck()
 
     def _read(self, parquet: pq.ParquetFile, row_group: int, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         """Rows of a row group: all columns at a time, or of many columns one group of them after the other.
@@ -199,9 +210,7 @@ class ParquetContent:
             return parquet.iter_batches(BATCH_ROWS, row_groups=[row_group], columns=names, use_threads=False)
 
         names = self.arrow_schema.names if columns is None else list(columns)
-        n_rows, row_bytes = self.metadata.row_group(row_group).num_rows, self._row_bytes(names)
-        is_short = n_rows <= BATCH_ROWS or n_rows * row_bytes <= len(names) * READER_BYTES
-        if len(names) <= GROUP_COLUMNS or not (is_short and math.isfinite(row_bytes)):
+        if len(names) <= GROUP_COLUMNS or not self._is_short(row_group, names):
             yield from rows_of(columns)
             return
         groups = [names[first : first + GROUP_COLUMNS] for first in range(0, len(names), GROUP_COLUMNS)]
@@ -213,10 +222,13 @@ class ParquetContent:
         del tables
         yield from whole.to_batches(BATCH_ROWS)
 
-    def _row_bytes(self, names: Sequence[str]) -> float:
-        """Bytes of a row as Arrow has it, text as the index of a word; infinite where they depend on its values."""
+    def _is_short(self, row_group: int, names: Sequence[str]) -> bool:
+        """Whether all rows of these columns, text as indices of words, take less than their readers, and do not depend on values."""
         kinds = (self.arrow_schema.field(name).type for name in names)
-        return sum(INDEX_BYTES if type_family(kind) == "text" else _bytes_of(kind) for kind in kinds)
+        row_bytes = sum(INDEX_BYTES if type_family(kind) == "text" else _bytes_of(kind) for kind in kinds)
+        n_rows = self.metadata.row_group(row_group).num_rows
+        is_short = n_rows <= BATCH_ROWS or n_rows * row_bytes <= len(names) * READER_BYTES
+        return is_short and math.isfinite(row_bytes)
 
     def _require_modest(
         self,
@@ -261,14 +273,6 @@ def _bytes_of(kind: pa.DataType) -> float:
         return kind.bit_width / 8
     except ValueError:
         return math.inf
-
-
-def _require_sound(batch: pa.RecordBatch, path: str) -> None:
-    """Refuse indices beyond their dictionary: a damaged page has them, and reading on would count whatever is in memory."""
-    place = unsound_column(batch)
-    if place >= 0:
-        name = batch.schema.names[place]
-        raise SourceError(path, f"column {name!r} is damaged. Restore the file from its source.")
 
 
 def read_footer(filesystem: pafs.FileSystem, path: str) -> tuple[SourceFile, ParquetContent]:

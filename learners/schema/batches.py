@@ -233,17 +233,29 @@ class BatchEncoder:
         return TEXT.get(arrow_type, nothing), nothing
 
 
-def unsound_column(batch: pa.RecordBatch) -> int:
-    """The place of the first column that has an index beyond its dictionary; -1 if there is none."""
-    # pa.types.is_dictionary would take as long as looking at the indices.
-    indexed = [(at, kind) for at, kind in enumerate(batch.schema.types) if kind.id == pa.lib.Type_DICTIONARY]
-    if not indexed:
-        return -1
-    places, kinds = (
-        np.array(each) for each in zip(*((at, NUMBERS[kind.index_type]) for at, kind in indexed), strict=True)
-    )
-    lent = batch.__arrow_c_array__()
-    return int(kernels.unsound_column(np.uint64(_pointer(lent[1], b"arrow_array")), places, kinds))
+class IndexCheck:
+    """Looks for indices beyond their dictionaries, batch after batch; threads may share one."""
+
+    def __init__(self) -> None:
+        self._indexed: tuple[pa.Schema, Integers, Integers] | None = None
+
+    def unsound_column(self, batch: pa.RecordBatch) -> int:
+        """The place of the first column that has an index beyond its dictionary; -1 if there is none."""
+        _, places, kinds = self._of(batch.schema)
+        if not places.size:
+            return -1
+        lent = batch.__arrow_c_array__()
+        return int(kernels.unsound_column(np.uint64(_pointer(lent[1], b"arrow_array")), places, kinds))
+
+    def _of(self, arrow_schema: pa.Schema) -> tuple[pa.Schema, Integers, Integers]:
+        """Which columns have indices, and the kinds of these: kept, as all batches of a file have one schema."""
+        known = self._indexed
+        if known is None or not known[0].equals(arrow_schema):
+            # pa.types.is_dictionary would take as long as looking at the indices.
+            found = [(at, kind) for at, kind in enumerate(arrow_schema.types) if kind.id == pa.lib.Type_DICTIONARY]
+            kinds = np.array([NUMBERS[kind.index_type] for _, kind in found], np.int64)
+            known = self._indexed = arrow_schema, np.array([at for at, _ in found], np.int64), kinds
+        return known
 
 
 def check(values: pa.RecordBatch | pa.Array, full: bool = True) -> None:
