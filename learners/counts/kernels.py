@@ -17,16 +17,17 @@ HASH_ROWS = 1024
 
 
 @kernel
-def group_by_class(x, y, attributes, starts, grouped):
+def group_by_class(x, y, rows, attributes, starts, grouped):
     """Copy rows so that those of a class are contiguous, from word boundaries on.
 
-    x (n_attributes, n) codes, y (n,) uint8, attributes (m,) which ones, starts (n_classes,) first row of each class; OUT
-    grouped (m, n_padded) uint8; the caller fills what is behind the rows of each class with PADDING.
+    x (n_attributes, n) codes, y (n,) codes, rows: from rows[0] to before rows[1]; attributes (m,) which ones, starts
+    (n_classes,) first row of each class; OUT grouped (m, n_padded) uint8; the caller fills what is behind the rows of each
+    class with PADDING.
     """
     following = starts.copy()
     position = np.empty(BLOCK_ROWS, np.uint32)  # of a few rows, so that the first cache holds them for all attributes
-    for first in range(0, y.size, BLOCK_ROWS):
-        n = min(BLOCK_ROWS, y.size - first)
+    for first in range(rows[0], rows[1], BLOCK_ROWS):
+        n = min(BLOCK_ROWS, rows[1] - first)
         for row in range(n):
             k = y[first + row]
             position[row] = following[k]

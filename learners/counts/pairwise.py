@@ -32,6 +32,7 @@ from learners.schema.schema import FEW_CLASSES
 MAX_PLANE_CELLS = 225
 MAX_PLANE_VALUES = 64
 MAX_NUMBERED_CELLS = 1 << 32
+PLANE_ROWS = 1 << 16  # whose bit-planes are made at a time
 GROUPED_ATTRIBUTES = 256  # whose rows are brought together by class at a time
 # Rows times pairs up to which all pairs are counted row by row, where some are anyhow: to load the kernels of bit-planes takes
 # longer, and to compile them, a second.
@@ -252,7 +253,8 @@ class PairwiseCounts:
         self.class_counts += class_counts
         self._make_room()
         plan, sizes = self._plan_for(rows.n_rows), np.append(self.sizes, self.schema.n_classes)
-        self._update_by_planes(rows, class_counts, plan)
+        for first in range(0, rows.n_rows if plan.plane_attributes.size else 0, PLANE_ROWS):
+            self._update_by_planes(rows, (first, min(first + PLANE_ROWS, rows.n_rows)), plan)
         scattered = plan.scatter_pairs
         add_pairs(rows.x, rows.y, plan.pairs[scattered], sizes, plan.table_starts[scattered], self.counts)
         if plan.triples.size:
@@ -265,8 +267,8 @@ class PairwiseCounts:
 
     def _plan_for(self, n_rows: int) -> _Plan:
         """The plan for a chunk of so many rows, which have been added to `n_rows`."""
-        plan = self._plan
-        if plan.scatter_pairs.size and self.n_rows * plan.plane_tables.size <= FEW_INCREMENTS:
+        plan, n_planes = self._plan, self._plan.plane_tables.size
+        if plan.scatter_pairs.size and 0 < self.n_rows * n_planes <= FEW_INCREMENTS:
             return plan.row_by_row
         return plan.by_three if n_rows >= LEAST_ROWS else plan
 
@@ -274,10 +276,10 @@ class PairwiseCounts:
         """Make the tables wide enough for so many rows."""
         self.counts = wide_enough(self.counts, self.n_rows)
 
-    def _update_by_planes(self, rows: Chunk, class_counts: Integers, plan: _Plan) -> None:
+    def _update_by_planes(self, chunk: Chunk, rows: tuple[int, int], plan: _Plan) -> None:
+        assert chunk.y is not None
         n_classes = self.schema.n_classes
-        if not plan.plane_attributes.size or not rows.n_rows:
-            return
+        class_counts = np.bincount(chunk.y[rows[0] : rows[1]], minlength=n_classes).astype(np.int64)
         word_starts = _starts(-(-class_counts // WORD))
         n_words = int(word_starts[-1])
         planes = np.empty((int(plan.plane_starts[-1]), n_words), np.uint64)
@@ -288,7 +290,7 @@ class PairwiseCounts:
             block = slice(first, first + GROUPED_ATTRIBUTES)
             attributes = plan.plane_attributes[block]
             grouped = room[: attributes.size]
-            group_by_class(rows.x, rows.y, attributes, word_starts[:-1] * WORD, grouped)
+            group_by_class(chunk.x, chunk.y, rows, attributes, word_starts[:-1] * WORD, grouped)
             set_planes(grouped, plan.plane_counts[block] + 1, plan.plane_starts[first:], planes)
         margins = np.zeros((planes.shape[0], n_classes), np.int64)
         add_plane_margins(planes, word_starts, margins)

@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
-from learners.errors import EmptyData, SchemaError
+from learners.errors import EmptyData, InvalidBuffers, SchemaError, SourceError
 from learners.passes.chunks import Chunks
 from learners.passes.source import Fragment, Source
 from learners.passes.statistic import ColumnWise, Statistic
@@ -239,13 +239,17 @@ def _work(statistic: S, walk: _Walk[S]) -> S:
             done.append(index)
             continue
         columns = statistic.columns
-        for batch in source.read_learnable(fragment) if columns is None else source.read(fragment, columns):
+        rows = source.read_learnable(fragment) if columns is None else source.read(fragment, columns, chunks is None)
+        for batch in rows:
             if walk.stopped.is_set():
                 return statistic
             where = source.files[fragment.file].path
             if chunks is not None:
-                for chunk in chunks.add(batch, where):
-                    statistic.update(chunk)
+                try:
+                    for chunk in chunks.add(batch, where):
+                        statistic.update(chunk)
+                except InvalidBuffers as error:
+                    raise SourceError(where, f"is damaged: {error} Restore the file from its source.") from error
             else:
                 try:
                     statistic.update(batch)

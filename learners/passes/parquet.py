@@ -22,7 +22,6 @@ from learners.passes.files import SourceFile, type_family
 from learners.passes.footers import ColumnChunk, column_chunks
 from learners.passes.formats import FORMATS, format_of
 from learners.passes.parquet_sizes import Taken, column_sizes
-from learners.schema.batches import IndexCheck
 
 _MAGIC = b"PAR1"
 _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
@@ -184,20 +183,7 @@ class ParquetContent:
             parquet = pq.ParquetFile(
                 stream, metadata=self.metadata, read_dictionary=self._text, page_checksum_verification=True
             )
-            for batch in self._read(parquet, row_group, columns):
-                self._require_sound(batch, file.path)
-                yield batch
-
-    def _require_sound(self, batch: pa.RecordBatch, path: str) -> None:
-        """Refuse indices beyond their dictionary: a damaged page has them, and reading on would count whatever is in memory."""
-        place = self._indices.unsound_column(batch)
-        if place >= 0:
-            name = batch.schema.names[place]
-            raise SourceError(path, f"column {name!r} is damaged. Restore the file from its source.")
-
-    @cached_property
-    def _indices(self) -> IndexCheck:
-        return IndexCheck()
+            yield from self._read(parquet, row_group, columns)
 
     def _read(self, parquet: pq.ParquetFile, row_group: int, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         """Rows of a row group: all columns at a time, or of many columns one group of them after the other.

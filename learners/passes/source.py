@@ -19,6 +19,7 @@ from learners.passes.content import BATCH_ROWS, Bounds, Content
 from learners.passes.files import Path, SourceFile, common_schema, expanded, file_identity, type_family
 from learners.passes.filesystems import filesystem_of
 from learners.passes.opening import opened_files
+from learners.schema.batches import IndexCheck
 from learners.schema.columns import kind_of, nothing_of
 
 _READ_BYTES = 4 << 20
@@ -90,6 +91,7 @@ class Source:
         self.keeps: object = None
         self._filesystem, self._table, self._contents = filesystem, table, tuple(contents)
         self._conditions: Mapping[int, Sequence[Condition]] = {}
+        self._indices = IndexCheck()
 
     @classmethod
     def open(
@@ -311,8 +313,19 @@ class Source:
         """Whether some columns of a fragment can be read without reading the others, as Parquet allows."""
         return self._table is None and self._contents[fragment.file].kind == "Parquet"
 
-    def read(self, fragment: Fragment, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, fragment: Fragment, columns: Sequence[str] | None = None, check_indices: bool = True
+    ) -> Iterator[pa.RecordBatch]:
         """The rows of one fragment.
+
+        Parameters
+        ----------
+        fragment : Fragment
+        columns : sequence of str, optional
+            By default all.
+        check_indices : bool
+            False for whoever looks at every index into a dictionary, as `Encoder` does: damaged pages hold such as are beyond
+            it, and Arrow would read what is in memory there.
 
         Raises
         ------
@@ -330,6 +343,8 @@ class Source:
         asked = None if columns is None else list(dict.fromkeys([*columns, *needed]))
         offset = 0
         for batch in self._raw(fragment, asked):
+            if (check_indices or conditions) and self.has_columns_apart(fragment):
+                self._indices.require_sound(batch, self.files[fragment.file].path)
             if not conditions:
                 yield batch
                 continue

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from learners.arrays import Codes, Floats, Integers, Mask
-from learners.errors import InvalidBuffers
+from learners.errors import InvalidBuffers, SourceError
 from learners.schema import batch_kernels as kernels
 from learners.schema.schema import Attribute
 from learners.schema.strings import joined, word_table
@@ -104,7 +104,8 @@ class BatchEncoder:
         ----------
         batch : RecordBatch
         is_trusted : bool
-            False if it comes from outside: it is then checked as `batch.validate(full=True)` does.
+            False if it comes from outside: it is then checked as `batch.validate(full=True)` does. Indices into dictionaries
+            are checked in any case: Parquet's pages may be damaged.
         room : (n_attributes, at least start + n_rows) codes, C-contiguous, optional
             Where they are written, from the column `start` on; what is returned is a part of it.
 
@@ -119,16 +120,16 @@ class BatchEncoder:
         if not is_trusted:
             check(batch, full=False)
             for place in plan.others:
-                check(batch.column(place))
+                check_column(batch, place)
         whole = np.empty((len(self.attributes), batch.num_rows), self.dtype) if room is None else room
         stop = start + batch.num_rows
         x = whole[:, start:stop]
         for i in plan.absent:
             x[i] = self.attributes[i].n_values
         for i, place in plan.slow:
-            column = batch.column(place)
+            column = sound_column(batch, place)
             if not is_trusted:
-                check(column)
+                check_column(batch, place)
             self.slowly(i, column, x[i])
         if plan.columns.children.size and batch.num_rows:
             found = np.zeros(plan.columns.children.size, np.uint8)
@@ -163,12 +164,12 @@ class BatchEncoder:
 
     def _look_closer(self, batch: pa.RecordBatch, plan: BatchPlan, found: Codes, x: Codes, is_trusted: bool) -> None:
         for j in np.flatnonzero(found).tolist():
-            column = batch.column(int(plan.columns.children[j]))
+            place = int(plan.columns.children[j])
             if found[j] == kernels.STRANGE or not is_trusted:
-                check(column)
+                check_column(batch, place)
             if found[j] == kernels.STRANGE:  # and valid all the same
                 i = int(plan.columns.rows[j])
-                self.slowly(i, column, x[i])
+                self.slowly(i, batch.column(place), x[i])
 
     def plan_of(self, arrow_schema: pa.Schema) -> BatchPlan:
         """The plan of an Arrow schema, made once."""
@@ -239,6 +240,19 @@ class IndexCheck:
     def __init__(self) -> None:
         self._indexed: tuple[pa.Schema, Integers, Integers] | None = None
 
+    def require_sound(self, batch: pa.RecordBatch, path: str) -> None:
+        """Refuse a batch of the file at a path with such indices.
+
+        Raises
+        ------
+        SourceError
+        """
+        place = self.unsound_column(batch)
+        if place >= 0:
+            raise SourceError(
+                path, f"column {batch.schema.names[place]!r} is damaged. Restore the file from its source."
+            )
+
     def unsound_column(self, batch: pa.RecordBatch) -> int:
         """The place of the first column that has an index beyond its dictionary; -1 if there is none."""
         _, places, kinds = self._of(batch.schema)
@@ -269,6 +283,33 @@ def check(values: pa.RecordBatch | pa.Array, full: bool = True) -> None:
         values.validate(full=full)
     except pa.ArrowInvalid as error:
         raise InvalidBuffers(str(error)) from error
+
+
+def check_column(batch: pa.RecordBatch, place: int) -> None:
+    """Let Arrow look at every value of a column.
+
+    Raises
+    ------
+    InvalidBuffers
+        Naming the column.
+    """
+    try:
+        check(batch.column(place))
+    except InvalidBuffers as error:
+        raise InvalidBuffers(f"Column {batch.schema.names[place]!r}: {error}") from error
+
+
+def sound_column(batch: pa.RecordBatch, place: int) -> pa.Array:
+    """A column, whose indices into a dictionary, if it has any, have been looked at.
+
+    Raises
+    ------
+    InvalidBuffers
+    """
+    column = batch.column(place)
+    if isinstance(column, pa.DictionaryArray):
+        check_column(batch, place)
+    return column
 
 
 def is_textual(attribute: Attribute) -> bool:

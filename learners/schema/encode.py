@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from learners.arrays import Codes, Floats, freeze
 from learners.errors import SchemaError, UnknownColumn
-from learners.schema.batches import BatchEncoder
+from learners.schema.batches import BatchEncoder, sound_column
 from learners.schema.chunk import Chunk
 from learners.schema.kernels import interval_codes, translate
 from learners.schema.schema import DICTIONARY, Attribute, Schema, clock_of
@@ -260,15 +260,15 @@ class Encoder:
         SchemaError
             If the type of a column does not fit.
         """
-        continuous = self.schema.continuous
-        if not continuous:
+        if not self.schema.continuous:
             return None
-        own = np.full((len(continuous), batch.num_rows), np.nan)
+        own = np.full((len(self.schema.continuous), batch.num_rows), np.nan)
         position = {name: j for j, name in enumerate(batch.schema.names)}
-        for row, i in enumerate(continuous):
+        for row, i in enumerate(self.schema.continuous):
             attribute = self.schema.attributes[i]
             if attribute.name in position:
-                own[row] = numbers(batch.column(position[attribute.name]), attribute.name, attribute.arrow_type)
+                column = sound_column(batch, position[attribute.name])
+                own[row] = numbers(column, attribute.name, attribute.arrow_type)
         return own
 
     def classes(self, batch: pa.RecordBatch) -> Codes:

@@ -13,12 +13,20 @@ import pyarrow as pa
 
 from learners import recipes
 from learners.circuits.model import CircuitModel
+from learners.counts.family_tables import Cells, Shares
+from learners.counts.pairwise import PairwiseCounts
+from learners.counts.triples import LEAST_ROWS
 from learners.kinds import load_model
+from learners.memory import memory_limit
 from learners.model import Model
 from learners.orders.model import OrderModel
+from learners.passes.engine import collect
+from learners.passes.inference import infer_schema
 from learners.passes.learner import drive
 from learners.passes.source import Source
 from learners.query import Edges, Effects, Graph, Graphs, Paths, Score, StructureQuery
+from learners.schema import Chunk, Schema
+from learners.schema.batches import IndexCheck
 from learners.schema.encode import Encoder, encode
 from service.http.warm_up import RUNS, TABLE, answer_rows, ask_all, ask_everything, compile_all, compile_learner
 from service.json_values import JSONObject
@@ -80,6 +88,32 @@ def _compile_average() -> None:
     Encoder(average.schema).inputs.tails(TABLE.to_batches()[0])  # what monitoring asks of numbers
 
 
+def _compile_counts() -> None:
+    """Counts of many rows and many values, which the small tables of the learners do not have."""
+    n_rows = np.arange(LEAST_ROWS)
+    many = {name: n_rows // 20**i % 20 for i, name in enumerate("abc")} | {"class": n_rows % 2}
+    binary = {name: n_rows[:64] // 2**i % 2 for i, name in enumerate("abcde")} | {"class": n_rows[:64] % 3}
+    for columns in (many, many | {"wide": n_rows % 300}, binary):
+        source = Source.of_table(pa.table({name: np.char.mod("v%d", values) for name, values in columns.items()}))
+        schema = infer_schema(source, "class")
+        collect(PairwiseCounts(schema), source, threads=1)
+        _compile_cells(encode(next(source.batches()), schema), schema)
+    words = pa.RecordBatch.from_arrays([TABLE["word"].combine_chunks().dictionary_encode()], ["word"])
+    assert IndexCheck().unsound_column(words) < 0
+
+
+def _compile_cells(rows: Chunk, schema: Schema) -> None:
+    """Keys of 32 and of 64 bits, and narrow tables."""
+    members, scratch = np.arange(2), np.zeros((4, 1), np.int32)
+    n_cells = schema.n_classes * int(schema.domain_sizes[members].prod())
+    for n, narrow in ((n_cells, 0), (1 << 40, 0), (n_cells, n_cells)):
+        cells, others = (Cells(n, Shares(0, narrow, memory_limit()), None) for _ in range(2))
+        for part in (cells, others):
+            part.count(rows, members, schema.domain_sizes[members], scratch)
+        cells.combine(others, 1)
+        cells.distinct()
+
+
 def _compile_structures(parameters: JSONObject) -> None:
     for table in (TABLE, NUMBERS):
         _ask_structures(drive(recipes.learner("orders", parameters, None), Source.of_table(table)))
@@ -108,6 +142,7 @@ TASKS: tuple[Callable[[], object], ...] = (
     *(partial(compile_learner, name, parameters) for name, parameters in RUNS),
     *(partial(_compile_circuit, parameters) for parameters in CIRCUITS),
     _compile_average,
+    _compile_counts,
     *(partial(_compile_structures, parameters) for parameters in STRUCTURES),
 )
 DEMO: tuple[Callable[[], object], ...] = (
