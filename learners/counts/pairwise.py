@@ -248,13 +248,15 @@ class PairwiseCounts:
     def update(self, rows: Chunk) -> None:
         """Add the rows of a chunk."""
         assert rows.y is not None
-        class_counts = np.bincount(rows.y, minlength=self.schema.n_classes).astype(np.int64)
         self.n_rows += rows.n_rows
-        self.class_counts += class_counts
         self._make_room()
         plan, sizes = self._plan_for(rows.n_rows), np.append(self.sizes, self.schema.n_classes)
-        for first in range(0, rows.n_rows if plan.plane_attributes.size else 0, PLANE_ROWS):
-            self._update_by_planes(rows, (first, min(first + PLANE_ROWS, rows.n_rows)), plan)
+        for first in range(0, rows.n_rows, PLANE_ROWS):
+            block = first, min(first + PLANE_ROWS, rows.n_rows)
+            class_counts = np.bincount(rows.y[slice(*block)], minlength=self.schema.n_classes).astype(np.int64)
+            self.class_counts += class_counts
+            if plan.plane_attributes.size:
+                self._update_by_planes(rows, block, class_counts, plan)
         scattered = plan.scatter_pairs
         add_pairs(rows.x, rows.y, plan.pairs[scattered], sizes, plan.table_starts[scattered], self.counts)
         if plan.triples.size:
@@ -276,10 +278,8 @@ class PairwiseCounts:
         """Make the tables wide enough for so many rows."""
         self.counts = wide_enough(self.counts, self.n_rows)
 
-    def _update_by_planes(self, chunk: Chunk, rows: tuple[int, int], plan: _Plan) -> None:
-        assert chunk.y is not None
+    def _update_by_planes(self, chunk: Chunk, rows: tuple[int, int], class_counts: Integers, plan: _Plan) -> None:
         n_classes = self.schema.n_classes
-        class_counts = np.bincount(chunk.y[rows[0] : rows[1]], minlength=n_classes).astype(np.int64)
         word_starts = _starts(-(-class_counts // WORD))
         n_words = int(word_starts[-1])
         planes = np.empty((int(plan.plane_starts[-1]), n_words), np.uint64)

@@ -330,8 +330,8 @@ def bit_codes(array, lut, missing, codes):  # codes of False and True first; OUT
 
 
 @kernel
-def batch_codes(batch, plan, words, of_bytes, cuts, x, rows, found):  # OUT x, (m,) uint8 found
-    """Codes of the columns of a plan, and how each of them was found; what is STRANGE has no codes.
+def batch_codes(batch, plan, words, of_bytes, cuts, x, rows, found, most):  # OUT x, (m,) uint8 found, (m,) int64 most
+    """Codes of the columns of a plan, how each of them was found, and its largest code; what is STRANGE has no codes.
 
     batch: address of a struct ArrowArray; of_bytes: tables (., 256) codes and the largest code of each; cuts: of all
     columns; OUT x (n_attributes, n) codes, in its columns from rows[0] to before rows[1].
@@ -364,3 +364,7 @@ def batch_codes(batch, plan, words, of_bytes, cuts, x, rows, found):  # OUT x, (
             found[j] = text_codes(values, kind, missing, plan.unseen[j], table, size, more, lut)
             if found[j] != STRANGE:
                 found[j] = max(found[j], dictionary_codes(array, plan.indices[j], lut, missing, codes))
+        largest_code = codes.dtype.type(0)
+        for row in range(codes.size):
+            largest_code = max(largest_code, codes[row])
+        most[j] = largest_code

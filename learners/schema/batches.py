@@ -97,8 +97,14 @@ class BatchEncoder:
         self.cut_starts = [int(end) - size for end, size in zip(np.cumsum(sizes), sizes, strict=True)]
         self.plans: list[BatchPlan] = []
 
-    def codes(self, batch: pa.RecordBatch, is_trusted: bool = True, room: Codes | None = None, start: int = 0) -> Codes:
-        """Codes (n_attributes, n_rows) of a batch; absent columns get the unseen code.
+    def codes(self, batch: pa.RecordBatch, is_trusted: bool = True) -> Codes:
+        """Codes (n_attributes, n_rows) of a batch; absent columns get the unseen code. See `codes_and_most`."""
+        return self.codes_and_most(batch, is_trusted)[0]
+
+    def codes_and_most(
+        self, batch: pa.RecordBatch, is_trusted: bool = True, room: Codes | None = None, start: int = 0
+    ) -> tuple[Codes, Integers]:
+        """Codes (n_attributes, n_rows) of a batch, and the largest of each attribute (n_attributes,) int64.
 
         Parameters
         ----------
@@ -123,24 +129,31 @@ class BatchEncoder:
                 check_column(batch, place)
         whole = np.empty((len(self.attributes), batch.num_rows), self.dtype) if room is None else room
         stop = start + batch.num_rows
-        x = whole[:, start:stop]
+        x, most = whole[:, start:stop], np.zeros(len(self.attributes), np.int64)
         for i in plan.absent:
-            x[i] = self.attributes[i].n_values
+            x[i] = most[i] = self.attributes[i].n_values
         for i, place in plan.slow:
             column = sound_column(batch, place)
             if not is_trusted:
                 check_column(batch, place)
             self.slowly(i, column, x[i])
+            most[i] = x[i].max(initial=0)
         if plan.columns.children.size and batch.num_rows:
-            found = np.zeros(plan.columns.children.size, np.uint8)
+            found, largest = (
+                np.zeros(plan.columns.children.size, np.uint8),
+                np.zeros(plan.columns.children.size, np.int64),
+            )
             lent = batch.__arrow_c_array__()  # given back when the capsules are forgotten
             address = np.uint64(_pointer(lent[1], b"arrow_array"))
             tables = (plan.byte_tables, plan.largest)
-            kernels.batch_codes(address, plan.columns, self.words, tables, self.cuts, whole, (start, stop), found)
+            rows = (start, stop)
+            kernels.batch_codes(address, plan.columns, self.words, tables, self.cuts, whole, rows, found, largest)
             del lent
             if found.any():
                 self._look_closer(batch, plan, found, x, is_trusted)
-        return x
+                largest = x[plan.columns.rows].max(axis=1)
+            most[plan.columns.rows] = largest
+        return x, most
 
     def tails(self, batch: pa.RecordBatch) -> tuple[Integers, Mask]:
         """How many numbers of a batch whose codes were made are below the least of training, above the greatest, and in its

@@ -238,9 +238,7 @@ class Encoder:
         # The code after the last stands for classes that training never saw. One type for all needs one form of the kernels.
         self.target = batch_encoder((Attribute(schema.target or "", "nominal", values),), schema.code_dtype)
 
-    def attributes(
-        self, batch: pa.RecordBatch, is_trusted: bool = True, room: Codes | None = None, start: int = 0
-    ) -> Codes:
+    def attributes(self, batch: pa.RecordBatch, is_trusted: bool = True) -> Codes:
         """Codes (n_attributes, n_rows) of a record batch; absent columns get the unseen code. See `BatchEncoder.codes`.
 
         Raises
@@ -250,7 +248,7 @@ class Encoder:
         InvalidBuffers
             If a batch that is not trusted is not valid.
         """
-        return self.inputs.codes(batch, is_trusted, room, start)
+        return self.inputs.codes(batch, is_trusted)
 
     def numbers(self, batch: pa.RecordBatch) -> Floats | None:
         """The numbers that a chunk of the schema has beside the codes, if any.
@@ -308,10 +306,11 @@ class Encoder:
 
     def training_classes(self, batch: pa.RecordBatch, where: str) -> Codes:
         """The classes of a training chunk, once all columns are there; raises as `training_chunk` does."""
-        known = set(batch.schema.names)
-        for name in self.schema.columns:
-            if name not in known:
-                raise UnknownColumn(name, batch.schema.names)
+        if self.inputs.plan_of(batch.schema).absent or self.target.plan_of(batch.schema).absent:
+            known = set(batch.schema.names)
+            for name in self.schema.columns:
+                if name not in known:
+                    raise UnknownColumn(name, batch.schema.names)
         try:
             return self.classes(batch)
         except SchemaError as error:
@@ -320,10 +319,10 @@ class Encoder:
     def training_codes(self, batch: pa.RecordBatch, where: str, room: Codes | None = None, start: int = 0) -> Codes:
         """The codes of a training chunk, in a room if one is given; raises as `training_chunk` does."""
         try:
-            x = self.attributes(batch, room=room, start=start)
+            x, most = self.inputs.codes_and_most(batch, room=room, start=start)
         except SchemaError as error:
             raise SchemaError(f"{where}: {error}", error.column) from error
-        too_large = x.max(axis=1, initial=0) >= self.schema.domain_sizes
+        too_large = most >= self.schema.domain_sizes
         if too_large.any():
             i = int(np.argmax(too_large))
             name = self.schema.attributes[i].name
