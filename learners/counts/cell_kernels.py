@@ -7,9 +7,29 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.jit import inner_kernel, kernel
+from learners.jit import fetch, inner_kernel, kernel
 
 BLOCK_ROWS = 4096  # whose cells the first cache holds
+MOST_TRIPLE_CELLS = 1 << 15  # so that a table stays in the second cache, and 16 bits number its cells
+LINE_ROWS = 32  # whose codes of two bytes are one line of a cache
+
+
+@inner_kernel
+def count_cells(cells, counts, x, members, following):
+    """counts[cell] += 1 for each of cells (n,), which are rows of x up to the row `following`.
+
+    Meanwhile the codes of members (m,) that the next n rows have are fetched: a chunk lies beyond the second cache.
+    """
+    n_lines, width = cells.size // LINE_ROWS, np.uint64(x.itemsize)
+    for line in range(n_lines):
+        for m in range(members.size):
+            row = members[m] * x.shape[1] + following + line * LINE_ROWS
+            fetch(np.uint64(x.ctypes.data) + np.uint64(row) * width)
+        part = cells[line * LINE_ROWS : (line + 1) * LINE_ROWS]
+        for row in range(LINE_ROWS):
+            counts[part[row]] += 1
+    for row in range(n_lines * LINE_ROWS, cells.size):
+        counts[cells[row]] += 1
 
 
 @kernel
@@ -31,8 +51,7 @@ def add_pairs(x, y, pairs, sizes, table_starts, counts):
             cells, a, b, k = room[:n], x[i, first : first + n], x[j, first : first + n], y[first : first + n]
             for row in range(n):
                 cells[row] = (a[row] * size + b[row]) * n_classes + k[row]
-            for row in range(n):
-                table[cells[row]] += 1
+            count_cells(cells, table, x, pairs[p], first + n)
 
 
 @kernel
@@ -40,17 +59,15 @@ def add_triples(x, y, triples, sizes, table_starts, counts):
     """Count the three pairs of each triple: its cells by one increment a row, from which the pairs' cells follow.
 
     x, y, sizes, counts as of `add_pairs`; triples (n_triples, 3) attributes, ascending, table_starts (n_triples, 3) of the
-    pairs of the first and second, the first and third, and the second and third.
+    pairs of the first and second, the first and third, and the second and third. No triple has more than MOST_TRIPLE_CELLS
+    cells.
     """
-    room, n_classes = np.empty(BLOCK_ROWS, np.uint32), np.uint32(sizes[sizes.size - 1])
-    n_most = np.int64(0)
-    for t in range(triples.shape[0]):
-        n_most = max(n_most, sizes[triples[t, 0]] * sizes[triples[t, 1]] * sizes[triples[t, 2]] * n_classes)
-    whole = np.empty(n_most, np.int32)
+    room, whole = np.empty(BLOCK_ROWS, np.uint16), np.empty(MOST_TRIPLE_CELLS, np.int32)
+    n_classes = np.uint16(sizes[sizes.size - 1])
     for t in range(triples.shape[0]):
         i, j, k = triples[t, 0], triples[t, 1], triples[t, 2]
-        size_j, size_k = np.uint32(sizes[j]), np.uint32(sizes[k])
-        table = whole[: sizes[i] * sizes[j] * sizes[k] * n_classes]
+        size_j, size_k = np.uint16(sizes[j]), np.uint16(sizes[k])
+        table = whole[: sizes[i] * sizes[j] * sizes[k] * sizes[sizes.size - 1]]
         for cell in range(table.size):
             table[cell] = 0
         for first in range(0, y.size, BLOCK_ROWS):
@@ -64,8 +81,7 @@ def add_triples(x, y, triples, sizes, table_starts, counts):
             )
             for row in range(cells.size):
                 cells[row] = ((a[row] * size_j + b[row]) * size_k + c[row]) * n_classes + q[row]
-            for row in range(cells.size):
-                table[cells[row]] += 1
+            count_cells(cells, table, x, triples[t], last)
         add_margins(table, (sizes[i], sizes[j], sizes[k], sizes[sizes.size - 1]), table_starts[t], counts)
 
 
@@ -158,8 +174,7 @@ def add_family(x, y, members, sizes, scratch, counts):
             for row in range(n - n % 4, n):
                 scratch[0, cells[row]] += 1
         else:
-            for row in range(n):
-                counts[cells[row]] += 1
+            count_cells(cells, counts, x, members, first + n)
     if is_small:
         for t in range(4):
             for cell in range(counts.size):

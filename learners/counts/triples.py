@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from learners.arrays import Floats, Integers
+from learners.counts.cell_kernels import MOST_TRIPLE_CELLS
 
-# Of a triple: its table stays in the second cache, and is added to those of its pairs for every chunk of rows.
-MOST_CELLS = 1 << 15
-LEAST_ROWS = 2 * MOST_CELLS  # of a chunk for which that pays
+LEAST_ROWS = 2 * MOST_TRIPLE_CELLS  # of a chunk: the table of a triple is added to those of its pairs for each chunk
 PRICE = 1.2  # of a triple, in increments of a pair for each row
 MOST_PAIRS = 1 << 17  # beyond which the search would take seconds
 
@@ -41,7 +40,7 @@ def triples_of(pairs: Integers, prices: Floats, sizes: Integers, n_classes: int)
     for i, j in pairs[order[prices[order] >= PRICE / 3]].tolist():  # every triple has such a pair
         if not price[i, j]:
             continue
-        is_third = (price[i] > 0) & (price[j] > 0) & (sizes * (sizes[i] * sizes[j] * n_classes) <= MOST_CELLS)
+        is_third = (price[i] > 0) & (price[j] > 0) & (sizes * (sizes[i] * sizes[j] * n_classes) <= MOST_TRIPLE_CELLS)
         saved = np.where(is_third, price[i] + price[j], 0.0)
         k = int(np.argmax(saved))
         if saved[k] + price[i, j] > PRICE:

@@ -113,7 +113,7 @@ def test_pairs_are_counted_three_at_a_time(most_cells, seed, n_classes, data):
         patch.setattr(pairwise, "LEAST_ROWS", 0)
         patch.setattr(pairwise, "FEW_INCREMENTS", data.draw(st.sampled_from([-1, 500, 1 << 24])))
         patch.setattr(pairwise, "MAX_PLANE_CELLS", 8)
-        patch.setattr(triples, "MOST_CELLS", most_cells)
+        patch.setattr(triples, "MOST_TRIPLE_CELLS", most_cells)
         assert_equals_naive(schema, [strategies.chunk_of(seed + n, schema, n, 2.0) for n in (0, 1, 300, 5000)])
 
 
@@ -138,7 +138,7 @@ def test_the_plan_for_many_rows_counts_every_pair_once():
 def test_triples_have_no_pair_twice_and_none_that_was_not_asked_for(sizes, random, n_classes):
     sizes = np.array(sizes)
     pairs = np.array([(i, j) for i in range(sizes.size) for j in range(i + 1, sizes.size) if random.random() < 0.9])
-    pairs = pairs.reshape(-1, 2)
+    pairs = pairs.reshape(-1, 2).astype(np.int64)
     prices = np.array([random.choice([0.0, 0.2, 0.5, 1.0]) for _ in pairs])
     found = triples.triples_of(pairs, prices, sizes, n_classes)
     counted = [(t[a], t[b]) for t in found.tolist() for a, b in ((0, 1), (0, 2), (1, 2))]
@@ -148,9 +148,9 @@ def test_triples_have_no_pair_twice_and_none_that_was_not_asked_for(sizes, rando
     for triple in found.tolist():
         i, j, k = triple
         assert sum(price_of[pair] for pair in ((i, j), (i, k), (j, k))) > triples.PRICE
-        assert sizes[triple].prod() * n_classes <= triples.MOST_CELLS
+        assert sizes[triple].prod() * n_classes <= triples.MOST_TRIPLE_CELLS
     left = [pair for pair, price in price_of.items() if price == 1 and pair not in counted]
-    small = sizes.prod() * n_classes <= triples.MOST_CELLS
+    small = sizes.prod() * n_classes <= triples.MOST_TRIPLE_CELLS
     neighbours = {(i, j, k) for i, j in left for k in range(sizes.size) if {(i, k), (j, k)} <= set(left)}
     assert not (small and neighbours), "where three pairs are worth it, they are found"
 
