@@ -36,13 +36,13 @@ class NarrowCells:
 
     def count(self, rows: Chunk, members: Integers, sizes: Integers) -> None:
         """Add the rows of a chunk: the cells of members (k,), whose domains have these sizes (k,), as in `family_cells`."""
-        noted = np.empty(rows.n_rows + 1, np.uint32)
+        noted = np.empty(rows.n_rows, np.uint32)
         n = add_narrow_family(rows.x, rows.y, members, sizes, self._bytes, noted)
         self._carried.add_keys(noted[:n])
 
     def count_keys(self, keys: Integers | Uint32s) -> None:
         """Count a row for each of these cells (n,)."""
-        noted = np.empty(keys.size + 1, np.uint32)
+        noted = np.empty(keys.size, np.uint32)
         n = add_narrow_keys(keys, self._bytes, noted)
         self._carried.add_keys(noted[:n])
 
