@@ -15,7 +15,7 @@ from learners.counts.widths import MOST_CELL_BYTES, wide_enough
 from learners.memory import MemoryLimit
 from learners.schema import Chunk
 
-DENSE_CELLS = 1 << 20
+DENSE_CELLS = 1 << 16
 # So many cells of a narrow table take as long to clear and to read as one key takes to be sorted rather than counted; and a
 # sixth of the memory of sorting.
 CELLS_PER_KEY = 24

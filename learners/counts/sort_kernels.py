@@ -7,17 +7,20 @@ import numpy as np
 from learners.jit import inner_kernel, kernel
 
 MOST_BITS = 12  # of a digit
+# So many keys lie beyond the second cache: fewer moves then pay for digits of more bits, whose buckets take 64 KB.
+MANY_KEYS, MOST_BITS_OF_MANY = 1 << 21, 14
 
 
 @kernel
 def sort_keys(keys, scratch, n_bits):
     """Sort fewer than 2^32 keys (n,) int64 or uint32, from 0 to below 2**n_bits, in place, least digit first; OUT scratch (n,), of their type."""
     n = keys.size
-    n_digits = (n_bits + MOST_BITS - 1) // MOST_BITS
+    most_bits = MOST_BITS_OF_MANY if n > MANY_KEYS else MOST_BITS
+    n_digits = (n_bits + most_bits - 1) // most_bits
     bits = (n_bits + n_digits - 1) // n_digits
     n_buckets = 1 << bits
     mask = np.uint64(n_buckets - 1)
-    ends = np.empty(n_buckets, np.uint32)  # of one digit at a time: they fit the first cache
+    ends = np.empty(n_buckets, np.uint32)  # of one digit at a time: those of 12 bits fit the first cache
     a, b = keys, scratch
     n_moves = 0
     for d in range(n_digits):

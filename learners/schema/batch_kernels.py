@@ -161,12 +161,16 @@ def dictionary_codes(array, indices, lut, missing, codes):  # (n_values,) codes 
     """Codes of a column of indices into a dictionary; whether all of them are in it."""
     offset, buffers = load(array + OFFSET, np.int64), load(array + BUFFERS, np.uint64)
     validity, values, n_nulls = load(buffers, np.uint64), load(buffers + SECOND, np.uint64), 0
-    if validity == 0 and indices == INT32:  # as Parquet's text is read: a loop without branches but one
-        for row in range(codes.size):
-            place = np.uint32(load(values + np.uint64(4 * (offset + row)), np.int32))
-            if place >= lut.size:
+    if validity == 0 and indices == INT32:  # as Parquet's text is read: loops without branches
+        for first in range(0, codes.size, BLOCK_ROWS):
+            block = codes[first : first + BLOCK_ROWS]
+            begin, most = values + np.uint64(4 * (offset + first)), np.uint32(0)  # a negative index is large, too
+            for row in range(block.size):
+                most = max(most, np.uint32(load(begin + np.uint64(4) * np.uint64(row), np.int32)))
+            if most >= lut.size:
                 return STRANGE
-            codes[row] = lut[place]
+            for row in range(block.size):
+                block[row] = lut[np.uint32(load(begin + np.uint64(4) * np.uint64(row), np.int32))]
         return FINE if nulls_are_told(array, n_nulls) else STRANGE
     for row in range(codes.size):
         if is_null(validity, offset + row):
