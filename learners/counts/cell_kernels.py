@@ -119,24 +119,46 @@ def add_margin(codes, y, margin):  # (n,) codes, (n,) uint8; OUT (v, c) int64
         margin[codes[row], y[row]] += 1
 
 
+@kernel
+def add_classes(y, counts):  # (n,) codes; OUT (n_classes,) int64
+    """Add to counts[k] the number of rows of class k."""
+    # Four tables in turn: an increment need not wait for the one before it of the same class.
+    parts, whole = np.zeros((4, counts.size), np.int64), y.size - y.size % 4
+    for row in range(0, whole, 4):
+        parts[0, y[row]] += 1
+        parts[1, y[row + 1]] += 1
+        parts[2, y[row + 2]] += 1
+        parts[3, y[row + 3]] += 1
+    for row in range(whole, y.size):
+        parts[0, y[row]] += 1
+    for part in range(4):
+        for k in range(counts.size):
+            counts[k] += parts[part, k]
+
+
 @inner_kernel
 def number_cells(x, y, members, sizes, first, cells):
-    """As `family_cells`, of as many rows from `first` on as there is room for in cells: one or two members at a time."""
-    n, m = cells.size, 2 - members.size % 2
-    last, a, size_a = first + n, x[members[0], first : first + n], sizes[0]
-    k = y[first:last]
-    if m == 1:
+    """As `family_cells`, of as many rows from `first` on as there is room for in cells: up to three members at a time."""
+    n, n_members = cells.size, members.size
+    last = first + n
+    k, a, size_a = y[first:last], x[members[0], first:last], sizes[0]
+    if n_members == 1:
         for row in range(n):
             cells[row] = k[row] * size_a + a[row]
-    else:
-        b, size_b = x[members[1], first:last], sizes[1]
+        return
+    b, size_b = x[members[1], first:last], sizes[1]
+    m = 2 + n_members % 2
+    if m == 2:
         for row in range(n):
             cells[row] = (k[row] * size_a + a[row]) * size_b + b[row]
-    while m < members.size:
-        a, size_a = x[members[m], first:last], sizes[m]
-        b, size_b = x[members[m + 1], first:last], sizes[m + 1]
+    else:
+        c, size_c = x[members[2], first:last], sizes[2]
         for row in range(n):
-            cells[row] = (cells[row] * size_a + a[row]) * size_b + b[row]
+            cells[row] = ((k[row] * size_a + a[row]) * size_b + b[row]) * size_c + c[row]
+    while m < n_members:
+        a, b, p, q = x[members[m], first:last], x[members[m + 1], first:last], sizes[m], sizes[m + 1]
+        for row in range(n):
+            cells[row] = (cells[row] * p + a[row]) * q + b[row]
         m += 2
 
 

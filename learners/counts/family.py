@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from learners.arrays import Codes, Integers
+from learners.counts.cell_kernels import add_classes
 from learners.counts.families import Family, families_of, holder_of
-from learners.counts.family_tables import Cells, shares_of, summed, tables_of
+from learners.counts.family_tables import Cells, prepare, shares_of, summed, tables_of
 from learners.counts.kernels import add_value_counts
 from learners.counts.spill import Run
 from learners.errors import FamilyTooLarge, StatisticMismatch
@@ -173,11 +174,15 @@ class FamilyCounts:
             read._cells[index].add(*summed(cells, counts))
         return read
 
+    def prepare(self, n_rows: int) -> None:
+        """Choose the tables for about so many rows."""
+        prepare(self._cells, n_rows)
+
     def update(self, rows: Chunk) -> None:
         """Add the rows of a chunk."""
         assert rows.y is not None
         self.n_rows += rows.n_rows
-        self.class_counts += np.bincount(rows.y, minlength=self.schema.n_classes)
+        add_classes(rows.y, self.class_counts)
         self._make_room()
         by_matching = rows.x.dtype == np.uint8 and bool(self._marginal)
         if by_matching:

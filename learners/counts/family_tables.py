@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import AnyIntegers, Int32s, Integers
+from learners.arrays import AnyIntegers, Codes, Int32s, Integers
 from learners.counts.cell_kernels import add_family, family_cells
-from learners.counts.narrow import NarrowCells
-from learners.counts.spill import MOST_WAITING, Run, SparseCells
+from learners.counts.narrow import NarrowCells, whole_words
+from learners.counts.spill import MOST_WAITING, Run, SparseCells, wide
 from learners.counts.widths import MOST_CELL_BYTES, wide_enough
 from learners.memory import MemoryLimit
 from learners.schema import Chunk
@@ -20,6 +20,7 @@ DENSE_CELLS = 1 << 16
 # sixth of the memory of sorting.
 CELLS_PER_KEY = 24
 MOST_NARROW = CELLS_PER_KEY * MOST_WAITING
+LARGE_BYTES = 4 << 20  # of an array for which NumPy asks the machine for large pages
 
 
 class Shares(NamedTuple):
@@ -54,8 +55,8 @@ class Cells:
 
         scratch: as of `add_family`.
         """
-        if self.sparse is not None and self._may_be_narrow(self.sparse) and self._has_many(self.sparse, rows.n_rows):
-            self._narrow(self.sparse)
+        if self.sparse is not None and self.becomes_narrow(rows.n_rows):
+            self.make_narrow(self.sparse)
         if self.dense is not None:
             add_family(rows.x, rows.y, members, sizes, scratch, self.dense)
         elif self.narrow is not None:
@@ -63,18 +64,22 @@ class Cells:
         elif self.sparse is not None and rows.n_rows:
             family_cells(rows.x, rows.y, members, sizes, self.sparse.room(rows.n_rows))
 
+    def becomes_narrow(self, n_rows: int) -> bool:
+        """Whether it counts into a narrow table with so many rows more, and does not yet."""
+        sparse = self.sparse
+        if sparse is None or not self._may_be_narrow(sparse):
+            return False
+        return sparse.n_waiting + n_rows > min(sparse.capacity, self.n_cells // CELLS_PER_KEY)
+
     def _may_be_narrow(self, sparse: SparseCells) -> bool:
         return self.n_cells <= self._shares.narrow and not sparse.files
 
-    def _has_many(self, sparse: SparseCells, n_more: int) -> bool:
-        return sparse.n_waiting + n_more > min(sparse.capacity, self.n_cells // CELLS_PER_KEY)
-
-    def _narrow(self, sparse: SparseCells) -> None:
-        """Count all keys into a narrow table."""
-        self.narrow, self.sparse = NarrowCells(self.n_cells, self._shares.limit), None
+    def make_narrow(self, sparse: SparseCells, room: Codes | None = None) -> None:
+        """Count all keys into a narrow table, in a room if one is given."""
+        self.narrow, self.sparse = NarrowCells(self.n_cells, self._shares.limit, room), None
         self.narrow.count_keys(sparse.taken())
         for run in sparse.runs:
-            self.narrow.add(*run)
+            self.narrow.add(*wide(run))
 
     def distinct(self) -> Run:
         """Cells with a count other than zero, ascending, and their counts."""
@@ -112,7 +117,7 @@ class Cells:
     def combine(self, other: Cells, sign: int) -> None:
         """Add the counts of other rows, or take them away."""
         if self.sparse is not None and other.narrow is not None and self._may_be_narrow(self.sparse):
-            self._narrow(self.sparse)
+            self.make_narrow(self.sparse)
         if self.dense is not None and other.dense is not None:
             (np.add if sign > 0 else np.subtract)(self.dense, other.dense, out=self.dense, casting="same_kind")
         elif self.narrow is not None and other.narrow is not None and sign > 0:
@@ -129,17 +134,16 @@ def shares_of(sizes: Sequence[int], whole: MemoryLimit) -> Shares:
 
     All have an eighth of the whole, as several threads count; sorting and merging take as much again.
     """
-    n_bytes = whole.n_bytes // 8
-    each = n_bytes // max(1, len(sizes))
-    dense = min(DENSE_CELLS, each // MOST_CELL_BYTES)
-    others = [n for n in sizes if n > dense]
-    if others:
-        n_bytes -= MOST_CELL_BYTES * (sum(sizes) - sum(others))
-        each = n_bytes // len(others)
-    narrow = min(each, MOST_NARROW)
-    rest = [n for n in others if n > narrow]
-    if rest:
-        each = (n_bytes - sum(others) + sum(rest)) // len(rest)
+    left = whole.n_bytes // 8
+    dense = min(DENSE_CELLS, left // max(1, len(sizes)) // MOST_CELL_BYTES)
+    others = sorted(n for n in sizes if n > dense)
+    left -= MOST_CELL_BYTES * (sum(sizes) - sum(others))
+    narrow, n_narrow = 0, 0
+    while n_narrow < len(others) and others[n_narrow] <= min(left // (len(others) - n_narrow), MOST_NARROW):
+        narrow = others[n_narrow]
+        left -= narrow
+        n_narrow += 1
+    each = left // max(1, len(others) - n_narrow or n_narrow)
     return Shares(dense, narrow, MemoryLimit(each, whole.directory))
 
 
@@ -152,6 +156,21 @@ def tables_of(sizes: Sequence[int], shares: Shares) -> list[Cells]:
         Cells(n_cells, shares, room[end - n : end] if n else None)
         for n_cells, n, end in zip(sizes, n_dense, ends[1:], strict=True)
     ]
+
+
+def prepare(tables: Sequence[Cells], n_rows: int) -> None:
+    """Make tables without rows ready for so many; small narrow ones lie in one array, as dense ones do."""
+    sizes = [
+        whole_words(cells.n_cells) if cells.becomes_narrow(n_rows) and cells.n_cells < LARGE_BYTES else 0
+        for cells in tables
+    ]
+    ends = np.cumsum([0, *sizes]).tolist()
+    room = np.zeros(ends[-1], np.uint8)
+    for cells, size, end in zip(tables, sizes, ends[1:], strict=True):
+        if cells.sparse is not None and cells.becomes_narrow(n_rows):
+            cells.make_narrow(cells.sparse, room[end - size : end] if size else None)
+        elif cells.sparse is not None:
+            cells.sparse.prepare(n_rows)
 
 
 def summed(cells: Integers, counts: Integers) -> tuple[Integers, Integers]:

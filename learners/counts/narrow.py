@@ -14,6 +14,11 @@ CARRY = 256  # rows
 WORD_BYTES = 8
 
 
+def whole_words(n_cells: int) -> int:
+    """Bytes of a table, which is read many at a time."""
+    return -(-n_cells // WORD_BYTES) * WORD_BYTES
+
+
 class NarrowCells:
     """Counts of cells of which many occur, and few more than 255 times.
 
@@ -26,12 +31,12 @@ class NarrowCells:
         Cells there could be, less than 2^32.
     limit : MemoryLimit
         Of what is carried.
+    room : (whole_words(n_cells),) uint8, optional
+        Zeros to count in, which lie at a multiple of 8 bytes; by default an array of its own.
     """
 
-    def __init__(self, n_cells: int, limit: MemoryLimit) -> None:
-        self._bytes: Codes = np.zeros(
-            -(-n_cells // WORD_BYTES) * WORD_BYTES, np.uint8
-        )  # whole words, to read many at a time
+    def __init__(self, n_cells: int, limit: MemoryLimit, room: Codes | None = None) -> None:
+        self._bytes: Codes = np.zeros(whole_words(n_cells), np.uint8) if room is None else room
         self._carried = SparseCells(n_cells, limit)
 
     def count(self, rows: Chunk, members: Integers, sizes: Integers) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from learners.arrays import AnyIntegers, Integers, Mask
-from learners.counts.cell_kernels import add_margin, add_pair_counts, add_pairs, add_triples
+from learners.counts.cell_kernels import add_classes, add_margin, add_pair_counts, add_pairs, add_triples
 from learners.counts.kernels import (
     PADDING,
     WORD,
@@ -253,7 +253,8 @@ class PairwiseCounts:
         plan, sizes = self._plan_for(rows.n_rows), np.append(self.sizes, self.schema.n_classes)
         for first in range(0, rows.n_rows, PLANE_ROWS):
             block = first, min(first + PLANE_ROWS, rows.n_rows)
-            class_counts = np.bincount(rows.y[slice(*block)], minlength=self.schema.n_classes).astype(np.int64)
+            class_counts = np.zeros(self.schema.n_classes, np.int64)
+            add_classes(rows.y[slice(*block)], class_counts)
             self.class_counts += class_counts
             if plan.plane_attributes.size:
                 self._update_by_planes(rows, block, class_counts, plan)

@@ -48,17 +48,20 @@ def sort_keys(keys, scratch, n_bits):
 
 
 @kernel
-def count_sorted(keys, cells, counts):
-    """Distinct keys of a sorted array and how often each occurs; OUT cells, counts int64, with room for one more; returns how many."""
+def count_sorted(keys, counts):
+    """The distinct keys of a sorted array and how often each occurs; OUT keys, counts (n,) of their type; returns how many."""
     n = keys.size
     if n == 0:
         return 0
     # Every key is written where the next new one belongs, with its place; only a new one stays. So no branch is mistaken.
-    cells[0], counts[0], m = keys[0], 0, 1
+    before, m = keys[0], 1
+    counts[0] = 0
     for i in range(1, n):
-        cells[m] = keys[i]
+        key = keys[i]
+        keys[m] = key
         counts[m] = i
-        m += keys[i] != keys[i - 1]
+        m += key != before
+        before = key
     for j in range(m - 1):
         counts[j] = counts[j + 1] - counts[j]
     counts[m - 1] = n - counts[m - 1]

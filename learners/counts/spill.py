@@ -23,6 +23,7 @@ SAMPLE = 1024
 N_MERGERS = 2
 CELL_BYTES = 16
 MOST_WAITING = 1 << 22  # keys
+LEAST_ROOM = 1 << 20  # keys: an array for which NumPy asks the machine for large pages
 
 
 class Run(NamedTuple):
@@ -30,6 +31,13 @@ class Run(NamedTuple):
 
     cells: Integers
     counts: Integers
+
+
+class KeyRun(NamedTuple):
+    """A run as keys have it that were counted: of their type, and perhaps in their memory."""
+
+    cells: Integers | Uint32s
+    counts: Integers | Uint32s
 
 
 EMPTY = Run(np.empty(0, np.int64), np.empty(0, np.int64))
@@ -84,20 +92,24 @@ class Folder:
         return self.path / f"{self._n_files}.run"
 
 
-def merged(a: Run, b: Run) -> Run:
+def wide(run: Run | KeyRun) -> Run:
+    """The same run, int64."""
+    return Run(run.cells.astype(np.int64, copy=False), run.counts.astype(np.int64, copy=False))
+
+
+def merged(a: Run | KeyRun, b: Run | KeyRun) -> Run:
     """The sum of two runs; what adds up to nothing leaves no trace."""
     cells, counts = (np.empty(a.cells.size + b.cells.size, np.int64) for _ in range(2))
-    n = merge_runs(a.cells, a.counts, b.cells, b.counts, cells, counts)
+    n = merge_runs(*wide(a), *wide(b), cells, counts)
     return Run(cells[:n].copy(), counts[:n].copy()) if 2 * n < cells.size else Run(cells[:n], counts[:n])
 
 
-def counted(keys: Integers | Uint32s, n_bits: int) -> Run:
-    """The distinct keys (n,) below 2**n_bits and how often each occurs; sorts the keys in place."""
-    sort_keys(keys, np.empty_like(keys), n_bits)
-    n = min(1, keys.size) + int(np.count_nonzero(keys[1:] != keys[:-1]))
-    cells, counts = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
-    count_sorted(keys, cells, counts)
-    return Run(cells[:n], counts[:n])
+def counted(keys: Integers | Uint32s, n_bits: int) -> KeyRun:
+    """The distinct keys (n,) below 2**n_bits and how often each occurs; keys is written to."""
+    counts = np.empty_like(keys)
+    sort_keys(keys, counts, n_bits)
+    n = count_sorted(keys, counts)
+    return KeyRun(keys[:n].copy(), counts[:n].copy()) if 2 * n < keys.size else KeyRun(keys[:n], counts[:n])
 
 
 class SparseCells:
@@ -122,7 +134,7 @@ class SparseCells:
     def __init__(self, n_cells: int, limit: MemoryLimit) -> None:
         self.n_bits = max(1, int(n_cells - 1).bit_length())
         self.limit = limit
-        self.runs: list[Run] = []
+        self.runs: list[Run | KeyRun] = []
         self.files: list[FileRun] = []
         self._folders: list[Folder] = []
         self._buffer = self._keys(0)
@@ -130,7 +142,11 @@ class SparseCells:
         self.capacity = int(
             np.clip(limit.n_bytes // (4 * (2 * self._buffer.itemsize + CELL_BYTES)), 1 << 14, MOST_WAITING)
         )
-        self._n_buffered = 0
+        self._n_buffered = self._n_expected = 0
+
+    def prepare(self, n_keys: int) -> None:
+        """Make ready for so many keys, before the first."""
+        self._n_expected = min(self.capacity, max(n_keys, LEAST_ROOM))
 
     def add_keys(self, keys: Integers | Uint32s) -> None:
         """Count a row for each key (n,)."""
@@ -141,8 +157,9 @@ class SparseCells:
         if self._n_buffered + n > self._buffer.size:
             if self._n_buffered + n > self.capacity:
                 self._settle()
-            size = max(n, min(self.capacity, 4 * (self._n_buffered + n)))  # what is not written to takes no memory
-            grown = self._keys(max(size, self._buffer.size))
+            # What is not written to takes no memory.
+            self._n_expected = max(self._n_expected, min(self.capacity, 4 * (self._n_buffered + n)))
+            grown = self._keys(max(n, self._n_expected))
             grown[: self._n_buffered] = self._buffer[: self._n_buffered]
             self._buffer = grown
         self._n_buffered += n
@@ -162,7 +179,7 @@ class SparseCells:
         """Room for n keys."""
         return np.empty(n, np.uint32) if self.n_bits <= 32 else np.empty(n, np.int64)
 
-    def add_run(self, run: Run) -> None:
+    def add_run(self, run: Run | KeyRun) -> None:
         """Add counts, which may be negative, of distinct ascending cells."""
         if not run.cells.size:
             return
@@ -175,9 +192,9 @@ class SparseCells:
 
     def add_counts(self, other: SparseCells, sign: int) -> None:
         """Add the counts of another, or take them away."""
-        other._close()
+        other._settle()
         for run in other.runs:
-            self.add_run(run if sign > 0 else Run(run.cells, -run.counts))
+            self.add_run(run if sign > 0 else Run(wide(run).cells, -wide(run).counts))
         for file in other.files:
             if sign > 0:
                 self.files.append(file)
@@ -197,12 +214,9 @@ class SparseCells:
             yield self.files[0].block(first, min(first + BLOCK_CELLS, self.files[0].n_cells))
 
     def _settle(self) -> None:
+        """Make a run of all keys; it may lie in their buffer."""
         if self._n_buffered:
             self.add_run(counted(self.taken(), self.n_bits))
-
-    def _close(self) -> None:
-        """Make runs of all keys, and give their buffer back: of many families it would be as much memory as the runs."""
-        self._settle()
         self._buffer = self._keys(0)
 
     def _write(self) -> None:
@@ -224,11 +238,13 @@ class SparseCells:
         while len(self.runs) > 1:
             b, a = self.runs.pop(), self.runs.pop()
             self.runs.append(merged(a, b))
-        return self.runs[0] if self.runs else EMPTY
+        whole = wide(self.runs[0]) if self.runs else EMPTY
+        self.runs = [whole] if self.runs else []
+        return whole
 
     def distinct(self) -> Run:
         """All cells with a count other than zero; mapped from a file if they did not fit."""
-        self._close()
+        self._settle()
         if not self.files:
             return self._in_memory()
         if self.runs:

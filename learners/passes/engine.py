@@ -17,7 +17,7 @@ import pyarrow as pa
 from learners.errors import EmptyData, InvalidBuffers, SchemaError, SourceError
 from learners.passes.chunks import Chunks
 from learners.passes.source import Fragment, Source
-from learners.passes.statistic import ColumnWise, Statistic
+from learners.passes.statistic import ColumnWise, Preparable, Statistic
 from learners.schema.encode import Encoder
 
 S = TypeVar("S", bound=Statistic)
@@ -171,7 +171,7 @@ def collect(
             on_progress(Progress(statistic.stage, pass_number, n_passes, walk.rows_done, source.n_rows, seconds))
 
     with ThreadPoolExecutor(n_threads, thread_name_prefix="pass") as pool:
-        futures: list[Future[S]] = [pool.submit(_work, statistic.empty(), walk) for _ in range(n_threads)]
+        futures: list[Future[S]] = [pool.submit(_work, statistic, walk, n_threads) for _ in range(n_threads)]
         try:
             report()
             while wait(futures, timeout=REPORT_EVERY_S, return_when=FIRST_EXCEPTION).not_done:
@@ -225,9 +225,17 @@ class _Saved(Generic[S]):
         return len(self.done) > n_before
 
 
-def _work(statistic: S, walk: _Walk[S]) -> S:
-    """Update one thread's statistic with fragments until there are none left."""
-    source = walk.source
+def _part(statistic: S, walk: _Walk[S], n_threads: int) -> S:
+    """No rows, ready for a thread's share of those that are left."""
+    part = statistic.empty()
+    if isinstance(part, Preparable):
+        part.prepare((walk.source.n_rows - walk.rows_done) // n_threads)
+    return part
+
+
+def _work(whole: S, walk: _Walk[S], n_threads: int) -> S:
+    """One thread's statistic of fragments until there are none left."""
+    source, statistic = walk.source, _part(whole, walk, n_threads)
     schema = statistic.schema
     chunks = None if schema is None else Chunks.for_statistic(Encoder(schema), statistic)
     done: list[int] = []
@@ -261,7 +269,7 @@ def _work(statistic: S, walk: _Walk[S]) -> S:
             handover = walk.handover
             _finish(statistic, chunks)
             walk.handed.put((statistic, done))
-            statistic, done = statistic.empty(), []
+            statistic, done = _part(whole, walk, n_threads), []
     _finish(statistic, chunks)
     return statistic
 

@@ -181,7 +181,11 @@ class ParquetContent:
         with filesystem.open_input_file(file.path) as stream:
             self._require_modest(filesystem, stream, file, row_group, columns)
             parquet = pq.ParquetFile(
-                stream, metadata=self.metadata, read_dictionary=self._text, page_checksum_verification=True
+                stream,
+                metadata=self.metadata,
+                read_dictionary=self._text,
+                pre_buffer=not isinstance(filesystem, pafs.LocalFileSystem),  # fewer and longer reads, for more memory
+                page_checksum_verification=True,
             )
             yield from self._read(parquet, row_group, columns)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from learners.arrays import Integers
 from learners.jit import bytes_at, inner_kernel, kernel, load, popcount
-from learners.schema.kernels import BLOCK_ROWS, intervals_of_block
+from learners.schema.kernels import BLOCK_ROWS, MOST_COMPARED, intervals_of_block, steps_below, tabled_intervals
 from learners.schema.word_kernels import SLOT_BYTES, code_of_word, is_ascii
 
 # Fields of struct ArrowArray.
@@ -25,6 +25,7 @@ POINTER = np.uint64(8)
 SECOND, THIRD = np.uint64(8), np.uint64(16)
 
 INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64, FLOAT32, FLOAT64, DAYS, MICROSECONDS = range(12)
+DAY = 86_400.0  # seconds
 TEXT32, TEXT64, BYTES, BITS, NOTHING = range(12, 17)
 
 WORD = 64  # rows
@@ -111,7 +112,7 @@ def number_at(values, row, kind):
     if kind == UINT64:
         return np.float64(load(values + np.uint64(8 * row), np.uint64))
     if kind == DAYS:
-        return 86_400.0 * load(values + np.uint64(4 * row), np.int32)
+        return DAY * load(values + np.uint64(4 * row), np.int32)
     if kind == MICROSECONDS:
         return load(values + np.uint64(8 * row), np.int64) / 1e6
     return np.float64(integer_at(values, row, kind))
@@ -258,11 +259,17 @@ def number_codes(array, kind, cuts, first, missing, codes):  # (c,) float64; OUT
     validity, values, n_nulls = load(buffers, np.uint64), load(buffers + SECOND, np.uint64), 0
     numbers = np.empty(min(codes.size, BLOCK_ROWS))
     below = np.empty(numbers.size, np.int64)
+    step = DAY if kind == DAYS else 1.0
+    is_whole = kind < FLOAT32 or kind == DAYS
+    table = steps_below(cuts, step, codes.size // BLOCK_ROWS * 64 if is_whole and cuts.size > MOST_COMPARED else 0)
     for start in range(0, codes.size, BLOCK_ROWS):
         stop = min(start + BLOCK_ROWS, codes.size)
         block = numbers[: stop - start]
         n_nulls += numbers_of_block(validity, values, offset + start, kind, block)
-        intervals_of_block(block, cuts, first, missing, below, codes[start:stop])
+        if table.size:
+            tabled_intervals(block, cuts, step, table, first, missing, codes[start:stop])
+        else:
+            intervals_of_block(block, cuts, first, missing, below, codes[start:stop])
     return FINE if nulls_are_told(array, n_nulls) else STRANGE
 
 

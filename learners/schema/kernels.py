@@ -8,6 +8,7 @@ from learners.jit import bits_of_float64, float64_of_bits, inner_kernel, kernel
 
 ROUGH_BITS = 1e-8  # a row: far more than rough entropies are wrong by
 FRACTION_BITS, ONE_BITS = (1 << 52) - 1, 1023 << 52
+MOST_EXACT = 2.0**52  # up to which float64 has every whole number
 
 
 @kernel
@@ -83,6 +84,40 @@ def count_below(x, cuts, below):  # (b,) float64, (c,) float64, ascending; OUT (
             sign = bits_of_float64(cuts[np.uint64(below[row] + half - 1)] - x[row] + 0.0) >> 63
             below[row] += half & sign
         left -= half
+
+
+@inner_kernel
+def first_step(cuts, step):
+    """The last multiple of a step that is not above the first cut point."""
+    return np.floor(cuts[0] / step) * step
+
+
+@inner_kernel
+def steps_below(cuts, step, most):  # (c,) float64, ascending
+    """How many cut points are below each multiple of a step, from the first one to the first that is above all, (m,) int64.
+
+    Empty if there are more than `most` of them, or too large ones to be told apart.
+    """
+    n = 0.0
+    if most > 0 and max(-cuts[0], cuts[-1]) < MOST_EXACT:
+        n = np.floor((cuts[-1] - first_step(cuts, step)) / step) + 2.0
+    table, below = np.empty(np.int64(n) if n <= most else 0, np.int64), 0
+    for place in range(table.size):
+        while below < cuts.size and cuts[below] < first_step(cuts, step) + place * step:
+            below += 1
+        table[place] = below
+    return table
+
+
+@inner_kernel
+def tabled_intervals(x, cuts, step, table, first_code, missing_code, codes):  # OUT (b,) codes
+    """As `intervals_of_block`, of multiples of a step and NaN: table is what `steps_below` gives."""
+    begin, last = first_step(cuts, step), np.float64(table.size - 1)
+    for row in range(x.size):
+        place = (x[row] - begin) / step
+        place = place if place > 0.0 else 0.0  # so is NaN
+        place = place if place < last else last
+        codes[row] = missing_code if np.isnan(x[row]) else first_code + table[np.int64(place)]
 
 
 @inner_kernel

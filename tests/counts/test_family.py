@@ -97,6 +97,25 @@ def test_the_routes_agree_bit_for_bit(monkeypatch):
             assert added == first
 
 
+def test_tables_are_chosen_for_the_rows_that_will_come(monkeypatch):
+    schema = strategies.schema_of((5, 70, 3, 9), 3)
+    families = [Family(0, (1, 2)), Family(1), Family(2, (1,)), Family(3, (0, 2, 1))]
+    parts = [strategies.chunk_of(seed, schema, 20) for seed in range(3)]
+    monkeypatch.setattr(family_tables, "DENSE_CELLS", 0)
+    found = []
+    for n_rows in (0, 20, 100_000):
+        counts = FamilyCounts(schema, families)
+        counts.prepare(n_rows)
+        found.append([cells.narrow is not None for cells in counts._cells])
+        assert laws.updated(counts, parts) == laws.updated(FamilyCounts(schema, families), parts)
+    assert found == [[False] * 4, [False, True, False, False], [True] * 4]
+    monkeypatch.setattr(family_tables, "MOST_NARROW", 0)
+    counts = FamilyCounts(schema, families)
+    counts.prepare(100_000)
+    assert all(cells.sparse is not None for cells in counts._cells)
+    assert laws.updated(counts, parts) == laws.updated(FamilyCounts(schema, families), parts)
+
+
 def test_tables_widen_where_rows_outgrow_32_bits(monkeypatch):
     schema = strategies.schema_of((5, 70, 3, 9), 3)
     families = [Family(0, (1, 2)), Family(1), Family(2, (1,)), Family(3, (0, 2, 1))]
@@ -138,9 +157,11 @@ def test_a_family_that_63_bits_cannot_number_is_refused_by_name():
 
 def test_sparse_families_share_what_dense_tables_leave(tmp_path):
     whole = MemoryLimit(8 * 80_000, tmp_path)
-    assert shares_of([1000] * 4, whole).limit.n_bytes == 20_000
+    assert shares_of([1000] * 4, whole).limit.n_bytes == 80_000 - 4 * 8 * 1000
     assert shares_of([10**9] * 4, whole).limit.n_bytes == 20_000
     assert shares_of([1000, 1000, 10**9, 10**9], whole).limit.n_bytes == (80_000 - 2 * 8 * 1000) // 2
     assert shares_of([], whole).limit.n_bytes == 80_000
+    assert shares_of([1000, 20_000, 45_000], whole).narrow == 45_000, "the smaller one leaves the larger one enough"
+    assert shares_of([1000, 20_000, 53_000], whole).narrow == 20_000
     tables = tables_of([1000, 1000, 5000, 10**9], shares_of([1000, 1000, 5000, 10**9], whole))
     assert [cells.dense is not None for cells in tables] == [True, True, False, False]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from learners.counts.cell_kernels import BLOCK_ROWS
 from learners.counts.narrow import NarrowCells
-from learners.counts.spill import counted
+from learners.counts.spill import counted, wide
 from learners.memory import MemoryLimit
 from tests import strategies
 from tests.naive.counts import family_counts
@@ -39,7 +39,7 @@ def test_counts_add_and_subtract_as_those_of_a_dictionary(tmp_path_factory, n_ce
     total.update(keys[1].tolist())
     assert as_counter(ours.distinct()) == total
     assert as_counter(theirs.distinct()) == Counter(keys[1].tolist()), "the other stays as it was"
-    run = counted(keys[3].copy(), 32)
+    run = wide(counted(keys[3].copy(), 32))
     ours.add(*run)
     assert as_counter(ours.distinct()) == total + Counter(keys[3].tolist())
     for gone in (run, theirs.distinct()):

@@ -47,7 +47,8 @@ def test_short_and_long_keys_are_counted_alike(keys, data):
     n_bits = data.draw(st.integers(max(1, max(keys, default=0).bit_length()), 32))
     short, long = counted(np.array(keys, np.uint32), n_bits), counted(np.array(keys, np.int64), n_bits)
     assert as_counter(short) == as_counter(long) == Counter(keys)
-    assert short.cells.dtype == np.int64
+    assert (short.cells.dtype, merged(short, short).cells.dtype) == (np.uint32, np.int64)
+    assert as_counter(merged(short, long)) == Counter(keys + keys)
     assert short.cells.tolist() == long.cells.tolist() == sorted(set(keys))
 
 

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners import recipes
+from learners.counts.holdout import HoldOut
 from learners.counts.pairwise import PairwiseCounts
 from learners.errors import Cancelled, EmptyData, SchemaError, UnknownColumn
 from learners.passes import engine
@@ -18,6 +19,7 @@ from learners.passes.inference import infer_schema
 from learners.passes.learner import Part, drive
 from learners.passes.ledger import MemoryStore
 from learners.passes.source import Source
+from learners.passes.together import Together
 from learners.schema.encode import encode
 from tests.processes import wait_for
 
@@ -58,6 +60,28 @@ def folder(tmp_path):
         table = table.select(table.column_names[::-1]) if i == 1 else table
         pq.write_table(table, tmp_path / f"{i}.parquet", row_group_size=400)
     return tmp_path
+
+
+class Foretold(PairwiseCounts):
+    """Pairs that note for how many rows they were told to be ready."""
+
+    told: list[int] = []  # noqa: RUF012
+
+    def empty(self):
+        return Foretold(self.schema)
+
+    def prepare(self, n_rows):
+        self.told.append(n_rows)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_every_thread_is_told_its_share_of_the_rows(folder, threads, monkeypatch):
+    monkeypatch.setattr(Foretold, "told", [])
+    source = Source.open(folder)
+    schema = infer_schema(source, "class")
+    whole = collect(Together(HoldOut(schema), Foretold(schema)), source, threads=threads)
+    assert Foretold.told[:1] == [6500 // threads] and len(Foretold.told) == threads
+    assert whole.second == collect(PairwiseCounts(schema), source)
 
 
 class Store(MemoryStore):

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners import recipes
@@ -20,7 +20,7 @@ from learners.passes.learner import drive
 from learners.passes.source import Source
 from learners.schema import Attribute, Schema
 from learners.schema.encode import encode, numbers
-from learners.schema.kernels import interval_codes
+from learners.schema.kernels import MOST_COMPARED, interval_codes
 from learners.schema.records import encode_columns, encode_records, record_classifier
 from tests import strategies
 from tests.conftest import needs_public_sets, public_sets
@@ -398,6 +398,28 @@ def test_intervals_of_the_numbers_at_the_edges(n_cuts, zero):
     interval_codes(x, cuts, 1, 0, codes)
     wanted = [0 if np.isnan(number) else 1 + sum(cut < number for cut in cuts) for number in x]
     assert codes.tolist() == wanted
+
+
+@settings(max_examples=40)
+@given(
+    quarters=st.lists(st.integers(-160, 160), min_size=MOST_COMPARED + 1, max_size=90, unique=True),
+    far=st.sampled_from([(), (900.0,), (-1e6,), (1e17,), (-1e300, 1e300)]),
+    is_day=st.booleans(),
+    has_missing=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_whole_numbers_among_many_cuts_are_coded_as_by_a_search(quarters, far, is_day, has_missing, seed):
+    """They are looked up in a table of the numbers between the cuts, unless it would be larger than it is worth."""
+    rng = np.random.default_rng(seed)
+    step, kind = (86_400.0, "date32[day]") if is_day else (1.0, "int32")
+    cuts = np.sort([*(quarter / 4 * step for quarter in quarters), *far])
+    own, is_null = rng.integers(-60, 60, 3000), rng.random(3000) < 0.1
+    own[:2] = -(2**31), 2**31 - 1
+    column = pa.array(own.astype(np.int32), mask=is_null).cast(pa.date32() if is_day else pa.int32())
+    attribute = Attribute("x", "numeric", cuts=tuple(cuts.tolist()), has_missing=has_missing, arrow_type=kind)
+    found = encode(pa.table({"x": column}), Schema((attribute,), None, ("",))).x[0]
+    wanted = np.searchsorted(cuts, own * step, side="left") + int(has_missing)
+    np.testing.assert_array_equal(found, np.where(is_null, attribute.missing_code, wanted))
 
 
 @pytest.mark.parametrize("kind", ["double", "float", "int64", "int32", "int16", "uint8", "uint64"])
