@@ -1,4 +1,4 @@
-"""Array types by what they hold, named once; docstrings give the shapes. And how arrays become read-only."""
+"""Array types by what they hold, named once; docstrings give the shapes. And how arrays become read-only, and what is in them."""
 
 from __future__ import annotations
 
@@ -41,3 +41,26 @@ def frozen(array: AnArray) -> AnArray:
     contiguous = np.ascontiguousarray(array)
     freeze(contiguous)
     return contiguous  # type: ignore[return-value]  # numpy's stub forgets the type variable
+
+
+def distinct_of(numbers: Integers) -> tuple[Integers, Integers]:
+    """The distinct numbers, ascending, and the place of each of (n,) numbers among them.
+
+    As `numpy.unique` with its inverse, in half the memory; where most numbers ascend in less time, too.
+    """
+    ordered = np.sort(numbers)  # `numpy.unique` alone takes longer: it puts integers into a hash table first
+    is_first = np.ones(ordered.size, np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+    distinct = ordered[is_first]
+    return distinct, np.searchsorted(distinct, numbers)
+
+
+def stacked(parts: list[AnArray], like: AnArray) -> AnArray:
+    """The rows of all parts, of the shape and type of these but for their number; the list is emptied: they are in memory once."""
+    whole = np.empty((sum(map(len, parts)), *like.shape[1:]), like.dtype)
+    end = len(whole)
+    while parts:
+        part = parts.pop()
+        whole[end - len(part) : end] = part
+        end -= len(part)
+    return whole  # type: ignore[return-value]  # numpy's stub forgets the type variable

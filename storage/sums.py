@@ -87,6 +87,8 @@ def _sum_without(content: mmap.mmap, places: list[int]) -> bytes:
             ):  # as views, each released before the next: a mapping with views cannot close
                 with view[begin : min(begin + _PIECE, place)] as piece:
                     whole.update(piece)
+                # Pages that have been read need not count as memory of this process.
+                content.madvise(mmap.MADV_DONTNEED, begin - begin % mmap.PAGESIZE, _PIECE)
             if place < len(content):
                 whole.update(b"0" * SUM_DIGITS)
                 at = place + SUM_DIGITS

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Codes, Float32s, Floats, Integers, Uint8s, Uint64s, freeze
+from learners.arrays import Codes, Float32s, Floats, Integers, Uint8s, Uint64s, distinct_of, freeze, stacked
 from learners.classifiers import kernels
 from learners.classifiers.context_tree import ContextTree, Estimates
 from learners.classifiers.structure import Structure
@@ -64,7 +64,7 @@ def compile_tables(
     is_hierarchical = np.array([bool(estimates and estimates[0].hierarchical)], np.uint8)
     n_values = [tree.n_values for tree in trees]
 
-    def tables_of(first: int, forms: Sequence[_Form]) -> kernels.LookupTables:
+    def tables_of(first: int, forms: list[_Form]) -> kernels.LookupTables:
         members = range(first, first + len(forms))
         own_values = [n_values[i] for i in members]
         return _tables_of(structure, members, sizes, strides, own_values, forms, prior, is_hierarchical)
@@ -74,7 +74,7 @@ def compile_tables(
     for i, (tree, estimate) in enumerate(zip(trees, estimates, strict=True)):
         hashed.append(_hashed(_sparse_form(tree, estimate, sizes[i], strides[i], schema.n_classes)))
         if i == len(trees) - 1 or sum(form.vectors.size for form in hashed) > BLOCK_FLOATS:
-            block = tables_of(len(found), hashed)
+            block = tables_of(len(found), hashed.copy())
             found += [_dense_form(block, a, form, schema.code_dtype) or form for a, form in enumerate(hashed)]
             hashed = []
             del block
@@ -97,15 +97,20 @@ def _tables_of(
     sizes: Sequence[Integers],
     strides: Sequence[Integers],
     n_values: Sequence[int],
-    forms: Sequence[_Form],
+    forms: list[_Form],
     prior: Floats,
     is_hierarchical: Uint8s,
 ) -> kernels.LookupTables:
-    """The forms of some attributes, one behind the other."""
-    keys = _joined([form.keys for form in forms])
+    """The forms of some attributes, one behind the other; the list is emptied, so that they are in memory once."""
     words = np.concatenate([np.empty(0, np.uint64), *(form.words for form in forms)])
     ranks = np.cumsum(np.bitwise_count(words), dtype=np.int64) - np.bitwise_count(words)
     dense_sizes = np.array([form.dense.size for form in forms], np.int64)
+    hash_starts = _starts([form.words.size for form in forms])
+    hash_shifts = np.array([form.shift for form in forms], np.int64)
+    dense = np.concatenate([np.empty(0, np.float32), *(form.dense for form in forms)])
+    key_parts, vectors = [form.keys for form in forms], [form.vectors for form in forms]
+    forms.clear()
+    keys = stacked(key_parts, np.empty(0, np.int64))
     is_wide = keys.size and int(keys.max()) >= 1 << 32
     tables = kernels.LookupTables(
         attribute=np.array([structure.order[i] for i in members], np.int64),
@@ -115,14 +120,14 @@ def _tables_of(
         parent_sizes=_joined([sizes[i] for i in members]),
         strides=_joined([strides[i] for i in members]),
         dense_starts=np.where(dense_sizes > 0, np.cumsum(dense_sizes) - dense_sizes, -1),
-        dense=np.concatenate([np.empty(0, np.float32), *(form.dense for form in forms)]),
-        hash_starts=_starts([form.words.size for form in forms]),
-        hash_shifts=np.array([form.shift for form in forms], np.int64),
+        dense=dense,
+        hash_starts=hash_starts,
+        hash_shifts=hash_shifts,
         hash_words=words,
         hash_ranks=ranks.astype(np.int32),
         key_low=keys.astype(np.uint32),
         key_high=(keys >> 32).astype(np.uint32) if is_wide else np.empty(0, np.uint32),
-        vectors=np.concatenate([np.empty((0, prior.size), np.float32), *(form.vectors for form in forms)]),
+        vectors=stacked(vectors, np.empty((0, prior.size), np.float32)),
         log_prior=prior,
         is_hierarchical=is_hierarchical,
     )
@@ -177,23 +182,22 @@ def _sparse_form(
             node_class[nodes] = node_class[above]
             step = int(strides[level - 2])
             context[nodes] = context[above] + (tree.branch[nodes] - sizes[level - 2]) * step
-        contexts, context_row = np.unique(context[nodes], return_inverse=True)
+        contexts, context_row = distinct_of(context[nodes])
         node_of_cell = np.repeat(
             np.arange(nodes.stop - nodes.start), np.diff(tree.cell_starts[nodes.start : nodes.stop + 1])
         )
-        cell_keys = contexts[context_row[node_of_cell]] * n_keys + tree.cell_value[cells]
-        own_keys, own_row = np.unique(cell_keys, return_inverse=True)
-        own_context = own_keys // n_keys
-        above_context = own_context if step == 0 else _dropped(own_context, int(sizes[level - 2]), step)
-        above_row = np.searchsorted(pair_keys, above_context * n_keys + own_keys % n_keys)
+        own_keys, own_row = distinct_of(contexts[context_row[node_of_cell]] * n_keys + tree.cell_value[cells])
         rest = np.full((contexts.size, n_classes), np.nan)
         rest[context_row, node_class[nodes]] = estimates.rest[nodes]
-        own_rest = rest[np.searchsorted(contexts, own_context)]
-        from_above = probability[above_row]
-        if estimates.hierarchical:
-            np.multiply(own_rest, from_above, out=own_rest, where=~np.isnan(own_rest))
-        own = np.where(np.isnan(own_rest), from_above, own_rest)
-        del from_above, own_rest, own_context, above_context, above_row
+        own = np.empty((own_keys.size, n_classes))
+        for first in range(0, own_keys.size, BLOCK_ROWS):
+            own_context, value = np.divmod(own_keys[first : first + BLOCK_ROWS], n_keys)
+            above_context = own_context if step == 0 else _dropped(own_context, int(sizes[level - 2]), step)
+            from_above = probability[np.searchsorted(pair_keys, above_context * n_keys + value)]
+            own_rest = rest[np.searchsorted(contexts, own_context)]
+            if estimates.hierarchical:
+                np.multiply(own_rest, from_above, out=own_rest, where=~np.isnan(own_rest))
+            own[first : first + BLOCK_ROWS] = np.where(np.isnan(own_rest), from_above, own_rest)
         own[own_row, node_class[nodes][node_of_cell]] = estimates.probability[cells]
         keys.append(own_keys)
         vectors.append(_logarithms(own))
@@ -210,8 +214,11 @@ def _sparse_form(
 
 
 def _logarithms(numbers: Floats) -> Float32s:
+    found = np.empty(numbers.shape, np.float32)
     with np.errstate(divide="ignore"):
-        return np.log(numbers).astype(np.float32)
+        for first in range(0, len(numbers), BLOCK_ROWS):
+            found[first : first + BLOCK_ROWS] = np.log(numbers[first : first + BLOCK_ROWS])
+    return found
 
 
 def _dropped(context: Integers, size: int, stride: int) -> Integers:

@@ -119,7 +119,7 @@ def context_tree_from_cells(
     """
     del parent_sizes
     path = np.column_stack([y, parents.reshape(y.size, -1)])
-    return levels_from_paths(path, x, counts, n_values).tree()
+    return levels_from_paths([path, x, counts], n_values).tree()
 
 
 class Level(NamedTuple):
@@ -174,18 +174,18 @@ class Levels(NamedTuple):
         )
 
 
-def levels_from_paths(path: Array, value: Array, count: Integers, n_values: int) -> Levels:
+def levels_from_paths(cells: list[Array], n_values: int) -> Levels:
     """The levels of a tree from its distinct cells.
 
     Parameters
     ----------
-    path : (m, k + 1) codes
-        Class and codes of the parents in the order of the levels.
-    value : (m,) codes
-    count : (m,) int64
-        Positive numbers of rows.
+    cells : list
+        Emptied, so that its arrays are in memory no longer than they are needed: (m, k + 1) class and codes of the parents in the
+        order of the levels, (m,) codes of the attribute, and (m,) int64 positive numbers of rows.
     n_values : int
     """
+    path, value, count = cells
+    cells.clear()
     if path.dtype != np.uint16:
         is_narrow = path.size == 0 or (path.min() >= 0 and path.max() <= np.iinfo(np.uint16).max)
         path = path.astype(np.uint16 if is_narrow else np.int64, order="C")
@@ -197,23 +197,25 @@ def levels_from_paths(path: Array, value: Array, count: Integers, n_values: int)
         path, value, count = np.ascontiguousarray(path[order]), value[order], count[order]
         first_differences(path, value, differs)
     depth = path.shape[1]
-    starts = np.flatnonzero(differs < depth)
-    node = np.cumsum(differs < depth, dtype=np.int32)
+    is_first = differs < depth
+    node = np.cumsum(is_first, dtype=np.int32)
     node -= 1
+    path, differs = path[is_first], differs[is_first]  # one row per node, of the lowest level first
+    del is_first
     seen = np.full(n_values, -1, np.int64)
     levels = []
     for level in range(depth, 0, -1):
-        is_start = differs[starts] < level - 1 if level > 1 else np.arange(starts.size) == 0
+        is_start = differs < level - 1 if level > 1 else np.arange(differs.size) == 0
         above_of_node = np.cumsum(is_start, dtype=np.int32)
         above_of_node -= 1
         out_node, out_value, cell_parent = (np.empty(value.size, np.int32) for _ in range(3))
         out_count = np.empty(value.size, np.int64)
         n_above = summed_level(node, value, count, above_of_node, seen, out_node, out_value, out_count, cell_parent)
-        branch = path[starts, level - 1]
+        branch = path[:, level - 1]
         own = [_narrowed(part) for part in (above_of_node, branch, node, value, count, cell_parent)]
         levels.append(Level._make(own))
         node, value, count = out_node[:n_above].copy(), out_value[:n_above].copy(), out_count[:n_above].copy()
-        starts = starts[is_start]
+        path, differs = path[is_start], differs[is_start]
     none = np.full(1, -1, np.int32)
     cells = [_narrowed(part) for part in (node, value, count)]
     levels.append(Level._make([none, none, *cells, np.full(value.size, -1, np.int32)]))

@@ -107,10 +107,10 @@ def _contexts(structure: Structure, trees: Sequence[ContextTree], estimates: Seq
     return pa.table(
         {
             "attribute": np.repeat(np.array(structure.order, np.int32), [tree.n_nodes for tree in trees]),
-            "node": _joined((np.arange(tree.n_nodes) for tree in trees), n_nodes, np.int64),
-            "level": _joined((_levels(tree) for tree in trees), n_nodes, np.int64),
-            "parent_node": _joined((tree.parent for tree in trees), n_nodes, np.int64),
-            "branch": _joined((tree.branch for tree in trees), n_nodes, np.int64),
+            "node": _joined((np.arange(tree.n_nodes) for tree in trees), n_nodes, np.int32),
+            "level": _joined((_levels(tree) for tree in trees), n_nodes, np.int32),
+            "parent_node": _joined((tree.parent for tree in trees), n_nodes, np.int32),
+            "branch": _joined((tree.branch for tree in trees), n_nodes, np.int32),
             "n_rows": _joined((tree.node_counts() for tree in trees), n_nodes, np.int64),
             "rest": _joined((estimate.rest for estimate in estimates), n_nodes, np.float32),
         }
@@ -126,8 +126,8 @@ def _cells(
     return pa.table(
         {
             "attribute": np.repeat(np.array(structure.order, np.int32), [tree.n_cells for tree in trees]),
-            "node": _joined((tree.node_of_cell() for tree in trees), n_cells, np.int64),
-            "code": _joined((tree.cell_value for tree in trees), n_cells, np.int64),
+            "node": _joined((tree.node_of_cell() for tree in trees), n_cells, np.int32),
+            "code": _joined((tree.cell_value for tree in trees), n_cells, np.int32),
             "n_rows": _joined((tree.cell_count for tree in trees), n_cells, np.int64),
             "probability": _joined((estimate.probability for estimate in estimates), n_cells, np.float32),
         }
@@ -139,7 +139,7 @@ def _levels(tree: ContextTree) -> Integers:
     return np.repeat(np.arange(tree.level_starts.size - 1), np.diff(tree.level_starts))
 
 
-def _joined(parts: Iterable[Integers | Floats], size: int, dtype: type[np.int64 | np.float32]) -> Array:
+def _joined(parts: Iterable[Integers | Floats], size: int, dtype: type[np.int32 | np.int64 | np.float32]) -> Array:
     """All parts one behind the other, each asked for when its turn comes, as so many numbers of a type."""
     whole = np.empty(size, dtype)
     first = 0

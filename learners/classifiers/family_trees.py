@@ -19,4 +19,4 @@ def each_grown(families: FamilyCounts, advance: Advance = unheard) -> Iterator[L
     sizes = families.schema.domain_sizes
     for index, family in enumerate(families.families):
         advance(index, len(families.families))
-        yield levels_from_paths(*families.paths(index), int(sizes[family.attribute]))
+        yield levels_from_paths(list(families.paths(index)), int(sizes[family.attribute]))

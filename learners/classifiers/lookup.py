@@ -111,12 +111,12 @@ class LookupModel:
         structure: Structure,
         class_counts: Integers,
         trees: Sequence[ContextTree],
-        estimates: Sequence[Estimates],
+        estimates: list[Estimates],
         facts: Mapping[str, object],
-        variances: Sequence[Floats] = (),
+        variances: list[Floats] | None = None,
     ) -> LookupModel:
-        """Compile the estimates, as float32 holds them, into tables."""
-        contents = Contents(tuple(trees), tuple(rounded(estimates)), rounded_variances(variances))
+        """Compile the estimates, as float32 holds them, into tables; they and their variances are taken out of their lists."""
+        contents = Contents(tuple(trees), tuple(rounded(estimates)), tuple(rounded_variances(variances or [])))
         compiled = compile_tables if class_counts.size <= FEW_CLASSES else compile_many
         tables = compiled(schema, structure, class_counts, trees, contents.estimates)
         return cls(schema, structure, class_counts, lambda: contents, tables, facts)

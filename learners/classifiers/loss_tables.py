@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Float32s, Floats, Int32s, Integers, Uint64s, freeze
+from learners.arrays import Float32s, Floats, Int32s, Integers, Uint64s, distinct_of, freeze, stacked
 from learners.classifiers import selection_kernels as kernels
-from learners.classifiers.context_tree import Levels
+from learners.classifiers.context_tree import Level, Levels
 from learners.classifiers.kernels import EMPTY, fill_hash
-from learners.classifiers.mixing import BLOCK_CELLS, best_concentration, telling_levels
+from learners.classifiers.mixing import BLOCK_CELLS, best_concentration, mixed, telling_levels, totals_of
 from learners.classifiers.structure import Structure
 from learners.schema import Schema
 
@@ -42,16 +41,6 @@ class Measure(NamedTuple):
     tables: kernels.LossTables
     digest: str
     mixes: bool
-
-
-@dataclass(frozen=True)
-class _Level:
-    """One attribute with its first parents: a row per (codes of the parents, value) that occurred."""
-
-    keys: Integers  # (r,) ascending
-    n_keys: int | None  # all that there could be; None if they are too many for a dense table
-    log_probability: Float32s  # (r, C) from all rows
-    log_left_out: Float32s  # (r, C) of the class of a row that is left out; 0 where there is none
 
 
 class _Entry(NamedTuple):
@@ -133,82 +122,136 @@ def _entries(grown: Levels, sizes: Sequence[int], n_classes: int, mixes: bool) -
     # Whatever the class, the row that is left out is missing from the root.
     left_out = (n - 1 + M / n_values) / np.maximum(n.sum() - 1 + M, M)
     probability = left_out
-    keys = root.value.astype(np.int64)
-    from_above = np.repeat(left_out[:, np.newaxis], n_classes, axis=1)
-    number, label = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    told = _Told(root.value.astype(np.int64), np.repeat(left_out[:, np.newaxis], n_classes, axis=1))
+    number, label = np.zeros(1, np.int64), np.zeros(1, np.int32)
     n_contexts = 1
     for depth in range(len(grown.levels)):
         level = grown.levels.pop(0)
         size = 1 if depth == 0 else sizes[depth - 1]
-        label = level.branch.astype(np.int64) if depth == 0 else label[level.above]
+        label = level.branch if depth == 0 else label[level.above]
         number = number[level.above] * size + (0 if depth == 0 else level.branch)
         n_contexts *= size
-        n = level.n_rows.astype(np.float64)
-        totals = np.bincount(level.node, n, level.above.size)
-        total, from_left_out = totals[level.node], left_out[level.cell_above]
-        weight = best_concentration(n, total, from_left_out) if mixes else M
-        share = probability[level.cell_above] if mixes else 1.0 / n_values
-        probability = (n + weight * share) / (total + weight)
-        without = (n - 1 + weight * (from_left_out if mixes else 1.0 / n_values)) / (total - 1 + weight)
-        # Without its row a context may be empty; then the last parent is dropped, which is the value of the level above.
-        left_out = np.where(total == 1, from_left_out, without)
-        del n, total, from_left_out, without, share
-        seen, where = np.unique(number, return_inverse=True)
+        totals = totals_of(level)
+        weight, probability, left_out = _estimated(level, totals, n_values, probability, left_out, mixes)
+        seen, context = distinct_of(number)
         is_dense = n_contexts * n_values <= DENSE_ROWS
         # Of a context of one row nothing stays without it: all estimates are those of the level above, here and further down.
-        is_told = np.full(seen.size, True) if depth == 0 or is_dense else np.bincount(where, totals) > 1
-        place = np.cumsum(is_told) - 1
-        cells = np.flatnonzero(is_told[where][level.node])
-        node = level.node[cells]
-        own_keys, row = np.unique(number[node] * n_values + level.value[cells], return_inverse=True)
-        contexts, values = np.divmod(own_keys, n_values)
-        own = from_above[np.searchsorted(keys, contexts // size * n_values + values)]
-        # Classes that have been in the context, but not with this value.
-        rest = np.full((int(is_told.sum()), n_classes), np.nan)
-        told = np.flatnonzero(is_told[where])
-        rest[place[where[told]], label[told]] = (weight / (totals + weight))[told]
-        of_context = rest[np.searchsorted(seen[is_told], contexts)]
-        np.multiply(of_context, own if mixes else 1.0 / n_values, out=own, where=~np.isnan(of_context))
-        del of_context, contexts, values
-        own[row, label[node]] = probability[cells]
-        log_left_out = np.zeros(own.shape, np.float32)
-        log_left_out[row, label[node]] = np.log(left_out[cells])
-        del row, node, cells
-        yield _entry(_Level(own_keys, n_contexts * n_values if is_dense else None, _logarithms(own), log_left_out))
-        del log_left_out
-        keys, from_above = own_keys, own
+        is_kept = np.full(seen.size, True) if depth == 0 or is_dense else np.bincount(context, totals) > 1
+        # Classes that have been in the context, but not with a value.
+        nodes = np.flatnonzero(is_kept[context])
+        rest = np.full((int(is_kept.sum()), n_classes), np.nan)
+        rest[(np.cumsum(is_kept) - 1)[context[nodes]], label[nodes]] = weight / (totals[nodes] + weight)
+        cells = np.flatnonzero(is_kept[context][level.node])
+        contexts, node = seen[is_kept], level.node[cells]
+        del seen, context, is_kept, nodes, totals
+        keys, row = distinct_of(number[node] * n_values + level.value[cells])
+        told = _spread(keys, told, n_values, size, contexts, rest, mixes)
+        told.probability[row, label[node]] = probability[cells]
+        del level, contexts, rest
+        slots = _slots(keys, n_contexts * n_values if is_dense else None)
+        yield _entry(slots, told.probability, row, label[node], left_out[cells])
+        del slots
 
 
-def _logarithms(numbers: Floats) -> Float32s:
-    """Of (n, C) float64, without as much memory again."""
-    found = np.empty(numbers.shape, np.float32)
-    for first in range(0, len(numbers), BLOCK_CELLS):
-        found[first : first + BLOCK_CELLS] = np.log(numbers[first : first + BLOCK_CELLS])
-    return found
+def _estimated(
+    level: Level, totals: Floats, n_values: int, probability: Floats, left_out: Floats, mixes: bool
+) -> tuple[float, Floats, Floats]:
+    """The weight of what is above, and of each cell the estimate, and without one of its rows, from those of the level above."""
+    if mixes:
+        weight = best_concentration(level, totals, left_out)
+        return weight, mixed(level, totals, probability, weight), mixed(level, totals, left_out, weight, 1)
+    uniform = np.full(probability.size, 1.0 / n_values)
+    without = mixed(level, totals, uniform, M, 1)
+    is_alone = totals[level.node] == 1  # without its row the context is empty; then the last parent is dropped
+    without[is_alone] = left_out[level.cell_above[is_alone]]
+    return M, mixed(level, totals, uniform, M), without
 
 
-def _entry(level: _Level) -> _Entry:
-    """A dense table of all keys, or the rows that differ from the level above in the order of their slots.
+class _Told(NamedTuple):
+    """Estimates over the classes: a row per (codes of the parents, value)."""
 
-    Of two classes what the kernel adds are the log odds of the wrong class.
+    keys: Integers  # (r,) ascending
+    probability: Floats  # (r, C)
+
+
+def _spread(
+    keys: Integers, above: _Told, n_values: int, size: int, contexts: Integers, rest: Floats, mixes: bool
+) -> _Told:
+    """Estimates of the classes that have not been in a context, or not with a value: from those of the level above.
+
+    Parameters
+    ----------
+    keys : (r,) int64
+    above : _Told
+    n_values : int
+    size : int
+        Domain size of the last parent.
+    contexts : (n,) int64
+        Ascending.
+    rest : (n, C) float64
+        What is left of each class for values it has not been seen with in the context; NaN if it has not been there.
+    mixes : bool
     """
-    told, left_out = level.log_probability, level.log_left_out
-    if told.shape[1] == 2:
-        told, left_out = np.ascontiguousarray(told[:, ::-1] - left_out), np.empty((0, 2), np.float32)
-    if level.n_keys is not None:
-        tables = [np.zeros((level.n_keys if rows.size else 0, rows.shape[1]), np.float32) for rows in (told, left_out)]
-        for table, rows in zip(tables, (told, left_out), strict=True):
-            if rows.size:
-                table[level.keys] = rows
-        return _Entry(True, np.empty(0, np.uint64), 0, np.empty(0, np.int64), *tables)
-    bits = max(WORD.bit_length() - 1, int(2 * level.keys.size).bit_length())
+    spread = np.empty((keys.size, rest.shape[1]))
+    for first in range(0, keys.size, BLOCK_CELLS):
+        own = spread[first : first + BLOCK_CELLS]
+        context, value = np.divmod(keys[first : first + BLOCK_CELLS], n_values)
+        own[:] = above.probability[np.searchsorted(above.keys, context // size * n_values + value)]
+        of_context = rest[np.searchsorted(contexts, context)]
+        np.multiply(of_context, own if mixes else 1.0 / n_values, out=own, where=~np.isnan(of_context))
+    return _Told(keys, spread)
+
+
+class _Slots(NamedTuple):
+    """Where rows go: in a dense table to their keys, in a hash table to the order of their slots."""
+
+    is_dense: bool
+    words: Uint64s
+    shift: int
+    keys: Integers  # in the order of the slots; none if dense
+    n_rows: int
+    place: Integers | Int32s  # (r,) of each row
+
+
+def _slots(keys: Integers, n_keys: int | None) -> _Slots:
+    """Of so many keys that there could be; None if they are too many for a dense table."""
+    if n_keys is not None:
+        return _Slots(True, np.empty(0, np.uint64), 0, np.empty(0, np.int64), n_keys, keys)
+    bits = max(WORD.bit_length() - 1, int(2 * keys.size).bit_length())
     owners = np.full(1 << bits, EMPTY, np.int32)
-    fill_hash(level.keys, WORD - bits, owners)
+    fill_hash(keys, WORD - bits, owners)
     is_used = owners != EMPTY
     order = owners[is_used]
     words = np.packbits(is_used, bitorder="little").view("<u8").astype(np.uint64)
-    left_out = left_out[order] if left_out.size else left_out
-    return _Entry(False, words, WORD - bits, level.keys[order], told[order], left_out)
+    place = np.empty(order.size, np.int32)
+    place[order] = np.arange(order.size, dtype=np.int32)
+    return _Slots(False, words, WORD - bits, keys[order], order.size, place)
+
+
+def _entry(slots: _Slots, probability: Floats, row: Integers, label: Int32s, left_out: Floats) -> _Entry:
+    """What the kernels read of a level.
+
+    Of two classes what the kernel adds are the log odds of the wrong class.
+
+    Parameters
+    ----------
+    slots : _Slots
+    probability : (r, C) float64
+        From all rows.
+    row, label : (m,)
+        Of each cell; other classes have no rows.
+    left_out : (m,) float64
+        Of the class of a row that is left out.
+    """
+    log_probability, log_left_out = (np.zeros((slots.n_rows, probability.shape[1]), np.float32) for _ in range(2))
+    for first in range(0, len(probability), BLOCK_CELLS):
+        block = slice(first, first + BLOCK_CELLS)
+        log_probability[slots.place[block]] = np.log(probability[block])
+    log_left_out[slots.place[row], label] = np.log(left_out)
+    if probability.shape[1] == 2:
+        log_probability = np.ascontiguousarray(log_probability[:, ::-1] - log_left_out)
+        log_left_out = np.empty((0, 2), np.float32)
+    return _Entry(slots.is_dense, slots.words, slots.shift, slots.keys, log_probability, log_left_out)
 
 
 def _tables(
@@ -234,6 +277,7 @@ def _tables(
     told, left_out = [entry.log_probability for entry in ordered], [entry.left_out for entry in ordered]
     del keys, entries, ordered  # so that of the rows there are only these two lists, which become shorter
     n, share = class_counts.astype(np.float64), M / class_counts.size
+    none = np.empty((0, n.size), np.float32)
     tables = kernels.LossTables(
         attribute=np.array(structure.order, np.int64),
         n_values=np.array(n_values, np.int64),
@@ -250,8 +294,8 @@ def _tables(
         hash_ranks=_ranks(words),
         key_low=low,
         key_high=high,
-        log_probability=_stacked(told, n.size),
-        left_out=_stacked(left_out, n.size),
+        log_probability=stacked(told, none),
+        left_out=stacked(left_out, none),
         log_prior=np.log((n + share) / (n.sum() - 1 + M)).astype(np.float32),
         log_prior_left_out=np.log((np.maximum(n - 1, 0) + share) / (n.sum() - 1 + M)).astype(np.float32),
     )
@@ -263,17 +307,6 @@ def _ranks(words: Uint64s) -> Int32s:
     """The row of the first used slot of each word."""
     n_used = np.bitwise_count(words)
     return (np.cumsum(n_used, dtype=np.int64) - n_used).astype(np.int32)
-
-
-def _stacked(parts: list[Float32s], n_classes: int) -> Float32s:
-    """The rows of all parts; the list is empty then, so that they are in memory once."""
-    whole = np.empty((sum(map(len, parts)), n_classes), np.float32)
-    end = len(whole)
-    while parts:
-        part = parts.pop()
-        whole[end - len(part) : end] = part
-        end -= len(part)
-    return whole
 
 
 def _starts(sizes: Sequence[int]) -> Integers:

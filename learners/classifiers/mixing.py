@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from learners.arrays import Floats
-from learners.classifiers.context_tree import ContextTree, Levels
+from learners.classifiers.context_tree import ContextTree, Level, Levels
 from learners.classifiers.structure import Structure
 
 CONCENTRATIONS = tuple(2.0**power for power in range(10, -4, -1))
@@ -20,25 +20,64 @@ CHANCE_NATS = 3.0
 """What a parent that tells nothing may add, over all rows, by chance: it makes the rows twenty times as probable."""
 
 
-def best_concentration(n: Floats, total: Floats, from_above: Floats) -> float:
+def totals_of(level: Level) -> Floats:
+    """(n_nodes,) float64: rows of each context."""
+    totals = np.zeros(level.above.size)
+    for first in range(0, level.node.size, BLOCK_CELLS):  # so that nothing is copied whole
+        node = level.node[first : first + BLOCK_CELLS]
+        sums = np.bincount(node - node[0], level.n_rows[first : first + BLOCK_CELLS])
+        totals[node[0] : node[0] + sums.size] += sums
+    return totals
+
+
+def _blocks(level: Level, totals: Floats) -> Iterator[tuple[slice, Floats, Floats]]:
+    """Some cells after the others, which stay in the cache: where they are, their rows and those of their contexts."""
+    for first in range(0, level.node.size, BLOCK_CELLS):
+        block = slice(first, first + BLOCK_CELLS)
+        yield block, level.n_rows[block].astype(np.float64), totals[level.node[block]]
+
+
+def mixed(level: Level, totals: Floats, above: Floats, weight: float, n_left_out: int = 0) -> Floats:
+    """(m,) float64: the frequency of each cell in its context, mixed with what the level above says.
+
+    Parameters
+    ----------
+    level : Level
+    totals : (n_nodes,) float64
+        See `totals_of`.
+    above : (m_above,) float64
+        Of each cell of the level above.
+    weight : float
+        How many rows it weighs.
+    n_left_out : int
+        Rows that are missing from the cell and from its context.
+    """
+    found = np.empty(level.node.size)
+    for block, n, total in _blocks(level, totals):
+        share = weight * above[level.cell_above[block]]
+        found[block] = (n - n_left_out + share) / (total - n_left_out + weight)
+    return found
+
+
+def best_concentration(level: Level, totals: Floats, left_out: Floats) -> float:
     """The concentration of `CONCENTRATIONS` under which rows are most probable, each predicted from the others.
 
     Parameters
     ----------
-    n, total : (m,) float64
-        Rows of each cell, and of its context.
-    from_above : (m,) float64
-        Probability of the value at the level above, without the row.
+    level : Level
+    totals : (n_nodes,) float64
+        See `totals_of`.
+    left_out : (m_above,) float64
+        Probability of each cell of the level above, without the row.
 
     References
     ----------
     Ney, Essen, Kneser (1994), On structuring probabilistic dependences in stochastic language modelling, section 4.
     """
     scores = np.zeros(len(CONCENTRATIONS))
-    for first in range(0, n.size, BLOCK_CELLS):  # which stays in the cache for all of them
-        block = slice(first, first + BLOCK_CELLS)
-        several = total[block] > 1
-        rows, others, above = n[block][several], total[block][several] - 1, from_above[block][several]
+    for block, n, total in _blocks(level, totals):
+        several = total > 1
+        rows, others, above = n[several], total[several] - 1, left_out[level.cell_above[block][several]]
         fewer = rows - 1
         if rows.size <= FEW_CELLS:  # where calling numpy takes longest
             share = (fewer + WEIGHTS * above) / (others + WEIGHTS)
@@ -70,17 +109,12 @@ def telling_levels(grown: Levels) -> int:
     scores: list[float] = []
     left_out = np.empty(0)
     for number, level in enumerate(grown.levels):
-        n = level.n_rows.astype(np.float64)
-        total = np.bincount(level.node, n, level.above.size)[level.node]
+        totals = totals_of(level)
         if number == 0:
-            left_out = (n - 1 + 1.0 / grown.n_values) / np.maximum(total, 1.0)
+            left_out = (level.n_rows - 1 + 1.0 / grown.n_values) / np.maximum(totals, 1.0)
             continue
-        from_above = left_out[level.cell_above]
-        weight = best_concentration(n, total, from_above)
-        left_out = np.multiply(weight, from_above, out=from_above)
-        left_out += n - 1
-        left_out /= np.add(total, weight - 1, out=total)
-        scores.append(float(np.multiply(n, np.log(left_out, out=total), out=n).sum()))
+        left_out = mixed(level, totals, left_out, best_concentration(level, totals, left_out), 1)
+        scores.append(sum(float((n * np.log(left_out[block])).sum()) for block, n, _ in _blocks(level, totals)))
     best = max(scores, default=0.0)
     return next((level for level, score in enumerate(scores) if score >= best - CHANCE_NATS), 0)
 

@@ -33,9 +33,13 @@ class Contents(NamedTuple):
     variances: tuple[Floats, ...]
 
 
-def rounded(estimates: Sequence[Estimates]) -> list[Estimates]:
-    """Estimates as float32 holds them: a relative change of 6e-8 at most."""
-    return [Estimates(as_stored(e.probability), as_stored(e.rest), e.hierarchical) for e in estimates]
+def rounded(estimates: list[Estimates]) -> list[Estimates]:
+    """Estimates as float32 holds them: a relative change of 6e-8 at most. The list is emptied: they are in memory once."""
+    found = []
+    while estimates:
+        own = estimates.pop()
+        found.append(Estimates(as_stored(own.probability), as_stored(own.rest), own.hierarchical))
+    return found[::-1]
 
 
 def as_stored(numbers: Floats) -> Floats:
@@ -43,11 +47,14 @@ def as_stored(numbers: Floats) -> Floats:
     return numbers.astype(np.float32).astype(np.float64)
 
 
-def rounded_variances(variances: Sequence[Floats]) -> tuple[Floats, ...]:
-    """Variances to eight binary digits: an interval is as wide to 0.2 %."""
-    # Half of what is cut off, so that it is rounded and not cut.
-    bits = [variance.astype(np.float32).view(np.uint32) + np.uint32(1 << 15) for variance in variances]
-    return tuple((one & np.uint32(0xFFFF0000)).view(np.float32).astype(np.float64) for one in bits)
+def rounded_variances(variances: list[Floats]) -> list[Floats]:
+    """Variances to eight binary digits: an interval is as wide to 0.2 %. The list is emptied."""
+    found = []
+    while variances:
+        # Half of what is cut off, so that it is rounded and not cut.
+        bits = variances.pop().astype(np.float32).view(np.uint32) + np.uint32(1 << 15)
+        found.append((bits & np.uint32(0xFFFF0000)).view(np.float32).astype(np.float64))
+    return found[::-1]
 
 
 def pack(contents: Contents) -> dict[str, Array]:

@@ -349,4 +349,5 @@ def fitted(
     if parameters.tying != "parent":
         facts["concentrations"] = [posterior.concentrations.tolist() for posterior in posteriors]
     estimates, variances = [p.estimates for p in posteriors], [p.variance for p in posteriors]
+    del posteriors
     return LookupModel.of(schema, structure, families.class_counts, trees, estimates, facts, variances)

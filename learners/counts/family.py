@@ -289,7 +289,14 @@ class FamilyCounts:
         x : (m,) uint16
         counts : (m,) int64
         """
-        cells, counts = self._cells[index].distinct()
+        parts = [self._paths(index, *run) for run in self.blocks(index)]
+        if len(parts) == 1:
+            return parts[0]
+        paths, x, counts = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return paths, x, counts
+
+    def _paths(self, index: int, cells: Integers, counts: Integers) -> tuple[Codes, Codes, Integers]:
+        """`paths` of some cells."""
         members = self.members[index]
         paths, x = np.empty((cells.size, members.size), np.uint16), np.empty(cells.size, np.uint16)
         for m in reversed(range(members.size)):

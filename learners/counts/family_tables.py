@@ -10,7 +10,7 @@ import numpy as np
 from learners.arrays import AnyIntegers, Codes, Int32s, Integers
 from learners.counts.cell_kernels import add_family, family_cells
 from learners.counts.narrow import NarrowCells, whole_words
-from learners.counts.spill import MOST_WAITING, Run, SparseCells, wide
+from learners.counts.spill import MOST_WAITING, Run, SparseCells, short, wide
 from learners.counts.widths import MOST_CELL_BYTES, wide_enough
 from learners.memory import MemoryLimit
 from learners.schema import Chunk
@@ -20,6 +20,7 @@ DENSE_CELLS = 1 << 16
 # sixth of the memory of sorting.
 CELLS_PER_KEY = 24
 MOST_NARROW = CELLS_PER_KEY * MOST_WAITING
+RUN_BYTES = 8  # that a cell takes in a short run
 LARGE_BYTES = 4 << 20  # of an array for which NumPy asks the machine for large pages
 
 
@@ -82,11 +83,18 @@ class Cells:
             self.narrow.add(*wide(run))
 
     def distinct(self) -> Run:
-        """Cells with a count other than zero, ascending, and their counts."""
+        """Cells with a count other than zero, ascending, and their counts.
+
+        A narrow table of which a run takes less memory gives way to that.
+        """
         if self.sparse is not None:
             return self.sparse.distinct()
         if self.narrow is not None:
-            return self.narrow.distinct()
+            run = self.narrow.distinct()
+            if RUN_BYTES * run.cells.size < self.n_cells:
+                self.narrow, self.sparse = None, SparseCells(self.n_cells, self._shares.limit)
+                self.sparse.add_run(short(run))
+            return run
         assert self.dense is not None
         cells = np.flatnonzero(self.dense)
         return Run(cells, self.dense[cells].astype(np.int64))
@@ -132,7 +140,8 @@ class Cells:
 def shares_of(sizes: Sequence[int], whole: MemoryLimit) -> Shares:
     """What each family of so many cells may take; dense tables leave what they do not need to the others, and so do narrow ones.
 
-    All have an eighth of the whole, as several threads count; sorting and merging take as much again.
+    All have an eighth of the whole, as several threads count. What is sorted has half of what is left: of many families, in each
+    thread, more would be most of the memory, and files in order are merged as fast as they are written.
     """
     left = whole.n_bytes // 8
     dense = min(DENSE_CELLS, left // max(1, len(sizes)) // MOST_CELL_BYTES)
@@ -143,7 +152,7 @@ def shares_of(sizes: Sequence[int], whole: MemoryLimit) -> Shares:
         narrow = others[n_narrow]
         left -= narrow
         n_narrow += 1
-    each = left // max(1, len(others) - n_narrow or n_narrow)
+    each = left // (2 * max(1, len(others) - n_narrow or n_narrow))
     return Shares(dense, narrow, MemoryLimit(each, whole.directory))
 
 

@@ -22,6 +22,7 @@ BLOCK_CELLS = 1 << 18
 SAMPLE = 1024
 N_MERGERS = 2
 CELL_BYTES = 16
+MOST_SHORT = (1 << 32) - 1
 MOST_WAITING = 1 << 22  # keys
 LEAST_ROOM = 1 << 20  # keys: an array for which NumPy asks the machine for large pages
 
@@ -95,6 +96,12 @@ class Folder:
 def wide(run: Run | KeyRun) -> Run:
     """The same run, int64."""
     return Run(run.cells.astype(np.int64, copy=False), run.counts.astype(np.int64, copy=False))
+
+
+def short(run: Run) -> Run | KeyRun:
+    """The same run, uint32 where that is enough."""
+    is_short = max(run.cells.max(initial=0), run.counts.max(initial=0)) <= MOST_SHORT and run.counts.min(initial=0) >= 0
+    return KeyRun(run.cells.astype(np.uint32), run.counts.astype(np.uint32)) if is_short else run
 
 
 def merged(a: Run | KeyRun, b: Run | KeyRun) -> Run:
@@ -203,6 +210,9 @@ class SparseCells:
                     block = file.block(first, min(first + BLOCK_CELLS, file.n_cells))
                     self.add_run(Run(block.cells, -block.counts))
         self._folders += other._folders
+        self._settle()
+        if self.files and self.runs:  # of many families they would take as much memory as all else
+            self._write()
 
     def blocks(self) -> Iterator[Run]:
         """What `distinct` gives, a block of cells at a time, read and not mapped."""
@@ -210,7 +220,7 @@ class SparseCells:
         if not self.files:
             yield whole
             return
-        for first in range(0, self.files[0].n_cells, BLOCK_CELLS):
+        for first in range(0, max(1, self.files[0].n_cells), BLOCK_CELLS):
             yield self.files[0].block(first, min(first + BLOCK_CELLS, self.files[0].n_cells))
 
     def _settle(self) -> None:
@@ -238,9 +248,7 @@ class SparseCells:
         while len(self.runs) > 1:
             b, a = self.runs.pop(), self.runs.pop()
             self.runs.append(merged(a, b))
-        whole = wide(self.runs[0]) if self.runs else EMPTY
-        self.runs = [whole] if self.runs else []
-        return whole
+        return wide(self.runs[0]) if self.runs else EMPTY
 
     def distinct(self) -> Run:
         """All cells with a count other than zero; mapped from a file if they did not fit."""

@@ -94,7 +94,7 @@ def test_tables_of_many_classes_answer_as_the_others(data: st.DataObject) -> Non
     for most in (0, 256):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(lookup, "FEW_CLASSES", most)
-            model = LookupModel.of(schema, structure, families.class_counts, trees, estimates, {})
+            model = LookupModel.of(schema, structure, families.class_counts, trees, list(estimates), {})
             found.append((model.predict_proba(asked), model.log_joint(asked), model.log_terms(asked)[1]))
             check_arrays(*model.to_arrays())
     for many, few in zip(*found, strict=True):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.counts import family as family_module
-from learners.counts import family_tables, widths
+from learners.counts import family_tables, spill, widths
 from learners.counts.family import Family, FamilyCounts
 from learners.counts.family_tables import shares_of, tables_of
 from learners.errors import FamilyTooLarge, StatisticMismatch
@@ -116,6 +116,49 @@ def test_tables_are_chosen_for_the_rows_that_will_come(monkeypatch):
     assert laws.updated(counts, parts) == laws.updated(FamilyCounts(schema, families), parts)
 
 
+def test_a_narrow_table_with_few_cells_gives_way_to_a_run(monkeypatch):
+    schema = strategies.schema_of((40, 40, 40), 2)
+    parts = [strategies.chunk_of(seed, schema, 300) for seed in range(3)]
+    monkeypatch.setattr(family_tables, "DENSE_CELLS", 0)
+
+    def narrow(own):
+        counts = FamilyCounts(schema, [Family(0, (1, 2))])
+        counts.prepare(100_000)
+        assert counts._cells[0].narrow is not None
+        return laws.updated(counts, own)
+
+    counts = narrow(parts[:1])
+    assert_equals_naive(counts, parts[:1])
+    assert counts._cells[0].narrow is None
+    assert_equals_naive(counts, parts[:1])
+    counts.update(parts[1])
+    assert_equals_naive(counts, parts[:2])
+    counts.merge(narrow(parts[2:]))
+    assert_equals_naive(counts, parts)
+    counts.subtract(narrow(parts[1:]))
+    assert_equals_naive(counts, parts[:1])
+
+
+@pytest.mark.parametrize("block_cells", [1, 7, 1 << 18])
+def test_paths_of_a_family_that_lies_in_files(block_cells, monkeypatch, tmp_path):
+    schema = strategies.schema_of((40, 40, 40), 2)
+    parts = [strategies.chunk_of(seed, schema, 60) for seed in range(3)]
+    monkeypatch.setattr(family_tables, "DENSE_CELLS", 0)
+    monkeypatch.setattr(family_tables, "MOST_NARROW", 0)
+    monkeypatch.setattr(family_module, "memory_limit", lambda: MemoryLimit(1, tmp_path))
+    monkeypatch.setattr(spill, "BLOCK_CELLS", block_cells)
+    counts = laws.updated(FamilyCounts(schema, [Family(0, (1, 2))]), [])
+    for part in parts:  # each goes to a file, as there is memory for none
+        counts.merge(laws.updated(FamilyCounts(schema, [Family(0, (1, 2))]), [part]))
+    held = counts._cells[0].sparse
+    assert held is not None
+    assert held.files
+    assert not held.runs
+    assert_equals_naive(counts, parts)
+    counts.subtract(counts.from_arrow(counts.to_arrow()))
+    assert [column.size for column in counts.paths(0)] == [0, 0, 0]
+
+
 def test_tables_widen_where_rows_outgrow_32_bits(monkeypatch):
     schema = strategies.schema_of((5, 70, 3, 9), 3)
     families = [Family(0, (1, 2)), Family(1), Family(2, (1,)), Family(3, (0, 2, 1))]
@@ -155,12 +198,12 @@ def test_a_family_that_63_bits_cannot_number_is_refused_by_name():
     FamilyCounts(schema, [Family(3, (0, 1))])
 
 
-def test_sparse_families_share_what_dense_tables_leave(tmp_path):
+def test_sparse_families_share_half_of_what_dense_tables_leave(tmp_path):
     whole = MemoryLimit(8 * 80_000, tmp_path)
-    assert shares_of([1000] * 4, whole).limit.n_bytes == 80_000 - 4 * 8 * 1000
-    assert shares_of([10**9] * 4, whole).limit.n_bytes == 20_000
-    assert shares_of([1000, 1000, 10**9, 10**9], whole).limit.n_bytes == (80_000 - 2 * 8 * 1000) // 2
-    assert shares_of([], whole).limit.n_bytes == 80_000
+    assert shares_of([1000] * 4, whole).limit.n_bytes == (80_000 - 4 * 8 * 1000) // 2
+    assert shares_of([10**9] * 4, whole).limit.n_bytes == 10_000
+    assert shares_of([1000, 1000, 10**9, 10**9], whole).limit.n_bytes == (80_000 - 2 * 8 * 1000) // 4
+    assert shares_of([], whole).limit.n_bytes == 40_000
     assert shares_of([1000, 20_000, 45_000], whole).narrow == 45_000, "the smaller one leaves the larger one enough"
     assert shares_of([1000, 20_000, 53_000], whole).narrow == 20_000
     tables = tables_of([1000, 1000, 5000, 10**9], shares_of([1000, 1000, 5000, 10**9], whole))

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storage import sums
 from storage.compiled import map_compiled, write_compiled
 from storage.errors import CorruptFile
 from storage.forgotten import Forgotten
@@ -42,6 +43,17 @@ def test_a_flipped_bit_of_a_document_is_no_other_document(data):
     except (CorruptFile, ValueError, TypeError):
         return
     assert {name: read.get(name) for name in document} == document, "of the sum itself, or white space"
+
+
+@pytest.mark.parametrize("piece", [1000, 4096, 10_000])
+def test_the_sum_of_a_file_does_not_depend_on_how_it_is_read(piece, tmp_path, monkeypatch):
+    arrays = {"a": np.arange(3000.0)}
+    write_compiled(tmp_path / "whole.arrow", {"kind": "x"}, arrays)
+    monkeypatch.setattr(sums, "_PIECE", piece)
+    write_compiled(tmp_path / "pieces.arrow", {"kind": "x"}, arrays)
+    assert (tmp_path / "pieces.arrow").read_bytes() == (tmp_path / "whole.arrow").read_bytes()
+    _, read = map_compiled(tmp_path / "pieces.arrow")
+    assert read["a"].tolist() == arrays["a"].tolist()
 
 
 def test_a_flipped_bit_anywhere_in_a_served_file_is_noticed(tmp_path):
