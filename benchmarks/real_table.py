@@ -55,12 +55,14 @@ def time_passes(paths: Sequence[Path], rounds: int) -> dict[str, list[float]]:
     from learners.counts.family import FamilyCounts
     from learners.counts.holdout import HoldOut
     from learners.counts.pairwise import PairwiseCounts
+    from learners.memory import allocate_frugally
     from learners.passes.engine import collect
     from learners.passes.inference import infer_schema
     from learners.passes.source import Source
     from learners.passes.together import Together
 
     pa.set_cpu_count(1)
+    allocate_frugally()  # as `fewpass train` and its jobs do; the scan, too
     source = Source.open(paths)
     schema = infer_schema(source, TARGET, threads=1)
     pairs = collect(PairwiseCounts(schema), source, threads=1)
