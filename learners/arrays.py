@@ -23,7 +23,7 @@ Uint64s = NDArray[np.uint64]
 Mask = NDArray[np.bool_]
 Codes = NDArray[np.unsignedinteger]  # uint8 or uint16, as in a Chunk
 
-AnArray = TypeVar("AnArray", bound=np.ndarray)
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 def freeze(*arrays: Array) -> None:
@@ -36,11 +36,11 @@ def freeze(*arrays: Array) -> None:
         array.setflags(write=False)
 
 
-def frozen(array: AnArray) -> AnArray:
+def frozen(array: NDArray[Scalar]) -> NDArray[Scalar]:
     """The array itself, or a contiguous copy of it, read-only."""
     contiguous = np.ascontiguousarray(array)
     freeze(contiguous)
-    return contiguous  # type: ignore[return-value]  # numpy's stub forgets the type variable
+    return contiguous
 
 
 def distinct_of(numbers: Integers) -> tuple[Integers, Integers]:
@@ -55,12 +55,19 @@ def distinct_of(numbers: Integers) -> tuple[Integers, Integers]:
     return distinct, np.searchsorted(distinct, numbers)
 
 
-def stacked(parts: list[AnArray], like: AnArray) -> AnArray:
-    """The rows of all parts, of the shape and type of these but for their number; the list is emptied: they are in memory once."""
+def stacked(parts: list[NDArray[Scalar]], like: NDArray[Scalar]) -> NDArray[Scalar]:
+    """All parts one behind the other. The list is emptied from its end, so that they are in memory once.
+
+    Parameters
+    ----------
+    parts : list of (n, ...)
+    like : (any number, ...)
+        Of the shape and type of the rows, even if there are no parts.
+    """
     whole = np.empty((sum(map(len, parts)), *like.shape[1:]), like.dtype)
     end = len(whole)
     while parts:
         part = parts.pop()
         whole[end - len(part) : end] = part
         end -= len(part)
-    return whole  # type: ignore[return-value]  # numpy's stub forgets the type variable
+    return whole

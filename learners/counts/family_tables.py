@@ -141,7 +141,7 @@ def shares_of(sizes: Sequence[int], whole: MemoryLimit) -> Shares:
     """What each family of so many cells may take; dense tables leave what they do not need to the others, and so do narrow ones.
 
     All have an eighth of the whole, as several threads count. What is sorted has half of what is left: of many families, in each
-    thread, more would be most of the memory, and files in order are merged as fast as they are written.
+    thread, more would be most of the memory, and saved no time.
     """
     left = whole.n_bytes // 8
     dense = min(DENSE_CELLS, left // max(1, len(sizes)) // MOST_CELL_BYTES)

@@ -201,7 +201,8 @@ class SparseCells:
         """Add the counts of another, or take them away."""
         other._settle()
         for run in other.runs:
-            self.add_run(run if sign > 0 else Run(wide(run).cells, -wide(run).counts))
+            cells, counts = wide(run)
+            self.add_run(run if sign > 0 else Run(cells, -counts))
         for file in other.files:
             if sign > 0:
                 self.files.append(file)
