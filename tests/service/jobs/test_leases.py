@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
+import sqlite3
+import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,6 +43,30 @@ def begun(queue: JobQueue, job_id: str, attempts: int = 1) -> Job:
     return wait_for(look)
 
 
+def stop_between_writes(process: subprocess.Popen, database: Path) -> None:
+    """Stop it where it holds no lock of SQLite: one that is stopped within a write holds up all others until it goes on."""
+    threads = Path(f"/proc/{process.pid}/task")
+
+    def is_stopped() -> bool:
+        try:
+            return all(stat.read_text().rpartition(")")[2].split()[0] == "T" for stat in threads.glob("*/stat"))
+        except OSError:  # a thread has ended between two looks
+            return False
+
+    def is_free() -> bool:
+        process.send_signal(signal.SIGSTOP)
+        wait_for(is_stopped)
+        with contextlib.closing(sqlite3.connect(database, timeout=0, isolation_level=None)) as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                process.send_signal(signal.SIGCONT)
+                return False
+        return True
+
+    wait_for(is_free)
+
+
 def finished(queue: JobQueue, job_id: str) -> Job:
     return wait_for(lambda: job if (job := queue.get(job_id)).is_finished else None)
 
@@ -74,7 +101,7 @@ def test_a_worker_that_was_stopped_past_its_lease_writes_nothing(
     job, _ = queue.submit("reserve", counting(tmp_path))
     begun(queue, job.id)
     (stopped,) = queue.running()
-    first.send_signal(signal.SIGSTOP)
+    stop_between_writes(first, workspace.layout.control_path)
     workers.start()
     begun(queue, job.id, attempts=2)
     assert stopped not in {lease.id for lease in leases(workspace.control)}
