@@ -20,7 +20,7 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/fewpass precompile
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # Debian's Chromium for the tests of the console, where apt is at hand; without a browser those tests are skipped.
 browser:

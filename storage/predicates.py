@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Self, cast
 
 import duckdb
@@ -107,6 +108,7 @@ class RowPredicate:
         return connection
 
 
+@lru_cache(maxsize=16)  # each step of a job reads the same rules, and a new DuckDB takes 11 ms
 def _parsed(text: str) -> object:
     if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
         raise InvalidPredicate(text.encode("ascii", "backslashreplace").decode(), "it holds something that is not text")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -14,6 +15,16 @@ EXAMPLES = {"deadline": None, "max_examples": 25, "suppress_health_check": list(
 settings.register_profile("fewpass", derandomize=True, **EXAMPLES)
 settings.register_profile("explore", derandomize=False, **EXAMPLES)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fewpass"))
+
+# Of the objects that all tests have in common, none is garbage: to look at them again and again took a fifteenth of the time.
+YOUNG_OBJECTS = 20_000
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS)
+
 
 PUBLIC_SETS = Path(__file__).parent.parent.parent / "shared" / "data" / "classification"
 needs_public_sets = pytest.mark.skipif(

@@ -72,13 +72,14 @@ def local_server(settings: Settings, timeout_s: float = 240.0, module: str = "se
 def _ready_url(process: subprocess.Popen[bytes], log: Path, timeout_s: float) -> str:
     deadline = time.monotonic() + timeout_s
     url = None
-    while time.monotonic() < deadline and process.poll() is None:
-        url = url or _logged_url(log)
-        if url is not None:
-            with contextlib.suppress(httpx.HTTPError):
-                if httpx.get(f"{url}/readyz").status_code == 200:
-                    return url
-        time.sleep(0.05)
+    with httpx.Client() as client:  # one for all questions: each new one reads the certificates of the machine
+        while time.monotonic() < deadline and process.poll() is None:
+            url = url or _logged_url(log)
+            if url is not None:
+                with contextlib.suppress(httpx.HTTPError):
+                    if client.get(f"{url}/readyz").status_code == 200:
+                        return url
+            time.sleep(0.05)
     tail = "\n".join(log.read_text(errors="replace").splitlines()[-20:])
     reason = "ended" if process.poll() is not None else f"was not ready within {timeout_s:.0f} s"
     raise NotReady(f"The server {reason}. The end of its log:\n{tail}")

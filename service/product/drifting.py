@@ -60,7 +60,7 @@ def drift(
     asked = map_version(version)
     watched = Watched(asked.model)
     whole, warnings = _counts(workspace, watched, uris, report)
-    known = _reference(workspace, watched, against, scored_counts(version.duckdb_path, watched), report)
+    known = _reference(workspace, watched, against, scored_counts(version, watched), report)
     told = drift_report(whole, known, limits or Limits())
     return {"model": asked.name, "version": asked.version, **told, "warnings": warnings}
 

@@ -68,7 +68,7 @@ def _look_at_files(workspace: Workspace, request: RefreshRequest, champion: Mode
         counts = ServedCounts(Watched(model), present=rows.arrow_schema.names)
         for batch in rows.batches(counts.columns):
             counts.update(batch)
-        reference = training_reference(counts.watched, scored_counts(champion.duckdb_path, counts.watched))
+        reference = training_reference(counts.watched, scored_counts(champion, counts.watched))
         if reference is None or not counts.n_rows:
             return []
         found = drift_report(counts, reference, Limits(points=float(request.quarantine_points or 0.0)))

@@ -52,7 +52,7 @@ def class_histogram(workspace: Workspace, reference: str, column: str) -> dict[s
         raise InvalidRequest(f"Model {version.name!r} has no column {column!r}.", column=column)
     if watched.member is None:
         raise InvalidRequest(f"A model of kind {watched.model.kind!r} keeps no counts of its training.")
-    found = training_reference(watched, scored_counts(version.duckdb_path, watched))
+    found = training_reference(watched, scored_counts(version, watched))
     assert found is not None
     i = watched.names.index(column)
     counts = found.families[i].sum(axis=1)

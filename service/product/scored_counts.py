@@ -1,5 +1,6 @@
 """Counts of the rows that a version was measured on: what its predictions were like where it had not learned."""
 
+from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from learners.monitoring.watched import Watched
 from learners.passes.source import Source
 from storage.files import publish
 from storage.model_file import read_table
+from storage.models import ModelVersion
 
 MOST_ROWS = 50_000
 COUNTS, LAYOUT = "served_counts", "served_layout"
@@ -35,13 +37,20 @@ def scored_tables(beside: Path) -> dict[str, pa.Table]:
     return {COUNTS: counts.replace_schema_metadata(None), LAYOUT: pa.table({"sha256": [layout]})}
 
 
-def scored_counts(duckdb_path: Path, watched: Watched) -> ServedCounts | None:
+def scored_counts(version: ModelVersion, watched: Watched) -> ServedCounts | None:
     """The counts of a version, if it has them and by the layout of this release."""
-    layout = read_table(duckdb_path, LAYOUT)
-    if layout is None or layout["sha256"].to_pylist() != [watched.fingerprint]:
-        return None
-    counts = read_table(duckdb_path, COUNTS)
+    counts = _kept(version.duckdb_path, version.sha256, watched.fingerprint)
     return None if counts is None else ServedCounts(watched).from_arrow(counts)
+
+
+@lru_cache(maxsize=16)
+def _kept(duckdb_path: Path, sha256: str, fingerprint: str) -> pa.Table | None:
+    """Of a version; its files never change."""
+    del sha256
+    layout = read_table(duckdb_path, LAYOUT)
+    if layout is None or layout["sha256"].to_pylist() != [fingerprint]:
+        return None
+    return read_table(duckdb_path, COUNTS)
 
 
 def _place(beside: Path) -> Path:

@@ -87,7 +87,7 @@ class Watching:
 
     def scored(self) -> ServedCounts | None:
         """Counts of the rows that the version was measured on, if it was, and by this release's layout."""
-        return scored_counts(self.version.duckdb_path, self.watched)
+        return scored_counts(self.version, self.watched)
 
     def reference(self, asked: str, window: Window) -> Reference:
         """What a window is compared with.

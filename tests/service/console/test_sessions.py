@@ -18,7 +18,7 @@ from service.settings import Settings
 from service.workspace import Workspace
 from storage.keys import Role
 from tests.processes import wait_for
-from tests.service.asking import PATIENCE_S
+from tests.service.asking import NO_CERTIFICATES, PATIENCE_S
 
 ADMIN_KEY = "an-administrator-of-tests"
 PAGE = {"accept": "text/html", "sec-fetch-site": "none"}
@@ -34,7 +34,7 @@ class Castle:
     tokens: dict[Role, str]
 
     def browser(self) -> httpx.Client:
-        return httpx.Client(base_url=self.url, timeout=PATIENCE_S)
+        return httpx.Client(base_url=self.url, timeout=PATIENCE_S, verify=NO_CERTIFICATES)
 
     @contextlib.contextmanager
     def signed_in(self, token: str) -> Iterator[httpx.Client]:
