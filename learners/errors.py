@@ -52,6 +52,10 @@ class InvalidBuffers(LearnerError, ValueError):
     """A batch from outside does not hold what Arrow says it must: offsets, indices, text, number of nulls."""
 
 
+class InvalidChunk(LearnerError, TypeError):
+    """Encoded rows whose codes are not of one type, uint8 or uint16: kernels would read other numbers."""
+
+
 class EmptyData(LearnerError, ValueError):
     """There are no rows to learn from."""
 

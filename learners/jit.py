@@ -24,6 +24,7 @@ from numba.core.base import BaseContext as Target
 from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
 from numba.core.environment import Environment, lookup_environment
+from numba.core.errors import TypingError
 from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
 from numba.core.typing import Context, Signature
@@ -255,6 +256,9 @@ def popcount(typingctx: Context, word: types.Type) -> Intrinsic:
 @intrinsic
 def match_bits(typingctx: Context, codes: types.Type, offset: types.Type, value: types.Type) -> Intrinsic:
     """Bits r = 0..63 of a uint64: whether codes[offset + r] == value, for a one-dimensional uint8 array of enough rows."""
+    # The kernel loads bytes whatever the array holds: of uint16 codes it would match halves, and counts become negative.
+    if not (isinstance(codes, types.Array) and codes.dtype == types.uint8 and codes.ndim == 1 and codes.layout == "C"):
+        raise TypingError(f"match_bits takes a contiguous one-dimensional array of uint8, not {codes}")
 
     def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
         array = cgutils.create_struct_proxy(signature.args[0])(context, builder, args[0])

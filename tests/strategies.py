@@ -93,7 +93,7 @@ def extended(schema):
 def recoded(chunk, maps):
     """The chunk by the schema that `maps` lead to, of which the codes fit uint16."""
     x = np.stack([codes[own] for codes, own in zip(maps.attributes, chunk.x, strict=True)]).astype(np.uint16)
-    return Chunk(x, maps.classes[chunk.y].astype(np.uint8))
+    return Chunk(x, maps.classes[chunk.y].astype(x.dtype))
 
 
 def joined(parts):

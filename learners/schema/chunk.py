@@ -7,6 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from learners.arrays import Codes, Floats, Integers, Mask, freeze
+from learners.errors import InvalidChunk
+
+CODE_TYPES = (np.dtype(np.uint8), np.dtype(np.uint16))
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,6 +24,11 @@ class Chunk:
         Codes of the class, of the type of `x`.
     numbers : (len(schema.continuous), n_rows) float64, or None
         The numbers themselves of attributes that have a distribution; NaN where missing or absent.
+
+    Raises
+    ------
+    InvalidChunk
+        If the codes of `x` are neither uint8 nor uint16, or those of `y` are of another type or of other rows.
     """
 
     x: Codes
@@ -28,6 +36,12 @@ class Chunk:
     numbers: Floats | None = None
 
     def __post_init__(self) -> None:
+        if self.x.dtype not in CODE_TYPES:
+            raise InvalidChunk(f"Codes of attributes are uint8 or uint16, not {self.x.dtype}.")
+        if self.y is not None and (self.y.dtype != self.x.dtype or self.y.shape != self.x.shape[1:]):
+            raise InvalidChunk(
+                f"Codes of the class are {self.y.dtype} of shape {self.y.shape}, beside {self.x.dtype} of {self.x.shape}."
+            )
         # To numba a read-only array is another type: freezing every chunk keeps one compiled signature per kernel.
         freeze(*(array for array in (self.x, self.y, self.numbers) if array is not None))
 

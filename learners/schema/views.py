@@ -69,7 +69,8 @@ class Views:
         """The rows by all views."""
         x = np.empty((self.schema.n_attributes, rows.n_rows), self.schema.code_dtype)
         translate_views(rows.x, self.attribute, self._starts, self._tables, x)
-        return Chunk(x, rows.y)
+        # Views have fewer cut points than their columns, so their codes may be of a narrower type.
+        return Chunk(x, None if rows.y is None else rows.y.astype(x.dtype, copy=False))
 
 
 def _codes(attribute: Attribute, view: Attribute, grouping: tuple[int, ...]) -> Any:

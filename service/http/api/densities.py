@@ -181,7 +181,7 @@ def _with_class(model: CircuitModel, chunk: Chunk, records: list[Record]) -> Chu
         return chunk
     known: dict[object, int] = {value: code for code, value in enumerate(model.schema.class_values())}
     codes = [known.get(row.get(target), len(known)) for row in records]
-    return Chunk(chunk.x, np.array(codes, np.uint16), chunk.numbers)
+    return Chunk(chunk.x, np.array(codes, chunk.x.dtype), chunk.numbers)
 
 
 def _records(columns: dict[str, list[Value]]) -> list[Record]:
