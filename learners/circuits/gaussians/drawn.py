@@ -69,7 +69,7 @@ class DrawnNumbers(DrawnRows):
         passed = np.cumsum(counts) * size // max(1, int(counts.sum()))
         repeated = np.repeat(rows, np.diff(passed, prepend=0), axis=0)
         x = np.ascontiguousarray(repeated[:, :n_codes].T.astype(self.schema.code_dtype))
-        y = repeated[:, n_codes].astype(self.schema.code_dtype)
+        y: Codes = repeated[:, n_codes].astype(self.schema.code_dtype)
         return Chunk(x, y, np.ascontiguousarray(repeated[:, n_codes + 1 :].T).view(np.float64))
 
     def to_arrow(self) -> pa.Table:
