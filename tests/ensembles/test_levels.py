@@ -29,7 +29,8 @@ def counted(seed, sizes, n_classes, n_rows):
 
 
 def levels_of(counts, n_values):
-    return Levels.solved(context_tree_from_cells(*counts.cells(0), n_values))
+    sizes = counts.schema.domain_sizes[list(counts.families[0].parents)]
+    return Levels.solved(context_tree_from_cells(*counts.cells(0), n_values), sizes)
 
 
 @given(
