@@ -1,18 +1,15 @@
-"""numba's options, in one place. Of others only `target`, `lowering`, `loops`, `array_items` and `lanes` import numba."""
+"""numba's options, in one place. Of others only `lanes` imports numba."""
 
 from __future__ import annotations
 
-import fcntl
+import gc
 import hashlib
-import io
 import os
 import pickle
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +20,6 @@ from numba.core import cgutils, event, types
 from numba.core.base import BaseContext as Target
 from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
-from numba.core.environment import Environment, lookup_environment
 from numba.core.errors import TypingError
 from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
@@ -31,32 +27,26 @@ from numba.core.typing import Context, Signature
 from numba.extending import intrinsic
 
 from learners.kernel_cache import cache_folder, content_hash, discard_outdated
-from learners.target import NAME, Compiler
 
 SUM_BYTES = hashlib.sha256().digest_size
-LONGEST_WAIT_S = 300.0  # for another process; then both compile
-POLL_S = 0.02
 
 
-class _Unpickler(pickle.Unpickler):
-    """Reads kernels without importing the modules that their functions stand in: one of numba's imports scipy.linalg, .2 s."""
+class _CollectorPause(event.Listener):
+    """Leaves garbage alone while numba compiles, under its one lock: looking for it takes a seventh of the time."""
 
-    def find_class(self, module: str, name: str) -> Any:
-        """What a pickle names."""
-        is_environment = (module, name) == ("numba.core.environment", "_rebuild_env")
-        return _environment if is_environment else super().find_class(module, name)
+    def __init__(self) -> None:
+        self._was_enabled: list[bool] = []  # a compilation compiles what it calls
+
+    def on_start(self, event: event.Event) -> None:
+        self._was_enabled.append(gc.isenabled())
+        gc.disable()
+
+    def on_end(self, event: event.Event) -> None:
+        if self._was_enabled.pop():
+            gc.enable()
 
 
-def _environment(module: str, constants: list[object], name: str) -> Environment:
-    """The constants of a compiled function; of its module's globals only the name, as a kernel looks nothing up in them."""
-    known = lookup_environment(name)
-    if known is not None:
-        return known
-    environment = Environment({"__name__": module})
-    environment.consts[:] = constants
-    environment.env_name = name
-    Environment._memo[name] = environment
-    return environment
+event.register("numba:compile", _CollectorPause())
 
 
 class KernelCache(_Cache):
@@ -105,7 +95,7 @@ class KernelCache(_Cache):
         checksum, content = stored[:SUM_BYTES], stored[SUM_BYTES:]
         if hashlib.sha256(content).digest() != checksum:  # a changed byte of machine code does anything
             return None
-        stored_key, data = _Unpickler(io.BytesIO(content)).load()
+        stored_key, data = pickle.loads(content)
         return CompileResult._rebuild(target_context, *data) if stored_key == key else None
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -127,30 +117,6 @@ class KernelCache(_Cache):
         except OSError:
             draft.unlink(missing_ok=True)
 
-    @contextmanager
-    def alone(self, sig: Any, target_context: Any) -> Iterator[None]:
-        """While no other process compiles the kernel for the same signature.
-
-        Processes cannot wait for each other in a circle: who waits for a kernel holds only those that call it.
-        """
-        key = (sig, target_context.codegen().magic_tuple())
-        path = self._path(key)[0]
-        if not self._is_enabled or path.exists():
-            yield
-            return
-        byte = int(path.name.rsplit("-", 1)[1][:8], 16)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            file = _lock_file(path.parent)
-            _lock(file, byte)
-        except OSError:  # where nothing can be kept or locked, every process compiles
-            yield
-            return
-        try:
-            yield
-        finally:
-            fcntl.lockf(file, fcntl.LOCK_UN, 1, byte)
-
     def enable(self) -> None:
         """Read and write from now on."""
         self._is_enabled = True
@@ -163,25 +129,6 @@ class KernelCache(_Cache):
         """Forget all forms of the kernel."""
         for path in Path(self.cache_path).glob(f"{self._function.__module__}.{self._function.__qualname__}-*"):
             path.unlink(missing_ok=True)
-
-
-@cache
-def _lock_file(folder: Path) -> int:
-    """Each kernel locks a byte of it. It stays open: a process that closes such a file loses all its locks."""
-    return os.open(folder / ".locks", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-
-def _lock(file: int, byte: int) -> None:
-    """Wait for a byte, but not for a process that was stopped."""
-    until = time.monotonic() + LONGEST_WAIT_S
-    while True:
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
-            return
-        except OSError as error:
-            if not isinstance(error, BlockingIOError | PermissionError) or time.monotonic() > until:
-                raise
-        time.sleep(POLL_S)
 
 
 def kernel(function: Callable[..., Any]) -> Any:
@@ -203,9 +150,8 @@ def inner_kernel(function: Callable[..., Any]) -> Any:
 
 def _compiled(function: Callable[..., Any], **options: bool) -> Any:
     # Nobody needs wrappers for callers in C, which take a seventh of a compilation.
-    compiled = numba.jit(
-        nogil=True, error_model="numpy", no_cfunc_wrapper=True, pipeline_class=Compiler, _target=NAME, **options
-    )(function)
+    # Rewrites are of expressions of whole arrays: kernels have loops.
+    compiled = numba.jit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, no_rewrites=True, **options)(function)
     if hasattr(compiled, "_cache"):  # not with NUMBA_DISABLE_JIT
         compiled._cache = KernelCache(function)
     return compiled
