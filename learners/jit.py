@@ -20,12 +20,13 @@ from numba.core import cgutils, event, types
 from numba.core.base import BaseContext as Target
 from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
-from numba.core.errors import TypingError
 from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
+from numba.core.types.misc import unliteral
 from numba.core.typing import Context, Signature
 from numba.extending import intrinsic
 
+from learners.element_types import Intrinsic, is_row_of, is_whole, require
 from learners.kernel_cache import cache_folder, content_hash, discard_outdated
 
 SUM_BYTES = hashlib.sha256().digest_size
@@ -154,6 +155,9 @@ def _compiled(function: Callable[..., Any], **options: bool) -> Any:
     compiled = numba.jit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, no_rewrites=True, **options)(function)
     if hasattr(compiled, "_cache"):  # not with NUMBA_DISABLE_JIT
         compiled._cache = KernelCache(function)
+        # A call in a kernel is typed for whole numbers of any value: numba compiles for a counter's first value, too.
+        of_call = compiled.get_call_template
+        compiled.get_call_template = lambda args, kws: of_call([unliteral(kind) for kind in args], kws)
     return compiled
 
 
@@ -185,13 +189,10 @@ def noticing_compilation(tell: Callable[[], None]) -> Iterator[None]:
         yield
 
 
-# What numba types a call as, and how it makes machine code of it.
-Intrinsic = tuple[Signature, Callable[[Target, ir.IRBuilder, Signature, Sequence[ir.Value]], ir.Value]]
-
-
 @intrinsic
 def popcount(typingctx: Context, word: types.Type) -> Intrinsic:
     """Number of bits set in a uint64."""
+    require(is_whole(word, [64]), "popcount takes an integer of 64 bits", word)
 
     def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
         return builder.ctpop(args[0])
@@ -203,8 +204,9 @@ def popcount(typingctx: Context, word: types.Type) -> Intrinsic:
 def match_bits(typingctx: Context, codes: types.Type, offset: types.Type, value: types.Type) -> Intrinsic:
     """Bits r = 0..63 of a uint64: whether codes[offset + r] == value, for a one-dimensional uint8 array of enough rows."""
     # The kernel loads bytes whatever the array holds: of uint16 codes it would match halves, and counts become negative.
-    if not (isinstance(codes, types.Array) and codes.dtype == types.uint8 and codes.ndim == 1 and codes.layout == "C"):
-        raise TypingError(f"match_bits takes a contiguous one-dimensional array of uint8, not {codes}")
+    require(is_row_of(codes, types.uint8), "match_bits takes a contiguous one-dimensional array of uint8", codes)
+    require(is_whole(offset), "match_bits takes an integer as offset", offset)
+    require(value == types.uint8, "match_bits takes a uint8 as value", value)
 
     def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
         array = cgutils.create_struct_proxy(signature.args[0])(context, builder, args[0])
@@ -223,6 +225,7 @@ def match_bits(typingctx: Context, codes: types.Type, offset: types.Type, value:
 @intrinsic
 def _byte_pointer(typingctx: Context, address: types.Type) -> Intrinsic:
     """The pointer of an address."""
+    require(address == types.uint64, "bytes_at takes an address as a uint64", address)
 
     def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
         return builder.inttoptr(args[0], ir.IntType(8).as_pointer())
@@ -239,6 +242,7 @@ def bytes_at(address: int, n: int) -> np.ndarray:
 @intrinsic
 def float32_of_bits(typingctx: Context, bits: types.Type) -> Intrinsic:
     """The float32 with the bits of an int32."""
+    require(bits == types.int32, "float32_of_bits takes an int32", bits)
 
     def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
         return builder.bitcast(args[0], ir.FloatType())
@@ -249,6 +253,7 @@ def float32_of_bits(typingctx: Context, bits: types.Type) -> Intrinsic:
 @intrinsic
 def bits_of_float64(typingctx: Context, number: types.Type) -> Intrinsic:
     """The bits of a float64 as an int64."""
+    require(number == types.float64, "bits_of_float64 takes a float64", number)
 
     def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
         return builder.bitcast(args[0], ir.IntType(64))
@@ -259,6 +264,7 @@ def bits_of_float64(typingctx: Context, number: types.Type) -> Intrinsic:
 @intrinsic
 def float64_of_bits(typingctx: Context, bits: types.Type) -> Intrinsic:
     """The float64 with the bits of an int64."""
+    require(bits == types.int64, "float64_of_bits takes an int64", bits)
 
     def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
         return builder.bitcast(args[0], ir.DoubleType())
@@ -269,6 +275,9 @@ def float64_of_bits(typingctx: Context, bits: types.Type) -> Intrinsic:
 @intrinsic
 def load(typingctx: Context, address: types.Type, kind: types.NumberClass) -> Intrinsic:
     """The number of a type such as np.int32 at an address, aligned or not; whoever calls keeps the memory alive."""
+    require(address == types.uint64, "load takes an address as a uint64", address)
+    is_number = isinstance(kind, types.NumberClass) and isinstance(kind.dtype, types.Integer | types.Float)
+    require(is_number, "load takes a type such as np.int32", kind)
 
     def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
         value = builder.load(builder.inttoptr(args[0], context.get_value_type(kind.dtype).as_pointer()))
@@ -281,6 +290,7 @@ def load(typingctx: Context, address: types.Type, kind: types.NumberClass) -> In
 @intrinsic
 def fetch(typingctx: Context, address: types.Type) -> Intrinsic:
     """Bring what is at an address to the second cache while others compute; any address will do, also beyond an array."""
+    require(address == types.uint64, "fetch takes an address as a uint64", address)
 
     def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
         pointer, whole = ir.IntType(8).as_pointer(), ir.IntType(32)

@@ -117,7 +117,7 @@ def test_a_kernel_is_compiled_anew_when_one_that_it_calls_has_changed(tmp_path):
     package = tmp_path / "learners"
     package.mkdir()
     (package / "__init__.py").write_text("")
-    for name in ("jit.py", "kernel_cache.py"):
+    for name in ("element_types.py", "jit.py", "kernel_cache.py"):
         (package / name).write_text((ROOT / "learners" / name).read_text())
     (package / "kernels.py").write_text(
         "from learners.jit import kernel\nfrom learners.inner_kernels import inner\n\n\n"

@@ -81,7 +81,7 @@ def _exp(x):
     p = p * f + np.float32(0.5)
     p = p * f + np.float32(1.0)
     p = p * f + np.float32(1.0)
-    return p * float32_of_bits((np.int32(n) + np.int32(127)) << np.int32(23))
+    return p * float32_of_bits(np.int32((np.int32(n) + np.int32(127)) << np.int32(23)))
 
 
 @inner_kernel
