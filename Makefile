@@ -55,12 +55,12 @@ check: $(READY)
 docs: $(READY)
 	$(BIN)/sphinx-build -W --keep-going docs build/site
 
-# Compiles all kernels into an empty folder, and writes and prints their table: tests/kernels.txt.
+# Compiles all kernels into an empty folder, and writes and prints their table: tests/kernels/kernels.txt.
 kernels: export NUMBA_CACHE_DIR := $(CURDIR)/build/kernels
 kernels: $(READY)
 	rm -rf $(NUMBA_CACHE_DIR)
 	$(BIN)/fewpass precompile
-	$(BIN)/python -m tests.kernel_table
+	$(BIN)/python -m tests.kernels.kernel_table
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks

@@ -67,7 +67,7 @@ def spare_pandas() -> None:
 
 def spare_blas() -> None:
     """Let numba load without scipy.linalg, where it looks for a BLAS: .2 s. Only its convolutions would use that, ours are none."""
-    from learners.jit import load_registries
+    from learners.kernels.jit import load_registries
 
     with _hidden("scipy.linalg"):
         load_registries()

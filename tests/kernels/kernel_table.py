@@ -1,6 +1,6 @@
 """Every kernel and the types that it is compiled for; `make kernels` compiles all and writes kernels.txt.
 
-python -m tests.kernel_table     # after `fewpass precompile` with the same, empty NUMBA_CACHE_DIR
+python -m tests.kernels.kernel_table     # after `fewpass precompile` with the same, empty NUMBA_CACHE_DIR
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from numba.core import types
 
 import learners
-from learners.jit import SUM_BYTES
+from learners.kernels.jit import SUM_BYTES
 
 TABLE = Path(__file__).parent / "kernels.txt"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.kernel_table import TABLE, kernels
+from tests.kernels.kernel_table import TABLE, kernels
 
 MOST_KERNELS = 460
 MOST_SIGNATURES = 534

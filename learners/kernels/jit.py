@@ -1,4 +1,4 @@
-"""numba's options, in one place. Of others only `lanes` imports numba."""
+"""numba's options, in one place."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from numba.core.types.misc import unliteral
 from numba.core.typing import Context, Signature
 from numba.extending import intrinsic
 
-from learners.element_types import Intrinsic, is_row_of, is_whole, require
-from learners.kernel_cache import cache_folder, content_hash, discard_outdated
+from learners.kernels.cache import cache_folder, content_hash, discard_outdated
+from learners.kernels.element_types import Intrinsic, is_row_of, is_whole, require
 
 SUM_BYTES = hashlib.sha256().digest_size
 

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from numba.core.errors import TypingError
 
-from learners import jit, lanes
-from learners.jit import kernel
+from learners.kernels import jit, simd
+from learners.kernels.jit import kernel
 
 CODES, WIDE, NUMBERS = np.zeros(64, np.uint8), np.zeros(64, np.uint16), np.zeros(64)
 SINGLES, BLOCK, WHOLE = np.zeros(64, np.float32), np.zeros((4, 16)), np.zeros((4, 16), np.int64)
 ADDRESS, BYTE = np.uint64(0), np.uint8(1)
-# For each intrinsic the arguments that it takes, and those that it refuses. "L" stands for lanes, "M" for marks.
+# For each intrinsic the arguments that it takes, and those that it refuses. "L" stands for simd, "M" for marks.
 ARGUMENTS = {
     "popcount": [(np.uint64(1),), (np.uint32(1),), (1.0,)],
     "match_bits": [
@@ -53,7 +53,7 @@ def called(name, arguments):
     """A kernel that calls an intrinsic; what it answers stays in it, as Python has no lanes."""
     given = [OF_LANES.get(each, f"g{i}") if isinstance(each, str) else f"g{i}" for i, each in enumerate(arguments)]
     names = ", ".join(["block", *(f"g{i}" for i in range(len(arguments)))])
-    known = {**vars(lanes), **vars(jit)}
+    known = {**vars(simd), **vars(jit)}
     exec(f"def calling({names}):\n    {name}({', '.join(given)})\n", known)
     numba.njit(known["calling"])(BLOCK, *(0 if isinstance(each, str) else each for each in arguments))
 
@@ -88,6 +88,6 @@ def test_load_takes_an_address_and_a_type_of_numbers():
 
 def test_every_intrinsic_is_tested():
     found = {
-        name for module in (jit, lanes) for name, each in vars(module).items() if type(each).__name__ == "_Intrinsic"
+        name for module in (jit, simd) for name, each in vars(module).items() if type(each).__name__ == "_Intrinsic"
     }
     assert found - {"_byte_pointer", "load"} == ARGUMENTS.keys() - {"bytes_at"}

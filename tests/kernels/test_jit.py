@@ -6,6 +6,7 @@ import gc
 import importlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners import recipes
-from learners.jit import inner_kernel, kernel, noticing_compilation
+from learners.kernels.jit import inner_kernel, kernel, noticing_compilation
 from learners.kinds import load_model
 from learners.passes.learner import drive
 from learners.passes.source import Source
@@ -25,7 +26,7 @@ from learners.schema.encode import encode
 from learners.schema.kernels import n_below
 from learners.schema.records import record_classifier
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 KERNELS = (
     "learners.schema.kernels",
     "learners.schema.batch_kernels",
@@ -92,7 +93,7 @@ def main_paths(folder):
 def in_a_fresh_process(folder):
     """Signatures after the main paths once and twice, where no other test has called a kernel; and how many were new."""
     code = (
-        "import json, pathlib, sys; from tests.test_kernels import main_paths, n_compiled, signatures; "
+        "import json, pathlib, sys; from tests.kernels.test_jit import main_paths, n_compiled, signatures; "
         "folder = pathlib.Path(sys.argv[1]); main_paths(folder); once = signatures(); main_paths(folder); "
         "print(json.dumps([once, signatures(), n_compiled()]))"
     )
@@ -117,16 +118,15 @@ def test_a_kernel_is_compiled_anew_when_one_that_it_calls_has_changed(tmp_path):
     package = tmp_path / "learners"
     package.mkdir()
     (package / "__init__.py").write_text("")
-    for name in ("element_types.py", "jit.py", "kernel_cache.py"):
-        (package / name).write_text((ROOT / "learners" / name).read_text())
-    (package / "kernels.py").write_text(
-        "from learners.jit import kernel\nfrom learners.inner_kernels import inner\n\n\n"
+    shutil.copytree(ROOT / "learners" / "kernels", package / "kernels")
+    (package / "outer_kernels.py").write_text(
+        "from learners.kernels.jit import kernel\nfrom learners.inner_kernels import inner\n\n\n"
         "@kernel\ndef outer(x):\n    return inner(x) + 1\n"
     )
-    asked = [sys.executable, "-c", "from learners.kernels import outer; print(outer(1), outer.stats.cache_hits)"]
+    asked = [sys.executable, "-c", "from learners.outer_kernels import outer; print(outer(1), outer.stats.cache_hits)"]
     found = []
     for factor in (2, 2, 30, 2):
-        source = f"from learners.jit import kernel\n\n\n@kernel\ndef inner(x):\n    return {factor} * x\n"
+        source = f"from learners.kernels.jit import kernel\n\n\n@kernel\ndef inner(x):\n    return {factor} * x\n"
         (package / "inner_kernels.py").write_text(source)  # also where the text stays, as a checkout does
         environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
         done = subprocess.run(asked, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
