@@ -22,7 +22,6 @@ from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
 from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
-from numba.core.types.misc import unliteral
 from numba.core.typing import Context, Signature
 from numba.extending import intrinsic
 
@@ -157,8 +156,12 @@ def _compiled(function: Callable[..., Any], **options: bool) -> Any:
         compiled._cache = KernelCache(function)
         # A call in a kernel is typed for whole numbers of any value: numba compiles for a counter's first value, too.
         of_call = compiled.get_call_template
-        compiled.get_call_template = lambda args, kws: of_call([unliteral(kind) for kind in args], kws)
+        compiled.get_call_template = lambda args, kws: of_call([_without_value(kind) for kind in args], kws)
     return compiled
+
+
+def _without_value(kind: types.Type) -> types.Type:
+    return kind.literal_type if isinstance(kind, types.IntegerLiteral) else kind
 
 
 def _refuse(name: str) -> None:
