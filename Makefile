@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 READY := $(VENV)/.ready
 
-.PHONY: demo test browser screenshots faults soak fuzz check docs bench serve clean setup container-test audit load
+.PHONY: demo test browser screenshots faults soak fuzz check docs kernels bench serve clean setup container-test audit load
 
 setup: $(READY)
 
@@ -54,6 +54,13 @@ check: $(READY)
 # The documentation as a site, in build/site.
 docs: $(READY)
 	$(BIN)/sphinx-build -W --keep-going docs build/site
+
+# Compiles all kernels into an empty folder, and writes and prints their table: tests/kernels/kernels.txt.
+kernels: export NUMBA_CACHE_DIR := $(CURDIR)/build/kernels
+kernels: $(READY)
+	rm -rf $(NUMBA_CACHE_DIR)
+	$(BIN)/fewpass precompile
+	$(BIN)/python -m tests.kernels.kernel_table
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks

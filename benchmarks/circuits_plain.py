@@ -22,7 +22,7 @@ from learners.circuits.circuit import Circuit
 from learners.circuits.em import ExpectedCounts
 from learners.circuits.kernels import PRODUCT, SUM
 from learners.circuits.structures import hclt, learnspn
-from learners.jit import kernel
+from learners.kernels.jit import kernel
 
 
 @kernel

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from learners.jit import inner_kernel, kernel
-from learners.lanes import fused
+from learners.kernels.jit import inner_kernel, kernel
+from learners.kernels.simd import fused
 
 # From this pseudo-count on, and for r below so many times its square, ψ(x + d) - ψ(x) is log(1 + d ψ'(x)) to 3e-8: the equations
 # have a solution in closed form.

@@ -6,8 +6,8 @@ from __future__ import annotations
 from learners.circuits.large_count_kernels import LARGE, bend_of, beyond_half
 from learners.circuits.pair_kernels import FARTHEST, MOST_FOLLOWED, followed, moved_by, third_of
 from learners.circuits.projection_kernels import ADF, COUNT, MOVED, PULL, SLOPE, TOTAL, UNKNOWN, WEIGHT, project
-from learners.jit import inner_kernel, kernel
-from learners.lanes import N_LANES, bits_of, greater, lanes_from, magnitude, put_from, where
+from learners.kernels.jit import inner_kernel, kernel
+from learners.kernels.simd import N_LANES, bits_of, greater, lanes_from, magnitude, put_from, where
 
 # Rows of the room, for each child: pseudo-count, share of the row, slope, constant c, bend, third, reciprocal; these become what they are
 # after the step. Then those of the nodes, four: total, pull, moves followed, share of the row.

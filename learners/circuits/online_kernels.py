@@ -28,8 +28,8 @@ from learners.circuits.projection_kernels import (
 )
 from learners.circuits.waiting_kernels import N_ROWS, filter_waiting, solve_waiting
 from learners.circuits.wide_kernels import INVERSE_RADIX, LEAST, RADIX
-from learners.jit import inner_kernel, kernel
-from learners.lanes import N_LANES, bits_of, item, lanes_from, lowest_bit
+from learners.kernels.jit import inner_kernel, kernel
+from learners.kernels.simd import N_LANES, bits_of, item, lanes_from, lowest_bit
 
 # A node that is in the row's induced tree with less probability is left as it is: ten billion rows would move a
 # pseudo-count by one. Most nodes of a learned circuit are such, so most of the way down is spared.

@@ -20,8 +20,8 @@ from learners.circuits.projection_kernels import (
     newton_of_two,
     two_matched,
 )
-from learners.jit import inner_kernel, kernel
-from learners.lanes import (
+from learners.kernels.jit import inner_kernel, kernel
+from learners.kernels.simd import (
     bits_of,
     fused,
     greater,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from learners.circuits.large_count_kernels import LARGE, SHARE_OF_SQUARE, bend_of, beyond_half, small_exp
-from learners.jit import inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 BMM, ADF, ADF_CLOSED, BMM_2017, ADF_2017 = range(5)
 # Rows of what is known of entries and of nodes. One array each: arrays taken from a tuple are counted, which costs more than

@@ -21,8 +21,8 @@ from learners.circuits.projection_kernels import (
     pair_matched,
     reciprocals,
 )
-from learners.jit import inner_kernel, kernel
-from learners.lanes import N_LANES, bits_of, greater, lanes_from, magnitude, put_from, where
+from learners.kernels.jit import inner_kernel, kernel
+from learners.kernels.simd import N_LANES, bits_of, greater, lanes_from, magnitude, put_from, where
 
 # Rows of the room of one block: what a step needs, of which the first rows get its results; then how far nodes have moved.
 N_ROWS = 9

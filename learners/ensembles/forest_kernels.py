@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.arrays import Array
-from learners.jit import kernel
+from learners.kernels.jit import kernel
 
 BLOCK_ROWS = 256
 WORD = 64

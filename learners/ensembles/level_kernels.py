@@ -8,7 +8,7 @@ import numpy as np
 
 from learners.arrays import Array
 from learners.counts.sort_kernels import place_among
-from learners.jit import inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 
 class LevelTree(NamedTuple):

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from learners.jit import inner_kernel, kernel, popcount
-from learners.scaled_kernels import NOTHING, plus, times
+from learners.kernels.jit import inner_kernel, kernel, popcount
+from learners.kernels.scaled_arithmetic import NOTHING, plus, times
 
 
 class Lattice(NamedTuple):

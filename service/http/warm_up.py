@@ -17,7 +17,7 @@ import pyarrow as pa
 from learners import recipes
 from learners.circuits.model import CircuitModel
 from learners.classifiers.lookup import LookupModel
-from learners.jit import noticing_compilation
+from learners.kernels.jit import noticing_compilation
 from learners.kinds import load_model
 from learners.passes.engine import available_cores
 from learners.passes.learner import drive

@@ -10,7 +10,7 @@ from scipy.special import polygamma, psi
 
 from learners.circuits.many_child_kernels import N_OF_NODES, OF_NODES, filter_block, put_node
 from learners.circuits.projection_kernels import MOVED, UNKNOWN
-from learners.lanes import N_LANES
+from learners.kernels.simd import N_LANES
 
 
 def state_of(counts):

@@ -11,8 +11,8 @@ from scipy.special import polygamma, psi
 from learners.circuits.pair_kernels import FARTHEST, filter_sixteen, filter_two, match_sixteen
 from learners.circuits.projection_kernels import ADF, BMM, MOVED, UNKNOWN, project
 from learners.circuits.waiting_kernels import N_ROWS, filter_waiting, solve_waiting
-from learners.jit import kernel
-from learners.lanes import N_LANES, lanes_from
+from learners.kernels.jit import kernel
+from learners.kernels.simd import N_LANES, lanes_from
 
 
 @kernel

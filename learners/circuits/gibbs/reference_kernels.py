@@ -23,7 +23,7 @@ from learners.circuits.gibbs.lazy_kernels import (
 )
 from learners.circuits.gibbs.leaf_kernels import ALPHA, change, close
 from learners.circuits.sampling_kernels import GOLDEN
-from learners.jit import inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 
 @inner_kernel

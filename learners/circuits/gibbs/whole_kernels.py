@@ -12,7 +12,7 @@ from learners.circuits.gibbs.lazy_kernels import CHOICE, LEAF, OWN, SUM, descend
 from learners.circuits.gibbs.leaf_kernels import CENTRE, FIRST, KIND, SQUARES, TOTAL, N
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN
 from learners.circuits.sampling_kernels import GOLDEN
-from learners.jit import inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 # Columns of `natural` (n_leaves, 4), of which a leaf's log density is linear: Gaussian A - B (x - C)² with the logarithm of the height A;
 # exponential A - B x; Poisson A x - B - log x!. Of categorical leaves A is the first of their cells.

@@ -14,7 +14,7 @@ from learners.circuits.map.reduction_kernels import reduced_circuit
 from learners.circuits.map.template_kernels import filled
 from learners.circuits.map.tree_kernels import best_tree, greedy_tree
 from learners.circuits.map.value_kernels import assignment_value, log_value
-from learners.jit import kernel
+from learners.kernels.jit import kernel
 
 
 class Asked(NamedTuple):

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from learners.jit import inner_kernel
+from learners.kernels.jit import inner_kernel
 
 
 @inner_kernel

@@ -15,7 +15,7 @@ from learners.circuits.map.reduction_kernels import reduction_room
 from learners.circuits.map.stage_kernels import add_stage, begin_stages, stage_arrays
 from learners.circuits.map.tree_kernels import best_tree
 from learners.circuits.map.value_kernels import LANES, assignment_value, assignment_values, downward, upward
-from learners.jit import inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 # Bounds: the paper's sum over the subspace; maxima at leaves; maxima at leaves with a look-ahead at every sum.
 SUM, LEAF_MAXIMUM, LOOK_AHEAD = 0, 1, 2

@@ -23,7 +23,7 @@ from learners.circuits.map.reduction_kernels import (
     room_for_circuits,
     write_leaves,
 )
-from learners.jit import kernel
+from learners.kernels.jit import kernel
 
 # Rows of Template.moves.
 CHILD, PARENT, EDGE, SOURCE, TARGET, IS_FIRST = range(6)

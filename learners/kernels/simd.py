@@ -1,4 +1,4 @@
-"""Sixteen numbers, one for each row of a block, that kernels keep in registers: the only other module that imports numba.
+"""Sixteen numbers, one for each row of a block, that kernels keep in registers.
 
 A loop over sixteen rows of an array costs more than its arithmetic: the compiler checks whether arrays overlap, counts
 references to the slices, and reads and writes every sum again. `Lanes` are one value to it. All operations are the exact
@@ -19,10 +19,9 @@ from numba.core.typing import Context, Signature
 from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
-N_LANES = 16
+from learners.kernels.element_types import Intrinsic, is_row_of, is_whole, require, require_block, require_row
 
-Codegen = Callable[[Target, ir.IRBuilder, Signature, Sequence[ir.Value]], ir.Value]
-Intrinsic = tuple[Signature, Codegen]
+N_LANES = 16
 
 _DOUBLES = ir.VectorType(ir.DoubleType(), N_LANES)
 _BITS = ir.VectorType(ir.IntType(1), N_LANES)
@@ -103,22 +102,17 @@ _comparison(operator.gt, ">")
 _comparison(operator.eq, "==")
 
 
-class _OfMarks(ConcreteTemplate):
-    cases = [signature(marks, marks, marks)]  # noqa: RUF012  # as numba wants it
+_OfMarks = type("_OfMarks", (ConcreteTemplate,), {"cases": [signature(marks, marks, marks)]})
 
 
-infer_global(operator.and_)(_OfMarks)
-infer_global(operator.or_)(_OfMarks)
+def _logic(symbol: Callable[..., object], instruction: str) -> None:
+    """Make & | of marks."""
+    infer_global(symbol)(_OfMarks)
+    lower_builtin(symbol, marks, marks)(lambda context, builder, sig, args: getattr(builder, instruction)(*args))
 
 
-@lower_builtin(operator.and_, marks, marks)
-def _both(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
-    return builder.and_(*args)
-
-
-@lower_builtin(operator.or_, marks, marks)
-def _either(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
-    return builder.or_(*args)
+_logic(operator.and_, "and_")
+_logic(operator.or_, "or_")
 
 
 def _address(
@@ -153,9 +147,19 @@ def _picks(numbers: Iterable[int]) -> ir.Constant:
     return ir.Constant(ir.VectorType(ir.IntType(32), len(picked)), picked)
 
 
+LANES_OR_NUMBER = (lanes, types.float64)
+
+
+def _require_lanes(name: str, *given: types.Type) -> None:
+    require(all(kind == lanes for kind in given), f"{name} takes lanes", *given)
+
+
 @intrinsic
 def item(typingctx: Context, array: types.Array, index: types.Type) -> Intrinsic:
     """array[index] of a contiguous one-dimensional array, for an index that is never negative."""
+    is_row = isinstance(array, types.Array) and isinstance(array.dtype, types.Number | types.Boolean)
+    require(is_row and is_row_of(array, array.dtype), "item takes a contiguous one-dimensional array of numbers", array)
+    require(is_whole(index), "item takes an integer as index", index)
 
     def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
         data = cgutils.create_struct_proxy(sig.args[0])(context, builder, args[0]).data
@@ -167,6 +171,7 @@ def item(typingctx: Context, array: types.Array, index: types.Type) -> Intrinsic
 @intrinsic
 def lanes_at(typingctx: Context, array: types.Array, slot: types.Type) -> Intrinsic:
     """array[slot] of a C-contiguous float64 array (n, N_LANES)."""
+    require_block("lanes_at", array, slot, types.float64)
 
     def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
         value = builder.load(_address(context, builder, sig.args[0], args[0], args[1], _DOUBLES))
@@ -179,6 +184,8 @@ def lanes_at(typingctx: Context, array: types.Array, slot: types.Type) -> Intrin
 @intrinsic
 def put_lanes(typingctx: Context, array: types.Array, slot: types.Type, given: types.Type) -> Intrinsic:
     """Write array[slot] of a C-contiguous float64 array (n, N_LANES)."""
+    require_block("put_lanes", array, slot, types.float64)
+    _require_lanes("put_lanes", given)
 
     def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
         stored = builder.store(args[2], _address(context, builder, sig.args[0], args[0], args[1], _DOUBLES))
@@ -194,6 +201,10 @@ def codes_at(typingctx: Context, x: types.Array, first: types.Type, n: types.Typ
 
     The array is uint8 or float64, `first` an index into its items, row after row; n is a float64.
     """
+    is_codes = isinstance(x, types.Array) and x.layout == "C" and x.dtype in (types.uint8, types.float64)
+    require(is_codes, "codes_at takes a C-contiguous array of uint8 or float64", x)
+    require(is_whole(first), "codes_at takes an integer as first", first)
+    require(n == types.float64, "codes_at takes a float64 as n", n)
     is_uint8 = x.dtype == types.uint8
 
     def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
@@ -213,6 +224,8 @@ def codes_at(typingctx: Context, x: types.Array, first: types.Type, n: types.Typ
 @intrinsic
 def put_whole(typingctx: Context, array: types.Array, slot: types.Type, given: types.Type) -> Intrinsic:
     """Write lanes of whole numbers as array[slot] of a C-contiguous int64 array (n, N_LANES)."""
+    require_block("put_whole", array, slot, types.int64)
+    _require_lanes("put_whole", given)
 
     def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
         whole = builder.fptosi(args[2], _WHOLES)
@@ -226,6 +239,7 @@ def put_whole(typingctx: Context, array: types.Array, slot: types.Type, given: t
 @intrinsic
 def whole_at(typingctx: Context, array: types.Array, slot: types.Type) -> Intrinsic:
     """array[slot] of a C-contiguous int64 array (n, N_LANES), as float64."""
+    require_block("whole_at", array, slot, types.int64)
 
     def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
         whole = builder.load(_address(context, builder, sig.args[0], args[0], args[1], _WHOLES))
@@ -241,6 +255,7 @@ def sum_of_whole(typingctx: Context, given: types.Type) -> Intrinsic:
 
     Above 1.5 · 2^20 doubles are 2^-32 apart: adding that rounds, and the bits of the sum are whole numbers.
     """
+    _require_lanes("sum_of_whole", given)
     magic = 1.5 * 2.0**20
 
     def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
@@ -256,6 +271,9 @@ def sum_of_whole(typingctx: Context, given: types.Type) -> Intrinsic:
 @intrinsic
 def where(typingctx: Context, given: types.Type, a: types.Type, b: types.Type) -> Intrinsic:
     """Lanes or a number where marks are set, elsewhere others; of one truth and numbers, the number."""
+    are_numbers = given == types.boolean and a == b == types.float64
+    are_lanes = given == marks and a in LANES_OR_NUMBER and b in LANES_OR_NUMBER
+    require(are_lanes or are_numbers, "where takes marks and lanes or float64, or a truth and float64", given, a, b)
     result = lanes if given == marks else types.float64
 
     def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
@@ -269,6 +287,7 @@ def where(typingctx: Context, given: types.Type, a: types.Type, b: types.Type) -
 @intrinsic
 def bits_of(typingctx: Context, given: types.Type) -> Intrinsic:
     """Marks as the lowest sixteen bits of an int64."""
+    require(given == marks, "bits_of takes marks", given)
 
     def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
         return builder.zext(builder.bitcast(args[0], ir.IntType(N_LANES)), ir.IntType(64))
@@ -279,6 +298,7 @@ def bits_of(typingctx: Context, given: types.Type) -> Intrinsic:
 @intrinsic
 def lowest_bit(typingctx: Context, bits: types.Type) -> Intrinsic:
     """Which is the lowest bit set in an int64 that is not zero."""
+    require(is_whole(bits, [64]), "lowest_bit takes an integer of 64 bits", bits)
 
     def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
@@ -289,6 +309,7 @@ def lowest_bit(typingctx: Context, bits: types.Type) -> Intrinsic:
 @intrinsic
 def magnitude(typingctx: Context, given: types.Type) -> Intrinsic:
     """Absolute value of a number or of lanes."""
+    require(given in LANES_OR_NUMBER, "magnitude takes lanes or a float64", given)
 
     def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
         opposite = builder.fneg(args[0])
@@ -300,6 +321,7 @@ def magnitude(typingctx: Context, given: types.Type) -> Intrinsic:
 @intrinsic
 def greater(typingctx: Context, a: types.Type, b: types.Type) -> Intrinsic:
     """The greater of two numbers, or of two lanes each."""
+    require(a == b and a in LANES_OR_NUMBER, "greater takes two lanes or two float64", a, b)
 
     def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
         return builder.select(builder.fcmp_ordered(">", *args), *args)
@@ -310,6 +332,7 @@ def greater(typingctx: Context, a: types.Type, b: types.Type) -> Intrinsic:
 @intrinsic
 def lanes_from(typingctx: Context, array: types.Array, first: types.Type) -> Intrinsic:
     """Sixteen items of a contiguous float64 array from the first-th on."""
+    require_row("lanes_from", array, first)
 
     def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
         return _load(context, builder, sig.args[0], args[0], args[1], _DOUBLES)
@@ -320,6 +343,8 @@ def lanes_from(typingctx: Context, array: types.Array, first: types.Type) -> Int
 @intrinsic
 def put_from(typingctx: Context, array: types.Array, first: types.Type, given: types.Type) -> Intrinsic:
     """Write sixteen items of a contiguous float64 array from the first-th on."""
+    require_row("put_from", array, first)
+    _require_lanes("put_from", given)
 
     def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
         _store(context, builder, sig.args[0], args[0], args[1], args[2])
@@ -331,6 +356,7 @@ def put_from(typingctx: Context, array: types.Array, first: types.Type, given: t
 @intrinsic
 def pairs_from(typingctx: Context, array: types.Array, first: types.Type) -> Intrinsic:
     """The first and the second of sixteen pairs of items of a contiguous float64 array from the first-th on."""
+    require_row("pairs_from", array, first)
 
     def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
         both = _load(context, builder, sig.args[0], args[0], args[1], ir.VectorType(ir.DoubleType(), 2 * N_LANES))
@@ -344,6 +370,8 @@ def pairs_from(typingctx: Context, array: types.Array, first: types.Type) -> Int
 @intrinsic
 def put_pairs(typingctx: Context, array: types.Array, first: types.Type, a: types.Type, b: types.Type) -> Intrinsic:
     """Write what `pairs_from` reads."""
+    require_row("put_pairs", array, first)
+    _require_lanes("put_pairs", a, b)
 
     def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
         order = _picks([k // 2 + N_LANES * (k % 2) for k in range(2 * N_LANES)])
@@ -359,13 +387,14 @@ def fused(typingctx: Context, a: types.Type, b: types.Type, c: types.Type) -> In
 
     For approximations, whose last bit means nothing: other operations are rounded one by one.
     """
-    kind = a
+    is_like = all(kind in (a, types.float64) for kind in (b, c))
+    require(a in LANES_OR_NUMBER and is_like, "fused takes lanes or a float64, and others like it or float64", a, b, c)
 
     def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
-        of = context.get_value_type(kind)
+        of = context.get_value_type(a)
         three = [arg if arg.type == of else _splat(builder, arg) for arg in args]
-        name = "llvm.fmuladd." + ("f64" if kind == types.float64 else f"v{N_LANES}f64")
+        name = "llvm.fmuladd." + ("f64" if a == types.float64 else f"v{N_LANES}f64")
         function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(of, [of] * 3), name)
         return builder.call(function, three)
 
-    return kind(a, b, c), codegen
+    return a(a, b, c), codegen

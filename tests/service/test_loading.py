@@ -1,4 +1,4 @@
-"""What collections look at."""
+"""What collections look at once a process is loaded."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 
 STEPS = """
 import gc
-from learners.garbage import make_old
+from service.loading import end_loading
 if {is_frozen}:
     gc.freeze()
 before = gc.get_freeze_count()
 young = [[] for _ in range(400)]
-make_old()
+end_loading()
 print(len(gc.get_objects(0)) < 200, gc.get_freeze_count() >= before, bool(gc.get_freeze_count()))
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from learners.arrays import Array
-from learners.jit import inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 # The tables of so many customers are drawn by inversion; beyond it, the gaps between new tables are drawn.
 TABULATED = 48

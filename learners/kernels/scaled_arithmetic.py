@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.jit import inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 BIG = 2.0**256
 SMALL = 2.0**-256

@@ -1,18 +1,15 @@
-"""numba's options, in one place. Of others only `target`, `lowering`, `loops`, `array_items` and `lanes` import numba."""
+"""numba's options, in one place."""
 
 from __future__ import annotations
 
-import fcntl
+import gc
 import hashlib
-import io
 import os
 import pickle
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,40 +20,33 @@ from numba.core import cgutils, event, types
 from numba.core.base import BaseContext as Target
 from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
-from numba.core.environment import Environment, lookup_environment
-from numba.core.errors import TypingError
 from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
 from numba.core.typing import Context, Signature
 from numba.extending import intrinsic
 
-from learners.kernel_cache import cache_folder, content_hash, discard_outdated
-from learners.target import NAME, Compiler
+from learners.kernels.cache import cache_folder, content_hash, discard_outdated
+from learners.kernels.element_types import Intrinsic, is_row_of, is_whole, require
 
 SUM_BYTES = hashlib.sha256().digest_size
-LONGEST_WAIT_S = 300.0  # for another process; then both compile
-POLL_S = 0.02
 
 
-class _Unpickler(pickle.Unpickler):
-    """Reads kernels without importing the modules that their functions stand in: one of numba's imports scipy.linalg, .2 s."""
+class _CollectorPause(event.Listener):
+    """Leaves garbage alone while numba compiles, under its one lock: looking for it takes a seventh of the time."""
 
-    def find_class(self, module: str, name: str) -> Any:
-        """What a pickle names."""
-        is_environment = (module, name) == ("numba.core.environment", "_rebuild_env")
-        return _environment if is_environment else super().find_class(module, name)
+    def __init__(self) -> None:
+        self._was_enabled: list[bool] = []  # a compilation compiles what it calls
+
+    def on_start(self, event: event.Event) -> None:
+        self._was_enabled.append(gc.isenabled())
+        gc.disable()
+
+    def on_end(self, event: event.Event) -> None:
+        if self._was_enabled.pop():
+            gc.enable()
 
 
-def _environment(module: str, constants: list[object], name: str) -> Environment:
-    """The constants of a compiled function; of its module's globals only the name, as a kernel looks nothing up in them."""
-    known = lookup_environment(name)
-    if known is not None:
-        return known
-    environment = Environment({"__name__": module})
-    environment.consts[:] = constants
-    environment.env_name = name
-    Environment._memo[name] = environment
-    return environment
+event.register("numba:compile", _CollectorPause())
 
 
 class KernelCache(_Cache):
@@ -105,7 +95,7 @@ class KernelCache(_Cache):
         checksum, content = stored[:SUM_BYTES], stored[SUM_BYTES:]
         if hashlib.sha256(content).digest() != checksum:  # a changed byte of machine code does anything
             return None
-        stored_key, data = _Unpickler(io.BytesIO(content)).load()
+        stored_key, data = pickle.loads(content)
         return CompileResult._rebuild(target_context, *data) if stored_key == key else None
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -127,30 +117,6 @@ class KernelCache(_Cache):
         except OSError:
             draft.unlink(missing_ok=True)
 
-    @contextmanager
-    def alone(self, sig: Any, target_context: Any) -> Iterator[None]:
-        """While no other process compiles the kernel for the same signature.
-
-        Processes cannot wait for each other in a circle: who waits for a kernel holds only those that call it.
-        """
-        key = (sig, target_context.codegen().magic_tuple())
-        path = self._path(key)[0]
-        if not self._is_enabled or path.exists():
-            yield
-            return
-        byte = int(path.name.rsplit("-", 1)[1][:8], 16)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            file = _lock_file(path.parent)
-            _lock(file, byte)
-        except OSError:  # where nothing can be kept or locked, every process compiles
-            yield
-            return
-        try:
-            yield
-        finally:
-            fcntl.lockf(file, fcntl.LOCK_UN, 1, byte)
-
     def enable(self) -> None:
         """Read and write from now on."""
         self._is_enabled = True
@@ -163,25 +129,6 @@ class KernelCache(_Cache):
         """Forget all forms of the kernel."""
         for path in Path(self.cache_path).glob(f"{self._function.__module__}.{self._function.__qualname__}-*"):
             path.unlink(missing_ok=True)
-
-
-@cache
-def _lock_file(folder: Path) -> int:
-    """Each kernel locks a byte of it. It stays open: a process that closes such a file loses all its locks."""
-    return os.open(folder / ".locks", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-
-def _lock(file: int, byte: int) -> None:
-    """Wait for a byte, but not for a process that was stopped."""
-    until = time.monotonic() + LONGEST_WAIT_S
-    while True:
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
-            return
-        except OSError as error:
-            if not isinstance(error, BlockingIOError | PermissionError) or time.monotonic() > until:
-                raise
-        time.sleep(POLL_S)
 
 
 def kernel(function: Callable[..., Any]) -> Any:
@@ -203,12 +150,18 @@ def inner_kernel(function: Callable[..., Any]) -> Any:
 
 def _compiled(function: Callable[..., Any], **options: bool) -> Any:
     # Nobody needs wrappers for callers in C, which take a seventh of a compilation.
-    compiled = numba.jit(
-        nogil=True, error_model="numpy", no_cfunc_wrapper=True, pipeline_class=Compiler, _target=NAME, **options
-    )(function)
+    # Rewrites are of expressions of whole arrays: kernels have loops.
+    compiled = numba.jit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, no_rewrites=True, **options)(function)
     if hasattr(compiled, "_cache"):  # not with NUMBA_DISABLE_JIT
         compiled._cache = KernelCache(function)
+        # A call in a kernel is typed for whole numbers of any value: numba compiles for a counter's first value, too.
+        of_call = compiled.get_call_template
+        compiled.get_call_template = lambda args, kws: of_call([_without_value(kind) for kind in args], kws)
     return compiled
+
+
+def _without_value(kind: types.Type) -> types.Type:
+    return kind.literal_type if isinstance(kind, types.IntegerLiteral) else kind
 
 
 def _refuse(name: str) -> None:
@@ -239,13 +192,10 @@ def noticing_compilation(tell: Callable[[], None]) -> Iterator[None]:
         yield
 
 
-# What numba types a call as, and how it makes machine code of it.
-Intrinsic = tuple[Signature, Callable[[Target, ir.IRBuilder, Signature, Sequence[ir.Value]], ir.Value]]
-
-
 @intrinsic
 def popcount(typingctx: Context, word: types.Type) -> Intrinsic:
     """Number of bits set in a uint64."""
+    require(is_whole(word, [64]), "popcount takes an integer of 64 bits", word)
 
     def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
         return builder.ctpop(args[0])
@@ -257,8 +207,9 @@ def popcount(typingctx: Context, word: types.Type) -> Intrinsic:
 def match_bits(typingctx: Context, codes: types.Type, offset: types.Type, value: types.Type) -> Intrinsic:
     """Bits r = 0..63 of a uint64: whether codes[offset + r] == value, for a one-dimensional uint8 array of enough rows."""
     # The kernel loads bytes whatever the array holds: of uint16 codes it would match halves, and counts become negative.
-    if not (isinstance(codes, types.Array) and codes.dtype == types.uint8 and codes.ndim == 1 and codes.layout == "C"):
-        raise TypingError(f"match_bits takes a contiguous one-dimensional array of uint8, not {codes}")
+    require(is_row_of(codes, types.uint8), "match_bits takes a contiguous one-dimensional array of uint8", codes)
+    require(is_whole(offset), "match_bits takes an integer as offset", offset)
+    require(value == types.uint8, "match_bits takes a uint8 as value", value)
 
     def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
         array = cgutils.create_struct_proxy(signature.args[0])(context, builder, args[0])
@@ -277,6 +228,7 @@ def match_bits(typingctx: Context, codes: types.Type, offset: types.Type, value:
 @intrinsic
 def _byte_pointer(typingctx: Context, address: types.Type) -> Intrinsic:
     """The pointer of an address."""
+    require(address == types.uint64, "bytes_at takes an address as a uint64", address)
 
     def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
         return builder.inttoptr(args[0], ir.IntType(8).as_pointer())
@@ -293,6 +245,7 @@ def bytes_at(address: int, n: int) -> np.ndarray:
 @intrinsic
 def float32_of_bits(typingctx: Context, bits: types.Type) -> Intrinsic:
     """The float32 with the bits of an int32."""
+    require(bits == types.int32, "float32_of_bits takes an int32", bits)
 
     def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
         return builder.bitcast(args[0], ir.FloatType())
@@ -303,6 +256,7 @@ def float32_of_bits(typingctx: Context, bits: types.Type) -> Intrinsic:
 @intrinsic
 def bits_of_float64(typingctx: Context, number: types.Type) -> Intrinsic:
     """The bits of a float64 as an int64."""
+    require(number == types.float64, "bits_of_float64 takes a float64", number)
 
     def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
         return builder.bitcast(args[0], ir.IntType(64))
@@ -313,6 +267,7 @@ def bits_of_float64(typingctx: Context, number: types.Type) -> Intrinsic:
 @intrinsic
 def float64_of_bits(typingctx: Context, bits: types.Type) -> Intrinsic:
     """The float64 with the bits of an int64."""
+    require(bits == types.int64, "float64_of_bits takes an int64", bits)
 
     def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
         return builder.bitcast(args[0], ir.DoubleType())
@@ -323,6 +278,9 @@ def float64_of_bits(typingctx: Context, bits: types.Type) -> Intrinsic:
 @intrinsic
 def load(typingctx: Context, address: types.Type, kind: types.NumberClass) -> Intrinsic:
     """The number of a type such as np.int32 at an address, aligned or not; whoever calls keeps the memory alive."""
+    require(address == types.uint64, "load takes an address as a uint64", address)
+    is_number = isinstance(kind, types.NumberClass) and isinstance(kind.dtype, types.Integer | types.Float)
+    require(is_number, "load takes a type such as np.int32", kind)
 
     def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
         value = builder.load(builder.inttoptr(args[0], context.get_value_type(kind.dtype).as_pointer()))
@@ -335,6 +293,7 @@ def load(typingctx: Context, address: types.Type, kind: types.NumberClass) -> In
 @intrinsic
 def fetch(typingctx: Context, address: types.Type) -> Intrinsic:
     """Bring what is at an address to the second cache while others compute; any address will do, also beyond an array."""
+    require(address == types.uint64, "fetch takes an address as a uint64", address)
 
     def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
         pointer, whole = ir.IntType(8).as_pointer(), ir.IntType(32)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.jit import kernel
-from learners.lanes import (
+from learners.kernels.jit import kernel
+from learners.kernels.simd import (
     N_LANES,
     bits_of,
     codes_at,

@@ -46,7 +46,7 @@ def _digest_and_imports(path: Path) -> tuple[bytes, list[Path]]:
 
 def _root_of(file: Path) -> Path:
     """The folder that holds the package `learners`: the file's own, or for a kernel elsewhere, this one."""
-    return next((folder.parent for folder in file.parents if folder.name == "learners"), Path(__file__).parent.parent)
+    return next((folder.parent for folder in file.parents if folder.name == "learners"), Path(__file__).parents[2])
 
 
 def _imported(text: str, root: Path) -> list[Path]:
