@@ -93,13 +93,12 @@ def whole_queries(name, n_problems, split, rounds) -> dict[str, float]:
 
 
 def whole_calls(name, n_problems, split, rounds) -> list[Figure]:
-    """Whole calls whose columns were asked for and given before, beside the solver alone on the reduced problem, one after the other."""
+    """Whole calls beside the solver alone on the reduced problem, one after the other."""
     whole_one = circuit(name)
     whole = whole_circuit(whole_one)
     figures = []
     for solver, alone in (("bt", approximate.best_tree), ("ng", approximate.greedy_tree)):
         calls, solves = [], []
-        # No more patterns are kept.
         for number in range(min(n_problems, 30)):
             query, evidence = random_query(name, whole_one.n_variables, number, split)
             problem = whole.reduced(query, evidence)
@@ -162,7 +161,7 @@ def main() -> None:
     parser.add_argument("--circuits", nargs="+")
     parser.add_argument("--finishing", action="store_true", help="count problems finished instead of timing")
     parser.add_argument(
-        "--whole", action="store_true", help="whole calls whose columns come again, beside the solver alone"
+        "--whole", action="store_true", help="whole calls beside the solver alone"
     )
     parser.add_argument("--wins", action="store_true", help="the paper's tables: times, wins, finishing counts")
     parser.add_argument("--for-paper", type=int, default=100, help="problems for the paper's bound with --wins")

@@ -8,14 +8,12 @@ import math
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from learners.circuits.kernels import CATEGORICAL
 from learners.circuits.map import (
     argmax_kernels,
     beam_kernels,
     bound_kernels,
-    call_kernels,
     kbest_kernels,
     map_query,
     reduction_kernels,
@@ -23,8 +21,8 @@ from learners.circuits.map import (
     value_kernels,
 )
 from learners.circuits.map.approximate import log_probabilities
-from learners.circuits.map.whole import MOST_PATTERNS, WholeCircuit, whole_circuit
-from tests.circuits.map_circuits import problems, random_circuit
+from learners.circuits.map.whole import whole_circuit
+from tests.circuits.map_circuits import problems
 from tests.naive import map as naive
 from tests.naive.map import flat_circuit
 
@@ -110,12 +108,6 @@ def test_look_ahead_and_derivatives_bound_every_subspace(problem):
             assert inside.max(initial=0) <= slots[2][slot] * (1 + CLOSE)
             assert slots[2][slot] <= slots[1][slot] * (1 + CLOSE)
             assert slots[1][slot] <= slots[0][slot] * (1 + CLOSE)
-    if n_inner:
-        # Where everything is allowed, no room for the leaves' tops is the same.
-        everything, both = np.ones(allowed.size, np.uint8), np.empty((2, allowed.size))
-        bound_kernels.look_ahead(arrays, everything, rows, spans, tops, leaves, both[0])
-        bound_kernels.look_ahead(arrays, everything, rows, spans, tops, np.empty(0), both[1])
-        np.testing.assert_allclose(both[1], both[0], rtol=1e-12)
 
 
 def hidden_chain(n_latent, n_states=3, seed=0):
@@ -167,36 +159,9 @@ def test_kernels_are_compiled_once():
         map_query(circuit, [0, 2, 4], {1: 1}, solver)
     for kernel in (
         reduction_kernels.reduced_circuit,
-        call_kernels.tree_answer,
         argmax_kernels.argmax_product,
         beam_kernels.beam_search,
         kbest_kernels.best_of_trees,
         search_kernels.solve_easy,
     ):
         assert len(kernel.signatures) == 1
-
-
-@given(problem=problems(), seed=st.integers(0, 1000))
-@settings(max_examples=60, deadline=None)
-def test_a_pattern_that_comes_again_gives_what_a_fresh_circuit_gives(problem, seed):
-    """Whatever values were given before."""
-    circuit, query, evidence = problem
-    whole, rng = whole_circuit(circuit), np.random.default_rng(seed)
-    for _ in range(2):
-        whole.reduced(query, {v: int(rng.integers(circuit.n_values[v])) for v in evidence})
-    again, fresh = whole.reduced(query, evidence), WholeCircuit.of(circuit).reduced(query, evidence)
-    assert again.log_bound == pytest.approx(fresh.log_bound, rel=1e-12)
-    assert again.variables.tolist() == fresh.variables.tolist()
-    if again.n_variables:
-        np.testing.assert_allclose(
-            log_probabilities(again, worlds_of(again)), log_probabilities(fresh, worlds_of(fresh))
-        )
-
-
-def test_only_the_last_patterns_are_kept():
-    circuit = random_circuit(np.random.default_rng(0), 6)
-    whole = whole_circuit(circuit)
-    for query in itertools.combinations(range(6), 3):
-        for given_v in sorted(set(range(6)) - set(query))[:2]:
-            whole.reduced(list(query), {given_v: 0})
-    assert len(whole.patterns) <= MOST_PATTERNS

@@ -9,22 +9,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learners.arrays import Integers, frozen
+from learners.arrays import Integers
 from learners.circuits.circuit import Circuit
 from learners.circuits.map import approximate
-from learners.circuits.map.call_kernels import answer_again, tree_answer
 from learners.circuits.map.errors import ContinuousQuery, ImpossibleEvidence, InvalidQuery
-from learners.circuits.map.exact import BOUNDS, MOST_ROW_ENTRIES, exact, root_bound
+from learners.circuits.map.exact import BOUNDS, exact, root_bound
 from learners.circuits.map.reduction import MaxProblem
-from learners.circuits.map.whole import Pattern, WholeCircuit, whole_circuit
+from learners.circuits.map.whole import WholeCircuit, whole_circuit
 from learners.query import MAX_TREES
 
 SOLVERS = ("bt", "ng", "amap", "beam", "kbt", "exact")
 TREE_SOLVERS = ("bt", "kbt")
-BY_ONE_TREE = ("bt", "ng")
 # Logarithms that differ by no more are equal.
 SAME = 1e-10
-LIMITS = frozen(np.array([float(MOST_ROW_ENTRIES), approximate.SMALLEST_VALUE]))
 
 
 @dataclass(frozen=True)
@@ -103,18 +100,10 @@ def map_query(
     started = time.perf_counter()
     _check_options(solver, k, seed, time_limit_s, bound)
     whole = whole_circuit(circuit)
-    if solver in BY_ONE_TREE:
-        known = _again(whole, query, evidence or {}, solver == "ng")
-        if known is not None:
-            return MapAnswer(*known, 0, time.perf_counter() - started)
     asked, given = _checked(whole, query, evidence or {})
     continuous = [v for v in asked if whole.n_values[v] == 0]
     if continuous and solver not in TREE_SOLVERS:
         raise ContinuousQuery(solver, continuous)
-    if solver in BY_ONE_TREE and whole.finite is not None:
-        at_once = _by_tree(whole, asked, given, solver == "ng")
-        if at_once is not None:
-            return MapAnswer(*at_once, 0, time.perf_counter() - started)
     problem = whole.reduced(asked, given)
     if problem.log_bound == -math.inf:
         raise ImpossibleEvidence(given)
@@ -138,61 +127,6 @@ def map_query(
         bound_now, is_optimal = value, True
     seconds = time.perf_counter() - started
     return MapAnswer(assignment, float(value), float(bound_now), bool(is_optimal), int(n_expanded), seconds)
-
-
-Told = tuple[dict[int, float], float, float, bool]
-
-
-def _again(whole: WholeCircuit, query: Sequence[int], evidence: Mapping[int, float], is_greedy: bool) -> Told | None:
-    """As `_by_tree`, of variables that were asked for and given before; None if they were not, or a value is none of theirs.
-
-    Raises
-    ------
-    ImpossibleEvidence
-    """
-    pattern = whole.patterns.get((tuple(query), tuple(evidence)))
-    if pattern is None or pattern.known is None:
-        return None
-    known, problem = pattern.known, pattern.problem
-    x, found = np.zeros(problem.n_variables, np.int64), np.empty(4)
-    given = np.array([*evidence.values(), 0.0], np.float64)
-    options = (is_greedy, LIMITS)
-    answer_again(problem.arrays, known.template, known.circuit, given, known.domains, options, x, found)
-    told = found.tolist()
-    return None if math.isnan(told[0]) else _told(pattern, evidence, x, told)
-
-
-def _by_tree(whole: WholeCircuit, asked: Sequence[int], given: Mapping[int, float], is_greedy: bool) -> Told | None:
-    """Assignment, its log value, an upper bound and whether they are equal, by one call of a kernel; None where no variable is left that matters.
-
-    Raises
-    ------
-    ImpossibleEvidence
-    """
-    pattern = whole.pattern(tuple(asked), tuple(given))
-    problem = pattern.problem
-    if problem.log_bound == -math.inf or not problem.arrays.leaf_variable.size:
-        return None
-    if pattern.has_come and pattern.known is None:
-        pattern.learn([int(whole.n_values[v]) for v in given])
-    pattern.has_come = True
-    x, found = np.zeros(problem.n_variables, np.int64), np.empty(4)
-    tree_answer(problem.arrays, pattern.shared, np.array([*given.values(), 0.0]), is_greedy, LIMITS, x, found)
-    return _told(pattern, given, x, found.tolist())
-
-
-def _told(pattern: Pattern, given: Mapping[int, float], x: Integers, found: Sequence[float]) -> Told:
-    gain, value, bound, n_left = found
-    log_bound = pattern.problem.log_bound + gain
-    if log_bound == -math.inf:
-        raise ImpossibleEvidence(dict(given))
-    # The place -1, of a variable that does not matter, is the zero at the end.
-    codes = [*x.tolist(), 0]
-    assignment: dict[int, float] = dict(zip(pattern.asked, map(codes.__getitem__, pattern.places), strict=True))
-    if not n_left:
-        return assignment, log_bound, log_bound, True
-    value, bound = log_bound + value, log_bound + max(value, bound)
-    return assignment, value, bound, bound - value <= SAME
 
 
 def _check_options(solver: str, k: int, seed: int, time_limit_s: float, bound: str) -> None:
