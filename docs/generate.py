@@ -18,8 +18,6 @@ Document = Mapping[str, Any]
 BENEATH = {
     "Circuits in memory": (
         "circuits.evaluate.log_values",
-        "circuits.evaluate.node_log_values",
-        "circuits.evaluate.node_log_derivatives",
         "circuits.answers.marginals",
         "circuits.answers.moments",
         "circuits.answers.conditional",

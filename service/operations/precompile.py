@@ -41,9 +41,6 @@ CIRCUITS: list[JSONObject] = [
     {"leaves": "gaussian", "learning": "bmm"},
     {"leaves": "auto", "learning": "em"},
     {"learning": "gibbs", "iterations": 4, "draws": 4},
-    {"learning": "gibbs", "iterations": 4, "draws": 4, "sampler": "reference"},
-    {"learning": "gibbs", "iterations": 4, "draws": 4, "sampler": "bottom-up"},
-    {"learning": "gibbs", "iterations": 4, "draws": 4, "sampler": "collapsed-vb"},
 ]
 
 
