@@ -1,6 +1,6 @@
 """Run all benchmarks one after another; each is a command of its own.
 
-python -m benchmarks                  # as large as the published figures: about four hours
+python -m benchmarks                  # as large as the published figures: about two hours
 python -m benchmarks --quick          # smaller tables: a quarter of an hour
 """
 
