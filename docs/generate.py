@@ -30,7 +30,6 @@ BENEATH = {
         "circuits.em.batch_em",
         "circuits.stepwise.StepwiseEM",
     ),
-    "Numbers": ("classifiers.stirling.log_stirling",),
 }
 
 
