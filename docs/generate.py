@@ -28,7 +28,6 @@ BENEATH = {
         "circuits.em.batch_em",
         "circuits.stepwise.StepwiseEM",
     ),
-    "Numbers": ("classifiers.stirling.log_stirling",),
 }
 
 

@@ -28,7 +28,7 @@ from learners.schema import Chunk, Schema
 from learners.schema.extension import CodeMaps
 from learners.schema.schema import FEW_CLASSES
 
-# Bit-planes win while the product of the domains less one stays below this (benchmarks/pairwise.py measures it).
+# Measured: bit-planes win while the product of the domains less one stays below this.
 MAX_PLANE_CELLS = 225
 MAX_PLANE_VALUES = 64
 MAX_NUMBERED_CELLS = 1 << 32

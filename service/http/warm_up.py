@@ -51,16 +51,6 @@ RUNS: tuple[tuple[str, JSONObject], ...] = (
 )
 
 
-def compile_all() -> float:
-    """Run every learner once, so that an image holds all kernels compiled; returns the seconds it took."""
-    started = time.perf_counter()
-    for name, parameters in RUNS:
-        compile_learner(name, parameters)
-    answer_rows()
-    ask_all()
-    return time.perf_counter() - started
-
-
 def compile_learner(name: str, parameters: JSONObject) -> None:
     """Run one learner on a narrow and on a wide table, and what its models answer."""
     for table in (TABLE, WIDE):

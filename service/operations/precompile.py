@@ -28,7 +28,7 @@ from learners.query import Edges, Effects, Graph, Graphs, Paths, Score, Structur
 from learners.schema import Chunk, Schema
 from learners.schema.batches import IndexCheck
 from learners.schema.encode import Encoder, encode
-from service.http.warm_up import RUNS, TABLE, answer_rows, ask_all, ask_everything, compile_all, compile_learner
+from service.http.warm_up import RUNS, TABLE, answer_rows, ask_all, ask_everything, compile_learner
 from service.json_values import JSONObject
 
 NUMBERS = pa.table({name: np.random.default_rng(i).normal(size=40) for i, name in enumerate("abcd")})
@@ -45,15 +45,6 @@ CIRCUITS: list[JSONObject] = [
 
 
 STRUCTURES: list[JSONObject] = [{"method": "exact"}, {"method": "blocks", "candidates": 2, "sets": 100, "draws": 16}]
-
-
-def compile_everything() -> float:
-    """Run learners and queries once, in this process; returns the seconds it took."""
-    started = time.perf_counter()
-    compile_all()
-    for task in TASKS[3 + len(RUNS) :]:
-        task()
-    return time.perf_counter() - started
 
 
 def compile_in_processes(n_processes: int, tasks: Sequence[Callable[[], object]] | None = None) -> float:
@@ -146,6 +137,6 @@ DEMO: tuple[Callable[[], object], ...] = (
     TASKS[0],
     ask_all,
     answer_rows,
-    *(partial(compile_learner, name, {}) for name in ("auto", "nb", "xgboost")),
+    *(partial(compile_learner, name, {}) for name in ("auto", "xgboost")),
 )
 """What the demo runs."""

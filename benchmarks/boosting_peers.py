@@ -1,4 +1,4 @@
-"""Boosting of other libraries and settings on raw columns: to compare with, never to serve.
+"""Boosting of other libraries and settings on raw columns, as further peers of `cross_validate` in the process that imports this.
 
 LightGBM, CatBoost and EBM are extras: `pip install fewpass[evaluation]`.
 """
@@ -6,7 +6,7 @@ LightGBM, CatBoost and EBM are extras: `pip install fewpass[evaluation]`.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -16,6 +16,8 @@ import pyarrow as pa
 
 from learners.arrays import Codes, Floats, Integers
 from learners.errors import InvalidParameter
+from learners.evaluation.folds import stratified_folds
+from learners.evaluation.peers import PEERS, Peer
 from learners.evaluation.raw_columns import Predict, RawColumns
 
 if TYPE_CHECKING:
@@ -155,8 +157,6 @@ class _XGBoostData:
 
 def _folds(y: Integers, seed: int) -> list[tuple[Integers, Integers]]:
     """Stratified where the classes allow it."""
-    from learners.evaluation.folds import stratified_folds
-
     return stratified_folds(y, min(N_FOLDS, y.size), seed)
 
 
@@ -228,10 +228,11 @@ def _extra(module: str, package: str | None = None) -> ModuleType:
         ) from error
 
 
-FITS: dict[str, tuple[str, type, Callable[..., Predict]]] = {
-    "xgboost-slow": ("XGBoost, small steps, rounds by cross-validation", SlowXGBoostParameters, fit_slow_xgboost),
-    "xgboost-tuned": ("XGBoost tuned by Optuna", TunedXGBoostParameters, fit_tuned_xgboost),
-    "lightgbm": ("LightGBM", DefaultParameters, fit_lightgbm),
-    "catboost": ("CatBoost", DefaultParameters, fit_catboost),
-    "ebm": ("explainable boosting machine", DefaultParameters, fit_ebm),
+BOOSTING: dict[str, Peer] = {
+    "xgboost-slow": Peer("XGBoost, small steps, rounds by cross-validation", SlowXGBoostParameters, fit_slow_xgboost),
+    "xgboost-tuned": Peer("XGBoost tuned by Optuna", TunedXGBoostParameters, fit_tuned_xgboost),
+    "lightgbm": Peer("LightGBM", DefaultParameters, fit_lightgbm),
+    "catboost": Peer("CatBoost", DefaultParameters, fit_catboost),
+    "ebm": Peer("explainable boosting machine", DefaultParameters, fit_ebm),
 }
+PEERS.update(BOOSTING)
