@@ -51,7 +51,6 @@ FULL = {
     "bayesian_circuits_paper": [],
     "real_table": [],
     "wide_table": [],
-    "real_sets": [],
     "monitoring": ["power", "--repeats", "20"],
     "drift_scan": [],
 }
@@ -83,7 +82,6 @@ QUICK = {
     "wide_table": ["--rounds", "1"],
     "monitoring": ["power", "--repeats", "1"],
     "drift_scan": ["--rows", "1000000", "--rounds", "1"],
-    "real_sets": ["--rounds", "1"],
     "bayesian_circuits": ["--quick", "sweeps", "growth", "query"],
     "bayesian_calibration": ["--sets", "50", "--rows", "20"],
 }

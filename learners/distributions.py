@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from learners.arrays import Floats
-from learners.distribution_kernels import first_invalid
+from learners.distribution_kernels import TOLERANCE, first_invalid
 from learners.errors import InvalidPrediction
 
 
@@ -28,6 +28,14 @@ def distributions(probabilities: Floats, first_row: int = 0) -> Floats:
     row = first_invalid(np.ascontiguousarray(probabilities, np.float64))
     if row >= 0:
         raise InvalidPrediction(first_row + row, probabilities[row].tolist())
+    return probabilities
+
+
+def distribution(probabilities: Floats) -> Floats:
+    """As `distributions`, of the answer (n_classes,) for one row, and sooner."""
+    listed = probabilities.tolist()
+    if not (abs(sum(listed) - 1.0) <= TOLERANCE and min(listed) >= 0.0):
+        raise InvalidPrediction(0, listed)
     return probabilities
 
 
