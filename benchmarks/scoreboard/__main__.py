@@ -60,7 +60,7 @@ def entries(args: argparse.Namespace, folder: Path, absent: list[str]) -> Iterat
             kind = learner if learner in PEERS else "fewpass"
             if kind not in imports:
                 commands = Commands(learner, files, folder / f"imports-{kind}")
-                imports[kind] = min(run(commands.imports, args.timeout).cpu_s for _ in range(2))
+                imports[kind] = run(commands.imports, args.timeout).cpu_s
             yield measured(learner, files, folder / name / learner, imports[kind], args.timeout)
 
 
