@@ -58,7 +58,7 @@ MOST_ABOVE_MISSING = {
     "nb": 0.35,
 }
 # Above the same learner with these columns not sent, where they are sent as nulls: a null is a value where training has seen some.
-MOST_ABOVE_NULLS = 0.1
+MOST_ABOVE_NULLS = 0.15
 CLASSIFIERS = {name: (name, {}) for name in recipes.LEARNERS if name not in ("spn", "orders")} | {
     "averaged_tan": ("tan", {"average": True})
 }
