@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 READY := $(VENV)/.ready
 
-.PHONY: demo test browser screenshots faults soak fuzz check docs kernels bench serve clean setup container-test audit load
+.PHONY: demo test browser screenshots faults soak fuzz check docs kernels bench scoreboard serve clean setup container-test audit load
 
 setup: $(READY)
 
@@ -64,6 +64,11 @@ kernels: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
+
+# What a user runs, beside the boosting libraries: docs/results/scoreboard.md. `make scoreboard QUICK=1` takes four minutes and writes nothing.
+scoreboard: $(READY)
+	$(BIN)/fewpass precompile
+	$(BIN)/python -m benchmarks.scoreboard $(if $(QUICK),--quick)
 
 # Builds and runs the image without a Docker engine; needs root, buildah and debootstrap.
 container-test:

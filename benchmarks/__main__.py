@@ -33,7 +33,6 @@ FULL = {
     "bayesian_circuits": [],
     "bayesian_calibration": [],
     "real_table": [],
-    "real_sets": [],
     "monitoring": ["power", "--repeats", "20"],
 }
 QUICK = {
@@ -52,7 +51,6 @@ QUICK = {
     "service": ["--rounds", "1", "--seconds", "1", "--jobs", "300"],
     "real_table": ["--rows", "100000", "--rounds", "2", "--command-rounds", "1"],
     "monitoring": ["power", "--repeats", "1"],
-    "real_sets": ["--rounds", "1"],
     "bayesian_circuits": ["--quick", "sweeps", "growth", "query"],
     "bayesian_calibration": ["--sets", "50", "--rows", "20"],
 }

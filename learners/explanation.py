@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from learners.arrays import Floats, Integers, Mask
+from learners.distributions import distributions
 from learners.model import Model
 from learners.schema import Chunk
 
@@ -67,7 +68,7 @@ def explain(model: Model, chunk: Chunk) -> Explanation:
     ------
     NoClass
     """
-    probabilities = model.predict_proba(chunk)
+    probabilities = distributions(model.predict_proba(chunk))
     n_rows, n_classes = probabilities.shape
     ranked = np.argsort(-probabilities, axis=1, kind="stable")
     predicted, against = ranked[:, 0], ranked[:, min(1, n_classes - 1)]
