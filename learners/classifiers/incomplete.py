@@ -11,9 +11,6 @@ from learners.arrays import Codes, Floats, Integers, freeze
 from learners.classifiers.row_kernels import mark_rows
 from learners.schema import Schema
 
-HIDDEN_SHARE = 0.01
-"""Of rows with nulls, beforehand: how many lack values for a reason that has nothing to do with the row."""
-
 LACKS_PARENT, HAS_NULL = 1, 2
 
 Answer = Callable[[Codes], tuple[Floats, Floats]]
@@ -36,7 +33,9 @@ class Completeness:
         limits = np.full(schema.n_attributes, np.iinfo(np.uint16).max, np.uint16)
         limits[list(needed)] = self.sizes[list(needed)]
         nullable = np.array([schema.attributes[i].has_missing for i in range(schema.n_attributes)], np.bool_)
-        nullable[np.setdiff1d(np.arange(schema.n_attributes), np.array(used, np.int64))] = False
+        self._used = np.zeros(schema.n_attributes, np.bool_)
+        self._used[list(used)] = True
+        nullable &= self._used
         freeze(limits, nullable)
         self._limits, self.nullable = limits, nullable
 
@@ -44,7 +43,7 @@ class Completeness:
         """Answer the rows that lack something, in place of what stands there.
 
         A null is either a value, as in training, or hides a value for a reason that has nothing to do with the row. Which it is,
-        the row itself tells: the answer is the mean of both, weighted by how probable each makes the row.
+        the row itself tells: the answer is the mean of both, weighted by how probable each makes the row, and beforehand alike.
 
         Parameters
         ----------
@@ -65,10 +64,10 @@ class Completeness:
             is_null = (own[:, with_null] == 0) & self.nullable[:, np.newaxis]
             hidden = np.where(is_null, self.sizes[:, np.newaxis], own[:, with_null]).astype(own.dtype)
             without, without_evidence = answer(_frozen(hidden))
-            n, s = int(self.nullable.sum()), is_null.sum(axis=0)
+            n, s = (own[:, with_null] < self.sizes[:, np.newaxis])[self._used].sum(axis=0), is_null.sum(axis=0)
             # Where the share of hidden values is as likely one as another, s of n are hidden with probability s! (n - s)! / (n + 1)!.
             log_hidden = gammaln(s + 1) + gammaln(n - s + 1) - gammaln(n + 2)
-            log_odds = evidence[with_null] - without_evidence - log_hidden + np.log(1 / HIDDEN_SHARE - 1)
+            log_odds = evidence[with_null] - without_evidence - log_hidden
             weight = 1 / (1 + np.exp(-np.clip(log_odds, -700, 700)))[:, np.newaxis]
             probabilities[with_null] = weight * probabilities[with_null] + (1 - weight) * without
         out[rows] = probabilities
