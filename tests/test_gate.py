@@ -45,20 +45,20 @@ MOST_ABOVE = {
     "tan": 0.4,
     "nb": 1.0,
 }
-# Above logistic regression that was trained on the known columns alone, where most columns are not sent: single networks end
-# a context at a missing parent, and neither the trees of `auto` nor those of XGBoost have seen a missing cell.
+# Above logistic regression that was trained on the known columns alone, where most columns are not sent. XGBoost guesses where it has not
+# seen a missing cell, and warns of it.
 MOST_ABOVE_MISSING = {
-    "auto": 0.65,
-    "eskdb": 0.25,
+    "auto": 0.16,
+    "eskdb": 0.16,
     "xgboost": 4.5,
-    "skdb": 0.25,
-    "averaged_tan": 0.3,
-    "kdb": 0.25,
+    "skdb": 0.17,
+    "averaged_tan": 0.28,
+    "kdb": 0.22,
     "tan": 0.25,
-    "nb": 0.35,
+    "nb": 0.3,
 }
-# Above the same learner with these columns not sent, where they are sent as nulls: a null is a value where training has seen some.
-MOST_ABOVE_NULLS = 0.15
+# Above the same learner with these columns not sent, where they are sent as nulls. Averaged trees read a null as a value.
+MOST_ABOVE_NULLS = {"averaged_tan": 0.15}
 CLASSIFIERS = {name: (name, {}) for name in recipes.LEARNERS if name not in ("spn", "orders")} | {
     "averaged_tan": ("tan", {"average": True})
 }
@@ -194,7 +194,7 @@ def test_missing_columns_and_nulls(learner, table):
     nulls = {
         name: rows[name] if name in known else pa.nulls(rows.num_rows, rows[name].type) for name in rows.column_names
     }
-    assert loss(learner, table, pa.table(nulls)) <= not_sent + MOST_ABOVE_NULLS
+    assert loss(learner, table, pa.table(nulls)) <= not_sent + MOST_ABOVE_NULLS.get(learner, 0.01)
 
 
 def test_the_codes_of_a_table_need_two_bytes():
