@@ -20,6 +20,15 @@ def tree_of(y, parents, x, counts):
     return rows
 
 
+def view_codes(attribute, grouping):
+    """By some of the cut points of a numeric attribute, the code of each code by all of them, through a number in its interval."""
+    first, cuts = int(attribute.has_missing), attribute.cuts
+    edges = [cuts[0] - 2, *cuts, cuts[-1] + 2]
+    numbers = [(low + high) / 2 for low, high in zip(edges, edges[1:], strict=False)]
+    codes = [first + sum(cuts[position] < number for position in grouping) for number in numbers]
+    return [0] * first + codes + [first + len(grouping) + 1]
+
+
 def customers_of(tree, solution):
     """The expected tables (rows at the deepest level) of a solved tree, by context and value."""
     paths = [()]
