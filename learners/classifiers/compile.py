@@ -37,6 +37,7 @@ def compile_tables(
     class_counts: Integers,
     trees: Sequence[ContextTree],
     estimates: Sequence[Estimates],
+    most_dense: int | None = None,
 ) -> kernels.LookupTables:
     """Compile estimates into the arrays that `kernels.answer` reads.
 
@@ -46,6 +47,8 @@ def compile_tables(
     structure : Structure
     class_counts : (n_classes,) int64
     trees, estimates : one per entry of `structure.order`
+    most_dense : int, optional
+        Numbers that a dense table may have; by default as many as the contexts that occurred are worth.
 
     Returns
     -------
@@ -75,7 +78,9 @@ def compile_tables(
         hashed.append(_hashed(_sparse_form(tree, estimate, sizes[i], strides[i], schema.n_classes)))
         if i == len(trees) - 1 or sum(form.vectors.size for form in hashed) > BLOCK_FLOATS:
             block = tables_of(len(found), hashed.copy())
-            found += [_dense_form(block, a, form, schema.code_dtype) or form for a, form in enumerate(hashed)]
+            found += [
+                _dense_form(block, a, form, schema.code_dtype, most_dense) or form for a, form in enumerate(hashed)
+            ]
             hashed = []
             del block
     return tables_of(0, found)
@@ -244,14 +249,16 @@ def _hashed(sparse: _Sparse) -> _Form:
 
 
 def _dense_form(
-    tables: kernels.LookupTables, a: int, hashed: _Form, dtype: type[np.uint8] | type[np.uint16]
+    tables: kernels.LookupTables, a: int, hashed: _Form, dtype: type[np.uint8] | type[np.uint16], most: int | None
 ) -> _Form | None:
     """The dense table of an attribute, if its contexts are few enough, or not much more than occurred."""
     n_classes = tables.log_prior.size
     own = slice(int(tables.parent_starts[a]), int(tables.parent_starts[a + 1]))
     shape = (*(tables.parent_sizes[own] + 1).tolist(), int(tables.n_values[a]))  # codes of the parents and a value
     n_rows = math.prod(shape)
-    if n_rows * n_classes > min(DENSE_FLOATS, max(SMALL_TABLE, DENSE_RATIO * hashed.vectors.size)):
+    if most is None:
+        most = min(DENSE_FLOATS, max(SMALL_TABLE, DENSE_RATIO * hashed.vectors.size))
+    if n_rows * n_classes > most:
         return None
     attribute, parents = np.array([len(shape) - 1]), np.arange(tables.parents.size) - own.start
     freeze(attribute, parents)

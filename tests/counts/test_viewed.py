@@ -22,10 +22,8 @@ def codes_by_views(views, chunk, only=None):
     rows = []
     for i, attribute in enumerate(views.base.attributes):
         groupings = attribute.groupings if only is None else attribute.groupings[only : only + 1]
-        for grouping in dict.fromkeys(groupings):
-            rows.append(np.array(naive.view_codes(attribute, grouping))[chunk.x[i]])
-        if not groupings:
-            rows.append(chunk.x[i].astype(np.int64))
+        tables = [naive.view_codes(attribute, grouping) for grouping in dict.fromkeys(groupings)]
+        rows += [np.array(table)[chunk.x[i]] for table in tables or [range(attribute.n_values + 1)]]
     return np.stack(rows)
 
 

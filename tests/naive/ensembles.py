@@ -42,7 +42,12 @@ def customers_of(tree, solution):
 
 
 def log_probability(rows, customers, concentrations, n_values, value, path, k, leave_out):
-    """Log P(value | class, first k parents): path holds the class and the codes of all parents."""
+    """Log P(value | class, first k parents): path holds the class and the codes of all parents, None for a missing one.
+
+    A context that ends at a missing parent is read by its rows, one that is not there by the tables of the one above it.
+    """
+    if None in path[: k + 1]:
+        k = path.index(None) - 1
     depth = max(d for d in range(len(path) + 1) if path[:d] in rows)
     alpha = [ROOT, *concentrations]
     n = [rows[path[:d]].get(value, 0) for d in range(depth + 1)]
