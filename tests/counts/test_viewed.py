@@ -17,16 +17,6 @@ from tests.naive import ensembles as naive
 from tests.naive.counts import family_counts, pair_counts
 
 
-def codes_by_views(views, chunk, only=None):
-    """(n_views, n_rows) codes, from the definition."""
-    rows = []
-    for i, attribute in enumerate(views.base.attributes):
-        groupings = attribute.groupings if only is None else attribute.groupings[only : only + 1]
-        tables = [naive.view_codes(attribute, grouping) for grouping in dict.fromkeys(groupings)]
-        rows += [np.array(table)[chunk.x[i]] for table in tables or [range(attribute.n_values + 1)]]
-    return np.stack(rows)
-
-
 @given(strategies.chunk_lists(max_size=3, of=strategies.grouped_schemas()), st.integers(0, 99))
 @settings(max_examples=40)
 def test_families_of_views_are_counted_row_by_row(drawn, seed):
@@ -38,7 +28,7 @@ def test_families_of_views_are_counted_row_by_row(drawn, seed):
         families.append(Family(view, tuple(others[: rng.integers(0, 3)].tolist())))
     counted = laws.updated(ViewedFamilies(views, families), parts).counts
     whole = strategies.joined(parts)
-    x = codes_by_views(views, whole)
+    x = naive.codes_by_views(schema, whole.x)
     assert counted.class_counts.tolist() == np.bincount(whole.y, minlength=schema.n_classes).tolist()
     for index, family in enumerate(families):
         y, parents, own, n = (part.tolist() for part in counted.cells(index))
@@ -53,7 +43,7 @@ def test_pairs_of_views_are_counted_row_by_row(drawn):
     views = Views(schema, 0)
     counted = laws.updated(Viewed(views, lambda own: PairwiseCounts(own.schema)), parts).counts
     whole = strategies.joined(parts)
-    x, sizes = codes_by_views(views, whole, 0), views.schema.domain_sizes.tolist()
+    x, sizes = naive.codes_by_views(schema, whole.x, 0), views.schema.domain_sizes.tolist()
     for i in range(1, len(sizes)):
         expected = pair_counts(x[i - 1], x[i], whole.y, sizes[i - 1], sizes[i], schema.n_classes)
         assert np.array_equal(counted.table(i - 1, i), expected)

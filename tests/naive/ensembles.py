@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -27,6 +28,50 @@ def view_codes(attribute, grouping):
     numbers = [(low + high) / 2 for low, high in zip(edges, edges[1:], strict=False)]
     codes = [first + sum(cuts[position] < number for position in grouping) for number in numbers]
     return [0] * first + codes + [first + len(grouping) + 1]
+
+
+def codes_by_views(schema, x, only=None):
+    """(n_views, n_rows) int64 of codes (n_attributes, n_rows): each attribute by its different groupings, or by one of these."""
+    rows = []
+    for attribute, codes in zip(schema.attributes, x, strict=True):
+        groupings = attribute.groupings if only is None else attribute.groupings[only : only + 1]
+        tables = [view_codes(attribute, grouping) for grouping in dict.fromkeys(groupings)]
+        rows += [np.array(table)[codes] for table in tables or [range(attribute.n_values + 1)]]
+    return np.stack(rows)
+
+
+def tree_score(tree, numbers, is_absent, node=0):
+    """The leaf of a tree as XGBoost writes it in JSON, of a row; the mean of both sides, by rows, where a split's attribute is absent.
+
+    numbers (n_attributes,): NaN goes where the tree sends it.
+    """
+    left, right = tree["left_children"][node], tree["right_children"][node]
+    if left < 0:
+        return tree["split_conditions"][node]
+    attribute = tree["split_indices"][node]
+    sides = [partial(tree_score, tree, numbers, is_absent, child) for child in (left, right)]
+    if is_absent[attribute]:
+        rows = [tree["sum_hessian"][child] for child in (left, right)]
+        return (rows[0] * sides[0]() + rows[1] * sides[1]()) / sum(rows)
+    number = numbers[attribute]
+    if np.isnan(number):
+        return sides[0 if tree["default_left"][node] else 1]()
+    if node in tree["categories_nodes"]:
+        place = tree["categories_nodes"].index(node)
+        first = tree["categories_segments"][place]
+        return sides[int(number) in tree["categories"][first : first + tree["categories_sizes"][place]]]()
+    return sides[0 if number < np.float32(tree["split_conditions"][node]) else 1]()
+
+
+def forest_scores(boosters, weights, numbers, is_absent, n_classes):
+    """(n_rows, n_classes) of boosters in XGBoost's JSON: of two classes the trees are those of the second."""
+    scores = np.zeros((len(numbers), n_classes))
+    for booster, weight in zip(boosters, weights, strict=True):
+        model = booster["learner"]["gradient_booster"]["model"]
+        for tree, group in zip(model["trees"], model["tree_info"], strict=True):
+            for row, own in enumerate(numbers):
+                scores[row, 1 if n_classes == 2 else group] += weight * tree_score(tree, own, is_absent[row])
+    return scores
 
 
 def customers_of(tree, solution):
