@@ -29,9 +29,13 @@ def grown(n_classes):
     schema = replace(schema, attributes=(*schema.attributes, replace(word, name="word")))
     codes, rows = CodeTable(schema), strategies.chunk_of(1, schema, 900)
     matrix = xgboost.DMatrix(codes.features(rows.x), rows.y, feature_types=codes.feature_types, enable_categorical=True)
-    kind = {"objective": "binary:logistic"} if n_classes == 2 else {"objective": "multi:softprob", "num_class": n_classes}
+    kind = (
+        {"objective": "binary:logistic"} if n_classes == 2 else {"objective": "multi:softprob", "num_class": n_classes}
+    )
     boosters = tuple(
-        xgboost.train({"max_depth": depth, "nthread": 1, "min_child_weight": 0, **kind}, matrix, 1 + 4 * (n_classes < 9))
+        xgboost.train(
+            {"max_depth": depth, "nthread": 1, "min_child_weight": 0, **kind}, matrix, 1 + 4 * (n_classes < 9)
+        )
         for depth in (2, 5)
     )
     return schema, boosters, strategies.chunk_of(2, schema, 40).x

@@ -11,7 +11,6 @@ import pytest
 
 from learners import recipes
 from learners.ensembles.cuts import ensemble_schema
-from learners.errors import Cancelled
 from learners.passes import cluster as clusters
 from learners.passes.engine import collect
 from learners.passes.learner import drive
@@ -84,47 +83,36 @@ def test_rows_are_forgotten_by_subtracting_them(folder, name, parameters):
     assert same(model, drive(fresh(name, parameters, kept), Source.of_table(pa.concat_tables(rest))))
 
 
-class Dying:
-    """Checkpoints of a run that is killed after each few of them."""
+class Saved:
+    """What a pass that was killed has left."""
 
-    every_s = 0.0
+    every_s = 60.0
 
-    def __init__(self):
-        self.kept, self.left = {}, 0
-
-    def at(self, key):
-        return Checkpoint(self, key)
-
-
-class Checkpoint:
-    every_s = 0.0
-
-    def __init__(self, of, key):
-        self.of, self.key = of, key
+    def __init__(self, table, note):
+        self.table, self.note = table, note
 
     def load(self):
-        return self.of.kept.get(self.key)
-
-    def save(self, table, note):
-        self.of.kept[self.key] = table, note
-        self.of.left -= 1
-        if self.of.left <= 0:
-            raise Cancelled("killed")
+        return self.table, self.note
 
 
 @pytest.mark.parametrize(("name", "parameters"), LEARNERS)
-def test_a_run_that_is_killed_goes_on_to_the_same_model(folder, name, parameters):
-    kept, checkpoints, n_killed = Kept(schema_of(folder)), Dying(), 0
-    while True:
-        checkpoints.left = 4
-        try:
-            model = drive(fresh(name, parameters, kept), Source.open(folder), threads=2, checkpoints=checkpoints)
-            break
-        except Cancelled:
-            n_killed += 1
-            assert n_killed < 100, "it goes on from where it was"
-    assert n_killed > 3
-    assert same(model, drive(fresh(name, parameters, kept), Source.open(folder), threads=1))
+def test_a_run_killed_in_every_pass_goes_on_to_the_same_model(folder, monkeypatch, name, parameters):
+    kept, source, passes = Kept(schema_of(folder)), Source.open(folder), []
+
+    def resumed(statistic, source, **more):
+        half = source.only(range(N_DAYS // 2))
+        assert half.fragments == source.fragments[: len(half.fragments)]
+        note = {"fragments": list(range(len(half.fragments)))}
+        saved = Saved(collect(statistic, half).to_arrow(), note)
+        found = collect(statistic, source, **more | {"checkpoint": saved, "on_progress": None})
+        passes.append(found)
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr("learners.passes.learner.collect", resumed)
+        model = drive(fresh(name, parameters, kept), source, threads=2)
+    assert len(passes) >= 3
+    assert same(model, drive(fresh(name, parameters, kept), source, threads=1))
 
 
 def test_a_cluster_learns_the_same_model(folder):
