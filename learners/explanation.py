@@ -18,8 +18,8 @@ MOST_EXACT = 8
 N_ORDERS = 8
 # Rows that are explained together.
 BLOCK = 4096
-# Probabilities that differ by less are the same: tables hold logarithms as float32.
-SUM_TOLERANCE = 1e-4
+# Log odds that differ by less, relative to their size, are the same: tables hold logarithms as float32.
+SUM_TOLERANCE = 1e-5
 
 
 class Explanation(NamedTuple):
@@ -91,10 +91,7 @@ def _terms(model: Model, chunk: Chunk, probabilities: Floats) -> tuple[Floats, F
     if isinstance(model, Additive):
         of_all, terms = model.log_terms(chunk)
         log_prior = np.tile(of_all, (chunk.n_rows, 1))
-        scores = log_prior + terms.sum(axis=0)
-        largest = np.where(np.isfinite(scores).any(axis=1), scores.max(axis=1, initial=-np.inf), 0.0)[:, np.newaxis]
-        sums = np.exp(scores - largest)
-        is_sum = np.abs(sums / sums.sum(axis=1, keepdims=True) - probabilities).max(axis=1, initial=0.0) < SUM_TOLERANCE
+        is_sum = _are_sums(log_prior + terms.sum(axis=0), probabilities)
     else:
         log_prior, is_sum = np.zeros(probabilities.shape), np.zeros(chunk.n_rows, np.bool_)
         terms = np.zeros((len(chunk.x), *probabilities.shape))
@@ -104,6 +101,15 @@ def _terms(model: Model, chunk: Chunk, probabilities: Floats) -> tuple[Floats, F
         rows = np.flatnonzero(~is_sum & (patterns == pattern).all(axis=1))
         log_prior[rows], terms[:, rows] = shapley_terms(model, chunk.rows(rows))
     return log_prior, terms
+
+
+def _are_sums(scores: Floats, probabilities: Floats) -> Mask:
+    """(n_rows,) bool: whether the log odds of the probabilities are those of the scores."""
+    with np.errstate(divide="ignore", invalid="ignore"):  # infinity less infinity: a row that no class can produce
+        logs = np.log(probabilities)
+        off = (scores - scores.max(axis=1, keepdims=True)) - (logs - logs.max(axis=1, keepdims=True))
+        is_off = np.abs(off) > SUM_TOLERANCE * np.maximum(1.0, np.abs(logs))
+    return np.asarray(~(is_off & np.isfinite(off)).any(axis=1))
 
 
 def shapley_terms(model: Model, chunk: Chunk) -> tuple[Floats, Floats]:

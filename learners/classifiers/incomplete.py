@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy.special import gammaln, logsumexp
 
 from learners.arrays import Codes, Floats, Integers, freeze
 from learners.classifiers.row_kernels import mark_rows
@@ -66,7 +65,8 @@ class Completeness:
             without, without_evidence = answer(_frozen(hidden))
             n, s = (own[:, with_null] < self.sizes[:, np.newaxis])[self._used].sum(axis=0), is_null.sum(axis=0)
             # Where the share of hidden values is as likely one as another, s of n are hidden with probability s! (n - s)! / (n + 1)!.
-            log_hidden = gammaln(s + 1) + gammaln(n - s + 1) - gammaln(n + 2)
+            log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, self.sizes.size + 2)))])
+            log_hidden = log_factorial[s] + log_factorial[n - s] - log_factorial[n + 1]
             log_odds = evidence[with_null] - without_evidence - log_hidden
             weight = 1 / (1 + np.exp(-np.clip(log_odds, -700, 700)))[:, np.newaxis]
             probabilities[with_null] = weight * probabilities[with_null] + (1 - weight) * without
@@ -84,7 +84,9 @@ def normalized(log_joint: Floats, log_prior: Floats) -> tuple[Floats, Floats]:
 
     A row that no class can produce has the prior.
     """
-    evidence = logsumexp(log_joint, axis=1)
-    is_impossible = evidence == -np.inf
-    log_joint = np.where(is_impossible[:, np.newaxis], log_prior, log_joint)
-    return np.exp(log_joint - logsumexp(log_joint, axis=1, keepdims=True)), np.asarray(evidence)
+    largest = log_joint.max(axis=1, keepdims=True)
+    is_impossible = largest == -np.inf
+    shifted = np.where(is_impossible, log_prior, log_joint - np.where(is_impossible, 0.0, largest))
+    terms = np.exp(shifted)
+    total = terms.sum(axis=1, keepdims=True)
+    return terms / total, np.where(is_impossible, -np.inf, largest + np.log(total))[:, 0]
