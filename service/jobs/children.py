@@ -21,15 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-from pydantic import ValidationError
-from sqlalchemy.exc import InterfaceError, OperationalError
 
 from learners.errors import Cancelled
 from learners.memory import machine_bytes
 from service.jobs.limits import LESS, bytes_text, too_large, used_bytes
+from service.jobs.packed_errors import packed, unpacked
 from service.json_values import JSONObject
-from service.problems import InvalidRequest, JobFailed, OutOfMemory, is_expected, problem_of
-from storage.errors import ControlUnavailable
+from service.problems import JobFailed, OutOfMemory, is_expected
 
 LOOK_S = 0.02
 BEAT_S = 0.2
@@ -179,7 +177,7 @@ class Child:
                 if kind == "done":
                     return content
                 if kind == "failed":
-                    raise stopping.reason or _unpacked(content)
+                    raise stopping.reason or unpacked(content)
                 stopping.tries(partial(report, content))
             used = used_bytes(pid) - at_rest
             self.peak = max(self.peak, used)
@@ -316,6 +314,8 @@ def _live(conn: Connection, opener: Callable[[], object], silence_s: float, idle
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal, whose parent decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # A daemon, so that whoever ends does not wait for it; yet a Dask cluster of its work needs processes of its own.
+    vars(multiprocessing.current_process())["_config"]["daemon"] = False
     with contextlib.suppress(OSError):  # where memory runs out, it is the job that ends and not the server
         Path("/proc/self/oom_score_adj").write_text("1000")
     inbox = _Inbox(conn, silence_s, idle_s)
@@ -359,7 +359,7 @@ class _Inbox:
         try:
             opened = opener()
         except Exception as error:
-            self.say("failed", _packed(error))
+            self.say("failed", packed(error))
             os._exit(ORPHANED)
         self._is_busy = False
         self.say("done", None)
@@ -373,7 +373,7 @@ class _Inbox:
         except Exception as error:
             if not is_expected(error):
                 structlog.get_logger("jobs").exception("work failed")
-            kind, content = "failed", _packed(error)
+            kind, content = "failed", packed(error)
         self._is_busy = False
         self.say(kind, content)
 
@@ -396,27 +396,3 @@ class _Inbox:
                 self.conn.send((kind, content))
         except OSError:
             os._exit(ORPHANED)
-
-
-def _packed(error: Exception) -> tuple[type[Exception], tuple[object, ...], dict[str, object]]:
-    """An exception as it goes through a pipe."""
-    if isinstance(error, ValidationError):
-        return InvalidRequest, (problem_of(error).detail,), {"fields": {}}
-    # Those of the system hold the name of the file beside their arguments.
-    arguments = tuple(error.__reduce__()[1]) if isinstance(error, OSError) else error.args
-    packed = (type(error), arguments, vars(error))
-    try:
-        _unpacked(pickle.loads(pickle.dumps(packed)))
-    except Exception:
-        if isinstance(error, OperationalError | InterfaceError):
-            return ControlUnavailable, (str(error),), {}
-        return RuntimeError, (f"{type(error).__name__}: {error}",), {}
-    return packed
-
-
-def _unpacked(packed: tuple[type[Exception], tuple[object, ...], dict[str, object]]) -> Exception:
-    kind, arguments, fields = packed
-    error = kind.__new__(kind, *arguments)
-    error.args = arguments
-    vars(error).update(fields)
-    return error

@@ -19,7 +19,7 @@ def tiny(monkeypatch, tmp_path):
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 300)
     columns = {
-        "number": np.round(y + rng.normal(size=300), 2),
+        "number": np.round(3 * y + rng.normal(size=300), 2),
         "word": np.array(["u", "v"])[y ^ (rng.random(300) < 0.2)],
     }
     table = pa.table(
