@@ -17,6 +17,7 @@ import pyarrow as pa
 from learners import recipes
 from learners.circuits.model import CircuitModel
 from learners.classifiers.lookup import LookupModel
+from learners.distributions import distributions
 from learners.kernels.jit import noticing_compilation
 from learners.kinds import load_model
 from learners.passes.engine import available_cores
@@ -105,7 +106,7 @@ def answer_rows() -> None:
     mapped = load_model(header, arrays)
     record_classifier(mapped)({"word": "a", "number": 1.0})
     mapped.predict_proba(encode_records([{"word": "b"}] * 2, mapped.schema))
-    mapped.predict_proba(encode(TABLE, mapped.schema))
+    distributions(mapped.predict_proba(encode(TABLE, mapped.schema)))
     assert isinstance(mapped, LookupModel)
     mapped.log_terms(encode(TABLE, mapped.schema))
     _encode_all(mapped.schema)
@@ -137,8 +138,6 @@ def ask_everything(model: CircuitModel, begin: float = 0.0) -> None:
         Surprise({"number": 1.5}, n=2),
     ]
     queries += [Map(("word", "class"), {"number": 1.5}, solver=solver) for solver in get_args(Solver)]
-    # The second time a template is made of what is asked and given, the third time it is used.
-    queries += [Map(("word", "class"), {"number": 1.5}, solver="bt")] * 2
     if model.schema.continuous:
         queries.append(Moments(("number",), {"word": "a"}))
     first = round(begin * len(queries))

@@ -76,6 +76,18 @@ def _compile_average() -> None:
     Encoder(average.schema).inputs.tails(TABLE.to_batches()[0])  # what monitoring asks of numbers
 
 
+def _compile_trees() -> None:
+    """The default learner on classes that only interactions tell, so that it has trees."""
+    random = np.random.default_rng(0)
+    a, b, c = random.integers(0, 2, (3, 1200))
+    words = {"many": np.arange(1200) % 300} | {"a": a, "b": b, "c": c, "class": a ^ b ^ c}
+    wide = pa.table({name: pa.array(codes.astype(str)) for name, codes in words.items()})
+    for table in (wide, wide.drop_columns(["many"])):
+        model = drive(recipes.learner("auto", {}, "class"), Source.of_table(table))
+        model.predict_proba(encode(table, model.schema))
+        model.predict_proba(encode(table.drop_columns(["b"]), model.schema))
+
+
 def _compile_counts() -> None:
     """Counts of many rows and many values, which the small tables of the learners do not have."""
     n_rows = np.arange(LEAST_ROWS)
@@ -130,6 +142,7 @@ TASKS: tuple[Callable[[], object], ...] = (
     *(partial(compile_learner, name, parameters) for name, parameters in RUNS),
     *(partial(_compile_circuit, parameters) for parameters in CIRCUITS),
     _compile_average,
+    _compile_trees,
     _compile_counts,
     *(partial(_compile_structures, parameters) for parameters in STRUCTURES),
 )
