@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 READY := $(VENV)/.ready
 
-.PHONY: demo test browser screenshots faults soak fuzz check docs bench serve clean setup container-test audit load
+.PHONY: demo test browser screenshots faults soak fuzz check docs kernels bench scoreboard serve clean setup container-test audit load
 
 setup: $(READY)
 
@@ -55,8 +55,20 @@ check: $(READY)
 docs: $(READY)
 	$(BIN)/sphinx-build -W --keep-going docs build/site
 
+# Compiles all kernels into an empty folder, and writes and prints their table: tests/kernels/kernels.txt.
+kernels: export NUMBA_CACHE_DIR := $(CURDIR)/build/kernels
+kernels: $(READY)
+	rm -rf $(NUMBA_CACHE_DIR)
+	$(BIN)/fewpass precompile
+	$(BIN)/python -m tests.kernels.kernel_table
+
 bench: $(READY)
 	$(BIN)/python -m benchmarks
+
+# What a user runs, beside the boosting libraries: docs/results/scoreboard.md. `make scoreboard QUICK=1` takes four minutes and writes nothing.
+scoreboard: $(READY)
+	$(BIN)/fewpass precompile
+	$(BIN)/python -m benchmarks.scoreboard $(if $(QUICK),--quick)
 
 # Builds and runs the image without a Docker engine; needs root, buildah and debootstrap.
 container-test:

@@ -2,8 +2,6 @@
 
     python -m benchmarks.circuits --json circuits.json
 
-`benchmarks.streaming` shows how good what they learn is, `benchmarks.circuits_peers` how fast libraries for Python are.
-
 An edge-update is one edge of the circuit for one row, whatever the kernels make of it. Rows are uint8, as chunks have them.
 BMM and ADF are timed over a pass that starts at random pseudo-counts, where most nodes take part in most rows.
 """

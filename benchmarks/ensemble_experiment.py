@@ -17,6 +17,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+import benchmarks.boosting_peers  # noqa: F401  # its peers may be named
 from learners.evaluation import compare, cross_validate
 from learners.evaluation.comparison import Comparison
 from learners.evaluation.crossvalidation import TrialProgress

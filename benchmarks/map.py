@@ -20,7 +20,7 @@ from benchmarks.map_circuits import circuit, n_arcs, random_query
 from benchmarks.map_wins import APPROXIMATE, PAPER, compare, tables
 from benchmarks.measuring import Figure, report
 from learners.circuits.map import approximate, map_query
-from learners.circuits.map.exact import BOUNDS, exact
+from learners.circuits.map.exact import exact
 from learners.circuits.map.whole import whole_circuit
 
 # Milliseconds per problem of github.com/shtechair/maxspn (Go, one thread), from issue 6.
@@ -93,13 +93,12 @@ def whole_queries(name, n_problems, split, rounds) -> dict[str, float]:
 
 
 def whole_calls(name, n_problems, split, rounds) -> list[Figure]:
-    """Whole calls whose columns were asked for and given before, beside the solver alone on the reduced problem, one after the other."""
+    """Whole calls beside the solver alone on the reduced problem, one after the other."""
     whole_one = circuit(name)
     whole = whole_circuit(whole_one)
     figures = []
     for solver, alone in (("bt", approximate.best_tree), ("ng", approximate.greedy_tree)):
         calls, solves = [], []
-        # No more patterns are kept.
         for number in range(min(n_problems, 30)):
             query, evidence = random_query(name, whole_one.n_variables, number, split)
             problem = whole.reduced(query, evidence)
@@ -126,33 +125,30 @@ def seconds_of(task, n=50) -> float:
 
 
 def finishing(name, is_large, n_problems, split, limit_s) -> tuple[Figure, dict]:
-    """How many problems each bound finishes in the time, all bounds in turn on each problem, and the gap of the rest."""
+    """How many problems are finished in the time, and the gap of the rest."""
     whole_one = circuit(name, is_large)
     whole = whole_circuit(whole_one)
-    found = {bound: [] for bound in BOUNDS}
-    times = {bound: [] for bound in BOUNDS}
+    found, times = [], []
     for number in range(n_problems):
         problem = whole.reduced(*random_query(name, len(whole.n_values), number, split))
-        for bound in BOUNDS:
-            # Seconds of computation: what else the machine does must not decide who finishes.
-            started = time.thread_time()
-            found[bound].append(exact(problem, limit_s, bound=bound, clock=time.thread_time))
-            times[bound].append(1e3 * (time.thread_time() - started))
-    counts = {"circuit": name, "split": split, "edges": len(whole_one.arrays.children), "arcs": n_arcs(whole_one)}
-    for bound in BOUNDS:
-        gaps = [each.log_bound - each.log_value for each in found[bound] if not each.is_optimal]
-        counts[bound] = {
-            "finished": n_problems - len(gaps),
-            "median_ms": statistics.median(times[bound]),
-            "mean_ms": statistics.mean(times[bound]),
-            "mean_gap_nats": statistics.mean(gaps) if gaps else 0.0,
-        }
-    ours, paper = counts["look-ahead"], counts["sum"]
-    detail = ", ".join(f"{bound} {counts[bound]['finished']} ({counts[bound]['mean_ms']:.3g} ms)" for bound in BOUNDS)
-    faster = paper["mean_ms"] / ours["mean_ms"]
-    ratio = ours["finished"] / max(paper["finished"], 1)
-    what = f"{name}, {counts['arcs']:,} arcs, {'/'.join(map(str, split))}, finishing in {limit_s:g} s"
-    return Figure(what, ratio, ratio, ratio, "2", "5", f"of {n_problems}: {detail}; {faster:.3g} x faster"), counts
+        # Seconds of computation: what else the machine does must not decide who finishes.
+        started = time.thread_time()
+        found.append(exact(problem, limit_s, clock=time.thread_time))
+        times.append(1e3 * (time.thread_time() - started))
+    gaps = [each.log_bound - each.log_value for each in found if not each.is_optimal]
+    counts = {
+        "circuit": name,
+        "split": split,
+        "edges": len(whole_one.arrays.children),
+        "arcs": n_arcs(whole_one),
+        "finished": n_problems - len(gaps),
+        "median_ms": statistics.median(times),
+        "mean_ms": statistics.mean(times),
+        "mean_gap_nats": statistics.mean(gaps) if gaps else 0.0,
+    }
+    share = counts["finished"] / n_problems
+    what = f"{name}, {counts['arcs']:,} arcs, {'/'.join(map(str, split))}, share that finishes in {limit_s:g} s"
+    return Figure(what, share, share, share, "1", "1", f"of {n_problems}, {counts['mean_ms']:.3g} ms each"), counts
 
 
 def main() -> None:
@@ -161,11 +157,8 @@ def main() -> None:
     parser.add_argument("--split", default="3/3/4", help="query/evidence/hidden; 1/0/0 asks for all variables")
     parser.add_argument("--circuits", nargs="+")
     parser.add_argument("--finishing", action="store_true", help="count problems finished instead of timing")
-    parser.add_argument(
-        "--whole", action="store_true", help="whole calls whose columns come again, beside the solver alone"
-    )
+    parser.add_argument("--whole", action="store_true", help="whole calls beside the solver alone")
     parser.add_argument("--wins", action="store_true", help="the paper's tables: times, wins, finishing counts")
-    parser.add_argument("--for-paper", type=int, default=100, help="problems for the paper's bound with --wins")
     parser.add_argument("--large", action="store_true", help="circuits of the paper's size")
     parser.add_argument("--limit", type=float, default=2.0)
     parser.add_argument("--rounds", type=int, default=5)
@@ -184,7 +177,7 @@ def main() -> None:
     if args.wins:
         results = []
         for name in args.circuits or PAPER:
-            results.append(compare(name, args.large, args.problems, args.for_paper, split, args.limit))
+            results.append(compare(name, args.large, args.problems, split, args.limit))
             if args.json:
                 args.json.write_text(json.dumps(results, indent=2))
         print(tables(results))

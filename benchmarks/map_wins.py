@@ -29,11 +29,9 @@ APPROXIMATE: dict[str, Callable[[MaxProblem, int], Integers]] = {
     "kbt 100": lambda problem, seed: approximate.k_best_tree(problem, 100),
     "amap": lambda problem, seed: approximate.argmax_product(problem),
 }
-# "paper's exact" is their bound in our code: forward checking, ordering and stages (FC+O+S), from the k best trees.
-EXACT = {"paper's exact": "sum", "exact": "look-ahead"}
-SOLVERS = (*APPROXIMATE, *EXACT)
+SOLVERS = (*APPROXIMATE, "exact")
 # Figures 4, 5 and 2 of the paper, split 3/3/4: seconds and wins of 1,000 problems in the order of SOLVERS (its FC+O+S stands
-# under "paper's exact", ours has no peer), and what FC+O+S finishes; ten minutes for each problem, Go, another machine.
+# under "exact"), and what FC+O+S finishes; ten minutes for each problem, Go, another machine.
 PAPER: dict[str, tuple[Sequence[float], Sequence[int], int]] = {
     "nltcs": (
         (0.0002, 0.0004, 0.0013, 0.0085, 0.0302, 0.0149, 0.0404, 0.0587, 0.0065),
@@ -78,61 +76,46 @@ PAPER: dict[str, tuple[Sequence[float], Sequence[int], int]] = {
 }
 
 
-def outcomes(
-    problem: MaxProblem, seed: int, limit_s: float, exact_solvers: Iterable[str]
-) -> dict[str, tuple[float, float, bool]]:
-    """Log value, seconds, and whether it is proved optimal, of the approximate solvers and of some exact ones."""
+def outcomes(problem: MaxProblem, seed: int, limit_s: float) -> dict[str, tuple[float, float, bool]]:
+    """Log value, seconds, and whether it is proved optimal, of every solver."""
     found = {}
     for name, solver in APPROXIMATE.items():
         started = time.thread_time()
         x = solver(problem, seed)
         seconds = time.thread_time() - started
         found[name] = (approximate.log_probability(problem, x), seconds, False)
-    for name in exact_solvers:
-        started = time.thread_time()
-        answer = exact(problem, limit_s, bound=EXACT[name], clock=time.thread_time)
-        seconds = time.thread_time() - started
-        found[name] = (approximate.log_probability(problem, answer.x), seconds, answer.is_optimal)
+    started = time.thread_time()
+    answer = exact(problem, limit_s, clock=time.thread_time)
+    found["exact"] = (answer.log_value, time.thread_time() - started, answer.is_optimal)
     return found
 
 
-def compare(
-    name: str, is_large: bool, n_problems: int, n_for_paper: int, split: Sequence[int], limit_s: float
-) -> dict[str, Any]:
-    """Times, wins and finishing counts of all solvers on one circuit; the paper's bound on the first n_for_paper problems only."""
+def compare(name: str, is_large: bool, n_problems: int, split: Sequence[int], limit_s: float) -> dict[str, Any]:
+    """Times, wins and finishing counts of all solvers on one circuit."""
     whole_one = circuit(name, is_large)
     whole = whole_circuit(whole_one)
     n_variables = len(whole.n_values)
-    outcomes(whole.reduced(*random_query(name, n_variables, 0, split)), 0, 0.1, EXACT)
-    results = [
-        outcomes(
-            whole.reduced(*random_query(name, n_variables, number, split)),
-            number,
-            limit_s,
-            EXACT if number < n_for_paper else ["exact"],
-        )
-        for number in range(n_problems)
-    ]
+    problems = [whole.reduced(*random_query(name, n_variables, number, split)) for number in range(n_problems)]
+    outcomes(problems[0], 0, 0.1)
+    results = [outcomes(problem, number, limit_s) for number, problem in enumerate(problems)]
     wins, alone = dict.fromkeys(SOLVERS, 0), dict.fromkeys(SOLVERS, 0)
     for found in results:
         best = max(value for value, _, _ in found.values())
         winners = [solver for solver, (value, _, _) in found.items() if value >= best - SAME]
         for solver in winners:
             wins[solver] += 1
-        # Two exact solvers would deny each other every such win.
-        others = [solver for solver in winners if solver != "paper's exact"]
-        if len(others) == 1:
-            alone[others[0]] += 1
+        if len(winners) == 1:
+            alone[winners[0]] += 1
     return {
         "circuit": name,
         "split": list(split),
         "arcs": n_arcs(whole_one),
         "n_variables": n_variables,
-        "problems": {s: sum(s in found for found in results) for s in SOLVERS},
-        "mean_ms": {s: 1e3 * statistics.mean(found[s][1] for found in results if s in found) for s in SOLVERS},
+        "problems": n_problems,
+        "mean_ms": {s: 1e3 * statistics.mean(found[s][1] for found in results) for s in SOLVERS},
         "wins": wins,
         "best_alone": alone,
-        "finished": {s: sum(found[s][2] for found in results if s in found) for s in EXACT},
+        "finished": sum(found["exact"][2] for found in results),
     }
 
 
@@ -140,19 +123,19 @@ def tables(results: Sequence[dict[str, Any]]) -> str:
     """Markdown: one table each of times, wins, sole wins and finishing counts, the paper's figures below ours."""
     head = "| circuit | " + " | ".join(SOLVERS) + " |\n| --- |" + " ---: |" * len(SOLVERS)
     times, wins, alone = [head], [head], [head]
-    finished = ["| circuit | variables | arcs | paper's bound | look-ahead | in the paper |\n|" + " --- |" * 6]
+    finished = ["| circuit | variables | arcs | finished | in the paper |\n|" + " --- |" * 5]
     for each in results:
         name, n = each["circuit"], each["problems"]
         times.append(_row(name, (_ms(each["mean_ms"][s]) for s in SOLVERS)))
-        wins.append(_row(name, (_of(each["wins"][s], n[s]) for s in SOLVERS)))
-        alone.append(_row(name, (_of(each["best_alone"][s], n[s]) if s != "paper's exact" else "" for s in SOLVERS)))
+        wins.append(_row(name, (_of(each["wins"][s], n) for s in SOLVERS)))
+        alone.append(_row(name, (_of(each["best_alone"][s], n) for s in SOLVERS)))
         paper = PAPER.get(name) if each["split"] == [3, 3, 4] else None
         if paper:
-            times.append(_row("_in the paper_", (*(f"_{_ms(1e3 * seconds)}_" for seconds in paper[0]), "")))
-            wins.append(_row("_in the paper_", (*(f"_{count / 10:.1f}%_" for count in paper[1]), "")))
-        counts = (f"{each['finished'][s]} of {n[s]}" for s in EXACT)
+            times.append(_row("_in the paper_", (f"_{_ms(1e3 * seconds)}_" for seconds in paper[0])))
+            wins.append(_row("_in the paper_", (f"_{count / 10:.1f}%_" for count in paper[1])))
+        count = f"{each['finished']} of {n}"
         told = f"{paper[2]} of 1000" if paper else ""
-        finished.append(_row(name, (str(each["n_variables"]), f"{each['arcs']:,}", *counts, told)))
+        finished.append(_row(name, (str(each["n_variables"]), f"{each['arcs']:,}", count, told)))
     titles = ("Mean ms of computation", "The best answer of all", "The best answer alone", "Proved optimal")
     return "\n\n".join(
         f"**{title}**\n\n" + "\n".join(rows) for title, rows in zip(titles, (times, wins, alone, finished), strict=True)

@@ -1,19 +1,17 @@
-"""Posteriors over structures: seconds and peak memory on one thread, the pass beside a bare scan, BDeu scores beside pgmpy's.
+"""Posteriors over structures: seconds and peak memory on one thread, the pass beside a bare scan, BDeu scores.
 
-python -m benchmarks.structures --peer-python peers/bin/python
+python -m benchmarks.structures
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import os
 import statistics
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 os.environ.setdefault("NUMBA_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -23,9 +21,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.measuring import Figure, alternated, figure, machine, report
-from benchmarks.structure_problems import bge_of, known_edges, linear_gaussian
 from benchmarks.tables import ROW_GROUP_ROWS, scratch
 from service.operations.measuring import apart, bare_scan
+
+if TYPE_CHECKING:
+    from learners.orders.bge import BGe
+
+Array = np.ndarray[Any, Any]
 
 N_ROWS = 100
 # The authors' program, measured by the project: fit and all edge marginals of d = 16, and Gadget alone.
@@ -36,6 +38,40 @@ WANTED = {
 }
 OF_QUERIES = {16: ("0.3 s", "0.1 s"), 20: ("", ""), 32: ("1 s", "0.3 s")}
 MAX_PARENTS = 4
+NOISE_VARIANCE = 0.1
+
+
+class Problem(NamedTuple):
+    """The graph of a linear Gaussian network, [i, j] whether i is a parent of j, and rows drawn from it."""
+
+    graph: Array
+    rows: Array
+
+
+def linear_gaussian(d: int, n: int, seed: int) -> Problem:
+    """An Erdős–Rényi graph of 2d expected edges, weights N(0, 1) and noise of variance 0.1 (Wang et al. 2022, appendix F)."""
+    rng = np.random.default_rng([seed, d])
+    order = rng.permutation(d)
+    above = np.triu(rng.random((d, d)) < 4 / (d - 1), 1)
+    graph = np.zeros((d, d), bool)
+    graph[np.ix_(order, order)] = above
+    effects = np.linalg.inv(np.eye(d) - graph * rng.normal(size=(d, d)))
+    return Problem(graph, rng.normal(size=(n, d)) * np.sqrt(NOISE_VARIANCE) @ effects)
+
+
+def bge_of(rows: Array) -> BGe:
+    """The score of rows as they are."""
+    from learners.orders.bge import BGe
+
+    deviations = rows - rows.mean(axis=0)
+    return BGe(len(rows), rows.mean(axis=0), deviations.T @ deviations)
+
+
+def known_edges(problem: Problem, n: int, seed: int) -> list[tuple[int, int]]:
+    """Some true edges; all, if there are fewer."""
+    edges = np.argwhere(problem.graph)
+    chosen = np.random.default_rng([seed, n]).permutation(len(edges))[:n]
+    return [(int(a), int(b)) for a, b in edges[chosen]]
 
 
 def posterior_seconds(d: int, n_sets: int, rounds: int) -> dict[str, Any]:
@@ -49,7 +85,7 @@ def posterior_seconds(d: int, n_sets: int, rounds: int) -> dict[str, Any]:
 
     def run(d: int, sets: int, seed: int) -> tuple[Any, float, float]:
         problem = linear_gaussian(d, N_ROWS, seed)
-        score, started, cpu = bge_of(problem.train), time.perf_counter(), time.process_time()
+        score, started, cpu = bge_of(problem.rows), time.perf_counter(), time.process_time()
         parameters = OrderParameters(sets=sets, seed=seed, method="blocks" if d > 24 else "exact")
         posterior = posterior_of(score, StructurePrior(), parameters, d - 1, Standard.none(d), lambda *_: None)
         edge_probabilities(posterior.prior_sums)
@@ -152,7 +188,7 @@ def bdeu_seconds(n_rows: int, d: int) -> dict[str, Any]:
     return {"seconds": taken, "count_seconds": of_rows, "n_families": n_families, "n_distinct": counted.n_distinct}
 
 
-def nominal_rows(n_rows: int, d: int) -> np.ndarray[Any, Any]:
+def nominal_rows(n_rows: int, d: int) -> Array:
     """(d, n_rows) codes of three values; each column resembles the one before, so that rows repeat."""
     rng = np.random.default_rng(d)
     codes = rng.integers(0, 3, (d, n_rows), dtype=np.uint8)
@@ -161,27 +197,16 @@ def nominal_rows(n_rows: int, d: int) -> np.ndarray[Any, Any]:
     return codes
 
 
-def of_scores(n_rows: int, d: int, python: str) -> list[Figure]:
-    """BDeu, a family: beside pgmpy where it is there."""
-    from benchmarks.structures_paper import has, peer
-
+def of_scores(n_rows: int, d: int) -> Figure:
+    """BDeu, a family."""
     found, peak = apart(bdeu_seconds, n_rows, d)
-    per_family = (found["seconds"] + found["count_seconds"]) / found["n_families"]
+    seconds = found["seconds"] + found["count_seconds"]
     detail = (
-        f"{per_family * 1e6:.1f} µs for each of {found['n_families']:,}, counting {found['n_distinct']:,} distinct rows included; "
-        f"peak {peak / 2**20:.0f} MiB"
+        f"{seconds / found['n_families'] * 1e6:.1f} µs for each of {found['n_families']:,}, counting {found['n_distinct']:,} "
+        f"distinct rows included; peak {peak / 2**20:.0f} MiB"
     )
-    what = f"BDeu of {d} nominal columns, {n_rows:,} rows, at most {MAX_PARENTS} parents"
-    if not has(python, "pgmpy"):
-        seconds = found["seconds"] + found["count_seconds"]
-        return [Figure(f"{what}, s (no pgmpy here)", seconds, seconds, seconds, "", "", detail)]
-    rng = np.random.default_rng(1)
-    sets = list(itertools.combinations(range(1, d), MAX_PARENTS))
-    some = [(0, [int(p) for p in sets[i]]) for i in rng.choice(len(sets), 20, replace=False)]
-    theirs = peer("bdeu", np.ascontiguousarray(nominal_rows(n_rows, d).T), {"families": some}, python)
-    faster = float(theirs["seconds"]) / per_family
-    detail = f"{float(theirs['seconds']) * 1e3:.1f} ms / {detail}"
-    return [Figure(f"{what}: pgmpy's time a family ÷ ours", faster, faster, faster, "50", "300", detail)]
+    what = f"BDeu of {d} nominal columns, {n_rows:,} rows, at most {MAX_PARENTS} parents, s"
+    return Figure(what, seconds, seconds, seconds, "", "", detail)
 
 
 def main() -> None:
@@ -192,14 +217,13 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=5_000_000, help="of the pass; 0 leaves it out")
     parser.add_argument("--nominal-rows", type=int, default=1_000_000, help="of BDeu; 0 leaves it out")
     parser.add_argument("--nominal-columns", type=int, default=20)
-    parser.add_argument("--peer-python", default=sys.executable, help="of an environment with pgmpy")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     figures, facts = of_posteriors(args.columns, args.sets, args.rounds)
     if args.rows:
         figures.append(of_pass(args.rows, args.rounds))
     if args.nominal_rows:
-        figures += of_scores(args.nominal_rows, args.nominal_columns, args.peer_python)
+        figures.append(of_scores(args.nominal_rows, args.nominal_columns))
     report("Posteriors over structures, one thread", figures, machine() | facts, args.json)
 
 

@@ -18,8 +18,6 @@ Document = Mapping[str, Any]
 BENEATH = {
     "Circuits in memory": (
         "circuits.evaluate.log_values",
-        "circuits.evaluate.node_log_values",
-        "circuits.evaluate.node_log_derivatives",
         "circuits.answers.marginals",
         "circuits.answers.moments",
         "circuits.answers.conditional",
@@ -30,7 +28,6 @@ BENEATH = {
         "circuits.em.batch_em",
         "circuits.stepwise.StepwiseEM",
     ),
-    "Numbers": ("classifiers.stirling.log_stirling",),
 }
 
 

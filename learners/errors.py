@@ -68,6 +68,28 @@ class StatisticMismatch(LearnerError, ValueError):
     """Two statistics of different specifications or schemas cannot be merged or subtracted."""
 
 
+class InvalidCounts(LearnerError, ValueError):
+    """A statistic holds counts that no rows have: negative ones, or a table that does not sum to the rows of each class."""
+
+    def __init__(self, statistic: str, reason: str) -> None:
+        super().__init__(
+            f"The statistic {statistic!r} is wrong: {reason}. No model was made of it. This is a fault of fewpass: report it."
+        )
+        self.statistic = statistic
+
+
+class InvalidPrediction(LearnerError, ArithmeticError):
+    """A model's answer for a row is no distribution over the classes."""
+
+    def __init__(self, row: int, probabilities: Sequence[float]) -> None:
+        some = ", ".join(f"{p:.6g}" for p in probabilities[:8]) + (", …" if len(probabilities) > 8 else "")
+        super().__init__(
+            f"Row {row}: the model's probabilities ({some}) are no distribution. Train the model again; if it stays so, "
+            "this is a fault of fewpass: report it."
+        )
+        self.row = row
+
+
 class FamilyTooLarge(LearnerError, ValueError):
     """The counts of an attribute given its parents cannot be indexed by 63 bits."""
 

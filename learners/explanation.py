@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from learners.arrays import Floats, Integers, Mask
+from learners.distributions import distributions
 from learners.model import Model
 from learners.schema import Chunk
 
@@ -17,6 +18,8 @@ MOST_EXACT = 8
 N_ORDERS = 8
 # Rows that are explained together.
 BLOCK = 4096
+# Log odds that differ by less, relative to their size, are the same: tables hold logarithms as float32.
+SUM_TOLERANCE = 1e-5
 
 
 class Explanation(NamedTuple):
@@ -34,8 +37,8 @@ class Explanation(NamedTuple):
     prior : (n,) float64
         What the classes' frequencies alone say.
     contributions : (n, d) float64
-        For a network log P(x_i | predicted, parents) - log P(x_i | against, parents); zero for an absent attribute. For
-        trees SHAP values, for other models Shapley values (`shapley_terms`).
+        For a network log P(x_i | predicted, parents) - log P(x_i | against, parents). For trees SHAP values, for other models and
+        where columns are missing Shapley values (`shapley_terms`). Zero for an absent attribute.
         Infinite where the other class excludes the value; not a number where both do.
     """
 
@@ -67,24 +70,53 @@ def explain(model: Model, chunk: Chunk) -> Explanation:
     ------
     NoClass
     """
-    probabilities = model.predict_proba(chunk)
+    probabilities = distributions(model.predict_proba(chunk))
     n_rows, n_classes = probabilities.shape
     ranked = np.argsort(-probabilities, axis=1, kind="stable")
     predicted, against = ranked[:, 0], ranked[:, min(1, n_classes - 1)]
-    log_prior, terms = model.log_terms(chunk) if isinstance(model, Additive) else shapley_terms(model, chunk)
+    log_prior, terms = _terms(model, chunk, probabilities)
     rows = np.arange(n_rows)
-    prior = log_prior[predicted] - log_prior[against]
+    prior = log_prior[rows, predicted] - log_prior[rows, against]
     with np.errstate(invalid="ignore"):  # infinity less infinity: both classes exclude the value
         contributions = (terms[:, rows, predicted] - terms[:, rows, against]).T
         log_odds = prior + contributions.sum(axis=1)
     return Explanation(probabilities, predicted, against, log_odds, prior, contributions)
 
 
+def _terms(model: Model, chunk: Chunk, probabilities: Floats) -> tuple[Floats, Floats]:
+    """(n_rows, n_classes) the prior's terms, and (n_attributes, n_rows, n_classes) the attributes'.
+
+    Where columns are missing, the answer of a network is no sum of its terms: such rows have Shapley values.
+    """
+    if isinstance(model, Additive):
+        of_all, terms = model.log_terms(chunk)
+        log_prior = np.tile(of_all, (chunk.n_rows, 1))
+        is_sum = _are_sums(log_prior + terms.sum(axis=0), probabilities)
+    else:
+        log_prior, is_sum = np.zeros(probabilities.shape), np.zeros(chunk.n_rows, np.bool_)
+        terms = np.zeros((len(chunk.x), *probabilities.shape))
+    sizes = model.schema.domain_sizes[:, np.newaxis]
+    patterns = np.packbits(chunk.x >= sizes, axis=0).T
+    for pattern in np.unique(patterns[~is_sum], axis=0):
+        rows = np.flatnonzero(~is_sum & (patterns == pattern).all(axis=1))
+        log_prior[rows], terms[:, rows] = shapley_terms(model, chunk.rows(rows))
+    return log_prior, terms
+
+
+def _are_sums(scores: Floats, probabilities: Floats) -> Mask:
+    """(n_rows,) bool: whether the log odds of the probabilities are those of the scores."""
+    with np.errstate(divide="ignore", invalid="ignore"):  # infinity less infinity: a row that no class can produce
+        logs = np.log(probabilities)
+        off = (scores - scores.max(axis=1, keepdims=True)) - (logs - logs.max(axis=1, keepdims=True))
+        is_off = np.abs(off) > SUM_TOLERANCE * np.maximum(1.0, np.abs(logs))
+    return np.asarray(~(is_off & np.isfinite(off)).any(axis=1))
+
+
 def shapley_terms(model: Model, chunk: Chunk) -> tuple[Floats, Floats]:
     """(n_classes,) the prior's term, and (n_attributes, n_rows, n_classes) each attribute's Shapley value of log P(class | x).
 
-    The value of a coalition is what the model answers when only its attributes are known. Exact for up to `MOST_EXACT`
-    attributes. For more, means over `N_ORDERS` fixed random orders and their reverses: they add up exactly, and each is an
+    The value of a coalition is what the model answers when only its attributes are known; one that no row knows adds nothing. Exact for
+    up to `MOST_EXACT` attributes. For more, means over `N_ORDERS` fixed random orders and their reverses: they add up exactly, and each is an
     estimate.
 
     References
@@ -94,8 +126,9 @@ def shapley_terms(model: Model, chunk: Chunk) -> tuple[Floats, Floats]:
     estimation, section 4.1 (reversed orders).
     """
     d = chunk.x.shape[0]
-    shares = _all_coalitions if d <= MOST_EXACT else _some_orders
-    parts = [shares(model, chunk.rows(slice(start, start + BLOCK))) for start in range(0, chunk.n_rows, BLOCK)]
+    players = np.flatnonzero(~(chunk.x >= model.schema.domain_sizes[:, np.newaxis]).all(axis=1))
+    shares = _all_coalitions if players.size <= MOST_EXACT else _some_orders
+    parts = [shares(model, chunk.rows(slice(start, start + BLOCK)), players) for start in range(0, chunk.n_rows, BLOCK)]
     numbers = None if chunk.numbers is None else np.zeros((len(chunk.numbers), 1))
     nothing = Chunk(np.zeros((d, 1), chunk.x.dtype), None, numbers)
     log_prior = log_answers(model, nothing, np.zeros(d, bool))[0]
@@ -114,23 +147,23 @@ def log_answers(model: Model, chunk: Chunk, known: Mask) -> Floats:
         return np.asarray(np.log(model.predict_proba(Chunk(x, None, numbers))))
 
 
-def _all_coalitions(model: Model, chunk: Chunk) -> Floats:
-    d = chunk.x.shape[0]
+def _all_coalitions(model: Model, chunk: Chunk, players: Integers) -> Floats:
+    d = players.size
     members = (np.arange(1 << d)[:, np.newaxis] >> np.arange(d)) & 1 == 1
-    values = [log_answers(model, chunk, known) for known in members]
-    terms = np.zeros((d, *values[0].shape))
+    values = [log_answers(model, chunk, np.isin(np.arange(len(chunk.x)), players[own])) for own in members]
+    terms = np.zeros((len(chunk.x), *values[0].shape))
     with np.errstate(invalid="ignore"):  # infinity less infinity: both coalitions exclude the class
         for without, known in enumerate(members):
             weight = 1 / (d * math.comb(d - 1, known.sum())) if known.sum() < d else 0.0
             for i in np.flatnonzero(~known):
-                terms[i] += weight * (values[without | 1 << i] - values[without])
+                terms[players[i]] += weight * (values[without | 1 << i] - values[without])
     return terms
 
 
-def _some_orders(model: Model, chunk: Chunk) -> Floats:
+def _some_orders(model: Model, chunk: Chunk, players: Integers) -> Floats:
     d = chunk.x.shape[0]
     random = np.random.default_rng(0)
-    orders = [random.permutation(d) for _ in range(N_ORDERS)]
+    orders = [random.permutation(players) for _ in range(N_ORDERS)]
     first = log_answers(model, chunk, np.zeros(d, bool))
     terms = np.zeros((d, *first.shape))
     with np.errstate(invalid="ignore"):

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
 
-from learners.garbage import make_old
-
 LOADED_OBJECTS = 1_000_000
 USUAL_THRESHOLDS = gc.get_threshold()
 
@@ -22,8 +20,15 @@ def begin_loading() -> None:
 
 def end_loading() -> None:
     """Look for garbage as usual from now on, and not at once among what was loaded: it is old."""
-    make_old()
+    _make_old()
     gc.set_threshold(*USUAL_THRESHOLDS)
+
+
+def _make_old() -> None:
+    """Make all objects old, as the next collection would look at every young one. What others have frozen stays so."""
+    if not gc.get_freeze_count():
+        gc.freeze()
+        gc.unfreeze()
 
 
 class _Hidden(MetaPathFinder):
@@ -62,7 +67,7 @@ def spare_pandas() -> None:
 
 def spare_blas() -> None:
     """Let numba load without scipy.linalg, where it looks for a BLAS: .2 s. Only its convolutions would use that, ours are none."""
-    from learners.jit import load_registries
+    from learners.kernels.jit import load_registries
 
     with _hidden("scipy.linalg"):
         load_registries()

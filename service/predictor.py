@@ -17,6 +17,7 @@ import structlog
 from learners.circuits.from_network import NetworkTooLarge
 from learners.circuits.model import CircuitModel
 from learners.classifiers.lookup import LookupModel
+from learners.distributions import distributions
 from learners.ensembles.model import EnsembleModel
 from learners.errors import InvalidParameter, LearnerError, NoClass
 from learners.kinds import load_model
@@ -102,8 +103,14 @@ class Served:
         return set()
 
     def predict_proba(self, chunk: Chunk) -> Probabilities:
-        """Class probabilities (n_rows, n_classes) of encoded rows."""
-        return self.model.predict_proba(chunk)
+        """Class probabilities (n_rows, n_classes) of encoded rows.
+
+        Raises
+        ------
+        InvalidPrediction
+            If a row's are no distribution.
+        """
+        return distributions(self.model.predict_proba(chunk))
 
     def answered(self, chunk: Chunk, probabilities: Probabilities, raw: RawRows, keys: Keys = None) -> None:
         """Count rows that were answered; `classify` counts its records itself, but for `count_rows`."""

@@ -116,6 +116,8 @@ TABLE: tuple[tuple[type[Exception], int, str], ...] = (
     (learner_errors.FamilyTooLarge, 422, "Family too large"),
     (learner_errors.ClusterError, 503, "Cluster unavailable"),
     (learner_errors.Cancelled, 409, "Cancelled"),
+    (learner_errors.InvalidCounts, 500, "Wrong counts"),
+    (learner_errors.InvalidPrediction, 500, "Wrong prediction"),
     (learner_errors.LearnerError, 422, "Learner error"),
     (PermissionError, 403, "Permission denied"),
     (FileNotFoundError, 422, "No such file"),

@@ -214,7 +214,7 @@ def progress_bar(is_shown: bool) -> Iterator[Callable[[JSONObject], None]]:
         TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(),
     )
-    from learners.jit import noticing_compilation
+    from learners.kernels.jit import noticing_compilation
 
     logs_to_standard_error()
     if CommandProcess.is_own:

@@ -15,6 +15,9 @@ from learners.schema import Attribute, Chunk, Schema
 N_ROWS = (0, 1, 2, 7, 63, 64, 65, 127, 200, 256, 257, 1023, 1025, 4097)
 SMALL_DOMAINS = (1, 2, 3, 4, 5, 8, 16, 17, 64, 65, 100)
 WIDE_DOMAINS = (2, 3, 65, 255, 256, 257, 300, 1000)
+# Around the edges of uint8 codes.
+CUT_POINTS = (2, 5, 253, 254, 255, 256, 700)
+CLASSES = (2, 3, 254, 255, 256, 300)
 
 
 def schema_of(sizes, n_classes, missing=()):
@@ -43,6 +46,38 @@ def chunk_of(seed, schema, n_rows, skew=1.0):
     return Chunk(x, y.astype(schema.code_dtype))
 
 
+def grouped_schema_of(seed, n_cuts, n_classes, n_groupings=3, few=6, missing=()):
+    """Numeric attributes a0, a1, … of so many cut points, each with groupings of at most `few` of them; those in `missing` have nulls."""
+    rng = np.random.default_rng(seed)
+
+    def grouping(n):
+        return tuple(np.sort(rng.permutation(n)[: rng.integers(0, few + 1)]).tolist())
+
+    attributes = tuple(
+        Attribute(
+            f"a{i}",
+            "numeric",
+            cuts=tuple((np.arange(n) / 4).tolist()),
+            has_missing=i in missing,
+            groupings=tuple(grouping(n) for _ in range(n_groupings)),
+        )
+        for i, n in enumerate(n_cuts)
+    )
+    return Schema(attributes, "class", tuple(f"c{k:03d}" for k in range(n_classes)))
+
+
+@st.composite
+def grouped_schemas(draw):
+    """Schemas as those of ensembles: 2 to 700 cut points of a column beside a word; few values in a view and up to 300 classes, or the reverse."""
+    n_cuts = draw(st.lists(st.sampled_from(CUT_POINTS), min_size=1, max_size=3))
+    few = draw(st.sampled_from((2, 6, 300)))
+    n_classes = draw(st.sampled_from(CLASSES if few < 300 else CLASSES[:2]))
+    missing = draw(st.sets(st.integers(0, len(n_cuts) - 1)))
+    schema = grouped_schema_of(draw(st.integers(0, 99)), n_cuts, n_classes, 3, few, missing)
+    word = schema_of([draw(st.sampled_from((2, 5, 300)))], 2).attributes[0]
+    return replace(schema, attributes=(*schema.attributes, replace(word, name="word")))
+
+
 @st.composite
 def schemas(draw, wide=None, max_attributes=5, max_classes=5):
     """Schemas of nominal attributes; `wide` ones need uint16 codes and may have sparse families."""
@@ -63,9 +98,9 @@ def chunks(draw, schema):
 
 
 @st.composite
-def chunk_lists(draw, wide=None, max_size=4):
-    """(schema, list of chunks)."""
-    schema = draw(schemas(wide))
+def chunk_lists(draw, wide=None, max_size=4, of=None):
+    """(schema, list of chunks), of a given schema or of any."""
+    schema = draw(schemas(wide) if of is None else of)
     return schema, draw(st.lists(chunks(schema), min_size=1, max_size=max_size))
 
 
@@ -85,7 +120,8 @@ def table_of(schema, parts):
 def extended(schema):
     """The schema with a value and a class before and after those there are, and missing values where there were none."""
     attributes = tuple(
-        replace(attribute, values=("", *attribute.values, "~"), has_missing=True) for attribute in schema.attributes
+        replace(attribute, values=("", *attribute.values, "~") if attribute.values else (), has_missing=True)
+        for attribute in schema.attributes
     )
     return replace(schema, attributes=attributes, classes=("", *schema.classes, "~"))
 

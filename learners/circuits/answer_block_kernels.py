@@ -10,8 +10,8 @@ import numpy as np
 from learners.arrays import Floats, Integers, Mask
 from learners.circuits.evaluate_kernels import BLOCK, SMALLEST, load, upward
 from learners.circuits.kernels import PRODUCT_OF_TWO, SUM_OF, SUM_OF_TWO
-from learners.jit import inner_kernel, kernel
-from learners.lanes import item, lanes_at, put_lanes
+from learners.kernels.jit import inner_kernel, kernel
+from learners.kernels.simd import item, lanes_at, put_lanes
 
 
 class WantedSlots(NamedTuple):

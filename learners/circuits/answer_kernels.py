@@ -10,7 +10,7 @@ import numpy as np
 from learners.arrays import Floats, Int8s, Integers, Mask
 from learners.circuits.density_kernels import log_density
 from learners.circuits.kernels import GAUSSIAN, INDICATOR, PRODUCT, STUDENT, SUM
-from learners.jit import kernel
+from learners.kernels.jit import kernel
 
 # No value or derivative exceeds one, so what is lost below 1e-300 does not show in a root above this.
 SMALLEST = 1e-200

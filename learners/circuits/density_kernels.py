@@ -9,7 +9,7 @@ import numpy as np
 
 from learners.circuits.kernels import GAUSSIAN, POISSON, ROUNDED, STUDENT
 from learners.circuits.warp_kernels import log_warped
-from learners.jit import inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 # Beyond, sums and products of the terms leave double precision.
 MOST_EVENTS = 1e300

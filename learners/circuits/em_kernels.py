@@ -23,8 +23,8 @@ from learners.circuits.kernels import (
 )
 from learners.circuits.warp_kernels import standard_moments
 from learners.circuits.wide_kernels import LOG_RADIX, wide_upward
-from learners.jit import inner_kernel, kernel
-from learners.lanes import item, lanes_at, put_lanes, sum_of_whole, where, whole_at
+from learners.kernels.jit import inner_kernel, kernel
+from learners.kernels.simd import item, lanes_at, put_lanes, sum_of_whole, where, whole_at
 
 # A row's share of a count is rounded to a multiple of 2^-32. Whole numbers add up to the same in any order, so nothing
 # depends on chunks and threads; and what rounds to zero is not followed further down.

@@ -66,56 +66,6 @@ def log_values(circuit: Circuit, x: ArrayLike, log_leaf: Floats | None = None) -
     return logs
 
 
-def node_log_values(circuit: Circuit, x: ArrayLike) -> Floats:
-    """Log value of every node at each row; exact, log 0 is -inf.
-
-    Parameters
-    ----------
-    circuit : Circuit
-    x : (n_variables, n_rows) float64 or integers
-        As in `log_values`.
-
-    Returns
-    -------
-    (n_nodes, n_rows) float64
-
-    Raises
-    ------
-    InvalidEvidence
-    """
-    x = as_rows(circuit, x)
-    logs = np.empty((circuit.n_nodes, x.shape[1]))
-    node_logs(circuit.arrays, NO_LOGS, x, np.arange(x.shape[1]), *_scratch(circuit, x.shape[1]), logs, NO_LOGS)
-    return logs
-
-
-def node_log_derivatives(circuit: Circuit, x: ArrayLike) -> Floats:
-    """Log of the derivative of the root's value by every node's, at each row; exact also where children are zero.
-
-    Parameters
-    ----------
-    circuit : Circuit
-    x : (n_variables, n_rows) float64 or integers
-        As in `log_values`.
-
-    Returns
-    -------
-    (n_nodes, n_rows) float64
-
-    Raises
-    ------
-    InvalidEvidence
-
-    References
-    ----------
-    Darwiche (2003), section 4.2; Zhao, Gordon (2017), lemma 2.
-    """
-    x = as_rows(circuit, x)
-    logs = np.empty((circuit.n_nodes, x.shape[1]))
-    node_logs(circuit.arrays, NO_LOGS, x, np.arange(x.shape[1]), *_scratch(circuit, x.shape[1]), NO_LOGS, logs)
-    return logs
-
-
 def log_leaves(circuit: Circuit, x: ArrayLike) -> Floats:
     """Log value of every leaf at each row, those of a numeric variable less the largest among them.
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from learners.circuits.density_kernels import log_density
 from learners.circuits.kernels import LOOKUP, PRODUCT_OF, PRODUCT_OF_TWO, SUM_OF, SUM_OF_TWO, TABLE, TABLE_OF_TWO
-from learners.jit import inner_kernel, kernel
-from learners.lanes import N_LANES, codes_at, item, lanes_at, put_lanes, put_whole, where
+from learners.kernels.jit import inner_kernel, kernel
+from learners.kernels.simd import N_LANES, codes_at, item, lanes_at, put_lanes, put_whole, where
 
 # Rows that are evaluated together: two AVX-512 registers; more would push the values of larger circuits out of the cache.
 BLOCK = N_LANES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.jit import kernel
+from learners.kernels.jit import kernel
 
 # Kinds of nodes: inner ones, then leaves; those from GAUSSIAN on are numeric.
 KIND_NAMES = (

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from learners.arrays import Array, Arrays, Floats, Integers
 from learners.circuits import answers, queries
-from learners.circuits.answer_forms import Answer
+from learners.circuits.answer_forms import Answer, Batches
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.columns import Columns, columns_of
 from learners.circuits.evaluate import with_weights
@@ -177,7 +177,12 @@ class CircuitModel:
 
     def answer(self, asked: Sequence[Query], pause: Callable[[], None] | None = None) -> list[Answer]:
         """Answers as `queries.answer_all` tells them."""
-        return queries.answer_all(self.circuit, self.schema, asked, pause=pause)
+        return queries.answer_all(self.circuit, self.schema, asked, self.batches, pause)
+
+    @property
+    def batches(self) -> Batches:
+        """What answers the queries of each kind."""
+        return queries.circuit_batches(self.circuit)
 
     def structure(self) -> dict[str, object]:
         """The columns, and what the circuit over them consists of."""

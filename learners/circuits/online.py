@@ -13,6 +13,7 @@ from learners.circuits.circuit import Circuit
 from learners.circuits.evaluate import as_rows, rows_in
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, SUM
 from learners.circuits.online_kernels import Posterior, Scratch, learn_rows
+from learners.circuits.pair_kernels import N_BLOCK, N_ROOM
 from learners.circuits.plan import ONE_ENTRY, Compiled, compiled
 from learners.circuits.projection_kernels import ADF, ADF_2017, ADF_CLOSED, BMM, BMM_2017
 from learners.errors import InvalidParameter, StatisticMismatch
@@ -192,9 +193,10 @@ class StreamingPosterior:
         x = as_rows(self.structure, rows_in(rows, self.rows_of))
         n_slots = self._compiled.n_slots
         most = int(np.diff(self._plan.starts).max(initial=1))
-        scratch = Scratch(
-            np.empty(n_slots), np.empty(n_slots), np.empty(n_slots), np.empty(x.shape[0], np.int64), np.empty((5, most))
-        )
+        values, exponents, flows = np.empty((3, n_slots))
+        codes, shares = np.empty(x.shape[0], np.int64), np.empty((5, max(most, 2)))
+        block, room = np.empty(N_BLOCK, np.int64), np.ones(N_ROOM)
+        scratch = Scratch(values, exponents, flows, codes, shares, block, room)
         rule = RULES[self.projection, self.moments]
         n_impossible = learn_rows(self._plan, self._state, x, rule, scratch, np.isfinite(self.prior.numeric))
         self.n_impossible += n_impossible

@@ -9,27 +9,21 @@ import numpy as np
 from learners.arrays import Array, Floats, Integers
 from learners.circuits.density_kernels import log_density
 from learners.circuits.evaluate_kernels import SMALLEST, upward_one
-from learners.circuits.kernels import GAUSSIAN, LOOKUP, NUMERIC, POISSON, PRODUCT_OF, SUM_OF, SUM_OF_TWO, TABLE_OF_TWO
-from learners.circuits.many_child_kernels import N_OF_NODES, OF_NODES, filter_block, put_node
-from learners.circuits.pair_kernels import filter_sixteen, filter_two, match_sixteen, match_two
+from learners.circuits.kernels import GAUSSIAN, LOOKUP, NUMERIC, POISSON, PRODUCT_OF, SUM_OF_TWO, TABLE_OF_TWO
+from learners.circuits.pair_kernels import N_BLOCK, filter_block, match_two, put_two
 from learners.circuits.projection_kernels import (
     ADF,
     ADF_CLOSED,
     BMM,
     CERTAIN,
     COUNT,
-    MOVED,
-    PULL,
-    SLOPE,
     TOTAL,
     WEIGHT,
     count_one,
     project,
 )
-from learners.circuits.waiting_kernels import N_ROWS, filter_waiting, solve_waiting
 from learners.circuits.wide_kernels import INVERSE_RADIX, LEAST, RADIX
-from learners.jit import inner_kernel, kernel
-from learners.lanes import N_LANES, bits_of, item, lanes_from, lowest_bit
+from learners.kernels.jit import inner_kernel, kernel
 
 # A node that is in the row's induced tree with less probability is left as it is: ten billion rows would move a
 # pseudo-count by one. Most nodes of a learned circuit are such, so most of the way down is spared.
@@ -78,13 +72,18 @@ class Posterior(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Memory for one row: values, exponents and flows (n_slots,), codes (n_variables,) int64, four of the most children."""
+    """Memory for one row: values, exponents and flows (n_slots,), codes (n_variables,) int64, five of the most children.
+
+    Then nodes of two that wait for each other: (N_BLOCK,) int64 and (N_ROOM,) float64, which is not zero at first.
+    """
 
     value: Floats
     exponent: Array
     flow: Floats
     codes: Integers
     shares: Floats
+    block: Integers
+    room: Floats
 
 
 @inner_kernel
@@ -182,66 +181,15 @@ def _learn_leaf(numeric, leaf, centre, narrowest, r, x):
         numeric[1] = mean if numeric[0] == POISSON else 1.0 / max(mean, narrowest)
 
 
-@inner_kernel
-def _learn_pairs(plan, posterior, rule, s, codes, flow, table_codes, waiting, waiting_shares, n_late):
-    """Update the distributions over two values of a segment, sixteen at a time; returns how many nodes wait for Newton's steps.
-
-    The segment has sixteen or more. Nodes that wait are written from the n_late-th place on.
-    """
-    entry, node = posterior.entry, posterior.node
-    count, weight, slope = entry[COUNT], entry[WEIGHT], entry[SLOPE]
-    total, pull, moved = node[TOTAL], node[PULL], node[MOVED]
-    n_planes = plan.plane_starts[-1]
-    first, end = plan.segments[s], plan.segments[s + 1]
-    while end > first:
-        i = max(end - N_LANES, first)
-        r = lanes_from(flow, n_planes + i)
-        for k in range(N_LANES):
-            # The last block reaches back to nodes that are done: nothing is observed there.
-            table_codes[k] = codes[item(plan.variable, i + k)] if i + k < end else 2.0
-        end = i
-        code = lanes_from(table_codes, 0)
-        is_active = (r >= NEGLIGIBLE) & (code < 2.0) & (lanes_from(total, i) > 0.0)
-        if bits_of(is_active) == 0:
-            continue
-        is_due = is_active & (r < CERTAIN)
-        e = item(plan.starts, i)
-        certain = bits_of(is_active) & ~bits_of(is_due)
-        while certain:
-            k = lowest_bit(certain)
-            certain &= certain - 1
-            begin = e + 2 * k
-            count_one(entry, node, i + k, begin, begin + 2, begin + codes[plan.variable[i + k]])
-        if rule == BMM:
-            match_sixteen(count, weight, total, e, i, code, r, is_due)
-            continue
-        left = filter_sixteen(count, weight, slope, total, pull, moved, e, i, code, r, is_due)
-        while left:
-            k = lowest_bit(left)
-            left &= left - 1
-            seen = codes[plan.variable[i + k]]
-            waiting[1, n_late] = i + k
-            waiting_shares[2 + seen, n_late] = flow[n_planes + i + k]
-            waiting_shares[3 - seen, n_late] = 0.0
-            n_late += 1
-    return n_late
-
-
 @kernel
 def learn_rows(plan, posterior, x, rule, scratch, is_learning_leaves):
     """Update the posterior by every row of x in turn; returns the number of rows that the circuit says cannot be."""
-    value, exponent, flow, codes, shares = scratch
+    value, exponent, flow, codes, shares, block, room = scratch
     n_planes = plan.plane_starts[-1]
     starts, child, variable, n_values = plan.starts, plan.child, plan.variable, plan.n_values
     entry, node = posterior.entry, posterior.node
     weight, total = entry[WEIGHT], node[TOTAL]
-    table_codes, room = np.empty(N_LANES), np.empty(N_ROWS * N_LANES)
-    # Sums of two that wait for each other, and operations of two that wait for Newton's steps, each with both entries' shares.
-    waiting, waiting_shares = np.empty((2, total.size), np.int64), np.empty((4, total.size))
-    # Sums of the same number of children that wait for each other.
-    block, children_room = np.empty(N_LANES, np.int64), np.ones((OF_NODES * shares.shape[1] + N_OF_NODES) * N_LANES)
-    spare = np.empty(shares.shape)
-    n_impossible = 0
+    n_impossible, n_block = 0, 0
     for row in range(x.shape[1]):
         upward_one(plan, weight, codes, x, row, value)
         is_wide = not value[plan.root] > SMALLEST
@@ -253,17 +201,9 @@ def learn_rows(plan, posterior, x, rule, scratch, is_learning_leaves):
                 continue
         flow[:] = 0.0
         flow[plan.root] = 1.0
-        n_sums, n_late, n_block, width = 0, 0, 0, 0
         for s in range(plan.segment_kind.size - 1, -1, -1):
             kind = plan.segment_kind[s]
-            last = plan.segments[s + 1] - 1
-            is_in_lanes = last - plan.segments[s] >= N_LANES - 1 and (rule == BMM or rule == ADF)
-            if kind == TABLE_OF_TWO and is_in_lanes:
-                n_late = _learn_pairs(
-                    plan, posterior, rule, s, codes, flow, table_codes, waiting, waiting_shares, n_late
-                )
-                continue
-            for i in range(last, plan.segments[s] - 1, -1):
+            for i in range(plan.segments[s + 1] - 1, plan.segments[s] - 1, -1):
                 r = flow[n_planes + i]
                 if r < NEGLIGIBLE:
                     continue
@@ -286,19 +226,8 @@ def learn_rows(plan, posterior, x, rule, scratch, is_learning_leaves):
                     if kind == SUM_OF_TWO and rule == BMM and r < CERTAIN:
                         match_two(entry, node, i, begin, begin + 1, shares[0, 0], shares[0, 1])
                     elif kind == SUM_OF_TWO and rule == ADF:
-                        waiting[0, n_sums] = i
-                        waiting_shares[0, n_sums], waiting_shares[1, n_sums] = shares[0, 0], shares[0, 1]
-                        n_sums += 1
-                    elif kind == SUM_OF and rule == ADF:
-                        if n_block > 0 and width != end - begin:
-                            filter_block(entry, node, starts, block, n_block, children_room, spare)
-                            n_block = 0
-                        block[n_block], width = i, end - begin
-                        put_node(entry, node, i, begin, width, n_block, r, shares, children_room)
+                        put_two(entry, node, i, begin, shares[0, 0], shares[0, 1], block, n_block, room)
                         n_block += 1
-                        if n_block == N_LANES:
-                            filter_block(entry, node, starts, block, n_block, children_room, spare)
-                            n_block = 0
                     else:
                         project(entry, node, i, begin, end, r, rule, shares)
                 elif kind <= LOOKUP:
@@ -312,7 +241,9 @@ def learn_rows(plan, posterior, x, rule, scratch, is_learning_leaves):
                     elif kind == TABLE_OF_TWO and rule == BMM:
                         match_two(entry, node, i, begin + code, end - 1 - code, r, 0.0)
                     elif kind == TABLE_OF_TWO and rule == ADF:
-                        filter_two(entry, node, i, begin + code, end - 1 - code, r, 0.0)
+                        first, second = (r, 0.0) if code == 0 else (0.0, r)
+                        put_two(entry, node, i, begin, first, second, block, n_block, room)
+                        n_block += 1
                     else:
                         shares[0, : n_values[v]] = 0.0
                         shares[0, code] = r
@@ -322,9 +253,10 @@ def learn_rows(plan, posterior, x, rule, scratch, is_learning_leaves):
                     _learn_leaf(
                         plan.numeric[i], posterior.leaf[i], posterior.centre[i], posterior.narrowest[i], r, seen
                     )
-        if rule == ADF:
-            if n_block > 0:
-                filter_block(entry, node, starts, block, n_block, children_room, spare)
-            n_late = filter_waiting(entry, node, starts, waiting, waiting_shares, n_sums, n_late, room)
-            solve_waiting(entry, node, starts, waiting, waiting_shares, n_late, room)
+                if n_block == N_BLOCK:
+                    filter_block(entry, node, starts, block, n_block, room, shares)
+                    n_block = 0
+        if n_block > 0:
+            filter_block(entry, node, starts, block, n_block, room, shares)
+            n_block = 0
     return n_impossible

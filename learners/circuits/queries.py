@@ -66,7 +66,7 @@ def answer_all(
     schema : Schema
     queries : sequence of Query
     batches : mapping of kind to callable, optional
-        Who answers in place of the circuit; unless it has "map", the circuit answers MAP.
+        What answers in place of the circuit: `CircuitModel.batches` of another density.
     pause : callable, optional
         Called before each MAP search and before every 512 other queries; what it raises ends the answering.
 
@@ -94,7 +94,7 @@ def answer_all(
         With the place of the query as `row`, if there are several, and the `column` at fault.
     """
     columns = columns_of(circuit, schema)
-    answered = batches or batches_of(source_of(circuit))
+    answered = batches or circuit_batches(circuit)
     groups: dict[_Group, list[int]] = {}
     for place, query in enumerate(queries):
         groups.setdefault(_group(columns, query), []).append(place)
@@ -104,7 +104,7 @@ def answer_all(
             if kind == "map":
                 for place in places:
                     (pause or _go_on)()
-                    (found[place],) = answered.get("map", _map)(columns, queries[place])
+                    (found[place],) = answered["map"](columns, queries[place])
                 continue
             for part in (places[at : at + TOGETHER] for at in range(0, len(places), TOGETHER)):
                 (pause or _go_on)()
@@ -114,6 +114,11 @@ def answer_all(
             place = [place for place in places if place not in found][error.row or 0]
             raise _named(columns, queries[place].evidence, place if len(queries) > 1 else None) from error
     return [Answer(kind=query.kind) | found[place] for place, query in enumerate(queries)]
+
+
+def circuit_batches(circuit: Circuit) -> Batches:
+    """What answers the queries of each kind to a circuit."""
+    return {**batches_of(source_of(circuit)), "map": most_probable}
 
 
 def _go_on() -> None:
@@ -265,7 +270,8 @@ def asked_of_map(columns: Columns, query: Map) -> tuple[int, ...]:
     return asked
 
 
-def _map(columns: Columns, query: Query) -> list[Answer]:
+def most_probable(columns: Columns, query: Query) -> list[Answer]:
+    """The answer to a MAP query, by the circuit of the columns."""
     assert isinstance(query, Map)
     asked = asked_of_map(columns, query)
     x = columns.rows([query.evidence])[:, 0]

@@ -9,7 +9,7 @@ from learners.circuits.answer_kernels import SMALLEST, upward
 from learners.circuits.density_kernels import log_poisson
 from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, INDICATOR, POISSON, PRODUCT, ROUNDED, STEP, STUDENT, SUM
 from learners.circuits.warp_kernels import cell_of, unwarp
-from learners.jit import inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 # Below this rate a Poisson number is found by adding up probabilities, from it on by transformed rejection.

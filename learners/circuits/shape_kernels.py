@@ -16,7 +16,7 @@ from learners.circuits.kernels import (
     STUDENT,
 )
 from learners.circuits.warp_kernels import cell_of, log_warped, normal_cell, unwarp
-from learners.jit import inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 # Ends of what a leaf reaches, in standard deviations.
 REACH = 10.0

@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from learners.circuits.kernels import KNOTS, LOG_NORMAL, N_KNOTS, ORIGIN, QUANTILE, STEP
-from learners.jit import inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 HALF_LOG_2_PI = 0.5 * math.log(2.0 * math.pi)
 ROOT_2 = math.sqrt(2.0)

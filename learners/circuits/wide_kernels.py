@@ -12,7 +12,7 @@ import numpy as np
 from learners.circuits.density_kernels import log_density
 from learners.circuits.evaluate_kernels import BLOCK
 from learners.circuits.kernels import CATEGORICAL, INDICATOR, PRODUCT, SUM
-from learners.jit import inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 RADIX_BITS = 500
 RADIX, INVERSE_RADIX = 2.0**RADIX_BITS, 2.0**-RADIX_BITS

@@ -15,9 +15,9 @@ from learners.arrays import Array, Arrays, Floats, Integers, freeze
 from learners.classifiers.tree_average import TreePosterior, edge_probabilities
 from learners.classifiers.tree_average_kernels import add_log_tree_sums
 from learners.errors import InvalidArray
+from learners.kernels.scaled_arithmetic import NOTHING, STEP
 from learners.model import Header
 from learners.passes.engine import available_cores
-from learners.scaled_kernels import NOTHING, STEP
 from learners.schema import Chunk, Schema
 
 # Below this many rows a thread costs more than it brings.

@@ -37,6 +37,7 @@ def compile_tables(
     class_counts: Integers,
     trees: Sequence[ContextTree],
     estimates: Sequence[Estimates],
+    most_dense: int | None = None,
 ) -> kernels.LookupTables:
     """Compile estimates into the arrays that `kernels.answer` reads.
 
@@ -46,6 +47,8 @@ def compile_tables(
     structure : Structure
     class_counts : (n_classes,) int64
     trees, estimates : one per entry of `structure.order`
+    most_dense : int, optional
+        Numbers that a dense table may have; by default as many as the contexts that occurred are worth.
 
     Returns
     -------
@@ -75,7 +78,9 @@ def compile_tables(
         hashed.append(_hashed(_sparse_form(tree, estimate, sizes[i], strides[i], schema.n_classes)))
         if i == len(trees) - 1 or sum(form.vectors.size for form in hashed) > BLOCK_FLOATS:
             block = tables_of(len(found), hashed.copy())
-            found += [_dense_form(block, a, form, schema.code_dtype) or form for a, form in enumerate(hashed)]
+            found += [
+                _dense_form(block, a, form, schema.code_dtype, most_dense) or form for a, form in enumerate(hashed)
+            ]
             hashed = []
             del block
     return tables_of(0, found)
@@ -149,7 +154,7 @@ def strides_of(schema: Schema, attribute: int, parents: Sequence[int]) -> Intege
     for parent in reversed(parents):
         strides.append(place)
         place *= int(schema.domain_sizes[parent]) + 1
-    if place * (int(schema.domain_sizes[attribute]) + 1) >= 1 << 63:
+    if 2 * place * (int(schema.domain_sizes[attribute]) + 1) >= 1 << 63:
         names = [entry.name for entry in schema.attributes]
         raise FamilyTooLarge(names[attribute], [names[parent] for parent in parents])
     return np.array(strides[::-1], np.int64)
@@ -170,6 +175,9 @@ def _sparse_form(
     context = np.full(tree.n_nodes, int(sizes @ strides), np.int64)
     node_class = np.zeros(tree.n_nodes, np.int64)
     keys, vectors = [], []
+    # Contexts that end at a missing parent: see `kernels.LookupTables`.
+    end = math.prod(int(size) + 1 for size in sizes) * n_keys
+    n_levels = tree.level_starts.size - 1
     for level in range(1, tree.level_starts.size - 1):
         nodes = slice(int(tree.level_starts[level]), int(tree.level_starts[level + 1]))
         cells = slice(int(tree.cell_starts[nodes.start]), int(tree.cell_starts[nodes.stop]))
@@ -187,28 +195,30 @@ def _sparse_form(
             np.arange(nodes.stop - nodes.start), np.diff(tree.cell_starts[nodes.start : nodes.stop + 1])
         )
         own_keys, own_row = distinct_of(contexts[context_row[node_of_cell]] * n_keys + tree.cell_value[cells])
-        rest = np.full((contexts.size, n_classes), np.nan)
-        rest[context_row, node_class[nodes]] = estimates.rest[nodes]
-        own = np.empty((own_keys.size, n_classes))
-        for first in range(0, own_keys.size, BLOCK_ROWS):
-            own_context, value = np.divmod(own_keys[first : first + BLOCK_ROWS], n_keys)
-            above_context = own_context if step == 0 else _dropped(own_context, int(sizes[level - 2]), step)
-            from_above = probability[np.searchsorted(pair_keys, above_context * n_keys + value)]
-            own_rest = rest[np.searchsorted(contexts, own_context)]
-            if estimates.hierarchical:
-                np.multiply(own_rest, from_above, out=own_rest, where=~np.isnan(own_rest))
-            own[first : first + BLOCK_ROWS] = np.where(np.isnan(own_rest), from_above, own_rest)
-        own[own_row, node_class[nodes][node_of_cell]] = estimates.probability[cells]
-        keys.append(own_keys)
-        vectors.append(_logarithms(own))
-        if level == 1:
-            # Values of the domain that no row has, in the classes that have rows and in those that have none.
-            of_class = estimates.rest[0] * rest if estimates.hierarchical else rest
-            rest_vector = np.where(np.isnan(rest), estimates.rest[0], of_class)
-        else:
-            rest_vector = np.where(np.isnan(rest), 1.0, rest) if estimates.hierarchical else rest
-        keys.append(contexts * n_keys + tree.n_values)
-        vectors.append(_logarithms(rest_vector))
+        readings = [(0, estimates.probability, estimates.rest)]
+        if estimates.averaged is not None and level < n_levels - 1:
+            readings.insert(0, (end, *estimates.averaged))
+        for start, of_cells, of_nodes in readings:  # the last is what the level below goes on from
+            rest = np.full((contexts.size, n_classes), np.nan)
+            rest[context_row, node_class[nodes]] = of_nodes[nodes]
+            own = np.empty((own_keys.size, n_classes))
+            for first in range(0, own_keys.size, BLOCK_ROWS):
+                own_context, value = np.divmod(own_keys[first : first + BLOCK_ROWS], n_keys)
+                above_context = own_context if step == 0 else _dropped(own_context, int(sizes[level - 2]), step)
+                from_above = probability[np.searchsorted(pair_keys, above_context * n_keys + value)]
+                own_rest = rest[np.searchsorted(contexts, own_context)]
+                if estimates.hierarchical:
+                    np.multiply(own_rest, from_above, out=own_rest, where=~np.isnan(own_rest))
+                own[first : first + BLOCK_ROWS] = np.where(np.isnan(own_rest), from_above, own_rest)
+            own[own_row, node_class[nodes][node_of_cell]] = of_cells[cells]
+            if level == 1:
+                # Values of the domain that no row has, in the classes that have rows and in those that have none.
+                of_class = estimates.rest[0] * rest if estimates.hierarchical else rest
+                rest_vector = np.where(np.isnan(rest), estimates.rest[0], of_class)
+            else:
+                rest_vector = np.where(np.isnan(rest), 1.0, rest) if estimates.hierarchical else rest
+            keys += [start + own_keys, start + contexts * n_keys + tree.n_values]
+            vectors += [_logarithms(own), _logarithms(rest_vector)]
         pair_keys, probability = own_keys, own
     return _Sparse(np.concatenate(keys), np.concatenate(vectors))
 
@@ -239,14 +249,16 @@ def _hashed(sparse: _Sparse) -> _Form:
 
 
 def _dense_form(
-    tables: kernels.LookupTables, a: int, hashed: _Form, dtype: type[np.uint8] | type[np.uint16]
+    tables: kernels.LookupTables, a: int, hashed: _Form, dtype: type[np.uint8] | type[np.uint16], most: int | None
 ) -> _Form | None:
     """The dense table of an attribute, if its contexts are few enough, or not much more than occurred."""
     n_classes = tables.log_prior.size
     own = slice(int(tables.parent_starts[a]), int(tables.parent_starts[a + 1]))
     shape = (*(tables.parent_sizes[own] + 1).tolist(), int(tables.n_values[a]))  # codes of the parents and a value
     n_rows = math.prod(shape)
-    if n_rows * n_classes > min(DENSE_FLOATS, max(SMALL_TABLE, DENSE_RATIO * hashed.vectors.size)):
+    if most is None:
+        most = min(DENSE_FLOATS, max(SMALL_TABLE, DENSE_RATIO * hashed.vectors.size))
+    if n_rows * n_classes > most:
         return None
     attribute, parents = np.array([len(shape) - 1]), np.arange(tables.parents.size) - own.start
     freeze(attribute, parents)

@@ -69,6 +69,13 @@ class ContextTree(NamedTuple):
         return np.add.reduceat(self.cell_count, self.cell_starts[:-1]) if self.n_nodes else np.empty(0, np.int64)
 
 
+class Averaged(NamedTuple):
+    """What a node tells of rows whose further parents are missing: (n_cells,) and (n_nodes,) as in `Estimates`."""
+
+    probability: Floats
+    rest: Floats
+
+
 class Estimates(NamedTuple):
     """Probabilities of one context tree.
 
@@ -81,11 +88,15 @@ class Estimates(NamedTuple):
         p(x | u) = rest[u]; if not, p(x | u) = rest[u].
     hierarchical : bool
         True for HDP estimates, False for m-estimates.
+    averaged : Averaged, optional
+        As `probability` and `rest`, for rows whose parents below a node are missing: the average over these, where `probability` is that
+        of a context which training never saw. Without, both are the same.
     """
 
     probability: Floats
     rest: Floats
     hierarchical: bool
+    averaged: Averaged | None = None
 
 
 def context_tree_from_cells(

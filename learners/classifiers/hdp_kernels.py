@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.arrays import Array, Floats, Integers, Uint8s, Uint64s
-from learners.classifiers.random_kernels import (
+from learners.kernels.jit import inner_kernel, kernel
+from learners.kernels.random import (
     RECIPROCALS,
     SEATINGS,
     STEP,
@@ -15,7 +16,6 @@ from learners.classifiers.random_kernels import (
     tables_variate,
     uniform,
 )
-from learners.jit import inner_kernel, kernel
 
 # Up to so many customers all probabilities are summed, rather than branching where the sum is reached.
 BRANCHLESS = 8

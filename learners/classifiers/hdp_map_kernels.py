@@ -8,7 +8,7 @@ import numpy as np
 
 from learners.arrays import Integers
 from learners.classifiers.hdp_kernels import SMALL_TOTAL, sum_nodes
-from learners.jit import inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 
 @inner_kernel

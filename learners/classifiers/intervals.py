@@ -12,9 +12,8 @@ from learners.classifiers import kernels
 from learners.classifiers.compile import compile_tables
 from learners.classifiers.context_tree import ContextTree, Estimates
 from learners.classifiers.structure import Structure
-from learners.classifiers.tables import log_joints
 from learners.errors import InvalidParameter
-from learners.schema import Chunk, Schema
+from learners.schema import Schema
 
 # The delta method trusts logarithms that move by a few units; beyond that they say "unknown" all the same.
 LARGEST_LOG_VARIANCE = 25.0
@@ -57,9 +56,7 @@ def _log_variance(tree: ContextTree, estimates: Estimates, variance: Floats) -> 
     return Estimates(np.exp(of_cell), np.exp(of_rest), hierarchical=False)
 
 
-def credible_intervals(
-    tables: kernels.LookupTables, probabilities: Floats, chunk: Chunk, level: float
-) -> tuple[Floats, Floats]:
+def credible_intervals(spread: Floats, probabilities: Floats, level: float) -> tuple[Floats, Floats]:
     """The central interval of each P(y | x), by a normal approximation of its log odds.
 
     The logarithms of the probabilities in the product are taken for independent. To first order the log odds of class c then
@@ -67,10 +64,9 @@ def credible_intervals(
 
     Parameters
     ----------
-    tables : LookupTables
-        Of `spread_tables`.
+    spread : (n_rows, n_classes) float64
+        The variance S_c of each log P(y, known).
     probabilities : (n_rows, n_classes) float64
-    chunk : Chunk
     level : float
         Posterior probability of the interval, between 0 and 1.
 
@@ -84,8 +80,6 @@ def credible_intervals(
     """
     if not 0 < level < 1:
         raise InvalidParameter("interval", level, "the probability of the interval, above 0 and below 1")
-    spread = np.empty_like(probabilities)
-    log_joints(tables, chunk.x, 0, chunk.n_rows, spread)
     p = np.clip(probabilities, 1e-300, 1 - 1e-16)
     others = p**2 * spread
     variance = spread + (others.sum(axis=1, keepdims=True) - others) / (1 - p) ** 2

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.arrays import Float32s, Floats, Int32s, Integers, Uint8s, Uint32s, Uint64s
-from learners.jit import inner_kernel, kernel, popcount
+from learners.kernels.jit import inner_kernel, kernel, popcount
 
 BLOCK_ROWS = 256
 MANY_ROWS = 24
@@ -20,6 +20,9 @@ class LookupTables(NamedTuple):
     An attribute has either a dense table [context, value, class] of log probabilities, back-off resolved, or a hash
     table from (context, value) to a vector of C logarithms. A context is numbered in mixed radix by its parents' codes,
     the unseen code included; one with its last parents dropped has their unseen codes.
+
+    A context that ends because a parent is missing may have entries of its own, the average over what is missing: their keys are those of the
+    context, moved by the number of all keys.
 
     Of a hash table only the slots in use have a row: bit i of word w says whether slot 64 w + i is one, and `hash_ranks[w]` is the
     row of the first of them. So slots are cheap, and a row holds nothing but a key and its vector.
@@ -164,14 +167,22 @@ def _add_backed_off(tables, a, x, row, is_pending, log_joint):  # OUT (C,) uint8
     for k in range(is_pending.size):
         is_pending[k] = 1
     n_keys = tables.n_values[a] + 1
+    n_parents = tables.parent_starts[a + 1] - first
+    start = np.int64(0)
+    if depth < n_parents:
+        start = tables.strides[first] * (tables.parent_sizes[first] + 1) * n_keys
     while True:
-        found = _find(tables, a, context * n_keys + value)
+        found = _find(tables, a, start + context * n_keys + value)
         if found >= 0:
             for k in range(is_pending.size):
                 if is_pending[k]:
                     log_joint[row, k] += tables.vectors[found, k]
             return
-        found = _find(tables, a, context * n_keys + n_keys - 1)
+        found = _find(tables, a, start + context * n_keys + n_keys - 1)
+        if found < 0 and start > 0:  # no entries of its own: read as a context that training never saw
+            start = np.int64(0)
+            continue
+        start = np.int64(0)
         if found >= 0:
             for k in range(is_pending.size):
                 rest = tables.vectors[found, k]

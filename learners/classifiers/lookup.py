@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
+from itertools import pairwise
 from typing import ClassVar, cast
 
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import Array, Arrays, Floats, Integers, freeze
+from learners.arrays import Array, Arrays, Codes, Floats, Integers, freeze
 from learners.classifiers import kernels
 from learners.classifiers.compile import compile_tables
 from learners.classifiers.context_tree import ContextTree, Estimates
 from learners.classifiers.contributions import log_factors
 from learners.classifiers.describe import describe_structure, describe_tables
+from learners.classifiers.elimination import Elimination
+from learners.classifiers.incomplete import Completeness, normalized
 from learners.classifiers.intervals import credible_intervals, spread_tables
 from learners.classifiers.many_classes import compile_many
 from learners.classifiers.many_kernels import ManyClassTables
 from learners.classifiers.packing import Contents, pack, rounded, rounded_variances, unpack
 from learners.classifiers.structure import Structure
-from learners.classifiers.tables import Tables, log_joints, probabilities
+from learners.classifiers.tables import Tables, probabilities
 from learners.errors import InvalidParameter
 from learners.model import DerivedHeader
 from learners.passes.engine import available_cores
@@ -124,8 +127,8 @@ class LookupModel:
     def predict_proba(self, chunk: Chunk, threads: int | None = None) -> Floats:
         """Class probabilities.
 
-        An attribute whose value training never saw, or that is absent, is left out of the product; as a parent it ends
-        the context, which is then that of the parents before it.
+        An attribute whose value training never saw, or that is absent, is summed out (`Elimination`). A null is such a value or
+        hides one (`Completeness`).
 
         Parameters
         ----------
@@ -143,16 +146,34 @@ class LookupModel:
         n_parts = n_parts and min(n_parts, threads or available_cores())
         if n_parts <= 1:
             probabilities(self._tables, chunk.x, 0, chunk.n_rows, out)
-            return out
-        edges = np.linspace(0, chunk.n_rows, n_parts + 1).astype(int).tolist()
-        with ThreadPoolExecutor(n_parts) as pool:
-            parts = [
-                pool.submit(probabilities, self._tables, chunk.x, first, last, out)
-                for first, last in zip(edges, edges[1:], strict=False)
-            ]
-            for part in parts:
-                part.result()
+        else:
+            edges = np.linspace(0, chunk.n_rows, n_parts + 1).astype(int).tolist()
+            with ThreadPoolExecutor(n_parts) as pool:
+                parts = [
+                    pool.submit(probabilities, self._tables, chunk.x, first, last, out)
+                    for first, last in pairwise(edges)
+                ]
+                for part in parts:
+                    part.result()
+        self._completeness.answer_incomplete(chunk.x, self.answer_known, out)
         return out
+
+    @cached_property
+    def _completeness(self) -> Completeness:
+        parents = set().union(*map(set, self.network.parents)) if self.network.parents else set()
+        return Completeness(self.schema, sorted(parents), self.network.order)
+
+    @cached_property
+    def _elimination(self) -> Elimination:
+        return Elimination(self._tables, self.network, self.schema.domain_sizes)
+
+    @cached_property
+    def _spread_elimination(self) -> Elimination:
+        return Elimination(self._tables, self.network, self.schema.domain_sizes, self._spread)
+
+    def answer_known(self, x: Codes) -> tuple[Floats, Floats]:
+        """Of (n_attributes, n) codes the (n, n_classes) class probabilities, what is missing summed out, and (n,) log P(known)."""
+        return normalized(self._elimination.log_joint(x)[0], self._tables.log_prior)
 
     def log_terms(self, chunk: Chunk) -> tuple[Floats, Floats]:
         """The terms whose sum is log P(y, x): (n_classes,) log P(y), and (n_attributes, n_rows, n_classes) the rest."""
@@ -160,9 +181,7 @@ class LookupModel:
 
     def log_joint(self, chunk: Chunk) -> Floats:
         """(n_rows, n_classes) float64: log P(class, attributes) of what is known of each row."""
-        out = np.empty((chunk.n_rows, self.schema.n_classes))
-        log_joints(self._tables, chunk.x, 0, chunk.n_rows, out)
-        return out
+        return self._elimination.log_joint(chunk.x)[0]
 
     @cached_property
     def _spread(self) -> kernels.LookupTables:
@@ -191,7 +210,8 @@ class LookupModel:
             raise InvalidParameter("interval", level, reason)
         if self.network.order and not self.variances:
             raise InvalidParameter("interval", level, "this model has m-estimates; train with estimator hdp or hdp-map")
-        return credible_intervals(self._spread, self.predict_proba(chunk), chunk, level)
+        _, variance = self._spread_elimination.log_joint(chunk.x)
+        return credible_intervals(variance, self.predict_proba(chunk), level)
 
     def to_arrays(self) -> tuple[LookupHeader, Arrays]:
         """Header and named arrays, from which `from_arrays` makes an equal model."""

@@ -9,7 +9,7 @@ import numpy as np
 from learners.arrays import Codes, Float32s, Floats, Int32s, Integers, Uint8s
 from learners.classifiers.kernels import normalize
 from learners.counts.sort_kernels import place_among
-from learners.jit import inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 
 class ManyClassTables(NamedTuple):

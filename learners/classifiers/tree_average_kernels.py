@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.jit import inner_kernel, kernel
-from learners.scaled_kernels import BIG, NOTHING, SMALL, STEP, log_of, plus, times
+from learners.kernels.jit import inner_kernel, kernel
+from learners.kernels.scaled_arithmetic import BIG, NOTHING, SMALL, STEP, log_of, plus, times
 
 
 @inner_kernel

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.jit import fetch, inner_kernel, kernel
+from learners.kernels.jit import fetch, inner_kernel, kernel
 
 BLOCK_ROWS = 4096  # whose cells the first cache holds
 MOST_TRIPLE_CELLS = 1 << 15  # so that a table stays in the second cache, and 16 bits number its cells

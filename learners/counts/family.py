@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from learners.arrays import Codes, Integers
 from learners.counts.cell_kernels import add_classes
+from learners.counts.check_kernels import add_class_sums
 from learners.counts.families import Family, families_of, holder_of
 from learners.counts.family_tables import Cells, prepare, shares_of, summed, tables_of
 from learners.counts.kernels import add_value_counts
 from learners.counts.spill import Run
-from learners.errors import FamilyTooLarge, StatisticMismatch
+from learners.errors import FamilyTooLarge, InvalidCounts, StatisticMismatch
 from learners.memory import memory_limit
 from learners.schema import Chunk, Schema
 from learners.schema.extension import CodeMaps
@@ -241,8 +242,32 @@ class FamilyCounts:
         return self.only(families)
 
     def blocks(self, index: int) -> Iterator[Run]:
-        """The distinct cells of a family in mixed radix, ascending, and their counts: in blocks that fit in memory."""
-        return self._cells[index].blocks()
+        """The distinct cells of a family in mixed radix, ascending, and their counts: in blocks that fit in memory.
+
+        Raises
+        ------
+        InvalidCounts
+            If one is negative, or they do not sum to the rows of each class: at the end of the blocks.
+        """
+        yield from self._checked(index, self._cells[index].blocks())
+
+    def _checked(self, index: int, runs: Iterable[Run]) -> Iterator[Run]:
+        """All cells of a family.
+
+        Raises
+        ------
+        InvalidCounts
+        """
+        sums = np.zeros(self.schema.n_classes, np.int64)
+        for run in runs:
+            if not add_class_sums(run.cells, run.counts, self._cells[index].n_cells // sums.size, sums):
+                raise InvalidCounts(self.stage, f"{self._named(index)} has negative counts")
+            yield run
+        if not np.array_equal(sums, self.class_counts):
+            raise InvalidCounts(self.stage, f"{self._named(index)} does not sum to the rows of each class")
+
+    def _named(self, index: int) -> str:
+        return f"the table of {self.schema.attributes[self.families[index].attribute].name!r} given its parents"
 
     def cells(self, index: int) -> tuple[Integers, Integers, Integers, Integers]:
         """The distinct cells of a family that have been counted.
@@ -263,7 +288,7 @@ class FamilyCounts:
         counts : (m,) int64
             Numbers of rows, all positive.
         """
-        cells, counts = self._cells[index].distinct()
+        ((cells, counts),) = self._checked(index, [self._cells[index].distinct()])
         return *self._codes(index, cells), counts
 
     def _codes(self, index: int, cells: Integers) -> tuple[Integers, Integers, Integers]:
@@ -326,7 +351,8 @@ class FamilyCounts:
         read.n_rows = int(read.class_counts.sum())
         for index, cells in enumerate(read._cells):
             first, last = bounds[index + 1], bounds[index + 2]
-            cells.add(cell[first:last], count[first:last])
+            for run in read._checked(index, [Run(cell[first:last].copy(), count[first:last].copy())]):
+                cells.add(*run)
         return read
 
     def can_read(self, spec: Mapping[str, object]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.jit import kernel
+from learners.kernels.jit import kernel
 
 
 @kernel

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.jit import kernel
+from learners.kernels.jit import kernel
 
 # Digits are at most 2^28 in size, so the products of so many rows stay below 2^63.
 BLOCK_ROWS = 64

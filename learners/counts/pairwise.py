@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from learners.arrays import AnyIntegers, Integers, Mask
 from learners.counts.cell_kernels import add_classes, add_margin, add_pair_counts, add_pairs, add_triples
+from learners.counts.check_kernels import first_wrong_table
 from learners.counts.kernels import (
     PADDING,
     WORD,
@@ -23,12 +24,12 @@ from learners.counts.kernels import (
 )
 from learners.counts.triples import LEAST_ROWS, MOST_PAIRS, triples_of
 from learners.counts.widths import wide_enough
-from learners.errors import StatisticMismatch
+from learners.errors import InvalidCounts, StatisticMismatch
 from learners.schema import Chunk, Schema
 from learners.schema.extension import CodeMaps
 from learners.schema.schema import FEW_CLASSES
 
-# Bit-planes win while the product of the domains less one stays below this (benchmarks/pairwise.py measures it).
+# Measured: bit-planes win while the product of the domains less one stays below this.
 MAX_PLANE_CELLS = 225
 MAX_PLANE_VALUES = 64
 MAX_NUMBERED_CELLS = 1 << 32
@@ -320,6 +321,27 @@ class PairwiseCounts:
             plan.plane_tables,
         )
 
+    def check(self) -> None:
+        """Refuse negative counts, and tables that do not sum to the rows of each class.
+
+        Raises
+        ------
+        InvalidCounts
+            Naming the first pair or attribute of which a table is wrong.
+        """
+        names = [attribute.name for attribute in self.schema.attributes]
+        if self.class_counts.sum() != self.n_rows:
+            raise InvalidCounts(self.stage, f"{self.n_rows:,} rows have {self.class_counts.sum():,} classes")
+        pair = first_wrong_table(self.counts, self._plan.table_starts, self.class_counts)
+        if pair >= 0:
+            i, j = self._plan.pairs[pair]
+            raise InvalidCounts(self.stage, f"the table of {names[i]!r} and {names[j]!r} does not sum to the rows")
+        margins = np.concatenate([self.class_counts, *[margin.ravel() for margin in self.margins]])
+        starts = _starts(np.append(1, self.sizes) * self.schema.n_classes)
+        attribute = first_wrong_table(margins, starts, self.class_counts) - 1
+        if attribute >= 0:
+            raise InvalidCounts(self.stage, f"the table of {names[attribute]!r} does not sum to the rows")
+
     def merge(self, other: PairwiseCounts) -> None:
         """Add the counts of other rows."""
         self._combine(other, 1)
@@ -356,6 +378,7 @@ class PairwiseCounts:
         read.margins = [part.reshape(-1, self.schema.n_classes).copy() for part in parts[1:-1]]
         read._make_room()
         read.counts = parts[-1].astype(read.counts.dtype)
+        read.check()
         return read
 
     def __eq__(self, other: object) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.jit import inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 EMPTY = np.int32(-1)
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from learners.arrays import Codes, Integers, Uint64s
 from learners.counts.row_kernels import add_rows, fill_slots, hashes_of, pack_rows, unpack_rows
 from learners.counts.spill import Folder
-from learners.errors import StatisticMismatch
+from learners.errors import InvalidCounts, StatisticMismatch
 from learners.memory import memory_limit
 from learners.schema import Chunk, Schema
 from learners.schema.extension import CodeMaps
@@ -146,6 +146,17 @@ class DistinctRows:
         """Add the rows of a chunk."""
         self.n_rows += rows.n_rows
         self._add(Packed(self._layout.packed(rows.x), np.ones(rows.n_rows, np.int64)))
+
+    def check(self) -> None:
+        """Refuse counts in memory that are negative, or do not sum to the rows.
+
+        Raises
+        ------
+        InvalidCounts
+        """
+        counts = self._table.content().counts
+        if counts.min(initial=0) < 0 or (self.is_in_memory and counts.sum() != self.n_rows):
+            raise InvalidCounts(self.stage, f"{self.n_rows:,} rows were counted as {counts.sum():,}")
 
     def merge(self, other: DistinctRows) -> None:
         """Add the rows of another part of the data."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.jit import inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 MOST_BITS = 12  # of a digit
 # So many keys lie beyond the second cache: fewer moves then pay for digits of more bits, whose buckets take 64 KB.

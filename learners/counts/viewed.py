@@ -69,6 +69,11 @@ class Viewed(Generic[S]):
         """Add the rows of a chunk."""
         self.counts.update(self.views.chunk(rows))
 
+    def check(self) -> None:
+        """As of the counts, where these can be checked."""
+        if hasattr(self.counts, "check"):
+            self.counts.check()
+
     def merge(self, other: Self) -> None:
         """Add the counts of other rows."""
         self._require_same(other)

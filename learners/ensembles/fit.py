@@ -82,8 +82,9 @@ def solved_trees(counts: FamilyCounts, members: Sequence[Member], threads: int, 
     sizes = counts.schema.domain_sizes
 
     def solve(index: int) -> Levels:
-        tree = context_tree_from_cells(*counts.cells(index), int(sizes[counts.families[index].attribute]))
-        return Levels.solved(tree)
+        family = counts.families[index]
+        tree = context_tree_from_cells(*counts.cells(index), int(sizes[family.attribute]))
+        return Levels.solved(tree, sizes[list(family.parents)])
 
     found: Solved = {}
     with ThreadPoolExecutor(max(1, threads), thread_name_prefix="levels") as pool:

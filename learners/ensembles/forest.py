@@ -23,6 +23,7 @@ DTYPES = {
     "word_starts": np.int32,
     "words": np.uint64,
     "leaves": np.float64,
+    "left_shares": np.float32,
 }
 
 
@@ -46,8 +47,9 @@ def flat_forest(schema: Schema, boosters: Sequence[Any], weights: Sequence[float
             parts["labels"].append(1 if schema.n_classes == 2 else group)
             parts["node_starts"].append(n_nodes)
             parts["leaf_starts"].append(n_leaves)
-            for attribute, goes_left in splits:
+            for attribute, goes_left, left_share in splits:
                 words = _words(goes_left)
+                parts["left_shares"].append(left_share)
                 parts["attributes"].append(attribute)
                 parts["word_starts"].append(n_words)
                 parts["words"].extend(words)
@@ -60,11 +62,12 @@ def flat_forest(schema: Schema, boosters: Sequence[Any], weights: Sequence[float
     return forest
 
 
-def _complete(schema: Schema, tree: Mapping[str, Any]) -> tuple[list[tuple[int, Mask]], list[float], int]:
-    """The splits of a tree level by level (attribute, which codes go left), its leaves and its depth."""
+def _complete(schema: Schema, tree: Mapping[str, Any]) -> tuple[list[tuple[int, Mask, float]], list[float], int]:
+    """The splits of a tree level by level (attribute, which codes go left, the share of rows that does), its leaves and its depth."""
     left, right = tree["left_children"], tree["right_children"]
     categories = _categories(tree)
-    everything = (0, np.ones(_n_codes(schema, 0), bool))
+    weights = tree["sum_hessian"]
+    everything = (0, np.ones(_n_codes(schema, 0), bool), 1.0)
     level, splits, depth = [0], [], 0
     while any(left[node] >= 0 for node in level):
         below = []
@@ -73,7 +76,9 @@ def _complete(schema: Schema, tree: Mapping[str, Any]) -> tuple[list[tuple[int, 
                 splits.append(everything)
                 below += [node, node]
                 continue
-            splits.append((tree["split_indices"][node], _left_codes(schema, tree, node, categories)))
+            total = weights[left[node]] + weights[right[node]]
+            left_share = weights[left[node]] / total if total > 0.0 else 0.5
+            splits.append((tree["split_indices"][node], _left_codes(schema, tree, node, categories), left_share))
             below += [left[node], right[node]]
         level = below
         depth += 1
@@ -115,9 +120,17 @@ def _words(goes_left: Mask) -> list[int]:
     return [int(word) for word in packed.view(np.uint64)]
 
 
-def forest_of_arrays(arrays: Arrays) -> Forest:
-    """The forest whose arrays are named `forest_…`; nothing is copied."""
-    forest = Forest(**{name: arrays[f"forest_{name}"] for name in DTYPES})
+def forest_of_arrays(schema: Schema, arrays: Arrays) -> Forest:
+    """The forest whose arrays are named `forest_…`; nothing is copied.
+
+    Models from before 25 November 2026 have no shares: a row that lacks an attribute goes where XGBoost sends it, as it did.
+    """
+    found = {name: arrays[f"forest_{name}"] for name in DTYPES if f"forest_{name}" in arrays}
+    if "left_shares" not in found:
+        missing = schema.domain_sizes[found["attributes"]]
+        words = found["words"][found["word_starts"] + (missing >> 6)]
+        found["left_shares"] = ((words >> (missing & 63).astype(np.uint64)) & np.uint64(1)).astype(np.float32)
+    forest = Forest(**found)
     freeze(*forest)
     return forest
 
@@ -132,9 +145,11 @@ def check_forest(schema: Schema, arrays: Arrays) -> None:
     """
     for name, dtype in DTYPES.items():
         array = arrays.get(f"forest_{name}")
+        if array is None and name == "left_shares":
+            continue
         if array is None or array.dtype != dtype or array.ndim != 1:
             raise InvalidArray(f"forest_{name}", f"is not one row of {np.dtype(dtype)}")
-    forest = forest_of_arrays(arrays)
+    forest = Forest(**{name: arrays.get(f"forest_{name}", np.empty(0, dtype)) for name, dtype in DTYPES.items()})
     n_trees = forest.depths.size
     if any(part.size != n_trees for part in (forest.labels, forest.node_starts, forest.leaf_starts)):
         raise InvalidArray("forest_depths", "describes another number of trees than the others")
@@ -156,5 +171,8 @@ def check_forest(schema: Schema, arrays: Arrays) -> None:
         sizes = schema.domain_sizes[attributes] // WORD + 1
         if ((starts < 0) | (starts + sizes > forest.words.size)).any():
             raise InvalidArray("forest_word_starts", "points past the end of the words")
+    shares = forest.left_shares
+    if "forest_left_shares" in arrays and (shares.size != attributes.size or not ((shares >= 0) & (shares <= 1)).all()):
+        raise InvalidArray("forest_left_shares", "does not hold a share from 0 to 1 for each split")
     if not np.isfinite(forest.leaves).all():
         raise InvalidArray("forest_leaves", "holds a value that is not finite")

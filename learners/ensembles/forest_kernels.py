@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.arrays import Array
-from learners.jit import kernel
+from learners.kernels.jit import kernel
 
 BLOCK_ROWS = 256
 WORD = 64
@@ -28,6 +28,8 @@ class Forest(NamedTuple):
         Where the words of each split begin, of which bit c tells whether code c goes left.
     words : (n_words,) uint64
     leaves : (n_leaves,) float64
+    left_shares : (n_nodes,) float32
+        The share of the training rows of each split that went left, by XGBoost's weights.
     """
 
     depths: Array
@@ -38,6 +40,7 @@ class Forest(NamedTuple):
     word_starts: Array
     words: Array
     leaves: Array
+    left_shares: Array
 
 
 @kernel
@@ -58,6 +61,35 @@ def add_scores(forest, x, first, last, scores):  # x (n_attributes, n) codes; OU
                     goes_left = np.int64((word >> np.uint64(code & 63)) & np.uint64(1))
                     place = 2 * place + 2 - goes_left
                 scores[row, label] += forest.leaves[leaves + place - n_splits]
+
+
+@kernel
+def add_expected_scores(forest, x, sizes, scores):
+    """As `add_scores`, of all rows; where a split's attribute is missing a row goes both ways, in the shares of the training rows.
+
+    x (n_attributes, n) codes, missing where not below sizes (n_attributes,) int64; OUT scores (n, C) float64.
+
+    Quinlan (1993), C4.5: Programs for machine learning, chapter 3.
+    """
+    share = np.empty(np.int64(1) << (forest.depths.max() + 1 if forest.depths.size else 1))
+    for row in range(x.shape[1]):
+        for tree in range(forest.depths.size):
+            nodes, leaves = forest.node_starts[tree], forest.leaf_starts[tree]
+            n_splits = (np.int64(1) << forest.depths[tree]) - 1
+            share[0] = 1.0
+            for place in range(n_splits):
+                node = nodes + place
+                attribute = forest.attributes[node]
+                code = np.int64(x[attribute, row])
+                if code >= sizes[attribute]:
+                    left = np.float64(forest.left_shares[node])
+                else:
+                    word = forest.words[forest.word_starts[node] + (code >> 6)]
+                    left = np.float64((word >> np.uint64(code & 63)) & np.uint64(1))
+                share[2 * place + 1] = share[place] * left
+                share[2 * place + 2] = share[place] * (1.0 - left)
+            for leaf in range(n_splits + 1):
+                scores[row, forest.labels[tree]] += share[n_splits + leaf] * forest.leaves[leaves + leaf]
 
 
 @kernel

@@ -8,7 +8,7 @@ import numpy as np
 
 from learners.arrays import Array
 from learners.counts.sort_kernels import place_among
-from learners.jit import inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 
 class LevelTree(NamedTuple):
@@ -77,12 +77,13 @@ def _shares(tree, depth, nodes, cells, q, shares):
 
 
 @kernel
-def level_probabilities(tree, x, own, parents, y, log_p):
+def level_probabilities(tree, x, own, parents, sizes, y, log_p):
     """Log P(value | class, first j parents) of every row, class and j, the row itself left out of its own class.
 
-    A level is read by its rows; a context that is not there is answered by the tables of the deepest one on its path.
+    A level is read by its rows; a context that is not there is answered by the tables of the deepest one on its path. A
+    parent that is missing ends the context: it is averaged over, so the level above it is read by its rows.
 
-    x (n_views, n) codes, own the view of the attribute, parents (k,) int64 views, y (n,) classes of the rows, which the tree
+    x (n_views, n) codes, own the view of the attribute, parents (k,) int64 views, sizes (k,) of their domains, y (n,) classes of the rows, which the tree
     has counted, or (0,): then nothing is left out. OUT log_p (n, k + 1, n_classes) float32.
 
     Zero for a value that training never saw: it says nothing.
@@ -110,6 +111,8 @@ def level_probabilities(tree, x, own, parents, y, log_p):
                 _shares(tree, depth, nodes, cells, q, shares)
                 above = 1.0 / tree.n_values
             is_left_out = y.size > 0 and y[row] == label
+            is_missing = 1 < depth < n_levels and codes[depth - 2] >= sizes[depth - 2]
+            read = above
             for level in range(n_levels):
                 if level < depth:
                     alpha, cell, node = tree.concentration[level], cells[level], nodes[level]
@@ -121,18 +124,19 @@ def level_probabilities(tree, x, own, parents, y, log_p):
                         n, total = n - 1.0, total - 1.0
                     read = (n + alpha * above) / (total + alpha)
                     above = (t + alpha * above) / (tables + alpha)
-                else:
+                elif not is_missing:
                     read = above
                 if level > 0:
                     log_p[row, level - 1, label] = np.log(read)
 
 
 @kernel
-def weighted_estimates(tree, a, b, probability, rest):
+def weighted_estimates(tree, a, b, probability, rest, averaged, averaged_rest):
     """The tree as weighted terms: exp(a log p_0 + b (log p - log p_0)), with p_0 the probability given the class alone.
 
     Contexts that are not there are answered by the tables of the one above, as in `level_probabilities`; the deepest level
-    is read by its rows. OUT probability (n_cells,), rest (n_nodes,) float64: hierarchical `Estimates`.
+    is read by its rows. OUT probability (n_cells,), rest (n_nodes,) float64: hierarchical `Estimates`; averaged, averaged_rest, the
+    same where the parents below are missing: every level is read by its rows.
     """
     n_levels = tree.concentration.size
     q, own = np.empty(probability.size), np.empty(probability.size)
@@ -145,15 +149,14 @@ def weighted_estimates(tree, a, b, probability, rest):
                 above = alpha / tree.n_values if level == 0 else alpha * q[tree.cell_parent[cell]]
                 q[cell] = (tree.customers[cell] + above) / of_tables
                 read = (tree.rows[cell] + above) / of_rows
+                own[cell] = own[tree.cell_parent[cell]] if level > 1 else read
                 if level == 0:
                     probability[cell] = q[cell] ** a
-                elif level == 1:
-                    own[cell] = read
-                    probability[cell] = read**a if is_last else read**a * (q[cell] / read) ** b
+                elif is_last:
+                    probability[cell] = own[cell] ** a * (read / own[cell]) ** b
                 else:
-                    own[cell] = own[tree.cell_parent[cell]]
-                    term = read if is_last else q[cell]
-                    probability[cell] = own[cell] ** a * (term / own[cell]) ** b
+                    probability[cell] = own[cell] ** a * (q[cell] / own[cell]) ** b
+                averaged[cell] = own[cell] ** a * (read / own[cell]) ** b
             if level == 0:
                 rest[node] = (alpha / tree.n_values / of_tables) ** a
             elif level == 1:
@@ -162,6 +165,7 @@ def weighted_estimates(tree, a, b, probability, rest):
                     rest[node] *= (of_rows / of_tables) ** b
             else:
                 rest[node] = (alpha / (of_rows if is_last else of_tables)) ** b
+            averaged_rest[node] = rest[node] if level == 0 else (alpha / of_rows) ** (a if level == 1 else b)
 
 
 @kernel

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from learners.arrays import Float32s, frozen
-from learners.classifiers.context_tree import ContextTree, Estimates
+from learners.arrays import Float32s, Integers, frozen
+from learners.classifiers.context_tree import Averaged, ContextTree, Estimates
 from learners.classifiers.hdp import ROOT_CONCENTRATION, HDPParameters, Solution, hdp_map_solution
 from learners.counts.family import Family
 from learners.ensembles.level_kernels import LevelTree, level_probabilities, weighted_estimates, weighted_spreads
@@ -28,14 +28,16 @@ class Levels:
     tree : ContextTree
     solution : Solution
         With one concentration for each level.
+    parent_sizes : (k,) int64
+        The domains of the parents, whose levels follow those of root and class.
 
     References
     ----------
     Petitjean, Buntine, Webb, Zaidi (2018), section 4.
     """
 
-    def __init__(self, tree: ContextTree, solution: Solution) -> None:
-        self.tree, self.solution = tree, solution
+    def __init__(self, tree: ContextTree, solution: Solution, parent_sizes: Integers) -> None:
+        self.tree, self.solution, self.parent_sizes = tree, solution, frozen(parent_sizes)
         n_levels = tree.level_starts.size - 1
         concentration = np.full(n_levels, ROOT_CONCENTRATION)
         concentration[1:] = solution.concentrations[: n_levels - 1]
@@ -55,9 +57,9 @@ class Levels:
         )
 
     @classmethod
-    def solved(cls, tree: ContextTree, check: Callable[[], object] = lambda: None) -> Levels:
+    def solved(cls, tree: ContextTree, parent_sizes: Integers, check: Callable[[], object] = lambda: None) -> Levels:
         """Solve a tree."""
-        return cls(tree, hdp_map_solution(tree, HDPParameters(), check, MOST_SWEEPS, TOLERANCE))
+        return cls(tree, hdp_map_solution(tree, HDPParameters(), check, MOST_SWEEPS, TOLERANCE), parent_sizes)
 
     def cut(self, k: int) -> Levels:
         """Only the first k parents; counts, tables and concentrations of the levels that stay are the same."""
@@ -77,7 +79,7 @@ class Levels:
             tree.n_values,
         )
         solution = Solution(self.solution.customers[:n_cells], self.solution.concentrations, self.solution.n_sweeps)
-        return Levels(shorter, solution)
+        return Levels(shorter, solution, self.parent_sizes[:k])
 
     def log_probabilities(self, family: Family, rows: Chunk, log_p: Float32s, leave_out: bool) -> None:
         """Log P(value | class, first j parents) of rows.
@@ -95,16 +97,19 @@ class Levels:
         """
         y = rows.y if leave_out and rows.y is not None else frozen(np.empty(0, rows.x.dtype))
         parents = np.array(family.parents, np.int64)
-        level_probabilities(self.arrays, rows.x, family.attribute, parents, y, log_p)
+        level_probabilities(self.arrays, rows.x, family.attribute, parents, self.parent_sizes, y, log_p)
 
     def weighted(self, a: float, b: float) -> Estimates:
         """Weighted log probabilities in the form of estimates: a log p_0 + b (log p - log p_0)."""
-        probability, rest = np.empty(self.tree.n_cells), np.empty(self.tree.n_nodes)
-        weighted_estimates(self.arrays, a, b, probability, rest)
-        return Estimates(probability, rest, hierarchical=True)
+        (probability, averaged), (rest, averaged_rest) = (
+            np.empty((2, n)) for n in (self.tree.n_cells, self.tree.n_nodes)
+        )
+        weighted_estimates(self.arrays, a, b, probability, rest, averaged, averaged_rest)
+        return Estimates(probability, rest, hierarchical=True, averaged=Averaged(averaged, averaged_rest))
 
     def spreads(self, a: float, b: float) -> Estimates:
         """Exponentials of the posterior variances of what `weighted` gives, in the form of estimates."""
         of_cell, of_rest = np.empty(self.tree.n_cells), np.empty(self.tree.n_nodes)
         weighted_spreads(self.arrays, a, b, LARGEST_LOG_VARIANCE, of_cell, of_rest)
-        return Estimates(np.exp(of_cell), np.exp(of_rest), hierarchical=False)
+        found = Averaged(np.exp(of_cell), np.exp(of_rest))  # by rows at every level
+        return Estimates(*found, hierarchical=False, averaged=found)

@@ -12,14 +12,16 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import Array, Arrays, Floats, Integers, Uint8s, freeze
+from learners.arrays import Array, Arrays, Codes, Floats, Integers, Uint8s, freeze
 from learners.classifiers import kernels
 from learners.classifiers.contributions import log_factors
+from learners.classifiers.incomplete import Completeness, normalized
 from learners.classifiers.lookup import PARALLEL_ROWS, LookupModel
 from learners.classifiers.tables import log_joints, probabilities
 from learners.ensembles import describe
+from learners.ensembles.cuts import parent_grouping
 from learners.ensembles.forest import forest_of_arrays
-from learners.ensembles.forest_kernels import Forest, add_scores, softmax_rows
+from learners.ensembles.forest_kernels import Forest, add_expected_scores, add_scores, softmax_rows
 from learners.ensembles.intervals import pooled_intervals
 from learners.ensembles.shap import shap_terms
 from learners.passes.engine import available_cores
@@ -27,6 +29,7 @@ from learners.schema import Chunk, Schema
 from learners.schema.views import Views
 
 JOINT = "joint_"
+LEAST = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,8 +112,9 @@ class EnsembleModel:
     def predict_proba(self, chunk: Chunk, threads: int | None = None) -> Floats:
         """Class probabilities.
 
-        In each member an attribute that is absent, or whose value training never saw, is left out; as a parent it ends
-        the context. Trees send it where they send missing values.
+        Where columns are missing, two answers are pooled: that of the ensemble, in which a missing parent ends the context and a
+        missing split sends a row both ways, weighs as much as the share of the columns that are known; that of the joint
+        member, which sums out what is missing, weighs the rest. A null is a value or hides one (`Completeness`).
 
         Parameters
         ----------
@@ -128,13 +132,38 @@ class EnsembleModel:
         n_parts = n_parts and min(n_parts, threads or available_cores())
         if n_parts <= 1:
             self._predict(chunk.x, out)
-            return out
-        edges = np.linspace(0, chunk.n_rows, n_parts + 1).astype(int).tolist()
-        with ThreadPoolExecutor(n_parts) as pool:
-            parts = [pool.submit(self._predict, chunk.x[:, low:high], out[low:high]) for low, high in pairwise(edges)]
-            for part in parts:
-                part.result()
+        else:
+            edges = np.linspace(0, chunk.n_rows, n_parts + 1).astype(int).tolist()
+            with ThreadPoolExecutor(n_parts) as pool:
+                parts = [pool.submit(self._predict, chunk.x[:, i:j], out[i:j]) for i, j in pairwise(edges)]
+                for part in parts:
+                    part.result()
+        self._completeness.answer_incomplete(chunk.x, self.answer_known, out)
         return out
+
+    @cached_property
+    def _completeness(self) -> Completeness:
+        attributes = range(self.schema.n_attributes)
+        return Completeness(self.schema, attributes, attributes)
+
+    def answer_known(self, x: Codes) -> tuple[Floats, Floats]:
+        """Of (n_attributes, n) codes that may be missing the (n, n_classes) class probabilities, and (n,) log P(known)."""
+        own = np.ascontiguousarray(x)
+        scores = np.empty((x.shape[1], self.schema.n_classes))
+        log_joints(self._tables, self.views.chunk(Chunk(own, None)).x, 0, x.shape[1], scores)
+        if self.correction is not None:
+            add_expected_scores(self.correction.forest, own, self.schema.domain_sizes, scores)
+        ensemble, _ = normalized(scores, self._tables.log_prior)
+        joint, evidence = self.joint.answer_known(self._joint_view.chunk(Chunk(own, None)).x)
+        n_known = (x < self.schema.domain_sizes[:, np.newaxis]).sum(axis=0)
+        share = (n_known / max(1, self.schema.n_attributes))[:, np.newaxis]
+        log_ensemble, log_joint = (np.log(np.maximum(p, LEAST)) for p in (ensemble, joint))  # as 0 · -inf is no number
+        pooled, _ = normalized(share * log_ensemble + (1.0 - share) * log_joint, self._tables.log_prior)
+        return pooled, evidence
+
+    @cached_property
+    def _joint_view(self) -> Views:
+        return Views(self.schema, parent_grouping(0))
 
     def _predict(self, x: Array, out: Floats) -> None:
         x = np.ascontiguousarray(x)
@@ -227,14 +256,14 @@ class EnsembleModel:
         joint = LookupModel.from_arrays(
             header["joint"], {name.removeprefix(JOINT): a for name, a in arrays.items() if name.startswith(JOINT)}
         )
+        schema = Schema.from_json(header["schema"])
         weights = header["weights"]
         correction = None
         if weights is not None:
             boosters = tuple(arrays[f"booster_{i}"] for i in range(len(weights)))
-            correction = Correction(forest_of_arrays(arrays), boosters, tuple(weights))
+            correction = Correction(forest_of_arrays(schema, arrays), boosters, tuple(weights))
         tables = kernels.LookupTables(**{name: arrays[f"table_{name}"] for name in kernels.LookupTables._fields})
         entries = Entries(**{name: arrays[f"entry_{name}"] for name in Entries.__dataclass_fields__})
-        schema = Schema.from_json(header["schema"])
         return cls(schema, arrays["class_counts"], tables, entries, joint, correction, header["facts"])
 
     def structure(self) -> dict[str, object]:

@@ -20,6 +20,7 @@ from learners.circuits.cells import missing_cells, nameable, rows_of_batch, with
 from learners.circuits.filling import filled
 from learners.circuits.model import CircuitModel
 from learners.circuits.recipes import CircuitParameters
+from learners.distributions import all_distributions
 from learners.errors import InvalidParameter
 from learners.estimators.columns import KnownColumns
 from learners.estimators.constructors import COMMON, construct_from
@@ -139,11 +140,11 @@ class SumProductNetwork(DensityMixin, BaseEstimator):
         ------
         AttributeError
             If no class was learned.
-        SchemaError
+        SchemaError, InvalidPrediction
         """
         model = self._model()
         parts = [model.predict_proba(encode(batch, model.schema)) for batch in self._batches(X)]
-        return np.concatenate([*parts, np.empty((0, model.schema.n_classes))])
+        return all_distributions(parts, model.schema.n_classes)
 
     @available_if(_with_class)
     def predict(self, X: Any) -> Array:

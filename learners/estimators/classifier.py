@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from learners import recipes
 from learners.arrays import Floats
 from learners.classifiers.folding import folding_costs
+from learners.distributions import all_distributions
 from learners.errors import InvalidParameter, LearnerError, SchemaError
 from learners.estimators.columns import KnownColumns
 from learners.estimators.constructors import COMMON, construct_from
@@ -211,6 +212,8 @@ class Classifier(ClassifierMixin, BaseEstimator):
         ------
         SchemaError
             If none of the model's columns is there, or a column has a type that the model cannot read.
+        InvalidPrediction
+            If the model's answer for a row is no distribution.
         """
         known = self._known()
         record = record_of(X, known)
@@ -222,7 +225,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
                     raise
                 # The values of a frame may have types that records have not: read it as a table.
         parts = [known.model.predict_proba(chunk) for chunk in self._chunks(X)]
-        return np.concatenate(parts) if parts else np.empty((0, known.model.schema.n_classes))
+        return all_distributions(parts, known.model.schema.n_classes)
 
     def predict_log_proba(self, X: Any) -> Floats:
         """(n_rows, n_classes) float64: the logarithms of `predict_proba`."""

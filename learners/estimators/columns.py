@@ -115,7 +115,8 @@ class KnownColumns:
             self.warn_once(f"Columns that the model does not know are ignored: {_listed(unknown, self.attributes)}.")
 
     def _require_some(self, names: Iterable[str]) -> None:
-        if self.attributes and not any(name in self.attributes for name in names):
+        names = list(names)  # none at all: nothing is known, which is a question like any other
+        if self.attributes and names and not any(name in self.attributes for name in names):
             some = ", ".join(self.attributes[:MOST_TOLD]) + (", …" if len(self.attributes) > MOST_TOLD else "")
             raise SchemaError(f"None of the model's columns ({some}) is in the data.")
 

@@ -17,7 +17,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from learners.arrays import Floats
 from learners.errors import InvalidParameter, SchemaError
-from learners.evaluation.boosting_peers import FITS
 from learners.evaluation.raw_columns import Predict, RawColumns
 from learners.passes.inference import infer_schema
 from learners.passes.source import Source
@@ -141,7 +140,6 @@ class Peer:
 PEERS: dict[str, Peer] = {
     "random-forest": Peer("scikit-learn's random forest", ForestParameters, fit_forest),
     "xgboost-raw": Peer("XGBoost on raw numbers", RawXGBoostParameters, fit_raw_xgboost),
-    **{name: Peer(*entry) for name, entry in FITS.items()},
 }
 
 

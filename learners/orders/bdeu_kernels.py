@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from learners.jit import inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 BLOCK_ROWS = 8192
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.jit import kernel, popcount
+from learners.kernels.jit import kernel, popcount
 
 
 @kernel

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from learners.arrays import Floats, Integers, Uint64s
+from learners.kernels.scaled_arithmetic import STEP, add_subsets
 from learners.orders.chain_kernels import first_order, walk
 from learners.orders.scores import FamilyScores
 from learners.orders.sums import Scaled, scaled_families
-from learners.scaled_kernels import STEP, add_subsets
 
 # Steps of a chain for each node, before the first draw and between two of them.
 STEPS_AT_FIRST = 4000

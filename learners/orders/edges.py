@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from learners.arrays import Floats
+from learners.kernels.scaled_arithmetic import NOTHING, add_supersets
 from learners.orders.family_kernels import family_posterior, memberships
 from learners.orders.lattice_kernels import add_weights
 from learners.orders.sums import OrderSums, Scaled, scaled_families
-from learners.scaled_kernels import NOTHING, add_supersets
 
 
 def allowing_orders(sums: OrderSums) -> Scaled:

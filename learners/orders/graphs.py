@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from learners.arrays import Floats, Integers, Mask, Uint8s, Uint64s
+from learners.kernels.scaled_arithmetic import log_of, max_subsets, scale
 from learners.orders.family_kernels import draw_orders, draw_subsets, partial_sums
 from learners.orders.lattice import Lattice
 from learners.orders.lattice_kernels import best_orders, count_orders
 from learners.orders.scores import FamilyScores
 from learners.orders.sums import OrderSums, Scaled
-from learners.scaled_kernels import log_of, max_subsets, scale
 
 Graph = tuple[tuple[int, ...], ...]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.jit import inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
+from learners.kernels.scaled_arithmetic import ratio, times
 from learners.orders.lattice_kernels import place_of
-from learners.scaled_kernels import ratio, times
 
 # No set of nodes of a lattice is this: it would be all 64 nodes, from which no step leads.
 NONE = np.uint64(0xFFFF_FFFF_FFFF_FFFF)

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from learners.jit import inner_kernel, kernel, popcount
-from learners.scaled_kernels import NOTHING, plus, times
+from learners.kernels.jit import kernel, popcount
+from learners.kernels.scaled_arithmetic import NOTHING, plus, times
 
 
 class Lattice(NamedTuple):
@@ -160,14 +160,6 @@ def best_orders(lattice, logs, value, last):
             if reached > value[target]:
                 value[target] = reached
                 last[target] = edge
-
-
-@inner_kernel
-def sources_of(lattice, sources):
-    """The set from which each step leads; OUT (E,) int32."""
-    for s in range(lattice.sets.size):
-        for edge in range(lattice.starts[s], lattice.starts[s + 1]):
-            sources[edge] = s
 
 
 @kernel

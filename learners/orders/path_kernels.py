@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.jit import kernel
-from learners.scaled_kernels import ratio
+from learners.kernels.jit import kernel
+from learners.kernels.scaled_arithmetic import ratio
 
 
 @kernel

@@ -8,16 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.arrays import Floats
+from learners.kernels.scaled_arithmetic import add_subsets, log_of, scale
 from learners.orders.evidence import Edges, with_edges
 from learners.orders.lattice import Lattice
 from learners.orders.lattice_kernels import backward, forward
 from learners.orders.scores import FamilyScores
-from learners.scaled_kernels import add_subsets, log_of, scale
 
 
 @dataclass(frozen=True)
 class Scaled:
-    """Numbers mantissa * 2^(256 exponent), see `scaled_kernels`."""
+    """Numbers mantissa * 2^(256 exponent), see `scaled_arithmetic`."""
 
     mantissa: Floats
     exponent: NDArray[np.int32]

@@ -45,9 +45,6 @@ class Content(Protocol):
     def bounds(self, column: str) -> Bounds | None:
         """Between which values a column lies, if that is known before the rows are read."""
 
-    def decoded_bytes(self, filesystem: pafs.FileSystem, file: SourceFile, columns: Sequence[str]) -> int | None:
-        """The most that reading takes at once; None if only reading can tell."""
-
     def batches(
         self, filesystem: pafs.FileSystem, file: SourceFile, row_group: int, columns: Sequence[str] | None
     ) -> Iterator[pa.RecordBatch]:
@@ -104,10 +101,6 @@ class Partitioned:
             return self.inner.bounds(column)
         value = self.values[column]
         return Bounds(value, value, 0 if value.is_valid else self.n_rows)
-
-    def decoded_bytes(self, filesystem: pafs.FileSystem, file: SourceFile, columns: Sequence[str]) -> int | None:
-        """What the columns of the file take; those of folders take next to nothing."""
-        return self.inner.decoded_bytes(filesystem, file, [name for name in columns if name not in self.values])
 
     def batches(
         self, filesystem: pafs.FileSystem, file: SourceFile, row_group: int, columns: Sequence[str] | None

@@ -17,7 +17,7 @@ import pyarrow as pa
 from learners.errors import EmptyData, InvalidBuffers, SchemaError, SourceError
 from learners.passes.chunks import Chunks
 from learners.passes.source import Fragment, Source
-from learners.passes.statistic import ColumnWise, Preparable, Statistic
+from learners.passes.statistic import Checked, ColumnWise, Preparable, Statistic
 from learners.schema.encode import Encoder
 
 S = TypeVar("S", bound=Statistic)
@@ -159,6 +159,8 @@ def collect(
     ------
     SourceError, SchemaError, UnknownColumn
         As the data gives reason.
+    InvalidCounts
+        If a table does not sum to the rows.
     """
     saved = _Saved(statistic, checkpoint)
     walk: _Walk[S] = _Walk(source, saved.done)
@@ -187,6 +189,8 @@ def collect(
     whole = saved.statistic if saved.done else parts.pop(0)
     for part in parts:
         whole.merge(part)
+    if isinstance(whole, Checked):
+        whole.check()
     report()
     return whole
 

@@ -16,16 +16,12 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from learners.errors import SourceError, one_line
-from learners.memory import memory_limit
 from learners.passes.content import BATCH_ROWS, Bounds
 from learners.passes.files import SourceFile, type_family
-from learners.passes.footers import ColumnChunk, column_chunks
 from learners.passes.formats import FORMATS, format_of
-from learners.passes.parquet_sizes import Taken, column_sizes
 
 _MAGIC = b"PAR1"
 _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
-WIDEST = 64  # bytes of a number
 INDEX_BYTES = 4  # of a word in its dictionary
 GROUP_COLUMNS, READER_BYTES = 256, 512 << 10
 # A file is known by this many of its blocks; one that is no longer is read as a whole.
@@ -77,16 +73,18 @@ class ParquetContent:
         kind = self._time_type(leaves[0]) if len(leaves) == 1 else None
         if kind is None:
             return None
-        try:
-            found = [self._chunks(g)[leaves[0]].integers() for g in range(self.metadata.num_row_groups)]
-        except ValueError:  # a damaged footer; whoever reads the rows says so
-            return None
-        known = [each for each in found if each is not None]
-        if len(known) < len(found):
-            return None
-        n_null = sum(each.n_null for each in known)
-        lows = [each.least for each in known if each.least is not None]
-        highs = [each.greatest for each in known if each.greatest is not None]
+        groups = [self.metadata.row_group(group).column(leaves[0]) for group in range(self.metadata.num_row_groups)]
+        lows, highs, n_null = list[int](), list[int](), 0
+        for column_chunk in groups:
+            told = column_chunk.statistics
+            if told is None or not told.has_null_count:
+                return None
+            n_null += told.null_count
+            if told.has_min_max:
+                lows.append(told.min_raw)
+                highs.append(told.max_raw)
+            elif told.null_count < column_chunk.num_values:
+                return None
         return Bounds(pa.scalar(min(lows, default=None), kind), pa.scalar(max(highs, default=None), kind), n_null)
 
     def _time_type(self, leaf: int) -> pa.DataType | None:
@@ -113,61 +111,6 @@ class ParquetContent:
             found[name].append(place)
         return found
 
-    def taken(self, stream: pa.NativeFile, row_group: int, columns: Sequence[str] | None) -> dict[str, Taken]:
-        """What reading each of these columns of a row group takes; what is known is not looked up again.
-
-        Raises
-        ------
-        ValueError
-            If the pages are damaged.
-        """
-        n_rows = self.metadata.row_group(row_group).num_rows
-        size_of = column_sizes(
-            self.metadata, self._chunks(row_group), n_rows, stream.read_at, set(self._text), memory_limit().n_bytes
-        )
-        found: dict[str, Taken] = {}
-        for name in self.arrow_schema.names if columns is None else columns:
-            if (row_group, name) not in self._taken:
-                parts = [size_of(place) for place in self._leaves[name]]
-                self._taken[row_group, name] = Taken(
-                    sum(part.n_bytes for part in parts), all(part.is_bounded for part in parts)
-                )
-            found[name] = self._taken[row_group, name]
-        return found
-
-    def _chunks(self, row_group: int) -> list[ColumnChunk]:
-        found = self._all_chunks
-        if len(found) != self.metadata.num_row_groups or len(found[row_group]) != self.metadata.num_columns:
-            raise ValueError("The footer has another number of columns than its schema.")
-        return found[row_group]
-
-    @cached_property
-    def _all_chunks(self) -> list[list[ColumnChunk]]:
-        return column_chunks(self.footer)
-
-    @cached_property
-    def _taken(self) -> dict[tuple[int, str], Taken]:
-        return {}
-
-    def decoded_bytes(self, filesystem: pafs.FileSystem, file: SourceFile, columns: Sequence[str]) -> int | None:
-        """The most that reading any row group takes at once; None if the pages do not say.
-
-        Raises
-        ------
-        SourceError
-        """
-        most = 0
-        try:
-            with filesystem.open_input_file(file.path) as stream:
-                for row_group in range(self.metadata.num_row_groups):
-                    taken = self.taken(stream, row_group, columns).values()
-                    if not all(each.is_bounded for each in taken):
-                        return None
-                    most = max(most, sum(each.n_bytes for each in taken))
-        except (OSError, ValueError, pa.ArrowException) as error:
-            raise SourceError(file.path, f"its pages are damaged ({one_line(error)}).") from error
-        return most
-
     def batches(
         self, filesystem: pafs.FileSystem, file: SourceFile, row_group: int, columns: Sequence[str] | None
     ) -> Iterator[pa.RecordBatch]:
@@ -179,7 +122,6 @@ class ParquetContent:
             If a page is damaged.
         """
         with filesystem.open_input_file(file.path) as stream:
-            self._require_modest(filesystem, stream, file, row_group, columns)
             parquet = pq.ParquetFile(
                 stream,
                 metadata=self.metadata,
@@ -219,38 +161,6 @@ class ParquetContent:
         n_rows = self.metadata.row_group(row_group).num_rows
         is_short = n_rows <= BATCH_ROWS or n_rows * row_bytes <= len(names) * READER_BYTES
         return is_short and math.isfinite(row_bytes)
-
-    def _require_modest(
-        self,
-        filesystem: pafs.FileSystem,
-        stream: pa.NativeFile,
-        file: SourceFile,
-        row_group: int,
-        columns: Sequence[str] | None,
-    ) -> None:
-        """Refuse a column whose pages take more than the counts of a training may, before any is unpacked."""
-        limit = memory_limit().n_bytes
-        is_far = not isinstance(filesystem, pafs.LocalFileSystem)  # where each look at a page would take its time
-        if is_far and self._most_told(row_group) <= limit:
-            return
-        for name, taken in self.taken(stream, row_group, columns).items():
-            if taken.n_bytes > limit:
-                raise SourceError(
-                    file.path,
-                    f"row group {row_group} takes {taken.n_bytes:,} bytes to read column {name!r}, and at most {limit:,} are "
-                    "allowed (FEWPASS_MEMORY, or an eighth of a job's memory_limit). Write the file with smaller pages, drop "
-                    "the column, or raise the limit.",
-                )
-
-    def _most_told(self, row_group: int) -> float:
-        """What the largest column takes by the footer; infinite where the footer does not bound it."""
-        most = 0.0
-        for place, chunk in enumerate(self._chunks(row_group)):
-            kind = self.metadata.schema.column(place)
-            if kind.max_repetition_level or kind.length > WIDEST:
-                return math.inf
-            most = max(most, 2 * chunk.unpacked_bytes + BATCH_ROWS * 2 * WIDEST)
-        return most
 
 
 def _bytes_of(kind: pa.DataType) -> float:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import Protocol, TypeVar
 
+from learners.errors import InvalidCounts
 from learners.passes.ledger import Entry, Files, Plan, Store, Supply, best_plan, statistic_key
 from learners.passes.source import Source
 from learners.passes.statistic import Derivable, Divisible, Recodable, Sampled, Statistic
@@ -184,7 +185,10 @@ class Recall:
         empty = part.empty()
         if isinstance(part, Recodable) and entry.schema is not None and entry.schema != _json_of(part):
             empty = part.under(Schema.from_json(entry.schema))
-        return empty.from_stored(table, entry.spec) if isinstance(empty, Derivable) else empty.from_arrow(table)
+        try:
+            return empty.from_stored(table, entry.spec) if isinstance(empty, Derivable) else empty.from_arrow(table)
+        except InvalidCounts:  # stored before counts were checked
+            raise _Lost(entry.key) from None
 
     def _keep(self, statistic: Statistic, files: Files) -> None:
         if self.store is None:
@@ -205,7 +209,7 @@ class Recall:
 
 
 class _Lost(Exception):
-    """A stored statistic that cannot be read any more."""
+    """A stored statistic that cannot be read any more, or is wrong."""
 
     def __init__(self, key: str) -> None:
         super().__init__(key)

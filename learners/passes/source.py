@@ -260,21 +260,6 @@ class Source:
         source.n_rows = sum(fragment.n_rows for fragment in source.fragments)
         return source
 
-    def decoded_bytes(self, columns: Sequence[str]) -> int | None:
-        """The most that reading these columns takes at once on one thread; None if only reading can tell.
-
-        Raises
-        ------
-        SourceError
-            If the pages of a file are damaged.
-        """
-        found = [
-            content.decoded_bytes(self._filesystem, file, columns)
-            for file, content in zip(self.files, self._contents, strict=True)
-        ]
-        known = [n_bytes for n_bytes in found if n_bytes is not None]
-        return max(known, default=0) if len(known) == len(found) else None
-
     def learnable(self) -> list[str]:
         """The columns whose type can be learned from; of all others the type is all that anybody needs."""
         return [

@@ -142,6 +142,19 @@ class Tabulated(Statistic, Protocol):
 
 
 @runtime_checkable
+class Checked(Statistic, Protocol):
+    """A statistic that can tell whether its counts are those of any rows."""
+
+    def check(self) -> None:
+        """Refuse negative counts, and tables that do not sum to the rows of each class.
+
+        Raises
+        ------
+        InvalidCounts
+        """
+
+
+@runtime_checkable
 class Preparable(Statistic, Protocol):
     """A statistic that keeps many rows otherwise than few."""
 

@@ -65,11 +65,6 @@ class TabularContent:
         del column
         return None
 
-    def decoded_bytes(self, filesystem: pafs.FileSystem, file: SourceFile, columns: Sequence[str]) -> int | None:
-        """Text comes in blocks; the buffers of Feather and ORC may unpack to anything."""
-        del filesystem, file
-        return len(columns) * BLOCK_BYTES if self.kind in ("CSV", "JSON lines") else None
-
     def batches(
         self, filesystem: pafs.FileSystem, file: SourceFile, row_group: int, columns: Sequence[str] | None
     ) -> Iterator[pa.RecordBatch]:

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar, cast
 import pyarrow as pa
 
 from learners.errors import StatisticMismatch
-from learners.passes.statistic import Preparable, Statistic, Tabulated
+from learners.passes.statistic import Checked, Preparable, Statistic, Tabulated
 from learners.schema import Chunk
 
 S = TypeVar("S", bound=Statistic)
@@ -62,6 +62,17 @@ class Together(Generic[A, B]):
         """Add the rows of a chunk to both."""
         self.first.update(rows)
         self.second.update(rows)
+
+    def check(self) -> None:
+        """Check the counts of both.
+
+        Raises
+        ------
+        InvalidCounts
+        """
+        for part in (self.first, self.second):
+            if isinstance(part, Checked):
+                part.check()
 
     def merge(self, other: Together[A, B]) -> None:
         """Add other rows to both; where one part is of another specification, nothing is added."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.arrays import Integers
-from learners.jit import inner_kernel, kernel, load, popcount
+from learners.kernels.jit import inner_kernel, kernel, load, popcount
 from learners.schema.kernels import n_below
 from learners.schema.word_kernels import SLOT_BYTES, code_of_word, is_ascii
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.jit import bits_of_float64, float64_of_bits, inner_kernel, kernel
+from learners.kernels.jit import bits_of_float64, float64_of_bits, inner_kernel, kernel
 
 ROUGH_BITS = 1e-8  # a row: far more than rough entropies are wrong by
 FRACTION_BITS, ONE_BITS = (1 << 52) - 1, 1023 << 52

@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from learners.arrays import Codes, Floats, freeze
+from learners.distributions import distribution
 from learners.errors import SchemaError
 from learners.schema.chunk import Chunk
 from learners.schema.discretise import EXACT
@@ -315,7 +316,7 @@ def record_classifier(
 
     def classify_numbers(record: Mapping[str, object]) -> Floats:
         chunk = encode_records([record], model.schema)
-        probabilities: Floats = predict_proba(chunk)[0]
+        probabilities: Floats = distribution(predict_proba(chunk)[0])
         if observing is not None:
             codes = chunk.x[:, 0]
             observing.append(
@@ -327,7 +328,7 @@ def record_classifier(
         codes = encode_record(record)
         # The shortest way from small numbers to an array.
         x: Codes = np.frombuffer(bytes(codes), np.uint8) if is_narrow else np.array(codes).astype(np.uint16)
-        probabilities: Floats = predict_proba(Chunk(x.reshape(-1, 1), None))[0]
+        probabilities: Floats = distribution(predict_proba(Chunk(x.reshape(-1, 1), None))[0])
         return probabilities
 
     if model.schema.continuous:
@@ -343,7 +344,7 @@ def record_classifier(
             x: Codes = np.frombuffer(codes, np.uint8)
         else:
             x = np.array(codes).astype(np.uint16)
-        probabilities: Floats = predict_proba(Chunk(x.reshape(-1, 1), None))[0]
+        probabilities: Floats = distribution(predict_proba(Chunk(x.reshape(-1, 1), None))[0])
         append((next_id(), codes, probabilities, record, None))
         return probabilities
 

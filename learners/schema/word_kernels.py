@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.arrays import Integers
-from learners.jit import inner_kernel, kernel, load
+from learners.kernels.jit import inner_kernel, kernel, load
 
 EIGHT = np.uint64(8)
 ODD = np.uint64(0x9E3779B97F4A7C15)

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from learners.jit import noticing_compilation
+from learners.kernels.jit import noticing_compilation
 from service import problems, product
 from service.complaints import complaints
 from service.console import routes as console

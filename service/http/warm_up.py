@@ -17,7 +17,8 @@ import pyarrow as pa
 from learners import recipes
 from learners.circuits.model import CircuitModel
 from learners.classifiers.lookup import LookupModel
-from learners.jit import noticing_compilation
+from learners.distributions import distributions
+from learners.kernels.jit import noticing_compilation
 from learners.kinds import load_model
 from learners.passes.engine import available_cores
 from learners.passes.learner import drive
@@ -49,16 +50,6 @@ RUNS: tuple[tuple[str, JSONObject], ...] = (
     ("kdb", {"estimator": "hdp", "iterations": 20}),
     ("kdb", {"estimator": "m"}),
 )
-
-
-def compile_all() -> float:
-    """Run every learner once, so that an image holds all kernels compiled; returns the seconds it took."""
-    started = time.perf_counter()
-    for name, parameters in RUNS:
-        compile_learner(name, parameters)
-    answer_rows()
-    ask_all()
-    return time.perf_counter() - started
 
 
 def compile_learner(name: str, parameters: JSONObject) -> None:
@@ -115,7 +106,7 @@ def answer_rows() -> None:
     mapped = load_model(header, arrays)
     record_classifier(mapped)({"word": "a", "number": 1.0})
     mapped.predict_proba(encode_records([{"word": "b"}] * 2, mapped.schema))
-    mapped.predict_proba(encode(TABLE, mapped.schema))
+    distributions(mapped.predict_proba(encode(TABLE, mapped.schema)))
     assert isinstance(mapped, LookupModel)
     mapped.log_terms(encode(TABLE, mapped.schema))
     _encode_all(mapped.schema)
@@ -147,8 +138,6 @@ def ask_everything(model: CircuitModel, begin: float = 0.0) -> None:
         Surprise({"number": 1.5}, n=2),
     ]
     queries += [Map(("word", "class"), {"number": 1.5}, solver=solver) for solver in get_args(Solver)]
-    # The second time a template is made of what is asked and given, the third time it is used.
-    queries += [Map(("word", "class"), {"number": 1.5}, solver="bt")] * 2
     if model.schema.continuous:
         queries.append(Moments(("number",), {"word": "a"}))
     first = round(begin * len(queries))

@@ -1,15 +1,20 @@
 """How much memory and time a job may take: as it says, or as the settings say."""
 
+import os
+import time
+from pathlib import Path
 from typing import NamedTuple
 
 from learners.memory import machine_bytes, parse_bytes
 from service.json_values import JSONMapping
-from service.problems import InvalidRequest
+from service.problems import InvalidRequest, JobFailed, OutOfMemory
 from service.settings import Settings
 
 # Counts get one part of a job's memory: a cell of 16 bytes becomes some 600 bytes of trees while they are estimated
 # (measured: kdb with k = 2 of 200,000 rows without any order), and spilling must begin well before those need the rest.
 COUNTS_SHARE = 8
+LESS = "Raise memory_limit (the default is FEWPASS_JOB_MEMORY), or give the job less to hold (max_values, k)."
+OWN = ("RssAnon:", "RssShmem:", "VmSwap:")
 
 
 class Limits(NamedTuple):
@@ -67,3 +72,55 @@ def bytes_text(n_bytes: float) -> str:
         if n_bytes >= size:
             return f"{n_bytes / size:.4g} {unit}"
     return f"{n_bytes:.0f} bytes"
+
+
+def used_bytes(pid: int) -> int:
+    """Memory of a process that is its own: files that are mapped, as models are, do not count. Linux tells; else 0."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(OWN))
+
+
+def too_large(allowed: int, used: int) -> OutOfMemory:
+    """What a job is told that holds too much."""
+    return OutOfMemory(
+        f"The job used more than {bytes_text(allowed)} of memory and was given up. {LESS}",
+        memory_limit=allowed,
+        memory_used=used,
+    )
+
+
+def too_late(limit_s: float) -> JobFailed:
+    """What a job is told that takes too long."""
+    return JobFailed(
+        f"The job ran longer than {limit_s:g} s and was given up; a retry goes on after the passes that were finished. "
+        "Raise time_limit_s, or FEWPASS_JOB_TIMEOUT_S, which bounds it.",
+        timeout_s=limit_s,
+    )
+
+
+class OwnLimits:
+    """The limits of a job that this process runs by itself: it looks at them when it reports, and the system bounds the rest.
+
+    Parameters
+    ----------
+    limits : Limits
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits, self.started, self.at_rest = limits, time.monotonic(), used_bytes(os.getpid())
+
+    def check(self) -> None:
+        """Give up a job that has taken too much.
+
+        Raises
+        ------
+        JobFailed
+        """
+        if self.limits.time_s is not None and time.monotonic() - self.started > self.limits.time_s:
+            raise too_late(self.limits.time_s)
+        used = used_bytes(os.getpid()) - self.at_rest
+        if self.limits.memory is not None and used > self.limits.memory:
+            raise too_large(self.limits.memory, used)

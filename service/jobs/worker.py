@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NoReturn
 
@@ -13,13 +14,13 @@ from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 
 from service.jobs import workflows
 from service.jobs.budget import Budget
+from service.jobs.children import Children
 from service.jobs.leases import LOCKS, LeaseKeeper
 from service.jobs.limits import budget_of
-from service.jobs.notes import NOTES, Notes
 from service.jobs.queue import APPLICATION, APPLICATION_VERSION, QUEUE, JobQueue
 from service.jobs.slots import take_slot
 from service.jobs.steps import Clean, Kinds
-from service.jobs.watch import Watch, replace_worker, start_anew
+from service.jobs.workflows import replace_worker
 from service.telemetry import adopt_logger
 from service.workspace import Workspace
 from storage.errors import LeaseLost, Unwritable
@@ -54,7 +55,14 @@ class OfDbos(logging.Filter):
         return is_new
 
 
-def run(workspace: Workspace, kinds: Kinds, clean: Clean, parent: int | None = None) -> None:
+def run(
+    workspace: Workspace,
+    kinds: Kinds,
+    open_kinds: Callable[[str], Kinds],
+    clean: Clean,
+    unclean: Callable[[], Iterable[str]],
+    parent: int | None = None,
+) -> None:
     """Run jobs until SIGTERM or SIGINT, or until the process that started this one is gone, or the workspace.
 
     A stopped worker leaves its running jobs as they are: any other worker takes them over, or the next that starts.
@@ -65,20 +73,22 @@ def run(workspace: Workspace, kinds: Kinds, clean: Clean, parent: int | None = N
         Its control database has the jobs; all that this process writes there is fenced by the worker's lease.
     kinds : mapping of str to steps
         What to do for each kind of job.
+    open_kinds : callable
+        `open_kinds(worker)` gives the same kinds in the process of a job, whose writes the lease of the worker fences; picklable.
     clean : callable
         Removes what a job that has ended left on the way.
+    unclean : callable
+        The jobs of which something is there to remove.
     parent : int, optional
         Process id that must stay alive.
     """
     settings, url, locks = workspace.settings, workspace.control_url, workspace.layout.root / LOCKS
     log = structlog.get_logger("worker")
     slot, lock = take_slot(locks)
-    notes = Notes(locks / NOTES)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     budget = Budget(locks, slot, budget_of(settings))
-    watch = Watch(partial(start_anew, notes), notes.saw, budget)
     queue = JobQueue(url, settings.job_concurrency, settings.job_poll_s)
     keeper = LeaseKeeper(
         workspace.control,
@@ -89,6 +99,10 @@ def run(workspace: Workspace, kinds: Kinds, clean: Clean, parent: int | None = N
         recover=DBOS._recover_pending_workflows,  # public once, and in no other way: `resume` forgets the attempts
         lost=_start_over,
     )
+    children = Children(
+        partial(open_kinds, keeper.worker), n_kept=settings.job_concurrency, silence_s=settings.lease_s / 2
+    )
+    children.warm()
     config: DBOSConfig = {
         "name": APPLICATION,
         "system_database_url": url,
@@ -106,15 +120,15 @@ def run(workspace: Workspace, kinds: Kinds, clean: Clean, parent: int | None = N
         kinds,
         clean,
         settings=settings,
-        watch=watch.start(),
-        notes=notes,
+        children=children,
+        budget=budget,
     )
     DBOS.listen_queues([QUEUE])
     DBOS.launch()
     keeper.start()
     log.info("worker started", slot=slot, worker=keeper.worker)
     witness = None if settings.control_url is not None else Witness(workspace.layout.control_path)
-    leftovers = workflows.Leftovers(queue, notes, clean)
+    leftovers = workflows.Leftovers(queue, unclean, clean)
     looked_at = -LEFTOVERS_S
     while not stop.wait(PARENT_CHECK_S):
         if witness is not None:
@@ -129,7 +143,7 @@ def run(workspace: Workspace, kinds: Kinds, clean: Clean, parent: int | None = N
     DBOS.destroy()
     keeper.end()
     lock.close()
-    # A thread in the middle of a pass would keep the process alive; its job stays "running" and is taken over.
+    # A thread that waits for its child would keep the process alive; its job stays "running" and is taken over.
     os._exit(0)
 
 

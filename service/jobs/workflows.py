@@ -1,12 +1,12 @@
 """One durable workflow for every kind of job: its steps run in order, each at least once, each leaving a receipt."""
 
 import contextvars
+import os
+import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn, TypeVar
 
 import structlog
 from dbos import DBOS, PortableWorkflowError
@@ -14,11 +14,11 @@ from dbos import error as dbos_errors
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from learners.errors import Cancelled
-from service.jobs.limits import bytes_text, limits_of
-from service.jobs.notes import Notes
+from service.jobs.budget import Budget
+from service.jobs.children import Child, Children
+from service.jobs.limits import LESS, Limits, bytes_text, limits_of, too_late
 from service.jobs.queue import PROGRESS, WORKFLOW, JobQueue
 from service.jobs.steps import Clean, Kinds, Run, Step
-from service.jobs.watch import LESS, Allowance, Watch, replace_worker
 from service.json_values import JSONObject
 from service.problems import OutOfMemory, is_expected, problem_of
 from service.settings import Settings
@@ -35,8 +35,8 @@ def register(
     clean: Clean,
     *,
     settings: Settings,
-    watch: Watch,
-    notes: Notes,
+    children: Children,
+    budget: Budget,
 ) -> None:
     """Tell DBOS how to run jobs, before it is launched.
 
@@ -50,10 +50,10 @@ def register(
         Called with the id of a job that has ended, to remove what it left on the way.
     settings : Settings
         How many jobs at the same time, how often to try, how often to record progress, and what a job may take.
-    watch : Watch
-        Over what the jobs take.
-    notes : Notes
-        Of the worker that ran a job before.
+    children : Children
+        In which the steps run: each has opened the same kinds.
+    budget : Budget
+        Of which a job gets its share of memory before it begins.
     """
     # DBOS hands a recovered job to its internal queue, which knows no limit, so the limit is kept here once more.
     slots = threading.BoundedSemaphore(settings.job_concurrency)
@@ -61,25 +61,20 @@ def register(
     # DBOS counts recoveries, so one less than starts.
     @DBOS.workflow(name=WORKFLOW, max_recovery_attempts=settings.job_attempts - 1)  # type: ignore[untyped-decorator]
     def run_job(document: JSONObject) -> JSONObject:
-        with slots:
+        with slots, children.one() as child:
             job_id = str(DBOS.workflow_id)
-            allowance = watch.allowance(job_id, limits_of(settings, document["request"]))
-            pace = Pace(settings.progress_s, allowance)
+            attempt = Attempt(job_id, document["kind"], limits_of(settings, document["request"]), child, budget)
             try:
-                _check_notes(notes, job_id)
-                result = _run_steps(kinds[document["kind"]], document["request"], pace)
+                result = _run_steps(kinds[document["kind"]], document["request"], attempt, settings.progress_s)
             except dbos_errors.DBOSBaseException:
-                allowance.end()  # its work has stopped, so that nobody has to be ended for it while it is cleaned up
                 # Cancelled, or handed to another worker, which still needs what is there.
                 if _patiently(lambda: queue.get(job_id), lambda: None).state == "cancelled":
                     clean(job_id)
-                    notes.end(job_id)
                     with structlog.contextvars.bound_contextvars(job=job_id):
                         structlog.get_logger("jobs").info("job cancelled")
                 raise
             except PortableWorkflowError:  # its own failure, as recorded
                 clean(job_id)
-                notes.end(job_id)
                 raise
             except Exception:
                 # Nobody knows whether this is recorded: DBOS ends before the thread of a job does when a worker stops.
@@ -87,20 +82,43 @@ def register(
                 structlog.get_logger("jobs").warning("the job stops without a record of it", job=job_id, exc_info=True)
                 raise
             finally:
-                allowance.end()
+                budget.give_back(job_id)
             clean(job_id)
-            notes.end(job_id)
             return result
 
 
-def _check_notes(notes: Notes, job_id: str) -> None:
-    """Fail a job that has ended its worker, instead of letting it do so again."""
-    try:
-        problem = notes.begin(job_id)
-    except OutOfMemory as error:
-        raise _recorded(error) from error
-    if problem is not None:
-        raise PortableWorkflowError(problem["detail"], problem["title"], problem["status"], problem)
+class Attempt:
+    """One start of a job: its process, what it may take, and since when.
+
+    Parameters
+    ----------
+    job_id, kind : str
+    limits : Limits
+    child : Child
+        The process of the job.
+    budget : Budget
+    """
+
+    def __init__(self, job_id: str, kind: str, limits: Limits, child: Child, budget: Budget) -> None:
+        self.job_id, self.kind, self.limits, self.child, self.budget = job_id, kind, limits, child, budget
+        self.started: float | None = None
+
+    def begin(self, wait: Callable[[], None]) -> None:
+        """Wait for a share of the budget; once begun, nothing more happens."""
+        if self.started is None:
+            self.budget.take(self.job_id, self.limits.memory, wait)
+            self.started = time.monotonic()
+
+    def check(self) -> None:
+        """Give up a job that takes too long.
+
+        Raises
+        ------
+        JobFailed
+        """
+        limit_s = self.limits.time_s
+        if limit_s is not None and self.started is not None and time.monotonic() - self.started > limit_s:
+            raise too_late(limit_s)
 
 
 class Leftovers:
@@ -109,22 +127,21 @@ class Leftovers:
     Parameters
     ----------
     queue : JobQueue
-    notes : Notes
-        Which name every job that has not come to an end of its own.
+    unclean : callable
+        The jobs of which files are there.
     clean : callable
         As in `register`.
     """
 
-    def __init__(self, queue: JobQueue, notes: Notes, clean: Clean) -> None:
-        self.queue, self.notes, self.clean = queue, notes, clean
+    def __init__(self, queue: JobQueue, unclean: Callable[[], Iterable[str]], clean: Clean) -> None:
+        self.queue, self.unclean, self.clean = queue, unclean, clean
         self._ended: set[str] = set()
 
     def clear(self) -> None:
         """Clean up after jobs that had ended at the last call already: one that has just ended does it itself."""
-        ended = {job_id for job_id in self.notes.jobs() if self._has_ended(job_id)}
+        ended = {job_id for job_id in self.unclean() if self._has_ended(job_id)}
         for job_id in ended & self._ended:
             self.clean(job_id)
-            self.notes.end(job_id)
             with structlog.contextvars.bound_contextvars(job=job_id):
                 structlog.get_logger("jobs").info("what the job has left is removed")
         self._ended = ended
@@ -136,50 +153,76 @@ class Leftovers:
             return True
 
 
-def _run_steps(steps: Sequence[Step], request: JSONObject, pace: "Pace") -> JSONObject:
+def _run_steps(steps: Sequence[Step], request: JSONObject, attempt: Attempt, progress_s: float) -> JSONObject:
     receipts: dict[str, JSONObject] = {}
     for step in steps:
-        receipts[step.name] = DBOS.run_step({"name": step.name}, _run_step, step, request, receipts, pace)
+        receipts[step.name] = DBOS.run_step(
+            {"name": step.name}, _run_step, step, request, receipts, attempt, progress_s
+        )
     return receipts[steps[-1].name]
 
 
-def _run_step(step: Step, request: JSONObject, receipts: dict[str, JSONObject], pace: "Pace") -> JSONObject:
-    job_id = str(DBOS.workflow_id)
-    with structlog.contextvars.bound_contextvars(job=job_id, step=step.name):
-        return _run_logged(step, Run(job_id, request, receipts, _silent), pace)
-
-
-def _silent(_progress: JSONObject) -> None:
-    """The report of a step before its reporter is there."""
-
-
-def _run_logged(step: Step, run: Run, pace: "Pace") -> JSONObject:
-    log = structlog.get_logger("jobs")
-    log.info("step started")
-    started = time.perf_counter()
-    with _Reporter(step.name, pace) as reporter:
-        try:
-            pace.allowance.begin(lambda: reporter({"stage": "waiting for memory"}))
-            told = replace(run, report=reporter, memory_limit=pace.allowance.memory)
-            receipt = _patiently(
-                partial(step.run, told), lambda: reporter({"stage": "waiting for the control database"})
-            )
-        except LeaseLost as error:  # the job is another's: not even its failure may be recorded here
-            log.warning("the job was taken over by another worker", reason=str(error))
-            replace_worker()
-        except Exception as error:
-            if reporter.stopped is not None:
-                # DBOS parks the workflow on its own error, and the state stays what the canceller wrote.
-                log.info("step stopped", reason=str(reporter.stopped))
-                raise reporter.stopped from error
-            if not is_expected(error):
-                log.exception("step failed")
+def _run_step(
+    step: Step, request: JSONObject, receipts: dict[str, JSONObject], attempt: Attempt, progress_s: float
+) -> JSONObject:
+    with structlog.contextvars.bound_contextvars(job=attempt.job_id, step=step.name):
+        log = structlog.get_logger("jobs")
+        log.info("step started")
+        started = time.perf_counter()
+        with _Reporter(step.name, progress_s, attempt.check) as reporter:
+            try:
+                attempt.begin(lambda: reporter({"stage": "waiting for memory"}))
+                receipt = _patiently(
+                    lambda: _run_aside(step, request, receipts, attempt, reporter),
+                    lambda: reporter({"stage": "waiting for the control database"}),
+                )
+            except LeaseLost as error:  # the job is another's: not even its failure may be recorded here
+                log.warning("the job was taken over by another worker", reason=str(error))
+                replace_worker()
+            except Exception as error:
+                if reporter.stopped is not None:
+                    # DBOS parks the workflow on its own error, and the state stays what the canceller wrote.
+                    log.info("step stopped", reason=str(reporter.stopped))
+                    raise reporter.stopped from error
+                if not is_expected(error):
+                    log.exception("step failed")
+                    raise _recorded(error) from error
+                log.warning("step failed", error=str(error))
                 raise _recorded(error) from error
-            log.warning("step failed", error=str(error))
-            raise _recorded(error) from error
-    seconds, peak = round(time.perf_counter() - started, 3), bytes_text(pace.allowance.peak)
-    log.info("step finished", seconds=seconds, memory_peak=peak)
+        seconds, peak = round(time.perf_counter() - started, 3), bytes_text(attempt.child.peak)
+        log.info("step finished", seconds=seconds, memory_peak=peak)
+        return receipt
+
+
+def _run_aside(
+    step: Step, request: JSONObject, receipts: dict[str, JSONObject], attempt: Attempt, reporter: "_Reporter"
+) -> JSONObject:
+    memory = attempt.limits.memory
+    receipt: JSONObject = attempt.child.run(
+        _in_child,
+        attempt.kind,
+        step.name,
+        (attempt.job_id, request, receipts, memory),
+        memory=memory,
+        report=reporter,
+        check=reporter.check,
+    )
     return receipt
+
+
+def _in_child(
+    kinds: Kinds, report: Callable[[JSONObject], None], kind: str, name: str, told: tuple[Any, ...]
+) -> JSONObject:
+    """Run a step in the process of its job."""
+    job_id, request, receipts, memory_limit = told
+    step = next(step for step in kinds[kind] if step.name == name)
+    with structlog.contextvars.bound_contextvars(job=job_id, step=name):
+        return step.run(Run(job_id, request, receipts, report, memory_limit))
+
+
+def replace_worker() -> NoReturn:
+    """Start this process anew, with the same command and the same process id; its children end."""
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def _patiently(ask: Callable[[], Answer], wait: Callable[[], None]) -> Answer:
@@ -212,22 +255,14 @@ def _recorded(error: Exception) -> PortableWorkflowError:
     return PortableWorkflowError(body["detail"], problem.slug, problem.status, body)
 
 
-class Pace(NamedTuple):
-    """How often a job tells of itself, and what it may take."""
-
-    progress_s: float
-    allowance: Allowance
-
-
 class _Reporter:
     """Records the latest progress every `progress_s` on a thread of its own; DBOS refuses the write of a cancelled job.
 
     So neither a slow database delays a pass, nor a slow chunk hides that the job was cancelled.
     """
 
-    def __init__(self, step: str, pace: Pace) -> None:
-        self.step = step
-        self.pace = pace
+    def __init__(self, step: str, progress_s: float, is_in_time: Callable[[], None]) -> None:
+        self.step, self.progress_s, self.is_in_time = step, progress_s, is_in_time
         self.stopped: BaseException | None = None
         self._latest: JSONObject = {}
         self._done = threading.Event()
@@ -245,9 +280,7 @@ class _Reporter:
             self._record()
 
     def __call__(self, progress: JSONObject) -> None:
-        if self.stopped is not None:
-            raise Cancelled("The job was cancelled.") from self.stopped
-        self.pace.allowance.check()
+        self.check()
         number = progress.get("pass_number")
         if number is not None and number != self._latest.get("pass_number"):
             structlog.get_logger("jobs").info(
@@ -255,10 +288,21 @@ class _Reporter:
             )
         self._latest = progress
 
+    def check(self) -> None:
+        """Give up a job that was cancelled or takes too long.
+
+        Raises
+        ------
+        Cancelled, JobFailed
+        """
+        if self.stopped is not None:
+            raise Cancelled("The job was cancelled.") from self.stopped
+        self.is_in_time()
+
     def _record_often(self) -> None:
         while self.stopped is None:
             self._record()
-            if self._done.wait(self.pace.progress_s):
+            if self._done.wait(self.progress_s):
                 return
 
     def _record(self) -> None:
@@ -266,6 +310,5 @@ class _Reporter:
             DBOS.set_event(PROGRESS, {"step": self.step, **self._latest})
         except dbos_errors.DBOSBaseException as error:  # cancelled, or handed to another worker
             self.stopped = error
-            self.pace.allowance.is_cancelled = True
         except Exception:
             structlog.get_logger("jobs").warning("progress was not recorded", exc_info=True)

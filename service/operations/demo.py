@@ -3,21 +3,43 @@
 from __future__ import annotations
 
 import json
+import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+import httpx
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from learners.arrays import Codes, Floats
+from learners.evaluation.metrics import evaluate
+from learners.passes.source import Source
+from service import product
 from service.json_values import JSONObject
-from service.operations import demo_small, demo_story
-from service.operations.demo_data import write_real
-from service.operations.demo_orders import write_orders
+from service.operations.demo_orders import TARGET, USER, Orders, write_orders
+from service.operations.measuring import apart, peak_rss_bytes
 from service.operations.precompile import DEMO, compile_in_processes
 from service.processes.local_server import local_server
+from service.product.pictures import draw_reliability
+from service.product.scoring import probabilities_of
+from service.requests import ForgetRequest, TrainRequest
 from service.settings import Settings, available_threads
-from service.terminal import COMPILING, err, out, show_json, show_table
+from service.terminal import COMPILING, err, out, progress_bar, show_json, show_table
+from service.workspace import Workspace
 
 MEMORY = "64MiB"
+MODEL, AUTO_MODEL, ALIAS = "orders", "orders-auto", "champion"
+OFTEN_UNKNOWN = ("weight_kg", "distance_km", "weather")
+CASE: JSONObject = {"city": "Oslo", "carrier": "Postale", "category": "furniture", "weather": "snow"}
+LEVEL = 0.9
+N_REQUESTS = 200
+ROUNDS, DEPTH = 100, 6  # XGBoost's own defaults
+METRICS = ("zero_one_loss", "rmse", "log_loss", "ece")
 
 
 def run_demo(rows: int, output: Path, seed: int, json_output: bool) -> None:
@@ -30,7 +52,7 @@ def run_demo(rows: int, output: Path, seed: int, json_output: bool) -> None:
     output : Path
         Folder for the pictures and results.json.
     seed : int
-        Of the orders, and of how the small tables are split.
+        Of the orders.
     json_output : bool
         Print results.json instead of tables.
     """
@@ -43,38 +65,241 @@ def run_demo(rows: int, output: Path, seed: int, json_output: bool) -> None:
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="fewpass-demo-") as directory:
         root = Path(directory)
-        if not json_output:
-            err.print(COMPILING)
+        say(COMPILING)
         compile_in_processes(available_threads(Settings()), DEMO)  # so that the times below are those of training
         say(f"writing {rows:,} orders")
         orders = write_orders(root / "orders", rows, seed)
         settings = Settings(workspace=root / "workspace", memory=MEMORY, threads=1, job_workers=0, log_level="warning")
-        story = demo_story.tell(settings, orders, say, not json_output)
-        tables = write_real(root, seed)
-        outcomes = [outcome for table in tables for outcome in demo_small.train_all(settings, table, json_output)]
+        say(f"training kDB-2, auto and XGBoost on {rows:,} orders, one after the other, each in a process of its own")
+        answers, labels, models = compete(settings, orders)
+        written = draw(settings, answers, labels, output)
+        results: JSONObject = {
+            "n_train": orders.n_train,
+            "n_test": orders.n_test,
+            "n_columns": len(pq.read_schema(orders.test)),
+            "bytes_in_memory": orders.n_bytes,
+            "bytes_of_files": sum(path.stat().st_size for path in orders.train),
+            "memory": MEMORY,
+            "models": models,
+            "least_losses": least_losses(orders),
+        }
+        say(f"tomorrow's file: {orders.n_tomorrow:,} orders more")
+        results["refresh"] = refresh(settings, orders)
+        say("a customer asks to be deleted")
+        results["forget"] = forget(settings, orders, not json_output)
         say("starting a server on a free loopback port")
         with local_server(settings) as server:
-            story["requests"] = demo_story.ask(server.url, orders)
-            demo_small.ask_over_http(server.url, tables, outcomes)
-        written = [path for table in tables for path in demo_small.draw(settings, table, outcomes, output)]
+            results["requests"] = ask(server.url, orders)
     written.append(output / "results.json")
-    results = {
-        "orders": story,
-        "tables": demo_small.results_of(tables, outcomes),
-        "files": [str(path) for path in written],
-        "seconds": time.perf_counter() - started,
-    }
+    results |= {"files": [str(path) for path in written], "seconds": time.perf_counter() - started}
     written[-1].write_text(json.dumps(results, indent=2) + "\n")
     if json_output:
         show_json(results)
         return
-    _show_story(story)
-    demo_small.show(tables, outcomes)
-    out.print("ECE: expected calibration error; by HTTP: median time of a request with one row.", highlight=False)
+    _show(results)
     out.print("Pictures and numbers: " + ", ".join(str(path) for path in written), soft_wrap=True, highlight=False)
 
 
-def _show_story(story: JSONObject) -> None:
+class Cost(NamedTuple):
+    """What a training took, from the start of its process: wall and processor seconds, and its peak resident memory."""
+
+    wall_s: float
+    cpu_s: float
+    peak_bytes: int
+
+    @classmethod
+    def since(cls, started: float) -> Cost:
+        """Up to now, for a process that began at a time of `time.time`."""
+        return cls(time.time() - started, time.process_time(), peak_rss_bytes())
+
+
+def request_of(orders: Orders) -> TrainRequest:
+    """What the shop asks for, in the first week and every night after."""
+    return TrainRequest(
+        uris=[str(orders.train[0].parent / "week-*.parquet")],
+        target=TARGET,
+        learner="kdb",
+        parameters={"k": 2},
+        model=MODEL,
+        aliases=[ALIAS],
+        update=True,
+        holdout=0,
+    )
+
+
+def compete(settings: Settings, orders: Orders) -> tuple[dict[str, Floats], Codes, list[JSONObject]]:
+    """Train our models and XGBoost's from the same files, each in a process of its own, on one thread.
+
+    Returns
+    -------
+    probabilities of the test rows by learner, their classes, and what results.json says of each
+    """
+    kdb = request_of(orders)
+    auto = TrainRequest(uris=kdb.uris, target=TARGET, learner="auto", model=AUTO_MODEL)
+    costs, answers = {}, {}
+    for learner, request in (("kDB-2", kdb), ("auto", auto)):
+        costs[learner], _ = apart(_trained, settings, request.model_dump(), time.time())
+        with Workspace(settings) as workspace:
+            model = product.served(workspace, request.model).model
+            answers[learner], labels = probabilities_of(model, Source.open(str(orders.test)))
+    files = [str(path) for path in orders.train]
+    (costs["XGBoost"], answers["XGBoost"]), _ = apart(boosted, files, str(orders.test), TARGET, time.time())
+    told = [
+        {"learner": learner, **costs[learner]._asdict(), "metrics": vars(evaluate(found, labels))}
+        for learner, found in answers.items()
+    ]
+    return answers, labels, told
+
+
+def _trained(settings: Settings, request: JSONObject, started: float) -> Cost:
+    with Workspace(settings) as workspace:
+        product.train(workspace, TrainRequest(**request))
+    return Cost.since(started)
+
+
+def boosted(files: Sequence[str], test: str, target: str, started: float) -> tuple[Cost, Floats]:
+    """XGBoost on one thread as a person would use it: all rows in memory, texts as codes.
+
+    Returns
+    -------
+    the cost of training, and (n_test, 2) probabilities of the classes in alphabetical order
+    """
+    import xgboost
+
+    pa.set_cpu_count(1)
+    table = pa.concat_tables([pq.read_table(path) for path in files])
+    words = {field.name: _words(table[field.name]) for field in table.schema if pa.types.is_string(field.type)}
+    y = _codes(table[target], words, target)
+    rows = _rows(table.drop_columns([target]), words)
+    del table
+    settings = {"objective": "binary:logistic", "tree_method": "hist", "max_depth": DEPTH, "nthread": 1}
+    booster = xgboost.train(settings, xgboost.QuantileDMatrix(rows, y, nthread=1), ROUNDS)
+    cost = Cost.since(started)
+    p = booster.inplace_predict(_rows(pq.read_table(test).drop_columns([target]), words)).astype(np.float64)
+    return cost, np.stack([1 - p, p], axis=1)
+
+
+def _words(column: pa.ChunkedArray) -> pa.Array:
+    """The values of a column in alphabetical order."""
+    values = pc.unique(column)
+    return values.take(pc.array_sort_indices(values))
+
+
+def _codes(column: pa.ChunkedArray, words: Mapping[str, pa.Array], name: str) -> Floats:
+    codes: Floats = pc.index_in(column, words[name]).to_numpy().astype(np.float32)
+    return codes
+
+
+def _rows(table: pa.Table, words: Mapping[str, pa.Array]) -> Floats:
+    """(n_rows, n_columns) float32; what is null or new is NaN."""
+    columns = []
+    for name in table.column_names:
+        column = table[name]
+        if name in words:
+            columns.append(_codes(column, words, name))
+            continue
+        numbers = column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+        columns.append(numbers.to_numpy().astype(np.float32))
+    return np.stack(columns, axis=1)
+
+
+def refresh(settings: Settings, orders: Orders) -> JSONObject:
+    """Tomorrow has come: its file is moved beside the others, and only that is read."""
+    orders.tomorrow.rename(orders.train[0].parent / "week-6.parquet")
+    started = time.perf_counter()
+    with Workspace(settings) as workspace:
+        version, passes = product.train_with_passes(workspace, request_of(orders))
+    return {
+        "version": version.version,
+        "n_rows": version.n_rows,
+        "n_rows_read": max(int(one["n_rows_read"]) for one in passes),
+        "n_rows_reused": min(int(one["n_rows_reused"]) for one in passes),
+        "seconds": time.perf_counter() - started,
+    }
+
+
+def forget(settings: Settings, orders: Orders, is_shown: bool) -> JSONObject:
+    """A customer asks to be deleted: the rows leave the counts and the model, and that is proved."""
+    user = pq.ParquetFile(orders.train[0]).read_row_group(0, columns=[USER])[USER][0].as_py()
+    where = f"{USER} = '{user}'"
+    started = time.perf_counter()
+    with Workspace(settings) as workspace, progress_bar(is_shown) as report:
+        done = product.forget(workspace, ForgetRequest(model=MODEL, where=where), report)
+        seconds = time.perf_counter() - started
+        version = done["versions"][0]["version"]
+        product.set_alias(workspace, MODEL, ALIAS, version)
+        for number in range(1, version):
+            product.delete_version(workspace, MODEL, number)
+    (proof,) = done["proofs"]
+    return {
+        "where": where,
+        "n_rows": done["n_rows"],
+        "version": version,
+        "is_equal": proof["is_equal"],
+        "n_rows_left": proof["n_rows"],
+        "seconds": seconds,
+    }
+
+
+def ask(url: str, orders: Orders) -> JSONObject:
+    """Rows without some columns, over HTTP: one with an interval, and many for their latency."""
+    batch = pq.ParquetFile(orders.test).read_row_group(0).slice(0, N_REQUESTS)
+    missing = {TARGET, *OFTEN_UNKNOWN}
+    # As JSON has it: times are text.
+    records = [
+        {name: value if isinstance(value, str | int | float) else str(value) for name, value in record.items()}
+        for record in batch.drop_columns(sorted(missing)).to_pylist()
+    ]
+    with httpx.Client(base_url=url, timeout=60) as client:
+        path = f"/v1/models/{MODEL}/predict"
+        answer = client.post(path, params={"interval": LEVEL}, json={"records": [CASE]}).raise_for_status().json()
+        late = answer["classes"].index("yes")
+        milliseconds = latencies_ms(client, MODEL, records)
+    return {
+        "case": CASE,
+        "probability": answer["probabilities"][0][late],
+        "interval": answer["intervals"][0][late],
+        "level": LEVEL,
+        "missing": sorted(missing - {TARGET}),
+        "n_requests": len(milliseconds),
+        "median_ms": statistics.median(milliseconds),
+        "p99_ms": float(np.quantile(milliseconds, 0.99)),
+    }
+
+
+def latencies_ms(client: httpx.Client, model: str, records: Sequence[JSONObject]) -> list[float]:
+    """Milliseconds of requests with one row each."""
+    latencies = []
+    for record in records:
+        started = time.perf_counter()
+        answer = client.post(f"/v1/models/{model}/predict", json={"records": [record]})
+        latencies.append((time.perf_counter() - started) * 1000)
+        answer.raise_for_status()
+    return latencies
+
+
+def least_losses(orders: Orders) -> dict[str, float]:
+    """What no model can be expected to beat: the losses of the true probabilities, in expectation."""
+    share = orders.late_shares
+    return {
+        "zero_one_loss": float(np.minimum(share, 1 - share).mean()),
+        "rmse": float(np.sqrt((share * (1 - share)).mean())),
+        "log_loss": float(-(share * np.log(share) + (1 - share) * np.log1p(-share)).mean()),
+        "ece": 0.0,
+    }
+
+
+def draw(settings: Settings, answers: Mapping[str, Floats], labels: Codes, output: Path) -> list[Path]:
+    """The structure of kDB-2, and the reliability of all of them."""
+    structure, reliability = output / "orders-structure.svg", output / "orders-reliability.svg"
+    with Workspace(settings) as workspace:
+        structure.write_bytes(product.draw(workspace, MODEL))
+    curves = [(name, p.max(axis=1), (p.argmax(axis=1) == labels).astype(float)) for name, p in answers.items()]
+    draw_reliability(curves, reliability, "Reliability on late parcels")
+    return [structure, reliability]
+
+
+def _show(story: JSONObject) -> None:
     """The orders, one line for each thing that happened."""
     show_table(
         f"Late parcels: {story['n_train']:,} orders × {story['n_columns']} columns, {_mib(story['bytes_in_memory'])} in "
@@ -112,7 +337,7 @@ def _show_story(story: JSONObject) -> None:
 
 
 def _metrics(metrics: JSONObject) -> Sequence[float]:
-    return [round(metrics[name], demo_small.SHOWN_DECIMALS) for name in demo_small.METRICS]
+    return [round(metrics[name], 3) for name in METRICS]  # more decimals would not fit into 80 columns
 
 
 def _mib(n_bytes: int) -> str:

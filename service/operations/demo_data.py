@@ -1,4 +1,4 @@
-"""Data for the demo: real tables that scikit-learn ships, and tables of any size from a known Bayesian network."""
+"""Tables of any size from a known Bayesian network, for `fewpass bench` and the benchmarks."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,46 +13,18 @@ Codes = np.ndarray[Any, np.dtype[np.uint8]]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 CHUNK_ROWS = 500_000
-REAL_TEST_SHARE = 0.3
 
 
 @dataclass(frozen=True)
-class DemoTable:
+class KnownTable:
     """A training and a test Parquet file, and what is known about them."""
 
-    title: str
     target: str
     train: Path
     test: Path
     n_train: int
     n_test: int
-    bayes_error: float | None = None
-
-
-def write_real(directory: Path, seed: int) -> list[DemoTable]:
-    """The breast cancer and the handwritten digits data, split at random into training and test files."""
-    from sklearn import datasets
-
-    return [
-        _write_split("breast cancer", datasets.load_breast_cancer(), directory / "breast-cancer", seed),
-        _write_split("handwritten digits", datasets.load_digits(), directory / "digits", seed),
-    ]
-
-
-def _write_split(title: str, bunch: Any, directory: Path, seed: int) -> DemoTable:
-    directory.mkdir(parents=True, exist_ok=True)
-    names = [str(name).replace(" ", "_") for name in bunch.feature_names]
-    classes = np.array([str(name) for name in bunch.target_names])
-    is_whole = bool((bunch.data == bunch.data.astype(np.uint8)).all())
-    # Pixel counts 0..16 are small integers, and so nominal; measurements stay numeric and are discretised by MDL.
-    values = bunch.data.astype(np.uint8) if is_whole else bunch.data
-    table = pa.table({name: values[:, i] for i, name in enumerate(names)} | {"class": classes[bunch.target]})
-    order = np.random.default_rng(seed).permutation(table.num_rows)
-    n_test = int(table.num_rows * REAL_TEST_SHARE)
-    train, test = directory / "train.parquet", directory / "test.parquet"
-    pq.write_table(table.take(np.sort(order[n_test:])), train)
-    pq.write_table(table.take(np.sort(order[:n_test])), test)
-    return DemoTable(title, "class", train, test, table.num_rows - n_test, n_test)
+    bayes_error: float
 
 
 @dataclass(frozen=True)
@@ -109,7 +81,7 @@ class KnownNetwork:
         return joint
 
 
-def write_synthetic(directory: Path, n_rows: int, seed: int, n_attributes: int = 20) -> DemoTable:
+def write_synthetic(directory: Path, n_rows: int, seed: int, n_attributes: int = 20) -> KnownTable:
     """Draw a training file of n_rows and a test file, chunk by chunk, so that the size is bounded by the disk only.
 
     The error of the Bayes-optimal classifier is the mean over the test rows of 1 - max P(y | x), with the true P.
@@ -124,7 +96,7 @@ def write_synthetic(directory: Path, n_rows: int, seed: int, n_attributes: int =
         float(network.posterior(x).max(axis=1).sum())
         for x in _written(network, test, n_test, np.random.default_rng([seed, 2]))
     )
-    return DemoTable("known network", "class", train, test, n_rows, n_test, 1 - certain / n_test)
+    return KnownTable("class", train, test, n_rows, n_test, 1 - certain / n_test)
 
 
 def _written(network: KnownNetwork, path: Path, n_rows: int, rng: np.random.Generator) -> Iterator[Codes]:

@@ -16,8 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from service.operations.demo_names import CARRIERS, CATEGORIES, CITIES, FIRST_NAMES, LAST_NAMES, WAREHOUSES, WEATHER
-
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -27,6 +25,61 @@ FIRST_WEEK = dt.date(2026, 1, 26)
 N_FILES = 5
 CHUNK_ROWS = 50_000
 DAY_S = 86_400
+
+# Degrees north and east, thousands of people.
+CITIES = (
+    ("Amsterdam", 52.37, 4.9, 920), ("Antwerp", 51.22, 4.4, 530), ("Barcelona", 41.39, 2.17, 1650),
+    ("Berlin", 52.52, 13.4, 3750), ("Bilbao", 43.26, -2.93, 345), ("Bologna", 44.49, 11.34, 390),
+    ("Bordeaux", 44.84, -0.58, 260), ("Brussels", 50.85, 4.35, 1210), ("Budapest", 47.5, 19.04, 1750),
+    ("Copenhagen", 55.68, 12.57, 650), ("Dresden", 51.05, 13.74, 560), ("Dublin", 53.35, -6.26, 590),
+    ("Frankfurt", 50.11, 8.68, 770), ("Gdańsk", 54.35, 18.65, 470), ("Geneva", 46.2, 6.14, 205),
+    ("Gothenburg", 57.71, 11.97, 590), ("Graz", 47.07, 15.44, 290), ("Hamburg", 53.55, 9.99, 1850),
+    ("Helsinki", 60.17, 24.94, 660), ("Kraków", 50.06, 19.94, 800), ("Lille", 50.63, 3.07, 235),
+    ("Lisbon", 38.72, -9.14, 550), ("Lyon", 45.76, 4.84, 520), ("Madrid", 40.42, -3.7, 3300),
+    ("Marseille", 43.3, 5.37, 870), ("Milan", 45.46, 9.19, 1370), ("Munich", 48.14, 11.58, 1490),
+    ("Naples", 40.85, 14.27, 910), ("Oslo", 59.91, 10.75, 700), ("Paris", 48.86, 2.35, 2100),
+    ("Porto", 41.15, -8.61, 230), ("Prague", 50.08, 14.44, 1300), ("Rome", 41.9, 12.5, 2750),
+    ("Rotterdam", 51.92, 4.48, 655), ("Seville", 37.39, -5.98, 685), ("Stockholm", 59.33, 18.07, 980),
+    ("Valencia", 39.47, -0.38, 800), ("Vienna", 48.21, 16.37, 1950), ("Warsaw", 52.23, 21.01, 1860),
+    ("Zürich", 47.37, 8.54, 430),
+)  # fmt: skip
+# Degrees north and east.
+WAREHOUSES = (
+    ("Rotterdam Haven", 51.92, 4.48), ("Leipzig Nord", 51.34, 12.37), ("Lyon Est", 45.76, 4.84),
+    ("Zaragoza", 41.65, -0.89), ("Malmö", 55.6, 13.0),
+)  # fmt: skip
+# Share of the market, what it adds to the log odds of being late.
+CARRIERS = (
+    ("Northline", 0.4, 0.0), ("Velo Courier", 0.15, -0.5), ("Heavyhaul", 0.12, 0.2), ("Skybridge", 0.13, 0.1),
+    ("Postale", 0.2, 0.9),
+)  # fmt: skip
+# Share, kilograms and euros of one, what it adds to the log odds of being late.
+CATEGORIES = (
+    ("books", 0.14, 0.4, 16, -0.1), ("clothing", 0.17, 0.5, 38, 0.0), ("shoes", 0.08, 1.1, 70, 0.0),
+    ("toys", 0.09, 0.9, 24, 0.0), ("phones", 0.05, 0.4, 420, -0.4), ("computers", 0.04, 2.6, 760, -0.2),
+    ("kitchen", 0.09, 2.2, 46, 0.1), ("furniture", 0.05, 17.0, 180, 0.9), ("garden", 0.06, 7.5, 52, 0.4),
+    ("sports", 0.07, 2.8, 58, 0.1), ("cosmetics", 0.08, 0.3, 27, -0.2), ("pet food", 0.08, 6.0, 31, 0.2),
+)  # fmt: skip
+WEATHER = ("dry", "rain", "storm", "snow")
+FIRST_NAMES = """
+    Aino Amelie Anders Beatriz Carlo Chiara Daniel Elif Emma Fatima Hugo Ines Jakub Jan Joana Karim
+    Katarzyna Lars Lena Luca Maja Marek Maria Nora Oskar Paolo Sofia Thomas Yusuf Zofia
+"""
+LAST_NAMES = """
+    Andersson Bauer Costa DeVries Dubois Fernandez Fischer Horvath Jansen Kowalska Larsen Moreau Novak Petit
+    Ricci Romano Silva Virtanen Weber Yilmaz
+"""
+
+
+def _columns(rows: tuple[tuple[Any, ...], ...]) -> list[Any]:
+    """The columns of rows as arrays: texts as objects, numbers as float64."""
+    return [np.array(each, object if isinstance(each[0], str) else np.float64) for each in zip(*rows, strict=True)]
+
+
+CITY, CITY_NORTH, CITY_EAST, INHABITANTS = _columns(CITIES)
+WAREHOUSE, WAREHOUSE_NORTH, WAREHOUSE_EAST = _columns(WAREHOUSES)
+CARRIER, CARRIER_SHARE, CARRIER_TROUBLE = _columns(CARRIERS)
+CATEGORY, CATEGORY_SHARE, WEIGHT_KG, PRICE, CATEGORY_TROUBLE = _columns(CATEGORIES)
 
 
 @dataclass(frozen=True)
@@ -97,15 +150,15 @@ class Shop:
     def opened(cls, seed: int) -> Shop:
         """A shop with its customers."""
         rng = np.random.default_rng([seed, 0])
-        users = np.array([_address(first, last) for first in FIRST_NAMES for last in LAST_NAMES], dtype=object)
+        users = np.array(
+            [_address(first, last) for first in FIRST_NAMES.split() for last in LAST_NAMES.split()], dtype=object
+        )
         share = rng.permutation(1.0 / np.arange(10, users.size + 10))
-        inhabitants = np.array([city.inhabitants for city in CITIES])
-        usual = np.array([category.share for category in CATEGORIES])
-        taste = rng.dirichlet(8 * usual / usual.sum(), users.size)
+        taste = rng.dirichlet(8 * CATEGORY_SHARE / CATEGORY_SHARE.sum(), users.size)
         return cls(
             users,
             share / share.sum(),
-            rng.choice(len(CITIES), users.size, p=inhabitants / inhabitants.sum()),
+            rng.choice(CITY.size, users.size, p=INHABITANTS / INHABITANTS.sum()),
             np.cumsum(taste, axis=1),
             rng.normal(0, 0.6, users.size),
             _roads(),
@@ -127,11 +180,11 @@ class Shop:
         seconds = np.sort(rng.integers(int(begin * days.n * DAY_S), int(end * days.n * DAY_S), n_rows))
         user = rng.choice(self.users.size, n_rows, p=self.share_of_user)
         # Now and then a present goes to another town.
-        city = np.where(rng.random(n_rows) < 0.06, rng.integers(0, len(CITIES), n_rows), self.home_of_user[user])
+        city = np.where(rng.random(n_rows) < 0.06, rng.integers(0, CITY.size, n_rows), self.home_of_user[user])
         category = (rng.random((n_rows, 1)) > self.taste_of_user[user][:, :-1]).sum(axis=1)
         items = 1 + rng.poisson(0.7, n_rows)
-        weight = items * _of(CATEGORIES, "weight_kg")[category] * rng.lognormal(0, 0.4, n_rows)
-        amount = items * _of(CATEGORIES, "price")[category] * rng.lognormal(0, 0.5, n_rows)
+        weight = items * WEIGHT_KG[category] * rng.lognormal(0, 0.4, n_rows)
+        amount = items * PRICE[category] * rng.lognormal(0, 0.5, n_rows)
         # The nearest warehouse has most things.
         by_distance = np.argsort(self.km, axis=0)
         warehouse = by_distance[(rng.random(n_rows) > 0.8).astype(int), city]
@@ -147,10 +200,10 @@ class Shop:
                 "order_id": np.arange(first_id, first_id + n_rows),
                 "ordered_at": pa.array(midnight + seconds.astype("timedelta64[s]"), pa.timestamp("s")),
                 USER: self.users[user],
-                "city": _named(CITIES)[city],
-                "warehouse": _named(WAREHOUSES)[warehouse],
-                "carrier": _named(CARRIERS)[carrier],
-                "category": _named(CATEGORIES)[category],
+                "city": CITY[city],
+                "warehouse": WAREHOUSE[warehouse],
+                "carrier": CARRIER[carrier],
+                "category": CATEGORY[category],
                 "weather": np.array(WEATHER, dtype=object)[weather],
                 "promised_days": promised,
                 "items": items,
@@ -169,18 +222,9 @@ def _address(first: str, last: str) -> str:
     return f"{first}.{last}@{domain}".lower()
 
 
-def _of(kinds: tuple[Any, ...], field: str) -> Floats:
-    return np.array([getattr(kind, field) for kind in kinds], np.float64)
-
-
-def _named(kinds: tuple[Any, ...]) -> np.ndarray[Any, np.dtype[np.object_]]:
-    return np.array([kind.name for kind in kinds], dtype=object)
-
-
 def _roads() -> Floats:
     """Kilometres from each warehouse to each city: a quarter more than as the crow flies, and 15 at least."""
-    places = [np.radians([(place.latitude, place.longitude) for place in kinds]) for kinds in (WAREHOUSES, CITIES)]
-    (north, east), (north_of, east_of) = (place.T for place in places)
+    north, east, north_of, east_of = map(np.radians, (WAREHOUSE_NORTH, WAREHOUSE_EAST, CITY_NORTH, CITY_EAST))
     half = np.sin((north[:, None] - north_of) / 2) ** 2
     half += np.cos(north)[:, None] * np.cos(north_of) * np.sin((east[:, None] - east_of) / 2) ** 2
     roads: Floats = np.maximum(15.0, 1.25 * 2 * 6371 * np.arcsin(np.sqrt(half)))
@@ -189,7 +233,7 @@ def _roads() -> Floats:
 
 def _carriers(km: Floats, weight: Floats, rng: np.random.Generator) -> Integers:
     """Each carrier has its market: by bicycle in town, heavy parcels by one of them, far ones by air."""
-    wish = rng.gumbel(size=(km.size, len(CARRIERS))) + np.log(_of(CARRIERS, "share"))
+    wish = rng.gumbel(size=(km.size, CARRIER.size)) + np.log(CARRIER_SHARE)
     wish[:, 1] += 2.0 * (km < 60) - 2.5 * (km > 150)
     wish[:, 2] += 1.6 * (weight > 15)
     wish[:, 3] += 1.3 * (km > 900) - 1.5 * (weight > 15)
@@ -199,7 +243,7 @@ def _carriers(km: Floats, weight: Floats, rng: np.random.Generator) -> Integers:
 
 def _weather(city: Integers, rng: np.random.Generator) -> Integers:
     """Index into `WEATHER`: snow in the north."""
-    north = _of(CITIES, "latitude")[city]
+    north = CITY_NORTH[city]
     cold, wet = (north - 47) / 6 + rng.normal(0, 1, city.size), rng.normal(0, 1, city.size)
     return np.select([(cold > 1.1) & (wet > 0), wet > 1.4, wet > 0.2], [3, 2, 1], 0)
 
@@ -208,7 +252,7 @@ def _log_odds(
     km: Floats, carrier: Integers, weather: Integers, promised: Integers, weight: Floats, category: Integers
 ) -> Floats:
     """Log odds of being late: thresholds of numbers, and combinations of columns."""
-    odds = -3.4 + _of(CARRIERS, "trouble")[carrier] + _of(CATEGORIES, "trouble")[category]
+    odds = -3.4 + CARRIER_TROUBLE[carrier] + CATEGORY_TROUBLE[category]
     odds += np.array([0.0, 0.3, 0.8, 1.5])[weather]
     odds += 0.9 * (km > 400) + 0.8 * (km > 1000) + 1.6 * ((promised <= 2) & (km > 700))
     odds += 1.4 * ((weather == 3) & (carrier == 1)) + 1.1 * ((weather == 2) & (carrier == 3))

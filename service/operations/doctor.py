@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from learners.kernel_cache import cache_folder
+from learners.kernels.cache import cache_folder
 from learners.kinds import completed
 from service import product
 from service.http.security import check_start

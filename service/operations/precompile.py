@@ -28,7 +28,7 @@ from learners.query import Edges, Effects, Graph, Graphs, Paths, Score, Structur
 from learners.schema import Chunk, Schema
 from learners.schema.batches import IndexCheck
 from learners.schema.encode import Encoder, encode
-from service.http.warm_up import RUNS, TABLE, answer_rows, ask_all, ask_everything, compile_all, compile_learner
+from service.http.warm_up import RUNS, TABLE, answer_rows, ask_all, ask_everything, compile_learner
 from service.json_values import JSONObject
 
 NUMBERS = pa.table({name: np.random.default_rng(i).normal(size=40) for i, name in enumerate("abcd")})
@@ -41,22 +41,10 @@ CIRCUITS: list[JSONObject] = [
     {"leaves": "gaussian", "learning": "bmm"},
     {"leaves": "auto", "learning": "em"},
     {"learning": "gibbs", "iterations": 4, "draws": 4},
-    {"learning": "gibbs", "iterations": 4, "draws": 4, "sampler": "reference"},
-    {"learning": "gibbs", "iterations": 4, "draws": 4, "sampler": "bottom-up"},
-    {"learning": "gibbs", "iterations": 4, "draws": 4, "sampler": "collapsed-vb"},
 ]
 
 
 STRUCTURES: list[JSONObject] = [{"method": "exact"}, {"method": "blocks", "candidates": 2, "sets": 100, "draws": 16}]
-
-
-def compile_everything() -> float:
-    """Run learners and queries once, in this process; returns the seconds it took."""
-    started = time.perf_counter()
-    compile_all()
-    for task in TASKS[3 + len(RUNS) :]:
-        task()
-    return time.perf_counter() - started
 
 
 def compile_in_processes(n_processes: int, tasks: Sequence[Callable[[], object]] | None = None) -> float:
@@ -86,6 +74,18 @@ def _compile_average() -> None:
     average = drive(recipes.learner("tan", {"average": True}, "class"), Source.of_table(TABLE))
     average.predict_proba(encode(TABLE, average.schema))
     Encoder(average.schema).inputs.tails(TABLE.to_batches()[0])  # what monitoring asks of numbers
+
+
+def _compile_trees() -> None:
+    """The default learner on classes that only interactions tell, so that it has trees."""
+    random = np.random.default_rng(0)
+    a, b, c = random.integers(0, 2, (3, 1200))
+    words = {"many": np.arange(1200) % 300} | {"a": a, "b": b, "c": c, "class": a ^ b ^ c}
+    wide = pa.table({name: pa.array(codes.astype(str)) for name, codes in words.items()})
+    for table in (wide, wide.drop_columns(["many"])):
+        model = drive(recipes.learner("auto", {}, "class"), Source.of_table(table))
+        model.predict_proba(encode(table, model.schema))
+        model.predict_proba(encode(table.drop_columns(["b"]), model.schema))
 
 
 def _compile_counts() -> None:
@@ -142,6 +142,7 @@ TASKS: tuple[Callable[[], object], ...] = (
     *(partial(compile_learner, name, parameters) for name, parameters in RUNS),
     *(partial(_compile_circuit, parameters) for parameters in CIRCUITS),
     _compile_average,
+    _compile_trees,
     _compile_counts,
     *(partial(_compile_structures, parameters) for parameters in STRUCTURES),
 )
@@ -149,6 +150,6 @@ DEMO: tuple[Callable[[], object], ...] = (
     TASKS[0],
     ask_all,
     answer_rows,
-    *(partial(compile_learner, name, {}) for name in ("auto", "nb", "xgboost")),
+    *(partial(compile_learner, name, {}) for name in ("auto", "xgboost")),
 )
 """What the demo runs."""

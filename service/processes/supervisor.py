@@ -1,6 +1,7 @@
 """The processes of `fewpass serve`: serving processes on one socket, and job workers that end with it."""
 
 import contextlib
+import multiprocessing
 import os
 import signal
 import socket
@@ -11,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -19,6 +21,9 @@ from service.loading import begin_loading, end_loading, spare_pandas
 from service.settings import Settings, unknown_variables
 from service.telemetry import configure_logs
 from storage.files import Layout
+
+if TYPE_CHECKING:
+    from service.jobs.steps import Kinds
 
 GONE = 4  # as in service.jobs.worker, which takes DBOS along
 RESTART_S = 1.0  # grows while a worker keeps dying, so that a broken workspace does not fill the log
@@ -59,14 +64,27 @@ def run_worker(settings: Settings, parent: int | None = None) -> None:
     configure_logs(settings, "worker")
     if parent is None:
         _warn_of_variables()
+    multiprocessing.set_forkserver_preload(["service.processes.preloaded_jobs"])
     workspace = Workspace(settings)
     assert workspace.control is not None  # its WAL mode holds for the job tables in the same file
     keep_job_logs(workspace.layout.root / "logs")
-    tempfile.tempdir = str(workspace.temporary)  # also what libraries write aside is swept away after a kill
     Scheduler(workspace, product.submit_scheduled, product.forget_old_jobs).start()
     steps, clean = product.job_kinds(workspace), partial(product.clean, workspace)
     end_loading()
-    run(workspace, steps, clean, parent)
+    run(workspace, steps, partial(open_kinds, settings), clean, partial(product.unclean, workspace), parent)
+
+
+def open_kinds(settings: Settings, worker: str) -> "Kinds":
+    """The steps of every kind of job, in the process of one; the lease of its worker fences what it writes."""
+    from service.jobs.logs import keep_job_logs
+    from service.workspace import Workspace
+
+    configure_logs(settings, "worker")
+    workspace = Workspace(settings)
+    workspace.control.lease = worker
+    keep_job_logs(workspace.layout.root / "logs")
+    tempfile.tempdir = str(workspace.temporary)  # also what libraries write aside is swept away after a kill
+    return product.job_kinds(workspace)
 
 
 def _warn_of_variables() -> None:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from service.product.job_steps import job_kinds as job_kinds
     from service.product.job_steps import train as train
     from service.product.job_steps import train_with_passes as train_with_passes
+    from service.product.job_steps import unclean as unclean
     from service.product.keys import create_key as create_key
     from service.product.keys import list_keys as list_keys
     from service.product.keys import revoke_key as revoke_key
@@ -200,6 +201,7 @@ _VERBS = {
     "submit_scheduled": "service.product.schedules",
     "train": "service.product.job_steps",
     "train_with_passes": "service.product.job_steps",
+    "unclean": "service.product.job_steps",
     "write_bif": "service.product.structures",
     "write_circuit": "service.product.inspecting",
     "write_export": "service.product.transfer",

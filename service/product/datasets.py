@@ -5,18 +5,20 @@ from collections.abc import Sequence
 from typing import Literal
 
 from learners.errors import UnknownColumn
-from learners.passes.engine import available_cores, collect
+from learners.passes.engine import collect
 from learners.passes.source import Source, SourceFile
 from learners.passes.text_types import told_types
 from learners.schema import Schema
 from learners.schema.schema import MAX_CLASSES
 from learners.schema.summaries import ColumnSummaries
+from service.jobs import children
 from service.jobs.steps import LOCAL, Run
 from service.json_values import JSONMapping, JSONObject
 from service.problems import InvalidRequest
+from service.product.aside import aside
 from service.product.data_roots import open_source
 from service.product.kept_counts import RULES, remove_counted
-from service.product.known_files import keep_column_order
+from service.product.known_files import column_order, keep_column_order
 from service.product.reports import Report, reporting, silent
 from service.product.rules import read_rules
 from service.product.training_rows import check_rules
@@ -45,14 +47,22 @@ def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote
     OutsideRoots, SourceError, UnknownColumn, SchemaError, Conflict, storage.errors.Conflict
     """
     control = workspace.control
+    if is_remote and not children.is_child:  # a server reads nothing itself
+        return aside(workspace, _registered_remotely, request)
     source = open_source(workspace, request.uris, is_remote=is_remote, columns=request.columns)
     if request.target is not None and request.target not in source.arrow_schema.names:
         raise UnknownColumn(request.target, source.arrow_schema.names)
-    is_new = not datasets.is_registered(control, request.name)
     place = workspace.layout.dataset_directory(request.name)
-    if is_new:  # what a deletion that was interrupted has left is of other files
+    if not datasets.is_registered(
+        control, request.name
+    ):  # what a deletion that was interrupted has left is of other files
         remove_counted(place)
     check_rules(read_rules(workspace, place / RULES), request.name, source)
+    # A data set that nothing can be learned from is refused here, not by the first job.
+    source, schema = source.ordered(column_order(workspace, request.name)), None
+    if _is_modest(source, workspace.settings):
+        schema = _schema(source, request.target, request.columns, available_threads(workspace.settings), silent)
+    files = tuple(map(file_facts, source.files))
     dataset = datasets.register_dataset(
         control,
         Dataset(
@@ -60,28 +70,23 @@ def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote
             uris=tuple(request.uris),
             target=request.target,
             columns=request.columns,
-            files=tuple(map(file_facts, source.files)),
+            files=files,
         ),
     )
     keep_column_order(workspace, request.name, source)
-    if not _is_modest(source, workspace.settings):
+    if schema is None:
         return dataset
-    try:
-        infer_schema(workspace, request.name)
-    except Exception:
-        # A data set that nothing can be learned from is refused here, not by the first job.
-        if is_new:
-            datasets.delete_dataset(control, request.name)
-        raise
+    datasets.describe_dataset(control, request.name, schema.to_json(), list(files))
     return datasets.get_dataset(control, request.name)
 
 
+def _registered_remotely(workspace: Workspace, request: DatasetRequest) -> Dataset:
+    return register_dataset(workspace, request, is_remote=True)
+
+
 def _is_modest(source: Source, settings: Settings) -> bool:
-    """Whether a pass over the rows may be made at once, in a server that has other things to do: few cells that unpack to little."""
-    if source.n_rows * len(source.arrow_schema) > settings.inline_schema_cells:
-        return False
-    n_bytes = source.decoded_bytes(source.learnable())
-    return n_bytes is not None and n_bytes <= settings.max_decoded_bytes // (settings.threads or available_cores())
+    """Whether a pass over the rows may be made at once, while somebody waits: few cells."""
+    return source.n_rows * len(source.arrow_schema) <= settings.inline_schema_cells
 
 
 def get_dataset(workspace: Workspace, name: str) -> Dataset:

@@ -5,9 +5,8 @@ import uuid
 from collections.abc import Callable
 from functools import partial
 
-from service.jobs.limits import limits_of
+from service.jobs.limits import OwnLimits, limits_of
 from service.jobs.steps import LOCAL, Kinds, Step, run_now
-from service.jobs.watch import watched_here
 from service.json_values import JSONObject
 from service.product.answering import answer_queries, evaluate_version, impute_rows, score_rows
 from service.product.datasets import summarise
@@ -40,6 +39,11 @@ def job_kinds(workspace: Workspace) -> Kinds:
 def clean(workspace: Workspace, job_id: str) -> None:
     """Remove what a job that has ended left in its scratch folder."""
     shutil.rmtree(workspace.layout.scratch_directory(job_id), ignore_errors=True)
+
+
+def unclean(workspace: Workspace) -> list[str]:
+    """The jobs that have left something in their scratch folders, or are about to."""
+    return sorted(path.name for path in workspace.layout.scratch.glob("job-*"))
 
 
 def train(workspace: Workspace, request: TrainRequest, report: Report = silent) -> ModelVersion:
@@ -87,13 +91,13 @@ def forget(workspace: Workspace, request: ForgetRequest, report: Report = silent
 
 def _run_here(workspace: Workspace, kind: str, request: TrainRequest | ForgetRequest, report: Report) -> JSONObject:
     job_id, asked = f"{LOCAL}{uuid.uuid4().hex[:12]}", request.model_dump()
+    own = OwnLimits(limits_of(workspace.settings, asked))
+
+    def checked(progress: JSONObject) -> None:
+        own.check()
+        report(progress)
+
     try:
-        with watched_here(job_id, limits_of(workspace.settings, asked)) as allowance:
-
-            def checked(progress: JSONObject) -> None:
-                allowance.check()
-                report(progress)
-
-            return run_now(job_kinds(workspace)[kind], job_id, asked, checked, allowance.memory)
+        return run_now(job_kinds(workspace)[kind], job_id, asked, checked, own.limits.memory)
     finally:
         clean(workspace, job_id)

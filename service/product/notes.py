@@ -1,7 +1,5 @@
-"""The small notes of a workspace, which are JSON with a sum: what is known of data files and of running jobs."""
+"""The small notes of a workspace, which are JSON with a sum: what is known of data files."""
 
-from service.jobs.leases import LOCKS
-from service.jobs.notes import NOTES
 from service.product.kept_counts import COLUMNS, CONTENTS, DATA, SCHEMAS, STATISTICS
 from service.workspace import Workspace
 from storage.errors import CorruptFile
@@ -14,11 +12,11 @@ def damaged_notes(workspace: Workspace) -> list[CorruptFile]:
     """The notes that are not what was written; each is read whole. Rules of forgotten rows have a check of their own."""
     root, found = workspace.layout.root, []
     folders = (f"models/*/{DATA}", "datasets/*")
-    patterns = [f"{folder}/{name}" for folder in folders for name in OF_DATA] + [f"{LOCKS}/{NOTES}/*.json"]
+    patterns = [f"{folder}/{name}" for folder in folders for name in OF_DATA]
     for path in sorted(path for pattern in patterns for path in root.glob(pattern)):
         try:
             checked_document(path, path.read_bytes())
-        except FileNotFoundError:  # its job has ended meanwhile
+        except FileNotFoundError:  # removed meanwhile
             continue
         except CorruptFile as error:
             found.append(error)

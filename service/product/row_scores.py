@@ -38,12 +38,6 @@ def density_columns(model: CircuitModel) -> list[str]:
     return [model.columns.names[v] for v in density_variables(model.columns.circuit).tolist()]
 
 
-def scored_rows(model: CircuitModel, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Log likelihood and surprise rank of rows among themselves."""
-    logs = model.log_likelihood(chunk_of_batch(model.columns, batch))
-    return _columns(logs, np.sort(logs))
-
-
 def _columns(logs: Floats, ascending: Floats) -> pa.RecordBatch:
     columns = [pa.array(np.asarray(logs)), pa.array(ranks_of(logs, ascending))]
     return pa.RecordBatch.from_arrays(columns, names=[LOG_LIKELIHOOD, RANK])

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from learners.circuits.model import CircuitModel
+from learners.distributions import distributions
 from learners.errors import EmptyData, NoClass, UnknownColumn
 from learners.evaluation.metrics import NO_ROWS, RowScores, losses_of_class_shares, metrics_of, scores_of_rows
 from learners.explanation import explain
@@ -86,8 +87,8 @@ def _answered(
         for chunk in blocks_of(rows, model.schema.n_classes):
             assert chunk.y is not None
             if chunk.n_rows:
-                yield model.predict_proba(chunk), chunk.y
-        n_rows += batch.num_rows
+                yield distributions(model.predict_proba(chunk), n_rows), chunk.y
+            n_rows += chunk.n_rows
         if report is not None:
             report({"rows_done": n_rows, "rows_total": source.n_rows})
 
@@ -197,6 +198,8 @@ def score(
     ------
     UnknownColumn
         If a column to keep is not in the data.
+    InvalidPrediction
+        Naming a row whose answer is no distribution.
     """
     for name in keep:
         if name not in source.arrow_schema.names:
@@ -204,15 +207,19 @@ def score(
     classes = model.schema.class_values()
     known = {attribute.name for attribute in model.schema.attributes}
 
-    def scored(batch: pa.RecordBatch) -> pa.RecordBatch:
+    def scored(numbered: tuple[int, pa.RecordBatch]) -> pa.RecordBatch:
+        first, batch = numbered
         chunk = encode(batch, model.schema, with_class=False)
-        parts = [answers_of(part) for part in blocks_of(chunk, len(classes) * (1 + is_explained * len(known)))]
+        parts = []
+        for part in blocks_of(chunk, len(classes) * (1 + is_explained * len(known))):
+            parts.append(answers_of(part, first))
+            first += part.n_rows
         answers = pa.concat_batches(parts) if len(parts) > 1 else parts[0]
         return beside(batch.select(list(keep)), answers) if keep else answers
 
-    def answers_of(chunk: Chunk) -> pa.RecordBatch:
+    def answers_of(chunk: Chunk, first: int) -> pa.RecordBatch:
         bounds = None if interval is None else intervals_of(model, chunk, interval)
-        probabilities = model.predict_proba(chunk)
+        probabilities = distributions(model.predict_proba(chunk), first)
         if top_k is None:
             answers = scored_batch(classes, probabilities, bounds)
         else:
@@ -221,7 +228,15 @@ def score(
 
     read = [name for name in source.arrow_schema.names if name in known or name in keep]
     # A model of no column of the data answers every row alike: some column must tell how many rows there are.
-    yield from in_order(scored, source.batches(read or source.arrow_schema.names[:1]), threads)
+    yield from in_order(scored, _numbered(source.batches(read or source.arrow_schema.names[:1])), threads)
+
+
+def _numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Each batch with the number of its first row."""
+    first = 0
+    for batch in batches:
+        yield first, batch
+        first += batch.num_rows
 
 
 def beside(left: pa.RecordBatch, right: pa.RecordBatch) -> pa.RecordBatch:

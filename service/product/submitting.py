@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from service.jobs.logs import log_path
-from service.jobs.notes import NOTES, Notes
 from service.jobs.queue import Job, Priority, job_queue
 from service.problems import Conflict
 from service.product.outputs import check_free
@@ -74,12 +73,11 @@ def write_job_output(workspace: Workspace, job_id: str, output: Path, *, replace
 def forget_old_jobs(workspace: Workspace) -> int:
     """Remove jobs that ended long ago, and their logs; returns how many."""
     before, n_forgotten = datetime.now(UTC) - timedelta(days=workspace.settings.job_days), 0
-    queue, notes = job_queue(workspace), Notes(workspace.layout.root / "workers" / NOTES)
+    queue = job_queue(workspace)
     while job_ids := queue.finished_before(before):
         queue.delete(job_ids)
         for job_id in job_ids:
             log_path(workspace.layout.root / "logs", job_id).unlink(missing_ok=True)
             workspace.layout.job_output(job_id).unlink(missing_ok=True)
-            notes.end(job_id)
         n_forgotten += len(job_ids)
     return n_forgotten

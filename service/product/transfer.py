@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field, ValidationError
 from learners.kinds import completed
 from service.json_values import JSONMapping, JSONObject
 from service.problems import InvalidRequest
+from service.product.aside import aside
 from service.product.outputs import check_free
 from service.product.registry import find_version
 from service.product.trial import try_model
@@ -62,7 +63,9 @@ def write_export(
     return version, n_bytes
 
 
-def import_version(workspace: Workspace, path: Path, name: str | None = None) -> ModelVersion:
+def import_version(
+    workspace: Workspace, path: Path, name: str | None = None, *, is_remote: bool = False
+) -> ModelVersion:
     """Add an exported version to the registry, as the next version of its name, after checking all of it.
 
     Parameters
@@ -71,12 +74,16 @@ def import_version(workspace: Workspace, path: Path, name: str | None = None) ->
         Of the exported file.
     name : str, optional
         Of the model here; by default the name that it was exported under.
+    is_remote : bool
+        Whether it came over REST: then a process of its own reads it.
 
     Raises
     ------
     InvalidRequest
         If a byte differs from what was exported, or it is not a model that this release can answer with.
     """
+    if is_remote:
+        return aside(workspace, import_version, path, name, is_trusted=False)
     layout, control = workspace.layout, workspace.control
     with drafting(layout.models, bundle.MODEL) as draft:
         try:
@@ -84,7 +91,7 @@ def import_version(workspace: Workspace, path: Path, name: str | None = None) ->
             model_file.refuse_views(draft)
             check_decoded_size(draft, max_model_bytes(workspace.settings))
             header, arrays = model_file.read_model(draft)
-            try_model(path, draft, header, arrays)
+            try_model(workspace, path, draft, header, arrays)
             _check_lineage(path, draft)
         except CorruptFile as error:
             raise InvalidRequest(f"Nothing was imported: {error.reason}") from error

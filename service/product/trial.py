@@ -1,13 +1,8 @@
-"""An imported model is tried before anybody relies on it; one that holds another library's bytes, in a process that may die.
-
-`python -m service.product.trial FILE` tries a model file, and says on its standard output why it cannot be used.
-"""
+"""An imported model is tried before anybody relies on it; one that holds another library's bytes, in a process that may die."""
 
 import json
 import math
 import resource
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -25,21 +20,23 @@ from learners.query import Marginal
 from learners.schema import Chunk
 from learners.schema.records import encode_records, record_classifier
 from learners.schema.schema import FEW_CLASSES
+from service.problems import InvalidRequest
+from service.product.aside import aside
+from service.workspace import Workspace
 from storage import model_file
 from storage.errors import CorruptFile
 
-TRIAL_S = 120
 CPU_S = 60
-REFUSED = 3
 PROBES = 256
 LIBRARY = "booster"  # how the arrays begin that XGBoost reads
 
 
-def try_model(path: Path, draft: Path, header: Mapping[str, object], arrays: Arrays) -> None:
+def try_model(workspace: Workspace, path: Path, draft: Path, header: Mapping[str, object], arrays: Arrays) -> None:
     """Look at all of a model, and let it answer when nothing is known.
 
     Parameters
     ----------
+    workspace : Workspace
     path : Path
         Of the imported file, for messages.
     draft : Path
@@ -53,25 +50,22 @@ def try_model(path: Path, draft: Path, header: Mapping[str, object], arrays: Arr
         If the model cannot be used, or ends the process that tries it.
     """
     if any(name.startswith(LIBRARY) for name in arrays):
-        reason = _tried_aside(draft)
+        try:
+            reason = aside(workspace, _tried_file, draft, is_trusted=False)
+        except InvalidRequest as error:
+            raise CorruptFile(path, "its model ends the process that reads it.") from error
     else:
         reason = _tried(header, arrays)
     if reason:
         raise CorruptFile(path, reason)
 
 
-def _tried_aside(draft: Path) -> str:
-    """Why the model cannot be used, as a process of its own finds."""
-    command = [sys.executable, "-m", "service.product.trial", str(draft)]
-    try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=TRIAL_S, check=False)
-    except subprocess.TimeoutExpired:
-        return f"its model had no answer after {TRIAL_S} s."
-    if done.returncode == 0:
-        return ""
-    if done.returncode == REFUSED:
-        return done.stdout.decode(errors="replace")
-    return f"its model ends the process that reads it (code {done.returncode})."
+def _tried_file(_workspace: Workspace, draft: Path) -> str:
+    """Why a model file cannot be used, as a process finds that may take so much time and no more."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    most = int(usage.ru_utime + usage.ru_stime) + CPU_S
+    resource.setrlimit(resource.RLIMIT_CPU, (most, most))
+    return _tried(*model_file.read_model(draft))
 
 
 def _tried(header: Mapping[str, object], arrays: Arrays) -> str:
@@ -109,16 +103,3 @@ def _answer(model: Model) -> list[float]:
         model.credible_intervals(encode_records([{}], model.schema))
     probabilities: list[float] = record_classifier(model)({}).tolist()
     return probabilities
-
-
-def main(draft: Path) -> int:
-    """Try a model file here, with the exit code for an answer."""
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    reason = _tried(*model_file.read_model(draft))
-    print(reason, end="")
-    return REFUSED if reason else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))

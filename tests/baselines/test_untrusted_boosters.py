@@ -22,8 +22,11 @@ from learners.kinds import load_model
 from learners.passes.learner import drive
 from learners.passes.source import Source
 from service.product import trial
+from service.settings import Settings
+from service.workspace import Workspace
 from storage.errors import CorruptFile
 from storage.model_file import write_model
+from tests.baselines import booster_mutants
 
 N = 240
 
@@ -103,18 +106,23 @@ def test_a_changed_byte_is_refused_or_answers(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.baselines.booster_mutants", str(path), N_CHANGES, "1"]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True)
     ends = json.loads(done.stdout.splitlines()[-1])
-    assert sum(ends.values()) == N_CHANGES and ends[str(trial.REFUSED)] > 0, ends
-    assert ends.keys() <= {"0", str(trial.REFUSED), "-11", "-6", "-7", "-8"}, ends  # signals of the library
+    assert sum(ends.values()) == N_CHANGES and ends[str(booster_mutants.REFUSED)] > 0, ends
+    assert ends.keys() <= {"0", str(booster_mutants.REFUSED), "-11", "-6", "-7", "-8"}, ends  # signals of the library
+
+
+def dies(_workspace: Workspace, _draft: Path) -> str:
+    os.abort()
 
 
 def test_a_model_that_ends_its_process_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     header, arrays = trained(3).to_arrays()
     sound = write_model(tmp_path, "m", 1, header, arrays, {}).duckdb_path
-    trial.try_model(tmp_path / "bundle", sound, header, arrays)
     damaged = arrays | {"booster": np.array(arrays["booster"])[:-40]}
     cut = write_model(tmp_path, "m", 2, header, damaged, {}).duckdb_path
-    with pytest.raises(CorruptFile, match=r"cannot be used|ends the process that reads it"):
-        trial.try_model(tmp_path / "bundle", cut, header, damaged)
-    monkeypatch.setattr(trial.sys, "executable", "/bin/false")  # as one that dies in the library
-    with pytest.raises(CorruptFile, match=r"ends the process that reads it \(code 1\)"):
-        trial.try_model(tmp_path / "bundle", sound, header, arrays)
+    with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
+        trial.try_model(workspace, tmp_path / "bundle", sound, header, arrays)
+        with pytest.raises(CorruptFile, match=r"cannot be used|ends the process that reads it"):
+            trial.try_model(workspace, tmp_path / "bundle", cut, header, damaged)
+        monkeypatch.setattr(trial, "_tried_file", dies)
+        with pytest.raises(CorruptFile, match="ends the process that reads it"):
+            trial.try_model(workspace, tmp_path / "bundle", sound, header, arrays)

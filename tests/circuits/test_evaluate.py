@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.circuits.errors import InvalidEvidence
-from learners.circuits.evaluate import log_values, node_log_derivatives, node_log_values
+from learners.circuits.evaluate import log_values
 from learners.circuits.evaluate_kernels import few_root_logs, root_logs
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, POISSON
 from learners.circuits.text import CircuitBuilder, read_text
 from tests.circuits.map_circuits import random_circuit
 from tests.conftest import PUBLIC_SETS
 from tests.naive import induced_trees as naive
+from tests.naive.node_logs import node_log_derivatives, node_log_values
 
 
 def log(value):

@@ -1,4 +1,4 @@
-"""Updates of sums of many children, sixteen at a time, as the equations say."""
+"""Updates of sums of many children, as the equations say."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import polygamma, psi
 
-from learners.circuits.many_child_kernels import N_OF_NODES, OF_NODES, filter_block, put_node
-from learners.circuits.projection_kernels import MOVED, UNKNOWN
-from learners.lanes import N_LANES
+from learners.circuits.projection_kernels import ADF, MOVED, UNKNOWN, project
 
 
 def state_of(counts):
@@ -24,12 +22,10 @@ def state_of(counts):
 def update(entry, node, share):
     """Update nodes of as many children each by the shares (n_nodes, n_children) of a row."""
     n_nodes, n = share.shape
-    starts, block = n * np.arange(n_nodes + 1), np.arange(n_nodes)
-    room, shares = np.ones((OF_NODES * n + N_OF_NODES) * N_LANES), np.empty((5, n))
+    shares = np.empty((5, n))
     for k in range(n_nodes):
         shares[0] = share[k]
-        put_node.py_func(entry, node, k, k * n, n, k, share[k].sum(), shares, room)
-    filter_block(entry, node, starts, block, n_nodes, room, shares)
+        project(entry, node, k, k * n, k * n + n, share[k].sum(), ADF, shares)
 
 
 def off(counts, after, share):
@@ -41,11 +37,11 @@ def off(counts, after, share):
 
 @given(
     seed=st.integers(0, 2**32 - 1),
-    n_nodes=st.integers(1, N_LANES),
+    n_nodes=st.integers(1, 16),
     n=st.integers(2, 9),
     most=st.sampled_from([-3.0, -0.01]),
 )
-def test_a_block_solves_the_equations(seed, n_nodes, n, most):
+def test_they_solve_the_equations(seed, n_nodes, n, most):
     rng = np.random.default_rng(seed)
     counts = 10.0 ** rng.uniform(-1.0, 3, (n_nodes, n))
     share = 10.0 ** rng.uniform(-8, most, n_nodes)[:, None] * rng.dirichlet(np.full(n, 0.5), n_nodes)

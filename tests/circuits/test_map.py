@@ -18,8 +18,9 @@ from learners.circuits.map import (
     InvalidQuery,
     map_query,
 )
+from learners.circuits.map import exact as exact_module
 from learners.circuits.map.approximate import best_tree, k_best_trees, log_probabilities
-from learners.circuits.map.exact import BOUNDS, exact, root_bound
+from learners.circuits.map.exact import exact, root_bound
 from learners.circuits.map.whole import whole_circuit
 from tests.circuits.map_circuits import problems, random_circuit
 from tests.naive import map as naive
@@ -32,18 +33,17 @@ def log(value):
     return math.log(value) if value > 0 else -math.inf
 
 
-@pytest.mark.parametrize("bound", BOUNDS)
 @given(problem=problems())
 @settings(max_examples=60)
-def test_exact_finds_the_maximum_of_all_assignments(bound, problem):
+def test_exact_finds_the_maximum_of_all_assignments(problem):
     circuit, query, evidence = problem
     values = naive.all_values(circuit, query, evidence)
     best = max(values.values())
     if best == 0:
         with pytest.raises(ImpossibleEvidence, match="probability zero"):
-            map_query(circuit, query, evidence, bound=bound)
+            map_query(circuit, query, evidence)
         return
-    answer = map_query(circuit, query, evidence, bound=bound)
+    answer = map_query(circuit, query, evidence)
     assert answer.is_optimal
     assert answer.log_probability == pytest.approx(log(best), abs=CLOSE)
     assert values[tuple(answer.assignment.values())] == pytest.approx(best, rel=CLOSE)
@@ -156,14 +156,18 @@ def test_the_search_in_pieces_finds_what_enumeration_finds():
     assert answer.log_probability == pytest.approx(log_values(circuit, worlds).max(), abs=CLOSE)
 
 
-@pytest.mark.parametrize("bound", BOUNDS)
-def test_a_deep_search_reduces_circuits_and_stays_right(bound):
+@pytest.mark.parametrize("most_rows", [0, exact_module.MOST_ROW_ENTRIES])
+def test_a_deep_search_reduces_circuits_and_stays_right(most_rows, monkeypatch):
+    """By the look-ahead, and by the maxima at leaves that bound circuits too large for it."""
+    monkeypatch.setattr(exact_module, "MOST_ROW_ENTRIES", most_rows)
     rng = np.random.default_rng(5)
     for _ in range(5):
-        circuit = random_circuit(rng, 12, most_values=3)
-        problem = whole_circuit(circuit).reduced(list(range(12)), {})
-        found = [exact(problem, 10, bound=name).log_value for name in (bound, "look-ahead")]
-        assert found[0] == pytest.approx(found[1], abs=CLOSE)
+        circuit = random_circuit(rng, 10, most_values=3)
+        problem = whole_circuit(circuit).reduced(list(range(10)), {})
+        found = exact(problem, 10)
+        assert found.is_optimal
+        every = np.array(list(itertools.product(*map(range, np.diff(problem.arrays.value_starts)))))
+        assert found.log_value == pytest.approx(log_probabilities(problem, every).max(), abs=CLOSE)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -196,7 +200,6 @@ def test_impossible_evidence_is_named():
         ([0], {}, {"solver": "best"}, "Solver 'best' is not known"),
         ([0], {}, {"k": 0}, "k=0"),
         ([0], {}, {"time_limit_s": -1}, "time_limit_s=-1"),
-        ([0], {}, {"bound": "none"}, "Bound 'none' is not known"),
     ],
 )
 def test_queries_that_do_not_fit_are_refused(query, evidence, options, message):

@@ -1,4 +1,4 @@
-"""A MAP query by a tree in one call of a kernel: the same as reduction, tree, value and bound one after the other."""
+"""A MAP query by a tree: the same as reduction, tree, value and bound one after the other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.naive.map import value
 
 @settings(max_examples=150)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["bt", "ng"]))
-def test_one_call_answers_as_its_parts_do(seed, solver):
+def test_a_query_answers_as_its_parts_do(seed, solver):
     rng = np.random.default_rng(seed)
     circuit = random_circuit(rng, int(rng.integers(1, 6)), leaves=(INDICATOR, CATEGORICAL))
     order = rng.permutation(circuit.n_variables)

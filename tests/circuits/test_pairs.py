@@ -1,4 +1,4 @@
-"""Updates of nodes of two pseudo-counts: sixteen at once as one by one, and both as the equations say."""
+"""Updates of nodes of two pseudo-counts: in blocks as one by one, and both as the equations say."""
 
 from __future__ import annotations
 
@@ -8,24 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import polygamma, psi
 
-from learners.circuits.pair_kernels import FARTHEST, filter_sixteen, filter_two, match_sixteen
-from learners.circuits.projection_kernels import ADF, BMM, MOVED, UNKNOWN, project
-from learners.circuits.waiting_kernels import N_ROWS, filter_waiting, solve_waiting
-from learners.jit import kernel
-from learners.lanes import N_LANES, lanes_from
-
-
-@kernel
-def update_sixteen(entry, node, code, r, is_filtering):
-    """Sixteen nodes, where r is positive; which of these were left, as bits."""
-    shares = lanes_from(r, 0)
-    is_due = shares > 0.0
-    if is_filtering:
-        return filter_sixteen(
-            entry[0], entry[1], entry[2], node[0], node[1], node[2], 0, 0, lanes_from(code, 0), shares, is_due
-        )
-    match_sixteen(entry[0], entry[1], node[0], 0, 0, lanes_from(code, 0), shares, is_due)
-    return 0
+from learners.circuits.pair_kernels import N_BLOCK, N_ROOM, filter_block, put_two
+from learners.circuits.projection_kernels import ADF, FARTHEST, MOVED, UNKNOWN, project
 
 
 def state_of(counts):
@@ -36,12 +20,21 @@ def state_of(counts):
     return entry, np.stack([total, 1.0 / (slope_total - slope.sum(axis=1)), np.zeros(total.size)])
 
 
-def drawn(seed):
-    """Sixteen pairs of pseudo-counts, which of each is observed, and shares of which some are zero."""
+def drawn(seed, n_nodes):
+    """Pairs of pseudo-counts, and shares of the row: all on one entry, or on both."""
     rng = np.random.default_rng(seed)
-    counts = 10.0 ** rng.uniform(-1.5, 3, (N_LANES, 2))
-    r = 10.0 ** rng.uniform(-8, -0.01, N_LANES) * (rng.random(N_LANES) < 0.8)
-    return counts, rng.integers(0, 2, N_LANES), r
+    counts = 10.0 ** rng.uniform(-1.5, 3, (n_nodes, 2))
+    r = 10.0 ** rng.uniform(-8, -0.01, n_nodes)
+    return counts, r[:, None] * rng.choice([[1.0, 0.0], [0.0, 1.0], [0.6, 0.4]], n_nodes)
+
+
+def update(entry, node, share):
+    """Assumed density filtering of nodes of two by shares (n, 2), in one block."""
+    n_nodes = share.shape[0]
+    block, room = np.zeros(N_BLOCK, int), np.ones(N_ROOM)
+    for k in range(n_nodes):
+        put_two.py_func(entry, node, k, 2 * k, share[k, 0], share[k, 1], block, k, room)
+    filter_block(entry, node, 2 * np.arange(n_nodes + 1), block, n_nodes, room, np.zeros((5, 2)))
 
 
 def wrong_by(counts, after, share):
@@ -50,69 +43,32 @@ def wrong_by(counts, after, share):
     return (psi(after) - psi(counts)) - (psi(after.sum()) - psi(counts.sum())) - wanted
 
 
-@given(seed=st.integers(0, 2**32 - 1), rule=st.sampled_from([BMM, ADF]))
-def test_sixteen_at_once_are_as_one_by_one(seed, rule):
-    counts, code, r = drawn(seed)
+@given(seed=st.integers(0, 2**32 - 1), n_nodes=st.integers(1, N_BLOCK))
+def test_a_block_solves_the_equations(seed, n_nodes):
+    """Some of whose slopes are not known; as a share of the pseudo-count, with the digits that SciPy's ψ has."""
+    counts, share = drawn(seed, n_nodes)
     entry, node = state_of(counts)
-    before, old = entry.copy(), node.copy()
-    left = update_sixteen(entry, node, code.astype(float), r, rule == ADF)
-    for k in range(N_LANES):
-        two = slice(2 * k, 2 * k + 2)
-        if r[k] == 0.0 or left >> k & 1:
-            assert np.array_equal(entry[:, two], before[:, two])
-            assert np.array_equal(node[:, k], old[:, k])
-            continue
-        own, single = before[:, two].copy(), old[:, k : k + 1].copy()
-        if rule == ADF:
-            filter_two(own, single, 0, code[k], 1 - code[k], r[k], 0.0)
-        else:
-            shares = np.zeros((4, 2))
-            shares[0, code[k]] = r[k]
-            project(own, single, 0, 0, 2, r[k], rule, shares)
-        assert entry[0, two] == pytest.approx(own[0], rel=1e-9)
-        assert entry[1, two] == pytest.approx(own[1], rel=1e-9)
-        assert node[0, k] == pytest.approx(single[0, 0], rel=1e-9)
-
-
-@given(seed=st.integers(0, 2**32 - 1), both=st.booleans(), is_known=st.booleans())
-def test_one_solves_the_equations(seed, both, is_known):
-    counts, _, r = drawn(seed)
-    entry, node = state_of(counts)
-    if not is_known:
-        node[MOVED] = UNKNOWN
-    for k in range(N_LANES):
-        share = r[k] * (np.array([0.6, 0.4]) if both else np.array([1.0, 0.0]))
-        filter_two(entry, node, k, 2 * k, 2 * k + 1, *share)
-        after = entry[0, 2 * k : 2 * k + 2]
-        # As a share of the pseudo-count, with the digits that SciPy's ψ has.
-        assert np.abs(wrong_by(counts[k], after, share) / polygamma(1, after) / after).max() < 2e-7
-        assert entry[1, 2 * k : 2 * k + 2] == pytest.approx(after / after.sum())
-
-
-@given(seed=st.integers(0, 2**32 - 1), n_nodes=st.integers(1, 40), n_sums=st.integers(0, 40))
-def test_waiting_ones_solve_the_equations(seed, n_nodes, n_sums):
-    """Sums and late nodes, in any order, some with all of the row on one entry and some whose slopes are not known."""
-    rng = np.random.default_rng(seed)
-    counts = 10.0 ** rng.uniform(-1.5, 3, (n_nodes, 2))
-    share = 10.0 ** rng.uniform(-8, -0.01, n_nodes)[:, None] * rng.choice([[1.0, 0.0], [0.0, 1.0], [0.6, 0.4]], n_nodes)
-    entry, node = state_of(counts)
-    node[MOVED, rng.random(n_nodes) < 0.3] = UNKNOWN
-    n_sums = min(n_sums, n_nodes)
-    order = rng.permutation(n_nodes)
-    waiting, shares, room = np.zeros((2, n_nodes), int), np.zeros((4, n_nodes)), np.empty(N_ROWS * N_LANES)
-    waiting[0, :n_sums], shares[:2, :n_sums] = order[:n_sums], share[order[:n_sums]].T
-    n_late = n_nodes - n_sums
-    waiting[1, :n_late], shares[2:, :n_late] = order[n_sums:], share[order[n_sums:]].T
-    starts = 2 * np.arange(n_nodes + 1)
-    n_late = filter_waiting(entry, node, starts, waiting, shares, n_sums, n_late, room)
-    left = np.sort(waiting[1, :n_late])
-    assert np.array_equal(entry[0].reshape(-1, 2)[left], counts[left])
-    solve_waiting(entry, node, starts, waiting, shares, n_late, room)
+    node[MOVED, np.random.default_rng(seed).random(n_nodes) < 0.3] = UNKNOWN
+    update(entry, node, share)
     for k in range(n_nodes):
         after = entry[0, 2 * k : 2 * k + 2]
         assert np.abs(wrong_by(counts[k], after, share[k]) / polygamma(1, after) / after).max() < 2e-7
         assert entry[1, 2 * k : 2 * k + 2] == pytest.approx(after / after.sum())
         assert node[0, k] == pytest.approx(after.sum())
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_a_block_is_as_one_by_one(seed):
+    counts, share = drawn(seed, N_BLOCK)
+    entry, node = state_of(counts)
+    single, single_node = entry.copy(), node.copy()
+    update(entry, node, share)
+    for k in range(N_BLOCK):
+        shares = np.zeros((5, 2))
+        shares[0] = share[k]
+        project(single, single_node, k, 2 * k, 2 * k + 2, share[k].sum(), ADF, shares)
+    assert entry[:2] == pytest.approx(single[:2], rel=1e-7)
+    assert node[0] == pytest.approx(single_node[0], rel=1e-7)
 
 
 def test_slopes_that_are_followed_stay_right():
@@ -121,14 +77,13 @@ def test_slopes_that_are_followed_stay_right():
     entry, node = state_of(counts)
     n_followed, rng = 0, np.random.default_rng(0)
     for _ in range(1000):
+        before = entry[0].reshape(3, 2).copy()
+        share = 2e-4 * np.eye(2)[rng.integers(0, 2, 3)]
+        update(entry, node, share)
+        n_followed += np.count_nonzero((node[MOVED] > 0.0) & (node[MOVED] < UNKNOWN))
         for k in range(3):
             two = slice(2 * k, 2 * k + 2)
-            now, seen = entry[0, two].copy(), int(rng.integers(2))
-            share = np.zeros(2)
-            share[seen] = 2e-4
-            filter_two(entry, node, k, 2 * k + seen, 2 * k + 1 - seen, 2e-4, 0.0)
-            n_followed += 0.0 < node[MOVED, k] < UNKNOWN
-            off = wrong_by(now, entry[0, two], share) / polygamma(1, entry[0, two]) / now
+            off = wrong_by(before[k], entry[0, two], share[k]) / polygamma(1, entry[0, two]) / before[k]
             assert np.abs(off).max() < 1e-3 * FARTHEST
             slope = 1.0 / polygamma(1, entry[0, two])
             small = entry[0, two] < 8.0

@@ -12,7 +12,7 @@ from learners.classifiers.context_tree import context_tree_from_cells
 from learners.classifiers.m_estimate import m_estimates
 from learners.classifiers.tree_kernels import sort_ascending
 from learners.counts.family import Family, FamilyCounts
-from learners.jit import kernel
+from learners.kernels.jit import kernel
 from tests import laws, strategies
 from tests.naive.estimates import m_estimate
 

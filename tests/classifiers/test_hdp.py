@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from learners.classifiers import hdp, hdp_kernels, hdp_map_kernels, random_kernels
+from learners.classifiers import hdp, hdp_kernels, hdp_map_kernels
 from learners.classifiers.context_tree import context_tree_from_cells
 from learners.classifiers.diagnostics import split_r_hat
 from learners.classifiers.hdp import Chain, HDPParameters, hdp_estimates, hdp_map_estimates
 from learners.errors import Cancelled, InvalidParameter
-from learners.jit import kernel
+from learners.kernels import random
+from learners.kernels.jit import kernel
 from tests.naive.hdp import nodes_of, posterior
 
 
@@ -116,9 +117,7 @@ def table_of_item(chain, item):
 def _redraw(chain, item):
     """With siblings t is not in the state; draw it again from its conditional, which leaves its distribution as it is."""
     above = chain.plan.item_parent[item]
-    t, counter = random_kernels.tables_variate(
-        chain.state.n[item], chain.state.weight[above], np.uint64(chain.state.random[0])
-    )
+    t, counter = random.tables_variate(chain.state.n[item], chain.state.weight[above], np.uint64(chain.state.random[0]))
     chain.state.random[0] = counter
     return t
 
@@ -246,21 +245,21 @@ def test_cancelling_stops_all_threads():
 def gammas(shape, out):  # OUT (n,)
     counter = np.uint64(5)
     for i in range(out.size):
-        out[i], counter = random_kernels.gamma_variate(shape, counter)
+        out[i], counter = random.gamma_variate(shape, counter)
 
 
 @kernel
 def normals(out):  # OUT (n,)
     counter = np.uint64(5)
     for i in range(out.size):
-        out[i], counter = random_kernels.normal_variate(counter)
+        out[i], counter = random.normal_variate(counter)
 
 
 @kernel
 def tables(n, a, out):  # OUT (m,)
     counter = np.uint64(5)
     for i in range(out.size):
-        out[i], counter = random_kernels.tables_variate(n, a, counter)
+        out[i], counter = random.tables_variate(n, a, counter)
 
 
 def test_variates_have_their_distributions():

@@ -91,13 +91,20 @@ SUMMARIES = {
     "domains": domains,
 }
 STATISTICS = [*OF_CHUNKS, *SUMMARIES]
+OF_VIEWS = ("viewed pairs", "viewed families")
 
 
 def cases(name):
     """Strategy of (empty statistic, parts, function that joins parts)."""
     if name in OF_CHUNKS:
-        return strategies.chunk_lists().map(lambda drawn: (OF_CHUNKS[name](*drawn), drawn[1], strategies.joined))
+        return chunk_lists(name).map(lambda drawn: (OF_CHUNKS[name](*drawn), drawn[1], strategies.joined))
     return strategies.batch_lists().map(lambda batches: (SUMMARIES[name](batches), batches, joined_batches))
+
+
+def chunk_lists(name):
+    """Of any schema; for counts by views also of one with groupings."""
+    grouped = strategies.chunk_lists(max_size=3, of=strategies.grouped_schemas())
+    return strategies.chunk_lists() | grouped if name in OF_VIEWS else strategies.chunk_lists()
 
 
 def joined_batches(batches):
@@ -136,10 +143,10 @@ def test_a_statistic_says_what_it_can(name, data):
 
 
 @pytest.mark.parametrize("name", OF_CHUNKS)
-@given(drawn=strategies.chunk_lists())
+@given(data=st.data())
 @FEW
-def test_recoding_is_counting_by_the_other_schema(name, drawn):
-    schema, parts = drawn
+def test_recoding_is_counting_by_the_other_schema(name, data):
+    schema, parts = data.draw(chunk_lists(name))
     empty = OF_CHUNKS[name](schema, parts)
     laws.recoding_is_counting_by_the_other_schema(empty, parts, strategies.extended(schema), strategies.recoded)
 

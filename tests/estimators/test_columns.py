@@ -70,7 +70,6 @@ def test_names_are_overlooked_where_training_had_none(frame):
         lambda frame, _: {"x": 1, "y": 2},
         lambda frame, _: frame[["x", "y"]][:1],
         lambda frame, folder: pq.write_table(pa.table(frame[["x", "y"]]), folder / "t.parquet") or folder / "t.parquet",
-        lambda frame, _: {},
     ],
 )
 @pytest.mark.filterwarnings("ignore::learners.errors.ColumnWarning")

@@ -200,7 +200,7 @@ def test_the_code_of_a_learner_is_what_it_imports():
         code_digest.__wrapped__(("learners.classifiers.recipes",))
     finally:
         specs._source_of = original
-    assert {"learners.counts.kernels", "learners.schema.discretise", "learners.jit"} <= names
+    assert {"learners.counts.kernels", "learners.schema.discretise", "learners.kernels.jit"} <= names
     assert not any(name.startswith(("learners.evaluation", "learners.baselines")) for name in names)
 
 

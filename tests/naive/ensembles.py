@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -20,6 +21,59 @@ def tree_of(y, parents, x, counts):
     return rows
 
 
+def view_codes(attribute, grouping):
+    """By some of the cut points of a numeric attribute, the code of each code by all of them, through a number in its interval."""
+    first, cuts = int(attribute.has_missing), attribute.cuts
+    edges = [cuts[0] - 2, *cuts, cuts[-1] + 2]
+    numbers = [(low + high) / 2 for low, high in zip(edges, edges[1:], strict=False)]
+    codes = [first + sum(cuts[position] < number for position in grouping) for number in numbers]
+    return [0] * first + codes + [first + len(grouping) + 1]
+
+
+def codes_by_views(schema, x, only=None):
+    """(n_views, n_rows) int64 of codes (n_attributes, n_rows): each attribute by its different groupings, or by one of these."""
+    rows = []
+    for attribute, codes in zip(schema.attributes, x, strict=True):
+        groupings = attribute.groupings if only is None else attribute.groupings[only : only + 1]
+        tables = [view_codes(attribute, grouping) for grouping in dict.fromkeys(groupings)]
+        rows += [np.array(table)[codes] for table in tables or [range(attribute.n_values + 1)]]
+    return np.stack(rows)
+
+
+def tree_score(tree, numbers, is_absent, node=0):
+    """The leaf of a tree as XGBoost writes it in JSON, of a row; the mean of both sides, by rows, where a split's attribute is absent.
+
+    numbers (n_attributes,): NaN goes where the tree sends it.
+    """
+    left, right = tree["left_children"][node], tree["right_children"][node]
+    if left < 0:
+        return tree["split_conditions"][node]
+    attribute = tree["split_indices"][node]
+    sides = [partial(tree_score, tree, numbers, is_absent, child) for child in (left, right)]
+    if is_absent[attribute]:
+        rows = [tree["sum_hessian"][child] for child in (left, right)]
+        return (rows[0] * sides[0]() + rows[1] * sides[1]()) / sum(rows)
+    number = numbers[attribute]
+    if np.isnan(number):
+        return sides[0 if tree["default_left"][node] else 1]()
+    if node in tree["categories_nodes"]:
+        place = tree["categories_nodes"].index(node)
+        first = tree["categories_segments"][place]
+        return sides[int(number) in tree["categories"][first : first + tree["categories_sizes"][place]]]()
+    return sides[0 if number < np.float32(tree["split_conditions"][node]) else 1]()
+
+
+def forest_scores(boosters, weights, numbers, is_absent, n_classes):
+    """(n_rows, n_classes) of boosters in XGBoost's JSON: of two classes the trees are those of the second."""
+    scores = np.zeros((len(numbers), n_classes))
+    for booster, weight in zip(boosters, weights, strict=True):
+        model = booster["learner"]["gradient_booster"]["model"]
+        for tree, group in zip(model["trees"], model["tree_info"], strict=True):
+            for row, own in enumerate(numbers):
+                scores[row, 1 if n_classes == 2 else group] += weight * tree_score(tree, own, is_absent[row])
+    return scores
+
+
 def customers_of(tree, solution):
     """The expected tables (rows at the deepest level) of a solved tree, by context and value."""
     paths = [()]
@@ -33,7 +87,12 @@ def customers_of(tree, solution):
 
 
 def log_probability(rows, customers, concentrations, n_values, value, path, k, leave_out):
-    """Log P(value | class, first k parents): path holds the class and the codes of all parents."""
+    """Log P(value | class, first k parents): path holds the class and the codes of all parents, None for a missing one.
+
+    A context that ends at a missing parent is read by its rows, one that is not there by the tables of the one above it.
+    """
+    if None in path[: k + 1]:
+        k = path.index(None) - 1
     depth = max(d for d in range(len(path) + 1) if path[:d] in rows)
     alpha = [ROOT, *concentrations]
     n = [rows[path[:d]].get(value, 0) for d in range(depth + 1)]

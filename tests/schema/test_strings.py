@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.jit import kernel
+from learners.kernels.jit import kernel
 from learners.schema import Attribute, Schema
 from learners.schema.encode import encode
 from learners.schema.strings import joined, word_table

@@ -11,7 +11,7 @@ import numpy as np
 from learners.arrays import Floats, Integers
 from learners.circuits.density_kernels import log_poisson
 from learners.circuits.kernels import GAUSSIAN, LOOKUP, POISSON, PRODUCT_OF, SUM_OF, SUM_OF_TWO
-from learners.jit import bits_of_float64, float64_of_bits, inner_kernel, kernel
+from learners.kernels.jit import bits_of_float64, float64_of_bits, inner_kernel, kernel
 
 LOG_2_E, LN_2_HIGH, LN_2_LOW = 1.4426950408889634, 0.6931471803691238, 1.9082149292705877e-10
 # Added to a number, it leaves the nearest whole one in the last bits.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self, cast
 
@@ -10,16 +10,15 @@ import numpy as np
 import pyarrow as pa
 
 from learners.arrays import Array, Arrays, Floats, Integers, Uint8s, frozen
-from learners.circuits.answer_forms import Answer
+from learners.circuits.answer_forms import Batches
 from learners.circuits.circuit import Circuit, CircuitArrays
-from learners.circuits.draws import queries
 from learners.circuits.draws.draws import CircuitDraws
+from learners.circuits.draws.queries import batches_of_draws
 from learners.circuits.draws.summary import log_mean, summarised
 from learners.circuits.model import CircuitHeader, CircuitModel, SamplingTold
 from learners.circuits.sampling import sample
 from learners.circuits.sampling_kernels import GOLDEN
 from learners.errors import NoClass
-from learners.query import Query
 from learners.schema import Chunk, Schema
 
 WEIGHT, PARAMETER, TRACE, LEAF, CHOICES = "draws.weight", "draws.parameter", "trace", "prior.leaf", "state.choices."
@@ -145,9 +144,10 @@ class BayesianCircuit(CircuitModel):
         at_a_time = self.draws.rows_at_a_time(width)
         return [np.ascontiguousarray(x[:, first : first + at_a_time]) for first in range(0, x.shape[1], at_a_time)]
 
-    def answer(self, asked: Sequence[Query], pause: Callable[[], None] | None = None) -> list[Answer]:
-        """Answers as `draws.queries.answer_all` tells them."""
-        return queries.answer_all(self.draws, self.n_chains, self.schema, asked, pause)
+    @property
+    def batches(self) -> Batches:
+        """What answers the queries of each kind."""
+        return batches_of_draws(self.draws, self.n_chains)
 
     def structure(self) -> dict[str, object]:
         """The columns, what the circuit over them consists of, and whether its chains have settled."""

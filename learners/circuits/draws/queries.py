@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
@@ -21,48 +21,25 @@ from learners.circuits.sampling import sample
 from learners.circuits.surprise import ranks
 from learners.circuits.worded import in_words
 from learners.query import Query
-from learners.schema import Schema
 
 MAP_OF = "the posterior mean circuit"
 
 
-def answer_all(
-    draws: CircuitDraws,
-    n_chains: int,
-    schema: Schema,
-    asked: Sequence[Query],
-    pause: Callable[[], None] | None = None,
-) -> list[Answer]:
-    """Answer many queries by all draws.
+def batches_of_draws(draws: CircuitDraws, n_chains: int) -> Batches:
+    """What answers the queries of each kind by all draws.
+
+    Each probability, density or mean is the mean over the draws; beside it are its `standard_error` and `interval` (low and
+    high end, of probability `level`), and `log_interval` of a probability or density. Distributions have `standard_errors`
+    and `intervals` of the same form. The variance of a column is that of the mean distribution. Rows of samples are each of a
+    draw. MAP is `of` the posterior mean circuit, without interval.
 
     Parameters
     ----------
     draws : CircuitDraws
         Of one chain after the other.
     n_chains : int
-    schema : Schema
-    asked : sequence of Query
-    pause : callable, optional
-        As there.
-
-    Returns
-    -------
-    list of dict
-        As `circuits.queries.answer_all` tells. Each probability, density or mean is the mean over the draws; beside it are its
-        `standard_error` and `interval` (low and high end, of probability `level`), and `log_interval` of a probability or
-        density. Distributions have `standard_errors` and `intervals` of the same form. The variance of a column is that of
-        the mean distribution. Rows of samples are each of a draw. MAP is `of` the posterior mean circuit, without interval.
-
-    Raises
-    ------
-    UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEvidence
-        As there.
     """
-    found = queries.answer_all(draws.circuit, schema, asked, _Asked(draws, n_chains).batches, pause)
-    for answer in found:
-        if answer["kind"] == "map":
-            answer["of"] = MAP_OF
-    return found
+    return _Asked(draws, n_chains).batches
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +58,11 @@ class _Asked:
             "sample": self.sample,
             "impute": self.impute,
             "surprise": self.surprise,
+            "map": self.most_probable,
         }
+
+    def most_probable(self, columns: Columns, query: Query) -> list[Answer]:
+        return [answer | Answer(of=MAP_OF) for answer in queries.most_probable(columns, query)]
 
     def marginal(self, columns: Columns, x: Array) -> list[Answer]:
         logs, is_density = self.draws.log_likelihoods(x), of_densities(columns, x)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.jit import kernel
+from learners.kernels.jit import kernel
 
 # Rows that go through a component together: inner loops over them run in vector registers.
 BLOCK = 128

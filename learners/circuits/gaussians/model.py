@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self, cast
 
 import numpy as np
 import pyarrow as pa
 
 from learners.arrays import Array, Arrays, Floats, Integers
-from learners.circuits.answer_forms import Answer
+from learners.circuits.answer_forms import Batches
 from learners.circuits.gaussians import conditioning, queries
 from learners.circuits.gaussians.mixture import GaussianMixture
 from learners.circuits.model import CircuitHeader, CircuitModel
-from learners.query import Query
 from learners.schema import Schema
 
 
@@ -74,9 +73,10 @@ class GaussianModel(CircuitModel):
         """
         return conditioning.draws(self.mixture, x, n, seed, numbers)
 
-    def answer(self, asked: Sequence[Query], pause: Callable[[], None] | None = None) -> list[Answer]:
-        """Answers as `gaussians.queries.answer_all` tells them."""
-        return queries.answer_all(self.mixture, self.circuit, self.schema, asked, pause)
+    @property
+    def batches(self) -> Batches:
+        """What answers the queries of each kind."""
+        return queries.batches_of_mixture(self.mixture)
 
     def structure(self) -> dict[str, object]:
         """The columns, and what the mixture over them consists of."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -20,40 +20,19 @@ from learners.circuits.gaussians.mixture import GaussianMixture
 from learners.circuits.kernels import CATEGORICAL, PRODUCT, SUM
 from learners.circuits.map import map_query
 from learners.circuits.worded import Source, batches_of
-from learners.query import Map, Query
-from learners.schema import Schema
+from learners.query import Map
 
 # Logarithms that differ by no more are equal.
 SAME = 1e-10
 
 
-def answer_all(
-    mixture: GaussianMixture,
-    circuit: Circuit,
-    schema: Schema,
-    asked: Sequence[Query],
-    pause: Callable[[], None] | None = None,
-) -> list[Answer]:
-    """Answer many queries, as `circuits.queries.answer_all` tells.
+def batches_of_mixture(mixture: GaussianMixture) -> Batches:
+    """What answers the queries of each kind.
 
     All answers are exact but MAP over numeric columns: no solver knows the highest point of a sum of Gaussians, so `bt` and `kbt`
     answer with the best of the components' own modes and a bound, and the others refuse it.
-
-    Parameters
-    ----------
-    mixture : GaussianMixture
-    circuit : Circuit
-        `mixture.diagonal()`, which has the columns.
-    schema : Schema
-    asked : sequence of Query
-    pause : callable, optional
-
-    Raises
-    ------
-    UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEvidence
     """
-    batches: Batches = {**batches_of(source_of(mixture)), "map": partial(_map, mixture)}
-    return queries.answer_all(circuit, schema, asked, batches, pause)
+    return {**batches_of(source_of(mixture)), "map": partial(_map, mixture)}
 
 
 def source_of(mixture: GaussianMixture) -> Source:

@@ -68,7 +68,7 @@ class Run:
     mean : (n_parameters,) float64
         Posterior mean of these given the state of highest log joint among those drawn from.
     choices : list of (n_rows, n_positions) uint8
-        Last state of each chain; none of variational inference.
+        Last state of each chain.
     trace : (n_chains, n_sweeps, 7) float64
         As in `store.Kept`.
     diagnostics : Diagnostics

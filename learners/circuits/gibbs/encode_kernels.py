@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from learners.circuits.sampling_kernels import GOLDEN, mixed
-from learners.jit import kernel
+from learners.kernels.jit import kernel
 
 TO_UNIT = 1.0 / 4503599627370496.0
 

@@ -18,7 +18,7 @@ from learners.circuits.gibbs.leaf_kernels import (
     parted,
 )
 from learners.circuits.sampling_kernels import GOLDEN, mixed
-from learners.jit import inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 TO_UNIT = 1.0 / 9007199254740992.0
 # What becomes of a proposal.

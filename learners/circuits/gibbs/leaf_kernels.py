@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON
-from learners.jit import inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 # A leaf is one cache line of eight numbers, which mean by its family:
 # KIND: 8 column + family.

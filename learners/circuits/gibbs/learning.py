@@ -16,18 +16,16 @@ import numpy as np
 from learners.arrays import Float32s, Uint8s
 from learners.circuits.draws.draws import CircuitDraws
 from learners.circuits.draws.model import BayesianCircuit, Sampled
-from learners.circuits.gibbs.bottom_up import bottom_up
 from learners.circuits.gibbs.chains import Make, Run, run_chains
 from learners.circuits.gibbs.columns import Coding
 from learners.circuits.gibbs.layout import Layout, layout_of
 from learners.circuits.gibbs.leaf_kernels import FIRST, SECOND
 from learners.circuits.gibbs.priors import Column, Prior, Strengths, prior_with
-from learners.circuits.gibbs.sampler import Moves, RowBlocks, SamplingAlgorithm, State, entered, lazy, reference
+from learners.circuits.gibbs.sampler import Moves, RowBlocks, SamplingAlgorithm, State, entered, lazy
 from learners.circuits.gibbs.settings import GibbsParameters
 from learners.circuits.gibbs.shape import complete_shape, n_sums_of
 from learners.circuits.gibbs.store import MOST_IN_MEMORY, FileStore, MemoryStore, Store
 from learners.circuits.gibbs.tuning import Chosen, tuned
-from learners.circuits.gibbs.variational import inferred
 from learners.circuits.model import CodingTold, SamplingTold
 from learners.errors import EmptyData, LearnerError
 from learners.memory import memory_limit
@@ -117,9 +115,6 @@ class Sampling:
         if isinstance(store, FileStore):
             n_numbers = parameters.draws * layout.n_parameters
             store.require_room(parameters.chains, prior.shape.n_positions, n_numbers)
-        if parameters.sampler == "collapsed-vb":
-            run = inferred(prior, layout, store, parameters, seed=(self.seed, turn), advance=advance)
-            return self._model(prior, chosen, layout, run, turn)
         run = run_chains(
             prior,
             layout,
@@ -135,10 +130,9 @@ class Sampling:
     def _make(self, known: list[Uint8s] | None) -> Make:
         """Makes the sampler of each chain; rows behind those that are known enter when it starts."""
         moves = Moves(self.parameters.whole_moves, self.parameters.subtree_moves)
-        make = {"lazy": lazy, "reference": reference, "bottom-up": bottom_up}[self.parameters.sampler]
 
         def made(prior: Prior, rows: RowBlocks, chain: int) -> SamplingAlgorithm:
-            sampler = make(prior, rows, moves)
+            sampler = lazy(prior, rows, moves)
             if known is None:
                 return sampler
 

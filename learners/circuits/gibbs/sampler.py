@@ -1,4 +1,4 @@
-"""Collapsed samplers of a Bayesian circuit: `init` and `step`; loops and storage are outside."""
+"""The collapsed sampler of a Bayesian circuit: `init` and `step`; loops and storage are outside."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from learners.arrays import Array, Float32s, Floats, Integers, Uint8s, Uint64s
 from learners.circuits.gibbs.lazy_kernels import enter, lazy_sweep, log_joint, tally
 from learners.circuits.gibbs.priors import Prior
-from learners.circuits.gibbs.reference_kernels import count_states, reached, reference_sweep
-from learners.circuits.gibbs.shape import Shape
 from learners.errors import InvalidParameter
 
 Int32s = NDArray[np.int32]
@@ -84,14 +82,11 @@ class State(NamedTuple):
         That follow from choices and rows.
     log_joint : float
         Log of the probability of rows and choices, weights and leaf parameters integrated out, in nats.
-    states : (n_rows + 1, n_sums) uint8, or None
-        At all sums, for the reference sampler; the last row is scratch.
     """
 
     choices: Uint8s
     tallies: Tallies
     log_joint: float
-    states: Uint8s | None = None
 
 
 class Moves(NamedTuple):
@@ -148,8 +143,8 @@ class SamplingAlgorithm(NamedTuple):
 def lazy(prior: Prior, rows: RowBlocks, moves: Moves = Moves()) -> SamplingAlgorithm:  # noqa: B008 (a constant)
     """The collapsed sampler whose state is a row's induced tree alone: O(n_columns) per row and move.
 
-    States of sums that the tree does not reach integrate out of the reference sampler's target exactly, so both have the
-    same distribution of induced trees.
+    States of sums that the tree does not reach integrate out of the paper's target exactly, so both have the same distribution
+    of induced trees.
 
     Parameters
     ----------
@@ -165,57 +160,9 @@ def lazy(prior: Prior, rows: RowBlocks, moves: Moves = Moves()) -> SamplingAlgor
     return SamplingAlgorithm(work.entered, work.swept)
 
 
-def reference(prior: Prior, rows: RowBlocks, moves: Moves = Moves(1, 0)) -> SamplingAlgorithm:  # noqa: B008
-    """The paper's sampler, in whose state every row has a child at every sum: O(n_sums) per row and move of a whole tree.
-
-    Parameters
-    ----------
-    prior : Prior
-    rows : RowBlocks
-        As many as fit in memory with one byte for each of their sums.
-    moves : Moves
-        The paper has no moves of subtrees.
-
-    References
-    ----------
-    Yokoi, Sato (2024), algorithm 1.
-    """
-    work = _Work(prior, rows, moves)
-
-    def init(random: np.random.Generator) -> State:
-        state = work.entered(random)
-        return state._replace(states=_completed(prior.shape, state.choices, random))
-
-    def step(random: np.random.Generator, state: State) -> tuple[State, Info]:
-        if state.states is None:
-            raise InvalidParameter("state", "a lazy one", "start from the init of the reference sampler")
-        states = state.states.copy()
-        counts = np.zeros_like(state.tallies.counts)
-        count_states(states, counts)
-        tallies = copied(state.tallies)._replace(counts=counts)
-        counter, proposed = seed_of(random), work.proposals()
-        for where, x in rows.blocks():
-            # The kernel walks all states; a block of rows has a part of them.
-            own = np.concatenate([states[where], states[-1:]]) if len(x) < rows.n_rows else states
-            reference_sweep(prior.shape, tallies, work.hyper, work.trees, x, own, proposed, counter)
-            if own is not states:
-                states[where] = own[:-1]
-        choices = rows.choices(prior.shape.n_positions)
-        reached(prior.shape.place, states, work.trees, choices)
-        following = work.tallied(choices)._replace(states=states)
-        return following, _info(following.log_joint, proposed)
-
-    return SamplingAlgorithm(init, step)
-
-
 def tallied(prior: Prior, rows: RowBlocks, choices: Uint8s) -> State:
     """The state of choices that were kept; the same bits as when a sweep ended with them."""
     return _Work(prior, rows, Moves()).tallied(choices)
-
-
-def recounting(prior: Prior, rows: RowBlocks) -> Callable[[Uint8s], State]:
-    """Makes the state of choices, as `tallied`, again and again."""
-    return _Work(prior, rows, Moves()).tallied
 
 
 def entered(
@@ -321,17 +268,3 @@ def _aligned(leaf: Floats) -> Floats:
     copy = memory[first : first + leaf.size].reshape(leaf.shape)
     copy[...] = leaf
     return copy
-
-
-def _completed(shape: Shape, choices: Uint8s, random: np.random.Generator) -> Uint8s:
-    """States at all sums: where the induced tree does not lead, any."""
-    states = random.integers(0, shape.n_children, (len(choices) + 1, shape.n_sums), np.uint8)
-    sums = np.zeros((len(choices), shape.n_positions), np.int64)
-    row = np.arange(len(choices))
-    for p in range(shape.n_positions):
-        states[row, sums[:, p]] = choices[:, p]
-        size, right, stride, right_sum = shape.place[p, :4].tolist()
-        if size > 1:
-            sums[:, p + 1] = sums[:, p] + 1 + choices[:, p].astype(np.int64) * stride
-            sums[:, right] = sums[:, p + 1] + right_sum
-    return states

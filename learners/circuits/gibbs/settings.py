@@ -20,9 +20,8 @@ class GibbsParameters(Parameters):
     ----------
     children : int
         Of each sum, C_s; a circuit over m columns has about (2 children)^log2(m) sums.
-    sampler : "lazy", "reference", "bottom-up" or "collapsed-vb"
-        The collapsed sampler of reached sums; the paper's with a state at every sum of every row; ancestral Gibbs with weights
-        and leaf parameters of their own; or no sampler but collapsed variational inference, whose posterior is drawn from.
+    sampler : "lazy"
+        The collapsed sampler, whose state has only the sums that a row reaches.
     whole_moves, subtree_moves : float
         Proposals of a row's whole induced tree, and of parts of it, in each sweep.
     iterations : int or "auto"
@@ -55,7 +54,7 @@ class GibbsParameters(Parameters):
     """
 
     children: int = 2
-    sampler: Literal["lazy", "reference", "bottom-up", "collapsed-vb"] = "lazy"
+    sampler: Literal["lazy"] = "lazy"
     whole_moves: float = 1.0
     subtree_moves: float = 4.0
     iterations: int | Literal["auto"] = AUTO

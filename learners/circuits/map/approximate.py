@@ -21,7 +21,7 @@ def log_probability(problem: MaxProblem, x: Integers) -> float:
     ----------
     x : (n_variables,) int64
     """
-    return float(log_probabilities(problem, x[None, :])[0])
+    return float(log_value(problem.arrays, x, np.empty(problem.arrays.is_sum.size))) + problem.log_bound
 
 
 def log_probabilities(problem: MaxProblem, assignments: Integers) -> Floats:

@@ -7,7 +7,7 @@ import numpy as np
 
 from learners.circuits.map.copy_kernels import copy
 from learners.circuits.map.value_kernels import LANES
-from learners.jit import inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 
 @inner_kernel

@@ -20,7 +20,7 @@ from learners.circuits.map.change_kernels import (
 from learners.circuits.map.tree_kernels import UNDERFLOW, total_log_values, total_values
 from learners.circuits.map.value_kernels import LANES
 from learners.circuits.sampling_kernels import mixed
-from learners.jit import inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 # Rounding must not make two samples improve on each other for ever.
 IMPROVEMENT = 1.0 + 1e-12

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.jit import kernel
+from learners.kernels.jit import kernel
 
 
 @kernel
@@ -17,16 +17,13 @@ def look_ahead(arrays, allowed, rows, spans, tops, leaf_tops, slots):
     children agree on X. The least of these bounds the sum, and caps the row. Without the cap this is the bound
     by derivatives. Only the span from a node's first to its last variable is written and read. Scratch: rows
     (n_inner * n_slots,), spans (n_inner, 2) int64, tops (n_inner,), leaf_tops (n_leaves,); allowed (n_slots,) uint8.
-
-    Where everything is allowed, leaf_tops may have no room: the largest number of a leaf is one. This takes half the time.
     """
     is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from
     children, weight, value_starts = arrays.children, arrays.weight, arrays.value_starts
     leaf_starts, leaf_value, leaf_variable = arrays.leaf_starts, arrays.leaf_value, arrays.leaf_variable
     n_slots = value_starts[value_starts.size - 1]
     n_inner = is_sum.size
-    is_all = leaf_tops.size == 0
-    for leaf in range(0 if is_all else leaf_variable.size):
+    for leaf in range(leaf_variable.size):
         table, slot = leaf_starts[leaf], value_starts[leaf_variable[leaf]]
         top = 0.0
         for x in range(leaf_starts[leaf + 1] - table):
@@ -76,24 +73,11 @@ def look_ahead(arrays, allowed, rows, spans, tops, leaf_tops, slots):
             product *= tops[children[e]]
             left, right = min(left, spans[children[e], 0]), max(right, spans[children[e], 1])
         row = rows[i * n_slots : (i + 1) * n_slots]
-        if is_all:
-            row[:] = 0.0
-            for e in range(middle, end):
-                v, table = leaf_variable[children[e]], leaf_starts[children[e]]
-                left, right, slot = min(left, v), max(right, v + 1), value_starts[v]
-                row[slot] = product * leaf_value[table]
-                if value_starts[v + 1] - slot == 2:
-                    # The usual case: a loop over so few costs more than they do.
-                    row[slot + 1] = product * leaf_value[table + 1]
-                    continue
-                for s in range(slot + 1, value_starts[v + 1]):
-                    row[s] = product * leaf_value[table + s - slot]
-        else:
-            for e in range(middle, end):
-                product *= leaf_tops[children[e]]
-                v = leaf_variable[children[e]]
-                left, right = min(left, v), max(right, v + 1)
-            row[value_starts[left] : value_starts[right]] = 0.0
+        for e in range(middle, end):
+            product *= leaf_tops[children[e]]
+            v = leaf_variable[children[e]]
+            left, right = min(left, v), max(right, v + 1)
+        row[value_starts[left] : value_starts[right]] = 0.0
         tops[i] = product
         spans[i, 0], spans[i, 1] = left, right
         if product == 0.0:
@@ -106,7 +90,7 @@ def look_ahead(arrays, allowed, rows, spans, tops, leaf_tops, slots):
             below = rows[c * n_slots + slot_left : c * n_slots + slot_right]
             for s in range(part.size):
                 part[s] += others * below[s]
-        for e in range(end if is_all else middle, end):
+        for e in range(middle, end):
             leaf = children[e]
             table, slot = leaf_starts[leaf], value_starts[leaf_variable[leaf]]
             others = product / leaf_tops[leaf]

@@ -13,7 +13,7 @@ import numpy as np
 
 from learners.arrays import Floats, Integers
 from learners.circuits.map.copy_kernels import copy
-from learners.jit import inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 # Assignments side by side: four registers of 512 bits.
 WIDTH = 32

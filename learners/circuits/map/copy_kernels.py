@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from learners.jit import inner_kernel
+from learners.kernels.jit import inner_kernel
 
 
 @inner_kernel
@@ -11,11 +11,3 @@ def copy(x, to):
     """OUT to: the first values are those of x, which has no more."""
     for i in range(x.size):
         to[i] = x[i]
-
-
-@inner_kernel
-def copy_columns(x, first, n, to, at):
-    """OUT to: columns at..at+n-1 are columns first..first+n-1 of x, which has as many rows."""
-    for row in range(x.shape[0]):
-        for i in range(n):
-            to[row, at + i] = x[row, first + i]

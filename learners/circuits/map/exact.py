@@ -13,11 +13,9 @@ from learners.arrays import Integers
 from learners.circuits.map import approximate, search_kernels
 from learners.circuits.map.bound_kernels import look_ahead
 from learners.circuits.map.reduction import MaxProblem
-from learners.circuits.map.search_kernels import LEAF_MAXIMUM, LOOK_AHEAD, SUM
 
-__all__ = ["BOUNDS", "Found", "exact"]
+__all__ = ["Found", "exact", "root_bound"]
 
-BOUNDS = {"sum": SUM, "leaf-maximum": LEAF_MAXIMUM, "look-ahead": LOOK_AHEAD}
 # The look-ahead keeps a row of bounds per inner node: beyond this many numbers (512 MiB) bounds by derivatives must do.
 MOST_ROW_ENTRIES = 64 << 20
 # The clock is looked at about this often.
@@ -53,7 +51,6 @@ def exact(
     problem: MaxProblem,
     time_limit_s: float,
     k: int = 10,
-    bound: str = "look-ahead",
     clock: Callable[[], float] = time.perf_counter,
 ) -> Found:
     """The most probable assignment, or the best found in the time, by depth-first branch and bound.
@@ -69,8 +66,6 @@ def exact(
         Looked at every few milliseconds; zero still gives the best tree and a bound.
     k : int
         Trees to start from.
-    bound : 'sum' (the paper's), 'leaf-maximum' or 'look-ahead'
-        Each is at least as tight as the one before: see docs/explanation/map.md.
     clock : returns seconds
         What the limit is of; `time.thread_time` for comparisons on a machine with other work.
 
@@ -79,18 +74,16 @@ def exact(
     Mei, Jiang, Tu (2018), algorithm 2, with forward checking, ordering and stages.
     """
     deadline = clock() + time_limit_s
-    kind = BOUNDS[bound]
     arrays = problem.arrays
     n_slots = int(arrays.value_starts[-1])
-    if kind == LOOK_AHEAD and arrays.is_sum.size * n_slots > MOST_ROW_ENTRIES:
-        kind = LEAF_MAXIMUM
+    looks_ahead = arrays.is_sum.size * n_slots <= MOST_ROW_ENTRIES
     x = np.empty(problem.n_variables, dtype=np.int64)
     outcome = np.empty(3)
-    search_kernels.solve_easy(arrays, kind, k, QUICK_EDGES if time_limit_s > 0 else 0, x, outcome)
+    search_kernels.solve_easy(arrays, looks_ahead, k, QUICK_EDGES if time_limit_s > 0 else 0, x, outcome)
     if outcome[1] <= outcome[0] and outcome[0] >= approximate.SMALLEST_VALUE:
         log_value = problem.log_bound + math.log(outcome[0])
         return Found(x, log_value, log_value, True, int(outcome[2]))
-    return _search(problem, kind, _better(problem, x, k), deadline, clock)
+    return _search(problem, looks_ahead, _better(problem, x, k), deadline, clock)
 
 
 def _better(problem: MaxProblem, x: Integers, k: int) -> Integers:
@@ -99,14 +92,16 @@ def _better(problem: MaxProblem, x: Integers, k: int) -> Integers:
     return candidates[np.argmax(approximate.log_probabilities(problem, candidates))]
 
 
-def _search(problem: MaxProblem, kind: int, x: Integers, deadline: float, clock: Callable[[], float]) -> Found:
-    stages, frames, reduction, room, progress = search_kernels.begin_search(problem.arrays, problem.log_bound, kind)
+def _search(problem: MaxProblem, looks_ahead: bool, x: Integers, deadline: float, clock: Callable[[], float]) -> Found:
+    stages, frames, reduction, room, progress = search_kernels.begin_search(
+        problem.arrays, problem.log_bound, looks_ahead
+    )
     progress.best[:] = x
     progress.log_best[0] = approximate.log_probability(problem, x)
     budget = FIRST_PIECE_EDGES
     while True:
         started = clock()
-        search_kernels.search(stages, frames, reduction, room, progress, kind, budget)
+        search_kernels.search(stages, frames, reduction, room, progress, looks_ahead, budget)
         depth = int(progress.counts[0])
         now = clock()
         if depth < 0 or now >= deadline:

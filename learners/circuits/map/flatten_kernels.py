@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.jit import inner_kernel
+from learners.kernels.jit import inner_kernel
 
 
 @inner_kernel

@@ -11,7 +11,7 @@ from learners.arrays import Floats, Integers, Uint8s
 from learners.circuits.map.copy_kernels import copy
 from learners.circuits.map.tree_kernels import UNDERFLOW, best_log_values, best_values
 from learners.circuits.map.value_kernels import LANES, assignment_values, distinct, log_value
-from learners.jit import inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 NOTHING = -1  # no item yet, no candidate
 OPENED = -2  # a node whose candidates are listed but which has no item yet

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learners.arrays import Integers, Uint8s, freeze
+from learners.arrays import Integers, Uint8s
 from learners.circuits.map.reduction_kernels import MaxArrays, reduced_circuit
 
 
@@ -50,11 +50,10 @@ def restricted(problem: MaxProblem, allowed: Uint8s, hidden: Uint8s) -> MaxProbl
     allowed : (n_slots,) uint8
         The values that each variable may still take.
     hidden : (n_variables,) uint8
-        The variables to sum out; read-only from now on.
+        The variables to sum out.
     """
     if not problem.arrays.leaf_variable.size:  # a constant: no variable is left that matters
         return problem
-    freeze(hidden)  # to numba a read-only array is another type, and those of kept patterns are
     gain = np.empty(1)
     arrays, keep = reduced_circuit(problem.arrays, allowed, hidden, gain)
     if not arrays.leaf_variable.size:

@@ -9,7 +9,7 @@ import numpy as np
 
 from learners.arrays import Floats, Integers, Uint8s
 from learners.circuits.map.flatten_kernels import drop_unreachable, flatten_sum
-from learners.jit import inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 # A running product leaves this range only in circuits of hundreds of variables: then its logarithm moves to the offset.
 SMALL, LARGE = 1e-120, 1e120

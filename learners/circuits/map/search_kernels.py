@@ -15,10 +15,8 @@ from learners.circuits.map.reduction_kernels import reduction_room
 from learners.circuits.map.stage_kernels import add_stage, begin_stages, stage_arrays
 from learners.circuits.map.tree_kernels import best_tree
 from learners.circuits.map.value_kernels import LANES, assignment_value, assignment_values, downward, upward
-from learners.jit import inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
-# Bounds: the paper's sum over the subspace; maxima at leaves; maxima at leaves with a look-ahead at every sum.
-SUM, LEAF_MAXIMUM, LOOK_AHEAD = 0, 1, 2
 # A subspace is left out when its bound is at most this much above the best value: rounding, not a gap.
 TOLERANCE = 1e-10
 # A frame's circuit is reduced again when at most this part of its variables is left.
@@ -39,7 +37,7 @@ class Frames(NamedTuple):
 class SearchRoom(NamedTuple):
     """Scratch of one search."""
 
-    rows: Floats  # (n_inner * n_slots,) float64 for LOOK_AHEAD, else (n_inner,)
+    rows: Floats  # (n_inner * n_slots,) float64 for the look-ahead, else (n_inner,)
     spans: Integers  # (n_inner, 2) int64
     tops: Floats  # (n_inner,) float64
     leaves: Floats  # (n_leaves,) float64
@@ -57,20 +55,20 @@ class Progress(NamedTuple):
 
 
 @inner_kernel
-def subspace_bounds(arrays, allowed, kind, room):
-    """room.slots: bound of the subspace X = x for every slot."""
-    if kind == LOOK_AHEAD:
+def subspace_bounds(arrays, allowed, looks_ahead, room):
+    """room.slots: bound of the subspace X = x for every slot, by the look-ahead or by maxima at leaves alone."""
+    if looks_ahead:
         look_ahead(arrays, allowed, room.rows, room.spans, room.tops, room.leaves, room.slots)
     else:
-        upward(arrays, allowed, kind == SUM, room.tops, room.leaves)
+        upward(arrays, allowed, room.tops, room.leaves)
         downward(arrays, room.tops, room.leaves, room.rows, room.slots)
 
 
 @inner_kernel
-def pass_cost(arrays, kind):
+def pass_cost(arrays, looks_ahead):
     """Edges visited by one pass of bounds; a row of the look-ahead counts as one edge for every 64 values."""
     n_slots = arrays.value_starts[arrays.value_starts.size - 1]
-    return (arrays.children.size + arrays.is_sum.size) * (1 + n_slots // 64 if kind == LOOK_AHEAD else 1)
+    return (arrays.children.size + arrays.is_sum.size) * (1 + n_slots // 64 if looks_ahead else 1)
 
 
 @inner_kernel
@@ -149,14 +147,13 @@ def record_best(stages, stage, allowed, slots, progress):
 
 
 @inner_kernel
-def choose_branch(value_starts, allowed, slots, kind):
+def choose_branch(value_starts, allowed, slots):
     """The slot to try first and the bound of its variable's other slots.
 
-    Fewest values first; among equals the variable whose second value is bounded lowest, so that it soon falls (for the
-    paper's bound: the variable with the highest bound, as the authors do); its best value.
+    Fewest values first; among equals the variable whose second value is bounded lowest, so that it soon falls; its best value.
     """
     fewest = slots.size + 1
-    best, best_key, best_other = -1, 0.0, 0.0
+    best, best_other = -1, 0.0
     for v in range(value_starts.size - 1):
         n, top, other = 0, -1, 0.0
         for s in range(value_starts[v], value_starts[v + 1]):
@@ -170,14 +167,13 @@ def choose_branch(value_starts, allowed, slots, kind):
                     other = max(other, slots[s])
         if n < 2 or n > fewest:
             continue
-        key = -other if kind != SUM else slots[top]
-        if n < fewest or key > best_key:
-            fewest, best, best_key, best_other = n, top, key, other
+        if n < fewest or other < best_other:
+            fewest, best, best_other = n, top, other
     return best, best_other
 
 
 @kernel
-def begin_search(arrays, log_bound, kind):
+def begin_search(arrays, log_bound, looks_ahead):
     """Memory of one search, the whole problem on its path; most is touched only if the search goes deep."""
     n = arrays.value_starts.size - 1
     n_slots = arrays.value_starts[n]
@@ -192,7 +188,7 @@ def begin_search(arrays, log_bound, kind):
     )
     frames.allowed[0, :] = 1
     room = SearchRoom(
-        np.empty(n_inner * (n_slots if kind == LOOK_AHEAD else 1)),
+        np.empty(n_inner * (n_slots if looks_ahead else 1)),
         np.empty((n_inner, 2), dtype=np.int64),
         np.empty(n_inner),
         np.empty(arrays.leaf_variable.size),
@@ -205,14 +201,14 @@ def begin_search(arrays, log_bound, kind):
 
 
 @kernel
-def solve_easy(arrays, kind, k, budget, x, outcome):
+def solve_easy(arrays, looks_ahead, k, budget, x, outcome):
     """The best tree, bounds at the root, then a search from the k best trees until `budget` edges have been visited.
 
     OUT x (n_variables,) int64; outcome (3,) float64: the value of x, a bound of all values (x is optimal if they are
     equal), and how many frames were expanded.
     """
     outcome[2] = 1.0
-    solve_at_root(arrays, kind, budget, x, outcome)
+    solve_at_root(arrays, looks_ahead, budget, x, outcome)
     if outcome[1] <= outcome[0] or outcome[0] == 0.0 or budget == 0:
         return
     candidate, value = np.empty_like(x), np.empty(1)
@@ -220,10 +216,10 @@ def solve_easy(arrays, kind, k, budget, x, outcome):
     if value[0] > outcome[0]:
         outcome[0] = value[0]
         copy(candidate, x)
-    stages, frames, reduction, room, progress = begin_search(arrays, 0.0, kind)
+    stages, frames, reduction, room, progress = begin_search(arrays, 0.0, looks_ahead)
     copy(x, progress.best)
     progress.log_best[0] = np.log(outcome[0])
-    search(stages, frames, reduction, room, progress, kind, budget)
+    search(stages, frames, reduction, room, progress, looks_ahead, budget)
     copy(progress.best, x)
     outcome[2] += progress.counts[1]
     assignment_value(arrays, x, room.tops, outcome)
@@ -232,7 +228,7 @@ def solve_easy(arrays, kind, k, budget, x, outcome):
 
 
 @kernel
-def search(stages, frames, reduction, room, progress, kind, budget):
+def search(stages, frames, reduction, room, progress, looks_ahead, budget):
     """Continue the search until it is finished or `budget` edges have been visited (Mei, Jiang, Tu 2018, algorithm 2)."""
     depth = progress.counts[0]
     work = 0
@@ -244,8 +240,8 @@ def search(stages, frames, reduction, room, progress, kind, budget):
         progress.counts[1] += 1
         removed, n_free, threshold = True, 2, 0.0
         while removed and n_free >= 0:
-            subspace_bounds(arrays, allowed, kind, room)
-            work += pass_cost(arrays, kind)
+            subspace_bounds(arrays, allowed, looks_ahead, room)
+            work += pass_cost(arrays, looks_ahead)
             threshold = np.exp(progress.log_best[0] - stages.log_bound[stage]) * (1.0 + TOLERANCE)
             removed, n_free = remove_values(arrays.value_starts, allowed, room.slots, threshold)
         if n_free < 0:
@@ -275,7 +271,7 @@ def search(stages, frames, reduction, room, progress, kind, budget):
             stage = new
         first = stage * (stages.variables.shape[1] + 1)
         value_starts = stages.pool.value_starts[first : first + stages.n_variables[stage] + 1]
-        slot, other = choose_branch(value_starts, allowed, room.slots, kind)
+        slot, other = choose_branch(value_starts, allowed, room.slots)
         frames.branch[depth] = slot
         frames.log_bound[depth + 1] = stages.log_bound[stage] + np.log(room.slots[slot])
         frames.log_bound[depth] = stages.log_bound[stage] + np.log(other)
@@ -292,7 +288,7 @@ def search(stages, frames, reduction, room, progress, kind, budget):
 
 
 @inner_kernel
-def solve_at_root(arrays, kind, budget, x, outcome):
+def solve_at_root(arrays, looks_ahead, budget, x, outcome):
     """The best tree, or what is left when subspaces that cannot exceed it are left out; often that is the whole search.
 
     OUT x (n_variables,) int64; outcome (2,) float64: the value of x, and a bound of every value (x is optimal if they are equal).
@@ -315,18 +311,18 @@ def solve_at_root(arrays, kind, budget, x, outcome):
     found = np.empty_like(x)
     work = 0
     # The cheaper bound often suffices; the dearer one is asked only if not.
-    for attempt in range(1 if kind == LOOK_AHEAD else kind, kind + 1):
-        if attempt == LOOK_AHEAD:
+    for attempt in range(2 if looks_ahead else 1):
+        if attempt == 1:
             rows = np.empty(n_inner * n_slots)
         removed, n_free = True, 2
         while removed and n_free >= 0:
-            if attempt == LOOK_AHEAD:
+            if attempt == 1:
                 look_ahead(arrays, allowed, rows, spans, tops, leaves, slots)
             else:
-                upward(arrays, allowed, attempt == SUM, tops, leaves)
+                upward(arrays, allowed, tops, leaves)
                 downward(arrays, tops, leaves, rows, slots)
             removed, n_free = remove_values(arrays.value_starts, allowed, slots, best * (1.0 + TOLERANCE))
-            work += pass_cost(arrays, attempt)
+            work += pass_cost(arrays, attempt == 1)
             if n_free < 0:
                 outcome[1] = best
                 return

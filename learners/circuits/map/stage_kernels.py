@@ -10,7 +10,7 @@ import numpy as np
 from learners.arrays import Floats, Integers
 from learners.circuits.map.copy_kernels import copy
 from learners.circuits.map.reduction_kernels import MaxArrays, reduce, room_for_circuits
-from learners.jit import inner_kernel
+from learners.kernels.jit import inner_kernel
 
 # Pools hold the whole problem and its reductions, each at most three quarters of the one before: less than four in all.
 POOL_FACTOR = 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.jit import inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 # Below this the best tree, on the scale of the bound, is too near the end of double precision: use logarithms.
 UNDERFLOW = 1e-250

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from learners.circuits.sampling_kernels import mixed
-from learners.jit import inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 # Assignments evaluated together: each waits for its own product, so eight at a time keep the processor busy.
 LANES = 8
@@ -111,10 +111,10 @@ def log_value(arrays, x, room):
 
 
 @kernel
-def upward(arrays, allowed, sums_leaves, values, leaf_values):
+def upward(arrays, allowed, values, leaf_values):
     """Bound of every node over the allowed values: OUT values (n_inner,), leaf_values (n_leaves,).
 
-    At leaves the sum over the allowed values (the paper's bound, S of the subspace) or their maximum; allowed (n_slots,) uint8.
+    At leaves the maximum of the allowed values; allowed (n_slots,) uint8.
     """
     is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from
     children, weight, value_starts = arrays.children, arrays.weight, arrays.value_starts
@@ -122,12 +122,11 @@ def upward(arrays, allowed, sums_leaves, values, leaf_values):
     for leaf in range(leaf_variable.size):
         first = leaf_starts[leaf]
         slot = value_starts[leaf_variable[leaf]]
-        total, top = 0.0, 0.0
+        top = 0.0
         for x in range(leaf_starts[leaf + 1] - first):
             if allowed[slot + x]:
-                total += leaf_value[first + x]
                 top = max(top, leaf_value[first + x])
-        leaf_values[leaf] = total if sums_leaves else top
+        leaf_values[leaf] = top
     for i in range(is_sum.size):
         if is_sum[i]:
             total = 0.0

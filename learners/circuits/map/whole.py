@@ -5,86 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Floats, Integers, Mask, Uint8s, freeze
+from learners.arrays import Floats, Integers, Mask, Uint8s
 from learners.circuits.circuit import Circuit, kept_with
 from learners.circuits.density_kernels import log_density
 from learners.circuits.kernels import CATEGORICAL, INDICATOR, SUM
 from learners.circuits.leaf_shapes import mode_of
-from learners.circuits.map.call_kernels import Asked
 from learners.circuits.map.reduction import MaxProblem, restricted
 from learners.circuits.map.reduction_kernels import MaxArrays
-from learners.circuits.map.template_kernels import Template, template_of
 
 FINITE = (INDICATOR, CATEGORICAL)
-# Patterns of asked and given variables whose reduction is kept.
-MOST_PATTERNS = 32
 
 
 def whole_circuit(circuit: Circuit) -> WholeCircuit:
     """The prepared form of a circuit, made once."""
     return kept_with(circuit, WholeCircuit.of)
-
-
-class Known(NamedTuple):
-    """A pattern that was asked before: the reduced circuit is made by filling in numbers.
-
-    Attributes
-    ----------
-    template : Template
-    circuit : MaxArrays
-        The structure; its numbers mean nothing.
-    domains : pair of (n_given,) int64
-        The variable of each given value in the problem, -1 if it has none; how many values it has.
-    """
-
-    template: Template
-    circuit: MaxArrays
-    domains: tuple[Integers, Integers]
-
-
-@dataclass(eq=False)
-class Pattern:
-    """What queries that ask for and are given the same variables share.
-
-    Attributes
-    ----------
-    problem : MaxProblem
-    shared : Asked
-    asked : tuple of int
-        The variables asked for.
-    places : list of int
-        Of the variables asked for among those of the problem; -1 of one that the problem has not.
-    has_come : bool
-        Whether a query had this pattern.
-    known : Known or None
-        From the second query on.
-    """
-
-    problem: MaxProblem
-    shared: Asked
-    asked: tuple[int, ...]
-    places: list[int]
-    has_come: bool = False
-    known: Known | None = None
-
-    def learn(self, n_values: Sequence[int]) -> None:
-        """Make what the next query needs, given the sizes of the domains of what is given."""
-        arrays, shared = self.problem.arrays, self.shared
-        variables = np.full(len(n_values), -1)
-        variables[shared.places] = np.searchsorted(arrays.value_starts, shared.slots)
-        # Any values do: the structure is that of values which rule nothing out.
-        allowed, numbers = shared.allowed.copy(), arrays.leaf_value.copy()
-        allowed[shared.slots] = 1
-        is_given = np.isin(arrays.leaf_variable, variables)
-        numbers[np.repeat(is_given, np.diff(arrays.leaf_starts))] = 1.0
-        circuit, template = template_of(
-            arrays._replace(leaf_value=numbers), allowed, np.zeros(self.problem.n_variables, np.uint8)
-        )
-        self.known = Known(template, circuit, (variables, np.array(n_values, np.int64)))
 
 
 @dataclass(frozen=True)
@@ -102,8 +39,6 @@ class WholeCircuit:
     parameter_starts, parameters : (n_leaves + 1,) int64, (n,) float64
     finite : MaxProblem or None
         The reduced circuit if all variables have a finite domain.
-    patterns : dict
-        The patterns of asked and given variables that came last.
     """
 
     n_values: Integers
@@ -114,7 +49,6 @@ class WholeCircuit:
     parameter_starts: Integers
     parameters: Floats
     finite: MaxProblem | None = field(default=None, compare=False)
-    patterns: dict[tuple[tuple[int, ...], tuple[int, ...]], Pattern] = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(cls, circuit: Circuit) -> WholeCircuit:
@@ -216,58 +150,23 @@ class WholeCircuit:
         With `hide_continuous`, asked continuous variables are summed out of the problem over leaves: at most the weighted
         sum of their peaks, so the bound holds for densities, too.
         """
-        key = (tuple(asked), tuple(given))
-        if self.finite is None:
-            pattern = self._pattern(self.problem(asked, given), *key, hide_continuous)
-        else:
-            pattern = self.pattern(*key)
-        if pattern.problem.log_bound == -math.inf:  # no leaf is possible, so none is left
-            return pattern.problem
-        shared = pattern.shared
-        values = np.array([*given.values(), 0.0])[shared.places].astype(np.int64)
-        allowed = shared.allowed.copy()
-        allowed[shared.slots + values] = 1
-        return restricted(pattern.problem, allowed, shared.hidden)
-
-    def pattern(self, asked: tuple[int, ...], given: tuple[int, ...]) -> Pattern:
-        """What queries of some variables given others share, of a circuit of finite domains; the last ones are kept."""
-        key = (asked, given)
-        return self.patterns.get(key) or self._kept_pattern(key)
-
-    def _pattern(
-        self, problem: MaxProblem, asked: Sequence[int], given: Sequence[int], hide_continuous: bool = False
-    ) -> Pattern:
-        """What is the same whatever values are given, of a problem over asked and given variables and others."""
+        problem = self.problem(asked, given)
+        if problem.log_bound == -math.inf:  # no leaf is possible, so none is left
+            return problem
         starts = problem.arrays.value_starts
         position = np.full(self.n_values.size, -1)
         position[problem.variables] = np.arange(problem.n_variables)
-        allowed = np.ones(int(starts[-1]), dtype=np.uint8)
-        hidden = np.ones(problem.n_variables, dtype=np.uint8)
-        for v in asked:
-            if position[v] >= 0 and not (hide_continuous and self.n_values[v] == 0):
-                hidden[position[v]] = 0
+        allowed, hidden = np.ones(int(starts[-1]), np.uint8), np.ones(problem.n_variables, np.uint8)
+        stays = [v for v in asked if not (hide_continuous and self.n_values[v] == 0)]
         # Variables with one value, such as a continuous one that is given, are folded in already.
-        places = np.array([place for place, v in enumerate(given) if position[v] >= 0], np.int64)
-        at = position[np.array(given, np.int64)[places]]
-        hidden[at] = 0
-        for place in at.tolist():
-            allowed[starts[place] : starts[place + 1]] = 0
-        shared = Asked(allowed, hidden, places, starts[at])
-        freeze(*shared)
-        return Pattern(problem, shared, tuple(asked), position[list(asked)].tolist())
-
-    def _kept_pattern(self, key: tuple[tuple[int, ...], tuple[int, ...]]) -> Pattern:
-        """A pattern of finite domains, its hidden variables summed out of the problem; the last ones are kept."""
-        assert self.finite is not None
-        problem, (asked, given) = self.finite, key
-        hidden = ~np.isin(problem.variables, [*asked, *given])
-        if hidden.any():
-            everything = np.ones(int(problem.arrays.value_starts[-1]), np.uint8)
-            problem = restricted(problem, everything, hidden.astype(np.uint8))
-        for other in list(self.patterns)[: max(0, len(self.patterns) - MOST_PATTERNS + 1)]:
-            self.patterns.pop(other, None)  # another thread may do the same
-        pattern = self.patterns[key] = self._pattern(problem, asked, given)
-        return pattern
+        hidden[[p for p in position[stays].tolist() if p >= 0]] = 0
+        for v, value in given.items():
+            at = position[v]
+            if at >= 0:
+                hidden[at] = 0
+                allowed[starts[at] : starts[at + 1]] = 0
+                allowed[starts[at] + int(value)] = 1
+        return restricted(problem, allowed, hidden)
 
 
 def _inner(

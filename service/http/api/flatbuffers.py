@@ -8,7 +8,7 @@ FlatBuffers, Internals: tables, vtables and vectors.
 from struct import Struct
 
 _unsigned, _signed = Struct("<I").unpack_from, Struct("<i").unpack_from
-_short, _long = Struct("<H").unpack_from, Struct("<q").unpack_from
+_short = Struct("<H").unpack_from
 
 
 def table_at(body: bytes, place: int) -> int:
@@ -20,17 +20,6 @@ def table_at(body: bytes, place: int) -> int:
         Beyond the end of the body, as in all of these.
     """
     return place + int(_unsigned(body, place)[0])
-
-
-def vector_at(body: bytes, place: int) -> tuple[int, int]:
-    """Where the first element is of the vector to which the offset at a place leads, and how many there are."""
-    vector = place + int(_unsigned(body, place)[0])
-    return vector + 4, int(_unsigned(body, vector)[0])
-
-
-def signed_long(body: bytes, place: int) -> int:
-    """The whole number of 64 bits at a place."""
-    return int(_long(body, place)[0])
 
 
 def field(body: bytes, table: int, number: int) -> int:

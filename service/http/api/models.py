@@ -371,7 +371,7 @@ def import_version(
     name: str, workspace: Ours, upload: Upload, response: Response, predictor: Ahead
 ) -> ModelVersionShape:
     """The next version of the name; refused unless every byte is as it was exported and the model answers."""
-    version = product.import_version(workspace, upload, name)
+    version = product.import_version(workspace, upload, name, is_remote=True)
     predictor.refresh()
     response.headers["location"] = f"/v1/models/{name}@{version.version}"
     return ModelVersionShape.model_validate(version)

@@ -5,17 +5,18 @@ from struct import Struct, error
 import numpy as np
 import pyarrow as pa
 
-from service.http.api.decoded_sizes import check_arrow, check_bytes
+from service.http.api.decoded_sizes import check_bytes
 from service.http.api.flatbuffers import field, table_at
-from service.problems import MalformedBody
+from service.problems import BodyTooLarge, MalformedBody, UnsupportedMediaType
 
 MAX_SCHEMAS, MAX_SCHEMA_BYTES = 64, 65_536  # that are remembered
 CONTINUED = 0xFFFFFFFF
-RECORD_BATCH = 3
+DICTIONARY_BATCH, RECORD_BATCH = 2, 3
 ENDINGS = (b"", b"\xff\xff\xff\xff\0\0\0\0")
-# Fields of the flatbuffers Message and RecordBatch, by number.
+# Fields of the flatbuffers Message, RecordBatch and DictionaryBatch, by number.
 HEADER_TYPE, HEADER, BODY_LENGTH = 1, 2, 3
 COMPRESSION = 3
+DATA = 1
 
 _prefix, _long = Struct("<Ii").unpack_from, Struct("<q").unpack_from
 
@@ -23,21 +24,46 @@ _prefix, _long = Struct("<Ii").unpack_from, Struct("<q").unpack_from
 def read_stream(body: bytes, max_rows: int, max_bytes: int) -> pa.Table:
     """The table of an Arrow IPC stream; what stands in its buffers is checked when it is encoded.
 
-    What it will hold is known before anything is decompressed.
+    Nothing of it is compressed, so it holds the bytes of the body and no others, however often it shows them.
 
     Raises
     ------
-    MalformedBody, BodyTooLarge
+    MalformedBody, BodyTooLarge, UnsupportedMediaType
     """
-    check_arrow(body, max_rows, max_bytes)
     try:
+        refuse_compressed(body)
         with pa.ipc.open_stream(body) as reader:
             table = reader.read_all()
             _ = table.column_names  # which may not be UTF-8
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as failure:
+        if table.num_rows > max_rows:
+            raise BodyTooLarge(f"{table.num_rows} rows in one request; the limit is {max_rows}.", max_rows=max_rows)
+        table.validate()
+    except (pa.ArrowException, OSError, UnicodeDecodeError, error, IndexError) as failure:
         raise MalformedBody(f"The body is not an Arrow IPC stream: {failure}") from failure
+    check_bytes(table.nbytes, max_bytes)
     check_bytes(sum(_viewed_bytes(chunk) for column in table.columns for chunk in column.chunks), max_bytes)
     return table
+
+
+def refuse_compressed(body: bytes) -> None:
+    """Refuse a stream of which any batch is compressed: a small one may hold gigabytes.
+
+    Raises
+    ------
+    UnsupportedMediaType
+    pyarrow.ArrowException, struct.error, IndexError
+        If it is no stream.
+    """
+    for read in pa.ipc.MessageReader.open_stream(body):
+        metadata = read.metadata.to_pybytes()
+        message = table_at(metadata, 0)
+        kind, header = field(metadata, message, HEADER_TYPE), field(metadata, message, HEADER)
+        if kind and header and metadata[kind] == DICTIONARY_BATCH:
+            header = field(metadata, table_at(metadata, header), DATA)
+        elif not kind or metadata[kind] != RECORD_BATCH:
+            continue
+        if header and _is_compressed(metadata, header):
+            raise UnsupportedMediaType("The Arrow stream is compressed. Send it without compression.")
 
 
 def _has_views(kind: pa.DataType) -> bool:

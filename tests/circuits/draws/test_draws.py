@@ -12,7 +12,7 @@ from learners.circuits.draws.kernels import exponential
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.evaluate import log_values
 from learners.errors import InvalidParameter
-from learners.jit import kernel
+from learners.kernels.jit import kernel
 from tests.circuits.draws.problems import COLUMNS, draws_of
 
 DISCRETE, NUMERIC = [1, 4, 6], [0, 2, 3, 5]

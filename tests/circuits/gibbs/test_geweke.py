@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from learners.circuits.gibbs.bottom_up import bottom_up
 from learners.circuits.gibbs.leaf_kernels import CENTRE, KIND
 from learners.circuits.gibbs.parameters import drawn_parameters
-from learners.circuits.gibbs.sampler import InMemory, Moves, State, Tallies, lazy, reference, tallied
+from learners.circuits.gibbs.sampler import InMemory, Moves, Tallies, lazy, tallied
 from tests.circuits.gibbs.problems import EXPONENTIAL, GAUSSIAN, POISSON, WORDS, prior_of
 from tests.naive import bayesian_circuits as naive
+from tests.naive.reference_sampler import reference
 
 FAMILIES = {"gaussian": GAUSSIAN, "exponential": EXPONENTIAL, "poisson": POISSON, "categorical": WORDS}
 N_ROWS, N_DRAWS, BATCHES = 4, 2400, 40
@@ -104,15 +104,16 @@ def by_reference(prior, rows):
     sampler = reference(prior, rows, Moves(3, 1))
 
     def step(random, state):
-        started: State = sampler.init(random)
-        return sampler.step(random, completed(prior, state, started.states, random))
+        started = sampler.init(random)
+        return sampler.step(random, completed(prior, state, started, random))
 
     return step
 
 
-def completed(prior, state, states, random):
+def completed(prior, state, started, random):
     """States at all sums: those reached as they are, the others one row after the other by the counts of those before."""
     tree, alpha, n_children = naive.tree_of(prior), prior.strengths.alpha, prior.shape.n_children
+    states = started.states
     edges_of = {choices: dict(edges) for choices, edges, _ in naive.induced_trees(tree)}
     counts = np.zeros((prior.shape.n_sums, n_children))
     of_row = [edges_of[own] for own in map(tuple, state.choices.tolist())]
@@ -127,7 +128,7 @@ def completed(prior, state, states, random):
                 else random.choice(n_children, p=(counts[s] + alpha) / (counts[s] + alpha).sum())
             )
             counts[s, states[n, s]] += s not in edges
-    return state._replace(states=states)
+    return started._replace(**state._asdict(), states=states)
 
 
 def z_scores(a, b):
@@ -147,16 +148,6 @@ def test_the_lazy_sampler_and_the_parameters_have_the_joint_distribution_of_the_
 def test_the_reference_sampler_has_the_joint_distribution_of_the_prior():
     model, random = Model(GAUSSIAN), np.random.default_rng(9)
     assert np.abs(z_scores(simulated(model, random), in_turns(model, random, by_reference))).max() < 4.5
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_the_bottom_up_sampler_has_the_joint_distribution_of_the_prior(family):
-    model, random = Model(FAMILIES[family]), np.random.default_rng(10)
-
-    def make(prior, rows):
-        return bottom_up(prior, rows).step
-
-    assert np.abs(z_scores(simulated(model, random), in_turns(model, random, make))).max() < 4.5
 
 
 def test_a_sampler_of_another_prior_is_noticed():

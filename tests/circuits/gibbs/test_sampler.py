@@ -4,10 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from learners.circuits.gibbs.bottom_up import bottom_up
 from learners.circuits.gibbs.leaf_kernels import GAUSSIANS, gaussian_log, gaussian_step, log_rise
 from learners.circuits.gibbs.priors import Strengths
-from learners.circuits.gibbs.sampler import InMemory, Moves, entered, lazy, reference, tallied
+from learners.circuits.gibbs.sampler import InMemory, Moves, entered, lazy, tallied
 from learners.errors import InvalidParameter
 from tests.circuits.gibbs.problems import (
     EXPONENTIAL,
@@ -21,13 +20,13 @@ from tests.circuits.gibbs.problems import (
     rows_of,
 )
 from tests.naive import bayesian_circuits as naive
+from tests.naive.reference_sampler import reference
 
 SAMPLERS = {
     "lazy": lambda prior, rows: lazy(prior, rows, Moves(1, 0)),
     "lazy, subtrees": lambda prior, rows: lazy(prior, rows, Moves(0.5, 2)),
     "reference": reference,
     "reference, subtrees": lambda prior, rows: reference(prior, rows, Moves(1, 1)),
-    "bottom-up": bottom_up,
 }
 
 
@@ -127,7 +126,7 @@ class InBlocks(InMemory):
             yield where, self.x[where]
 
 
-@pytest.mark.parametrize("make", [lazy, reference, bottom_up])
+@pytest.mark.parametrize("make", [lazy, reference])
 def test_blocks_do_not_matter(make):
     columns = (*THREE, *MIXED)
     prior, x = prior_of(columns, 3), rows_of(columns, 50)
@@ -165,8 +164,6 @@ def test_every_row_is_at_each_sum_of_the_reference_sampler():
     state, _ = sampler.step(np.random.default_rng(1), sampler.init(np.random.default_rng(0)))
     assert state.states.shape == (31, prior.shape.n_sums)
     assert state.tallies.counts[0].sum() == 30
-    with pytest.raises(InvalidParameter, match="start from the init of the reference sampler"):
-        sampler.step(np.random.default_rng(1), state._replace(states=None))
 
 
 def test_new_rows_enter_behind_those_that_are_known():

@@ -61,7 +61,9 @@ def test_a_contribution_is_the_attribute_s_factor_in_the_naive_bayes_formula() -
     windy, play = np.array(table["windy"]), np.array(table["class"]) == "yes"
     share = {(w, p): np.mean(windy[play == p] == w) for w in (True, False) for p in (True, False)}
     codes = {name: code for code, name in enumerate(model.schema.class_values())}
-    for row in range(50):
+    whole = [row for row in range(50) if None not in table.slice(row, 1).to_pylist()[0].values()]
+    assert len(whole) > 20
+    for row in whole:
         predicted = found.predicted[row] == codes["yes"]
         expected = np.log(share[windy[row], predicted] / share[windy[row], not predicted])
         assert found.contributions[row, 2] == pytest.approx(expected, abs=1e-6)

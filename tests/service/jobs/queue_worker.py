@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import signal
 import sys
-import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -12,8 +13,8 @@ from pathlib import Path
 from dbos import DBOS
 
 from learners.errors import UnknownColumn
-from service.jobs import watch, worker
-from service.jobs.steps import Run, Step
+from service.jobs import worker
+from service.jobs.steps import Kinds, Run, Step
 from service.jobs.worker import run
 from service.settings import Settings
 from service.workspace import Workspace
@@ -43,7 +44,8 @@ def finish(run: Run) -> dict:
     with Path(run.request["log"]).open("a") as log:
         log.write("finish\n")
     if run.request.get("die") and Path(run.request["log"]).read_text().count("finish") <= run.request["die"]:
-        os._exit(9)
+        os.kill(int(os.environ["QUEUE_WORKER"]), signal.SIGKILL)
+        time.sleep(60)  # until this process notices
     return {"total": run.receipts["count"]["counted"]}
 
 
@@ -83,14 +85,12 @@ def insist(run: Run) -> dict:
     return {}
 
 
-OUTLIVING, DESTROYED = threading.Event(), threading.Event()
-
-
 def destroy_and_linger() -> None:
     """End DBOS as a stopped worker does; then give a job that outlives it a second to go on."""
     destroy()
-    DESTROYED.set()
-    if OUTLIVING.is_set():
+    folder = Path(sys.argv[1])
+    (folder / "destroyed").touch()
+    if (folder / "outliving").exists():
         time.sleep(1)
 
 
@@ -100,9 +100,19 @@ def outlive(run: Run) -> dict:
     is_first = not log.exists()
     log.touch()
     if is_first:
-        OUTLIVING.set()
-        DESTROYED.wait()
+        (log.parent / "outliving").touch()
+        while not (log.parent / "destroyed").exists():
+            time.sleep(0.05)
     return {"counted": 1}
+
+
+def end(run: Run) -> dict:
+    """A library ends the process, or the kernel does."""
+    with Path(run.request["log"]).open("a") as log:
+        log.write("end\n")
+    os.kill(os.getpid(), run.request["signal"])
+    time.sleep(60)
+    return {}
 
 
 def refuse(run: Run) -> dict:
@@ -117,11 +127,17 @@ def reserve(workspace: Workspace, run: Run) -> dict:
 
 def clean(job_id: str) -> None:
     (Path(sys.argv[1]) / f"{job_id}.cleaned").touch()
+    (Path(sys.argv[1]) / f"{job_id}.unclean").unlink(missing_ok=True)
+
+
+def unclean() -> list[str]:
+    return [path.stem for path in Path(sys.argv[1]).glob("*.unclean")]
 
 
 KINDS = {
     "count": (Step("count", count), Step("finish", finish)),
     "fail": (Step("fail", fail),),
+    "end": (Step("end", end),),
     "grow": (Step("grow", grow),),
     "sleep": (Step("sleep", sleep),),
     "insist": (Step("insist", insist),),
@@ -129,13 +145,25 @@ KINDS = {
     "refuse": (Step("refuse", refuse),),
 }
 
+
+def kinds_of(workspace: Workspace) -> Kinds:
+    return KINDS | {"reserve": (Step("count", count), Step("reserve", partial(reserve, workspace)))}
+
+
+def open_kinds(settings: Settings, lease: str) -> Kinds:
+    """In the process of a job."""
+    workspace = Workspace(settings)
+    workspace.control.lease = lease
+    return kinds_of(workspace)
+
+
 if __name__ == "__main__":
-    watch.PATIENCE_S = float(os.environ.get("QUEUE_WORKER_PATIENCE_S", watch.PATIENCE_S))
+    os.environ["QUEUE_WORKER"] = str(os.getpid())
+    multiprocessing.set_forkserver_preload(["service.jobs.worker", "service.product.job_steps"])
     worker.LEFTOVERS_S = 0.2
     destroy, DBOS.destroy = DBOS.destroy, destroy_and_linger
     workspace = Path(sys.argv[1])
     lease_s = float(os.environ.get("QUEUE_WORKER_LEASE_S", "30"))
     settings = Settings(workspace=workspace, job_poll_s=0.05, progress_s=0.1, job_attempts=3, lease_s=lease_s)
     opened = Workspace(settings)
-    reserving = {"reserve": (Step("count", count), Step("reserve", partial(reserve, opened)))}
-    run(opened, KINDS | reserving, clean, os.getppid())
+    run(opened, kinds_of(opened), partial(open_kinds, settings), clean, unclean, os.getppid())

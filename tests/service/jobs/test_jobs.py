@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 
 from service.jobs import worker
-from service.jobs.limits import Limits
 from service.jobs.queue import Job, JobQueue
 from service.jobs.slots import take_slot
-from service.jobs.watch import CANCEL_S, Allowance, Watch
 from service.jobs.worker import OfDbos
 from service.problems import Conflict, InvalidRequest
 from service.processes import supervisor
@@ -84,19 +82,29 @@ def test_cancel_stops_a_job_that_would_run_for_ever_and_a_queued_one_at_once(
         queue.retry(after.id)
 
 
-def test_a_deaf_job_is_ended_with_its_worker_and_what_it_left_is_removed(
-    queue: JobQueue, workers: Workers, tmp_path: Path
-) -> None:
+def test_a_deaf_job_is_ended_and_what_it_left_is_removed(queue: JobQueue, workers: Workers, tmp_path: Path) -> None:
     deaf, _ = queue.submit("sleep", {"s": 600, "log": str(tmp_path / "log")})
     after, _ = queue.submit("count", {"n": 1, "log": str(tmp_path / "log2")})
     process = workers.start()
     wait_for(queue, deaf.id, lambda _: (tmp_path / "log").exists())
     assert queue.cancel(deaf.id).state == "cancelled"
-    processes.wait_for(lambda: "ended with its worker" in (tmp_path / "worker.log").read_text())
     assert wait_for(queue, after.id, finished).state == "succeeded"
     assert process.poll() is None and queue.get(deaf.id).attempts == 1
     processes.wait_for(lambda: (tmp_path / f"{deaf.id}.cleaned").exists())
-    processes.wait_for(lambda: not list((tmp_path / "workers" / "jobs").iterdir()))
+
+
+def test_what_jobs_have_left_whose_worker_is_gone_is_removed(queue: JobQueue, workers: Workers, tmp_path: Path) -> None:
+    left, _ = queue.submit("count", counts(tmp_path, 3))
+    process = workers.start()
+    wait_for(queue, left.id, counting)
+    (tmp_path / f"{left.id}.unclean").touch()
+    process.kill()
+    process.wait()
+    queue.cancel(left.id)
+    assert not (tmp_path / f"{left.id}.cleaned").exists()
+    workers.start()
+    processes.wait_for(lambda: not list(tmp_path.glob("*.unclean")))
+    assert (tmp_path / f"{left.id}.cleaned").exists()
 
 
 def test_a_stopped_worker_leaves_what_its_job_needs_to_go_on(queue: JobQueue, workers: Workers, tmp_path: Path) -> None:
@@ -110,27 +118,12 @@ def test_a_stopped_worker_leaves_what_its_job_needs_to_go_on(queue: JobQueue, wo
     assert wait_for(queue, job.id, finished).result == {"total": 1}
 
 
-def test_a_cancelled_job_beside_others_is_waited_for() -> None:
-    ended: list[Allowance] = []
-    watch = Watch(ended.append)
-    cancelled, other = (watch.allowance(name, Limits(None, None)) for name in ("cancelled", "other"))
-    for allowance in (cancelled, other):
-        allowance.begin(lambda: None)
-    cancelled.is_cancelled = True
-    for now in (100.0, 100.0 + 2 * CANCEL_S):
-        watch.look(now)
-    assert not ended
-    other.end()
-    watch.look(100.0 + 2 * CANCEL_S)
-    assert ended == [cancelled]
-
-
 def test_a_killed_worker_s_job_resumes_after_its_last_receipt(
     queue: JobQueue, workers: Workers, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
     job, _ = queue.submit("count", {"n": 3, "log": str(log), "die": 1})
-    assert workers.start().wait(timeout=240) == 9
+    assert workers.start().wait(timeout=240) == -9
     assert queue.get(job.id).state == "running"
     workers.start()
     job = wait_for(queue, job.id, finished)
@@ -178,7 +171,7 @@ def test_a_job_that_keeps_killing_its_worker_is_given_up(queue: JobQueue, worker
     job, _ = queue.submit("count", {"n": 1, "log": str(tmp_path / "log"), "die": 99})
     for _ in range(3):
         process = workers.start()
-        assert process.wait(timeout=240) == 9
+        assert process.wait(timeout=240) == -9
     workers.start()
     job = wait_for(queue, job.id, finished)
     assert job.state == "failed" and job.error["title"] == "Worker lost"

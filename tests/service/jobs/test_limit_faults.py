@@ -4,36 +4,34 @@ from __future__ import annotations
 
 import errno
 import json
+import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from service import product
-from service.jobs import notes as notes_of_jobs
 from service.jobs.budget import Budget
 from service.jobs.limits import Limits, bytes_text, counts_bytes, limits_of
-from service.jobs.notes import Notes
 from service.jobs.queue import JobQueue
 from service.jobs.slots import is_taken, take_slot
-from service.jobs.watch import Watch
-from service.problems import InvalidRequest, JobFailed, OutOfMemory
+from service.problems import InvalidRequest
 from service.processes.local_server import local_server
 from service.requests import EvaluateRequest, RefreshRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import Unwritable
-from storage.sums import checked_document, with_sum
 from tests import processes
 from tests.service.asking import client_of
 from tests.service.cli.test_cli import fewpass
 from tests.service.conftest import Workers
-from tests.service.jobs.test_jobs import counts, finished, wait_for
+from tests.service.jobs.test_jobs import counting, counts, finished, wait_for
 
 pytestmark = pytest.mark.faults
 
@@ -59,7 +57,7 @@ def test_a_job_that_holds_too_much_fails_and_says_what_to_do(
     assert process.poll() is None and (tmp_path / f"{large.id}.cleaned").exists()
 
 
-def test_a_job_that_does_not_hear_is_ended_with_its_worker_and_never_tried_again(
+def test_a_job_that_does_not_hear_is_ended_and_never_tried_again(
     queue: JobQueue,
     workers: Workers,
     tmp_path: Path,
@@ -72,17 +70,14 @@ def test_a_job_that_does_not_hear_is_ended_with_its_worker_and_never_tried_again
     assert job.state == "failed" and "used more than 256 MiB" in job.error["detail"]
     assert log.read_text().split() == ["grow"]  # one start, whatever DBOS makes of it
     assert wait_for(queue, after.id, finished).state == "succeeded"
-    assert process.poll() is None  # the same process id: nobody had to start another
-    assert not list((tmp_path / "workers" / "jobs").iterdir())
+    assert process.poll() is None
 
 
 def test_a_silent_job_is_ended_when_its_time_is_over_or_it_was_cancelled(
     queue: JobQueue,
     workers: Workers,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("QUEUE_WORKER_PATIENCE_S", "0.5")
     log = str(tmp_path / "log")
     late, _ = queue.submit("sleep", {"s": 600, "log": log, "time_limit_s": 0.5})
     unwanted, _ = queue.submit("sleep", {"s": 600, "log": log})
@@ -106,52 +101,64 @@ def test_what_the_system_refuses_is_told_like_what_we_refuse(
     assert job.error["title"] == "Out of memory" and "Unable to allocate 8 EiB" in job.error["detail"]
 
 
-def test_a_job_that_the_kernel_kills_is_tried_once_more_and_then_told(
-    queue: JobQueue,
-    workers: Workers,
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("number", "title", "words"),
+    [
+        (signal.SIGKILL, "Out of memory", "The kernel killed the process of this job"),
+        (
+            signal.SIGSEGV,
+            "Job failed",
+            "The process of this job ended with SIGSEGV: a library could not bear what it read",
+        ),
+    ],
+)
+def test_what_ends_the_process_of_a_job_ends_that_job_and_nothing_else(
+    queue: JobQueue, workers: Workers, tmp_path: Path, number: int, title: str, words: str
 ) -> None:
-    """As the out-of-memory killer does it; its count is written into the note, since nobody can make it kill here."""
     log = tmp_path / "log"
-    job, _ = queue.submit("count", {"n": 2000, "log": str(log)})
-    note = tmp_path / "workers" / "jobs" / f"{job.id}.json"
-    for start in (1, 2):
-        process = workers.start()
-        wait_for(queue, job.id, lambda _, start=start: log.exists() and log.read_text().count("count") == start)
-        process.kill()
-        process.wait()
-        noted = checked_document(note, note.read_bytes())
-        note.write_text(with_sum(noted | {"killed_before": -1, "used": 7 * GIB}))
-    workers.start()
-    job = wait_for(queue, job.id, finished)
-    assert job.state == "failed" and job.error["title"] == "Out of memory" and job.attempts == 3
-    assert (
-        "The kernel killed the worker of this job because memory ran out, 2 times; it held 7 GiB" in job.error["detail"]
-    )
-    assert log.read_text().split() == ["count", "count"]
+    ended, _ = queue.submit("end", {"signal": number, "log": str(log)})
+    after, _ = queue.submit("count", {"n": 1, "log": str(tmp_path / "log2")})
+    process = workers.start()
+    job = wait_for(queue, ended.id, finished)
+    assert job.state == "failed" and job.error["title"] == title and words in job.error["detail"]
+    assert log.read_text().split() == ["end"] and job.attempts == 1
+    assert wait_for(queue, after.id, finished).state == "succeeded" and process.poll() is None
+    assert (tmp_path / f"{ended.id}.cleaned").exists()
 
 
-def test_a_job_is_not_blamed_for_a_kill_of_another_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    notes, kills = Notes(tmp_path), iter([3, 3, 3, 5, 5, 6, 6])
-    monkeypatch.setattr(notes_of_jobs, "killed_by_kernel", lambda: next(kills))
-    assert notes.begin("job-1") is None  # 3
-    notes.saw("job-1", 5 * MIB)
-    assert notes.begin("job-1") is None  # 3 still: the power failed, say
-    assert notes.begin("job-1") is None  # 5
-    with pytest.raises(OutOfMemory, match="2 times"):
-        notes.begin("job-1")
-    notes.end("job-1")
-    assert list(tmp_path.iterdir()) == []
+def test_a_job_whose_process_the_system_ends_in_order_starts_its_step_again(
+    queue: JobQueue, workers: Workers, tmp_path: Path
+) -> None:
+    """As systemd does, which tells all processes of a service to end."""
+    job, _ = queue.submit("count", counts(tmp_path, 4))
+    process = workers.start()
+    wait_for(queue, job.id, counting)
+    for child in psutil.Process(process.pid).children(recursive=True):
+        if not child.children():
+            child.terminate()
+    processes.wait_for(lambda: (tmp_path / "log").read_text().count("count") == 2)
+    (tmp_path / "gate").touch()
+    assert wait_for(queue, job.id, finished).state == "succeeded"
 
 
-def test_a_damaged_note_counts_as_none(tmp_path: Path) -> None:
-    notes = Notes(tmp_path)
-    notes.begin("job-1")
-    notes.fail("job-1", {"title": "Out of memory"})
-    assert notes.begin("job-1") == {"title": "Out of memory"}
-    path = tmp_path / "job-1.json"
-    path.write_bytes(path.read_bytes().replace(b"Out", b"Aut"))
-    assert notes.begin("job-1") is None
+def test_a_job_ends_with_its_worker_and_when_that_is_silent(
+    queue: JobQueue, workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QUEUE_WORKER_LEASE_S", "2")
+    job, _ = queue.submit("count", counts(tmp_path, 4))
+    process = workers.start()
+    wait_for(queue, job.id, counting)
+    children = psutil.Process(process.pid).children(recursive=True)
+    working = [child for child in children if not child.children() and child.ppid() != process.pid]
+    assert working
+    process.send_signal(signal.SIGSTOP)
+    assert not psutil.wait_procs(working, 60)[1]
+    process.send_signal(signal.SIGCONT)
+    processes.wait_for(lambda: (tmp_path / "log").read_text().count("count") == 2)
+    wait_for(queue, job.id, counting)
+    children = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    assert not psutil.wait_procs(children, 60)[1]
 
 
 # Limits
@@ -308,26 +315,6 @@ def test_jobs_that_do_not_fit_wait_for_each_other(
     assert (tmp_path / "log").read_text().split() == ["count", "finish"] * 2  # one after the other
 
 
-def test_of_jobs_in_one_worker_the_last_to_come_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    used = iter([100 * MIB, 900 * MIB, 900 * MIB])
-    monkeypatch.setattr("service.jobs.watch.used_bytes", lambda: next(used))
-    watch = Watch(end=lambda _: None)
-    first, last = (watch.allowance(name, Limits(300 * MIB, None)) for name in ("first", "last"))
-    for allowance in (first, last):
-        allowance.begin(lambda: None)
-        allowance.begin(lambda: None)  # each step begins, the first one counts
-    assert first.memory == 300 * MIB
-    watch.look(time.monotonic())
-    first.check()
-    with pytest.raises(OutOfMemory, match="600 MiB"):
-        last.check()
-    last.end()
-    assert first.peak == 800 * MIB
-    late = watch.allowance("late", Limits(None, -1.0))
-    with pytest.raises(JobFailed, match="ran longer"):
-        late.check()
-
-
 # A training
 
 
@@ -381,7 +368,7 @@ def test_a_job_under_its_limit_spills_and_succeeds_and_one_over_it_leaves_the_se
 
 
 def test_a_training_on_the_command_line_keeps_to_its_limit_too(tmp_path: Path, wide: Path) -> None:
-    """There is no worker to replace, so it is interrupted."""
+    """It looks at its limit itself, whenever it reports."""
     train = ["train", wide, "-t", "class", "-n", "wide", "--k", "5", "--holdout", "0", "--memory-limit", "256MiB"]
     over = fewpass(*train, workspace=tmp_path / "workspace", code=1)
     assert "used more than 256 MiB of memory" in " ".join(over.stderr.split())

@@ -1,4 +1,4 @@
-"""Says which kernels requests still have to compile in a process where `compile_everything` has run; a process of its own.
+"""Says which kernels requests still have to compile in a process where all tasks of `precompile` have run; a process of its own.
 
 python -m tests.service.operations.endpoints_after_precompiling FOLDER
 """
@@ -19,7 +19,7 @@ from service import product
 from service.http.api.predict import ARROW
 from service.http.app import create_app
 from service.http.warm_up import TABLE
-from service.operations.precompile import NUMBERS, compile_everything
+from service.operations.precompile import NUMBERS, TASKS
 from service.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
@@ -110,7 +110,8 @@ def main(folder: Path) -> None:
     pq.write_table(TABLE, folder / "narrow.parquet")
     pq.write_table(pa.table({"many": [str(i % 300) for i in range(1200)], **wide}), folder / "wide.parquet")
     pq.write_table(NUMBERS, folder / "numbers.parquet")
-    compile_everything()
+    for task in TASKS:
+        task()
     settings = Settings(workspace=folder / "workspace", job_workers=0, log_level="error", default_model="nb")
     with Workspace(settings) as workspace:
         for name, (learner, parameters, target) in MODELS.items():

@@ -16,7 +16,6 @@ import pytest
 
 from service import product
 from service.jobs.leases import here
-from service.jobs.notes import Notes
 from service.jobs.slots import take_slot
 from service.operations import backup, doctor
 from service.problems import Conflict, InvalidRequest
@@ -225,10 +224,9 @@ def test_a_damaged_note_is_found(small: Settings, weather_files: tuple[Path, Pat
         product.register_dataset(workspace, DatasetRequest(name="d", uris=[str(weather_files[0])], target="class"))
         train = {"dataset": "d", "learner": "nb", "model": "m", "parameters": {"m": 1.0}, "verify": True}
         product.train(workspace, TrainRequest(**train))
-    Notes(small.workspace / "workers" / "jobs").begin("job-1")
     finding(examined(small), "notes", "ok")
     data = small.workspace / "datasets" / "d"
-    notes = [data / "columns.json", data / "contents.json", small.workspace / "workers" / "jobs" / "job-1.json"]
+    notes = [data / "columns.json", data / "contents.json"]
     notes += [next(data.glob("schemas/*.json")), next(data.glob("statistics/*.json"))]
     for note in notes:
         whole = note.read_bytes()

@@ -1,0 +1,105 @@
+"""Log loss with columns missing: beside the same learner trained on just the known columns, and with nulls sent in place of nothing.
+
+python -m benchmarks.missing_columns ../shared/data/classification --learners auto kdb
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from learners import recipes
+from learners.evaluation.datasets import DataSet, find_data_sets, load
+from learners.evaluation.folds import stratified_folds
+from learners.evaluation.metrics import evaluate
+from learners.model import Model
+from learners.passes.learner import drive
+from learners.passes.source import Source
+from learners.schema.encode import encode
+
+SETS = [
+    "abalone_3class",
+    "adult",
+    "anneal",
+    "breast_w",
+    "cardiotocography_10class",
+    "crx",
+    "electricity",
+    "german",
+    "heart_cleveland",
+    "hypothyroid",
+    "mushroom",
+    "nursery",
+    "optdigits",
+    "page_blocks",
+    "segment",
+    "soybean",
+    "vehicle",
+    "vowel",
+    "wall_following",
+    "waveform5000",
+]
+MOST_ROWS = 20_000
+
+
+def trained(learner: str, table: pa.Table, target: str) -> Model:
+    return drive(recipes.learner(learner, {}, target), Source.of_table(table), threads=2)
+
+
+def loss(model: Model, rows: pa.Table, y: np.ndarray, classes: list[object]) -> float:
+    (batch,) = rows.combine_chunks().to_batches()
+    spread = np.zeros((y.size, len(classes)))
+    spread[:, [classes.index(value) for value in model.schema.class_values()]] = model.predict_proba(
+        encode(batch, model.schema)
+    )
+    return evaluate(spread, y).log_loss
+
+
+def measured(data_set: DataSet, learners: list[str], seed: int) -> dict[str, list[float]]:
+    """Of each learner the log loss: columns not sent, retrained on the known ones, nulls sent, nothing missing."""
+    data = load(data_set)
+    train, test = stratified_folds(data.y, 2, 0)[0]
+    train, test = train[: MOST_ROWS // 2], test[: MOST_ROWS // 2]
+    names, random = data.attributes.schema.names, np.random.default_rng([seed, len(data.attributes.schema.names)])
+    known = sorted(random.choice(names, random.integers(1, len(names)), replace=False).tolist(), key=names.index)
+    rows, y = data.attributes.take(test), data.y[test]
+    table = data.train_table(data_set.target, train)
+    rows = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
+    nulls = pa.table({n: rows[n] if n in known else pa.nulls(len(y), rows.schema.field(n).type) for n in names})
+    found: dict[str, list[float]] = {"known": [len(known), len(names)]}
+    for learner in learners:
+        whole = trained(learner, table, data_set.target)
+        again = trained(learner, table.select([*known, data_set.target]), data_set.target)
+        asked = ((whole, rows.select(known)), (again, rows.select(known)), (whole, nulls), (whole, rows))
+        found[learner] = [loss(model, part, y, list(data.classes)) for model, part in asked]
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--learners", nargs="+", default=["auto", "kdb"])
+    parser.add_argument("--sets", nargs="+", default=SETS)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    ratios: dict[str, list[tuple[float, float]]] = {learner: [] for learner in options.learners}
+    for data_set in find_data_sets([options.folder]):
+        if data_set.name not in options.sets:
+            continue
+        found = measured(data_set, options.learners, options.seed)
+        print(json.dumps({"set": data_set.name, **found}), flush=True)
+        for learner in options.learners:
+            sent, again, nulls, _ = found[learner]
+            ratios[learner].append((sent / max(again, 1e-4), nulls / max(sent, 1e-4)))
+    for learner, pairs in ratios.items():
+        for what, of in zip(("not sent ÷ retrained", "nulls ÷ not sent"), zip(*pairs, strict=True), strict=True):
+            print(f"{learner}: {what}: median {statistics.median(of):.3f}, worst {max(of):.3f} of {len(of)} sets")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""What a user runs, measured: fewpass beside XGBoost, LightGBM and CatBoost.
+
+python -m benchmarks.scoreboard            # at most 45 minutes on two cores; writes docs/results/scoreboard.md and .json
+python -m benchmarks.scoreboard --quick    # four tables of at most 20,000 rows, without CatBoost: at most 4 minutes
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import platform
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks.scoreboard import page, tables
+from benchmarks.scoreboard.measuring import FEWPASS, Commands, Entry, measured, run
+from benchmarks.scoreboard.peers import PEERS
+
+ROOT = Path(__file__).parents[2]
+MISSING = (0.3, 0.7)
+QUICK_ROWS, QUICK_TIMEOUT_S = 14_000, 30
+
+
+def arguments(given: list[str] | None = None) -> argparse.Namespace:
+    """The options."""
+    every = [*tables.FROM_SETS, "orders", "real", "interactions"]
+    parser = argparse.ArgumentParser(prog="benchmarks.scoreboard", description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="small tables, no CatBoost; writes nothing by itself")
+    parser.add_argument("--tables", nargs="+", choices=every)
+    parser.add_argument("--learners", nargs="+", choices=[*FEWPASS, *PEERS])
+    parser.add_argument("--real-rows", type=int, default=300_000, help="of the generated table, such as 5000000")
+    parser.add_argument("--most-rows", type=int, help="of each table to train on, and to predict")
+    parser.add_argument("--timeout", type=float, help="seconds of a learner on a table: 120, or 30 with --quick")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--output", type=Path, help="folder of the page: docs/results, or none with --quick")
+    args = parser.parse_args(given)
+    args.tables = args.tables or (list(tables.QUICK) if args.quick else every)
+    args.learners = args.learners or [*FEWPASS, *(peer for peer in PEERS if not (args.quick and peer == "catboost"))]
+    args.most_rows = args.most_rows or (QUICK_ROWS if args.quick else None)
+    args.timeout = args.timeout or (QUICK_TIMEOUT_S if args.quick else 120)
+    args.output = args.output or (None if args.quick else ROOT / "docs" / "results")
+    return args
+
+
+def entries(args: argparse.Namespace, folder: Path, absent: list[str]) -> Iterator[Entry]:
+    """Every learner on every table, one after the other."""
+    imports: dict[str, float] = {}
+    for name, target, table in tables.tables(args.tables, args.real_rows):
+        if table is None:
+            absent.append(name)
+            continue
+        files = tables.split(name, table, target, folder / name, MISSING, args.seed, args.most_rows)
+        del table
+        for learner in args.learners:
+            kind = learner if learner in PEERS else "fewpass"
+            if kind not in imports:
+                commands = Commands(learner, files, folder / f"imports-{kind}")
+                imports[kind] = run(commands.imports, args.timeout).cpu_s
+            yield measured(learner, files, folder / name / learner, imports[kind], args.timeout)
+
+
+def board(args: argparse.Namespace) -> dict[str, Any]:
+    """What all learners do on all tables, and on what it was measured."""
+    absent: list[str] = []
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for entry in entries(args, Path(folder), absent):
+            print(f"{entry.table}, {entry.learner}: {entry.note or entry.scores['0']}", flush=True)
+            found.append(asdict(entry))
+    return {
+        "commit": _commit(),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "machine": {"cores": os.cpu_count(), "processor": platform.machine(), "Python": platform.python_version()},
+        "n_invalid": sum(entry["n_invalid"] for entry in found),
+        "absent": absent,
+        "entries": found,
+    }
+
+
+def _commit() -> str:
+    told = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=ROOT, check=False, capture_output=True, text=True
+    )
+    return told.stdout.strip() or "unknown"
+
+
+def main(given: list[str] | None = None) -> None:
+    """Measure, print the table, and keep it."""
+    args = arguments(given)
+    found = board(args)
+    print(page.markdown(found))
+    if args.output is not None:
+        page.keep(found, args.output)
+
+
+if __name__ == "__main__":
+    main()

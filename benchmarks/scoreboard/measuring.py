@@ -1,0 +1,200 @@
+"""A learner on a table: what its processes take, and how good its answers are."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from benchmarks.measuring import CommandRun
+from benchmarks.scoreboard.peers import PEERS
+from benchmarks.scoreboard.tables import Split
+from learners.arrays import Floats
+from learners.distribution_kernels import TOLERANCE
+from learners.evaluation.metrics import evaluate
+from service.operations.measuring import apart
+
+FEWPASS = ("auto", "eskdb", "kdb", "skdb", "nb")
+IMPORTS = "import numba, pandas, sklearn.base, service.cli, service.product.training, service.product.scoring"
+LEAST_S = 0.01  # of a processor, which is what the machine tells apart
+
+
+class NotDone(Exception):
+    """A process took longer than it may, or failed; the text says which."""
+
+
+@dataclass
+class Entry:
+    """A learner on a table; what has no scores is not done, and `note` says why.
+
+    Parameters
+    ----------
+    scores : dict of str to dict
+        Error, RMSE, log loss and calibration error, by the percentage of the columns that is missing.
+    n_invalid : int
+        Rows that are no distribution, over all of these.
+    train_s, train_cpu_s : float
+        Wall seconds of the whole process, and processor seconds beyond those of the imports.
+    peak_mib : float
+        Of the training process.
+    size_ratio : float
+        Bytes of the model ÷ bytes of the Parquet file that it learned from.
+    rows_per_cpu_s : float
+        Rows that the command predicts a processor second, beyond the imports.
+    """
+
+    table: str
+    learner: str
+    scores: dict[str, dict[str, float]] = field(default_factory=dict)
+    n_invalid: int = 0
+    train_s: float | None = None
+    train_cpu_s: float | None = None
+    peak_mib: float | None = None
+    size_ratio: float | None = None
+    rows_per_cpu_s: float | None = None
+    note: str = ""
+
+
+def run(command: Sequence[str | Path], timeout_s: float) -> CommandRun:
+    """Run a command to its end; its children count too.
+
+    A small process starts it: on Linux the peak of a new process begins with what the one held that started it.
+
+    Raises
+    ------
+    NotDone
+    """
+    found, told = apart(_run, [str(word) for word in command], timeout_s)[0]
+    if found is None:
+        raise NotDone(told)
+    done: CommandRun = found
+    return done
+
+
+def _run(command: list[str], timeout_s: float) -> tuple[CommandRun | None, str]:
+    started = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
+    timer = threading.Timer(max(0.0, timeout_s), os.killpg, (process.pid, signal.SIGKILL))
+    timer.start()
+    assert process.stderr is not None
+    told = process.stderr.read().decode(errors="replace")
+    _, status, used = os.wait4(process.pid, 0)
+    is_late = not timer.is_alive()
+    timer.cancel()
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        return None, f"more than {timeout_s:.0f} s" if is_late else " ".join(told.split())[-200:]
+    seconds = time.perf_counter() - started
+    return CommandRun(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024), ""
+
+
+class Commands:
+    """The processes that train and predict with one learner on one table.
+
+    Parameters
+    ----------
+    learner : str
+        Of fewpass, or a peer.
+    files : Split
+    folder : Path
+        For the model and the answers.
+    """
+
+    def __init__(self, learner: str, files: Split, folder: Path) -> None:
+        self.learner, self.files, self.folder = learner, files, folder
+        self.is_peer = learner in PEERS
+        folder.mkdir(parents=True)
+
+    @property
+    def imports(self) -> list[str]:
+        """What a process of the learner does before it begins."""
+        if self.is_peer:
+            return [sys.executable, "-m", "benchmarks.scoreboard.peers", "import", self.learner]
+        return [sys.executable, "-c", IMPORTS]
+
+    @property
+    def train(self) -> list[str | Path]:
+        """Learn from the training file."""
+        if self.is_peer:
+            module = [sys.executable, "-m", "benchmarks.scoreboard.peers"]
+            return [*module, "train", self.learner, self.files.train, self.files.target, self.folder / "model"]
+        options = ["--learner", self.learner, "--holdout", "0", "--workspace", self.folder / "workspace"]
+        return [*_fewpass(), "train", self.files.train, "--target", self.files.target, "--name", "model", *options]
+
+    def predict(self, share: float) -> list[str | Path]:
+        """Answer the test file in which this share of the columns is missing."""
+        if self.is_peer:
+            module = [sys.executable, "-m", "benchmarks.scoreboard.peers"]
+            return [*module, "predict", self.files.tests[share], self.folder / "model", self.answers(share)]
+        options = ["--out", self.answers(share), "--workspace", self.folder / "workspace"]
+        return [*_fewpass(), "predict", "model", self.files.tests[share], *options]
+
+    def answers(self, share: float) -> Path:
+        """Where the answers go."""
+        return self.folder / f"answers-{100 * share:.0f}.parquet"
+
+    @property
+    def model_bytes(self) -> int:
+        """Bytes of the form of the model that answers."""
+        if self.is_peer:
+            return (self.folder / "model").stat().st_size
+        return sum(path.stat().st_size for path in (self.folder / "workspace").rglob("models/**/*.arrow"))
+
+
+def _fewpass() -> list[str]:
+    return [sys.executable, "-m", "service.cli"]
+
+
+def measured(learner: str, files: Split, folder: Path, import_cpu_s: float, timeout_s: float) -> Entry:
+    """Train and predict with a learner on a table; all of it may take so many seconds."""
+    commands, entry = Commands(learner, files, folder), Entry(files.name, learner)
+    ends_at = time.perf_counter() + timeout_s
+    try:
+        trained = run(commands.train, timeout_s)
+        answered = run(commands.predict(0.0), ends_at - time.perf_counter())
+    except NotDone as error:
+        entry.note = str(error)
+        return entry
+    entry.train_s, entry.peak_mib = trained.wall_s, trained.peak_bytes / 2**20
+    entry.train_cpu_s = max(LEAST_S, trained.cpu_s - import_cpu_s)
+    entry.size_ratio = commands.model_bytes / files.train.stat().st_size
+    entry.rows_per_cpu_s = len(files.labels) / max(LEAST_S, answered.cpu_s - import_cpu_s)
+    _add_scores(entry, 0.0, commands)
+    for share in sorted(files.tests.keys() - {0.0}):
+        try:
+            run(commands.predict(share), ends_at - time.perf_counter())
+            _add_scores(entry, share, commands)
+        except NotDone as error:
+            entry.note += f"{100 * share:.0f} % missing: {error} "
+    return entry
+
+
+def _add_scores(entry: Entry, share: float, commands: Commands) -> None:
+    found, n_invalid = quality(commands.answers(share), commands.files.labels)
+    entry.scores[f"{100 * share:.0f}"] = found
+    entry.n_invalid += n_invalid
+
+
+def quality(answers: Path, labels: Sequence[object]) -> tuple[dict[str, float], int]:
+    """Scores of a file of answers, and how many rows are no distribution: these count as knowing nothing."""
+    table = pq.read_table(answers)
+    columns = [name for name in table.column_names if name.startswith("probability_")]
+    probabilities: Floats = np.stack([table[name].to_numpy() for name in columns], axis=1)
+    is_valid = (np.abs(probabilities.sum(axis=1) - 1) <= TOLERANCE) & (probabilities >= 0).all(axis=1)
+    probabilities[~is_valid] = 1 / len(columns)
+    place = {name.removeprefix("probability_"): k for k, name in enumerate(columns)}
+    for label in {str(label) for label in labels} - place.keys():  # classes that training never saw
+        place[label] = len(place)
+    probabilities = np.pad(probabilities, ((0, 0), (0, len(place) - len(columns))))
+    found = asdict(evaluate(probabilities, np.array([place[str(label)] for label in labels])))
+    names = {"error": "zero_one_loss", "rmse": "rmse", "log_loss": "log_loss", "ece": "ece"}
+    return {name: found[field_name] for name, field_name in names.items()}, int((~is_valid).sum())

@@ -1,0 +1,68 @@
+"""The scoreboard as Markdown and JSON: the latest, and the one before."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+SCORES = {"error": "error", "rmse": "RMSE", "log_loss": "log loss", "ece": "ECE"}
+HEAD = """# The scoreboard
+
+`make scoreboard` trains and predicts with the `fewpass` command and with the boosting libraries, each in processes of its own, from the same Parquet files: 70 % of the rows to train
+on, 30 % to predict. The columns of the four scores are of whole rows, then of rows in which 30 % and 70 % of the columns are not sent. Processor seconds are those of the
+process and its children beyond the imports; the size is that of the form of a model that answers ÷ that of the Parquet file; *not done* says why.
+"""
+
+
+def markdown(board: dict[str, Any]) -> str:
+    """One table of all learners on all tables."""
+    shares = sorted({share for entry in board["entries"] for share in entry["scores"]}, key=int)
+    titles = [*SCORES.values(), *(f"{title}, {share} % missing" for share in shares[1:] for title in SCORES.values())]
+    head = ["table", "learner", *titles, "train, s", "CPU s", "peak, MiB", "size", "rows a CPU s", "invalid rows"]
+    lines = [_row(head), _row(["---", "---", *["---:"] * (len(head) - 2)])]
+    lines += [_row(_cells(entry, shares)) for entry in board["entries"]]
+    absent = [f"\nNo file, and so left out: {', '.join(board['absent'])}.\n"] if board["absent"] else []
+    return "\n".join([_measured_on(board), "", *lines, *absent, ""])
+
+
+def _measured_on(board: dict[str, Any]) -> str:
+    machine = ", ".join(f"{name} {value}" for name, value in board["machine"].items())
+    return f"Commit {board['commit']}, {board['date']}; {machine}. Rows that are no distribution: {board['n_invalid']}."
+
+
+def _cells(entry: dict[str, Any], shares: Iterable[str]) -> list[str]:
+    start = [entry["table"], entry["learner"]]
+    if not entry["scores"]:
+        return [*start, f"not done: {entry['note']}"]
+    scores = [
+        f"{entry['scores'][share][score]:.4f}" if share in entry["scores"] else "not done"
+        for share in shares
+        for score in SCORES
+    ]
+    return [
+        *start,
+        *scores,
+        f"{entry['train_s']:.1f}",
+        f"{entry['train_cpu_s']:.1f}",
+        f"{entry['peak_mib']:.0f}",
+        f"{entry['size_ratio']:.2f}",
+        f"{entry['rows_per_cpu_s']:,.0f}",
+        str(entry["n_invalid"]),
+    ]
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def keep(board: dict[str, Any], folder: Path) -> None:
+    """Write both files; what was the latest is the one before."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "scoreboard.json"
+    before = json.loads(path.read_text())["latest"] if path.is_file() else None
+    path.write_text(json.dumps({"latest": board, "before": before}, indent=1) + "\n")
+    parts = [HEAD, "## The latest\n", markdown(board)]
+    parts += [] if before is None else ["## The one before\n", markdown(before)]
+    (folder / "scoreboard.md").write_text("\n".join(parts))

@@ -1,0 +1,1 @@
+"""Compiled loops: what imports numba, and only here."""

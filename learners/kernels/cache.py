@@ -1,0 +1,76 @@
+"""Where compiled kernels are kept, and under which name: that of what they were compiled from.
+
+A name holds the text of a kernel's file and of all files of ours that it imports. So a new checkout, another folder or an
+unrelated change compiles nothing again, and a kernel never goes on with an older form of one that it calls.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import time
+from functools import cache
+from pathlib import Path
+
+import platformdirs
+
+IMPORT = re.compile(r"^from (learners[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
+OUTDATED_S = 30 * 86_400.0  # what another release or branch has compiled may still serve
+
+
+def cache_folder() -> Path:
+    """NUMBA_CACHE_DIR, or a folder of this user's caches."""
+    given = os.environ.get("NUMBA_CACHE_DIR")
+    return Path(given) if given else platformdirs.user_cache_path("fewpass") / "kernels"
+
+
+@cache
+def content_hash(file: Path) -> str:
+    """Of a file and of the files below its package that it imports, directly or not, as 16 hexadecimal digits."""
+    found: dict[Path, bytes] = {}
+    waiting = [file]
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found[path], imported = _digest_and_imports(path)
+            waiting += imported
+    return hashlib.sha256(b"".join(sorted(found.values()))).hexdigest()[:16]
+
+
+@cache
+def _digest_and_imports(path: Path) -> tuple[bytes, list[Path]]:
+    content = path.read_bytes()
+    return hashlib.sha256(content).digest(), _imported(content.decode(), _root_of(path))
+
+
+def _root_of(file: Path) -> Path:
+    """The folder that holds the package `learners`: the file's own, or for a kernel elsewhere, this one."""
+    return next((folder.parent for folder in file.parents if folder.name == "learners"), Path(__file__).parents[2])
+
+
+def _imported(text: str, root: Path) -> list[Path]:
+    """Files that `from learners.… import …` may mean: modules, packages, and modules of packages."""
+    files = []
+    for module, names in IMPORT.findall(text):
+        folder = root.joinpath(*module.split("."))
+        members = [name.split()[0] for name in names.strip("()").replace("\n", " ").split(",") if name.strip()]
+        files += [folder.with_suffix(".py"), folder / "__init__.py", *(folder / f"{name}.py" for name in members)]
+    return [file for file in files if file.is_file()]
+
+
+def discard_outdated(folder: Path, prefix: str, current: str) -> None:
+    """Remove what was compiled long ago of other forms of a kernel.
+
+    Parameters
+    ----------
+    folder : Path
+    prefix : str
+        How the files of the kernel begin.
+    current : str
+        How those of its present form begin.
+    """
+    oldest = time.time() - OUTDATED_S
+    for path in folder.glob(f"{prefix}*"):
+        if not path.name.startswith(current) and path.stat().st_mtime < oldest:
+            path.unlink(missing_ok=True)

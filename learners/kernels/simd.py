@@ -1,0 +1,400 @@
+"""Sixteen numbers, one for each row of a block, that kernels keep in registers.
+
+A loop over sixteen rows of an array costs more than its arithmetic: the compiler checks whether arrays overlap, counts
+references to the slices, and reads and writes every sum again. `Lanes` are one value to it. All operations are the exact
+ones, in the order in which they are written, so a lane has the same bits as the plain arithmetic of its row.
+"""
+
+from __future__ import annotations
+
+import operator
+import struct
+from collections.abc import Callable, Iterable, Sequence
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core.base import BaseContext as Target
+from numba.core.types.containers import UniTuple
+from numba.core.typing import Context, Signature
+from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
+from numba.extending import intrinsic, lower_builtin, models, register_model
+
+from learners.kernels.element_types import Intrinsic, is_row_of, is_whole, require, require_block, require_row
+
+N_LANES = 16
+
+_DOUBLES = ir.VectorType(ir.DoubleType(), N_LANES)
+_BITS = ir.VectorType(ir.IntType(1), N_LANES)
+_WHOLES = ir.VectorType(ir.IntType(64), N_LANES)
+
+
+class LanesType(types.Type):
+    """Sixteen float64."""
+
+    def __init__(self) -> None:
+        super().__init__(name="Lanes")
+
+
+class MarksType(types.Type):
+    """Sixteen truths, as comparisons of lanes give them."""
+
+    def __init__(self) -> None:
+        super().__init__(name="Marks")
+
+
+lanes, marks = LanesType(), MarksType()
+
+
+@register_model(LanesType)
+class _LanesModel(models.PrimitiveModel):
+    def __init__(self, manager: object, kind: types.Type) -> None:
+        super().__init__(manager, kind, _DOUBLES)
+
+
+@register_model(MarksType)
+class _MarksModel(models.PrimitiveModel):
+    def __init__(self, manager: object, kind: types.Type) -> None:
+        super().__init__(manager, kind, _BITS)
+
+
+def _splat(builder: ir.IRBuilder, number: ir.Value) -> ir.Value:
+    kind = ir.VectorType(number.type, N_LANES)
+    single = builder.insert_element(ir.Constant(kind, ir.Undefined), number, ir.Constant(ir.IntType(32), 0))
+    first = ir.Constant(ir.VectorType(ir.IntType(32), N_LANES), [0] * N_LANES)
+    return builder.shuffle_vector(single, ir.Constant(kind, ir.Undefined), first)
+
+
+def _all(number: float) -> ir.Constant:
+    return ir.Constant(_DOUBLES, [number] * N_LANES)
+
+
+def _define(symbol: Callable[..., object], result: types.Type, make: Callable[..., ir.Value]) -> None:
+    """Make an operator of lanes and lanes, and of lanes and a number on either side."""
+    sides = [(lanes, lanes), (types.float64, lanes), (lanes, types.float64)]
+    cases = [signature(result, *kinds) for kinds in sides]
+    infer_global(symbol)(type("_OfLanes", (ConcreteTemplate,), {"cases": cases}))
+
+    def lower(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        both = (arg if kind == lanes else _splat(builder, arg) for arg, kind in zip(args, sig.args, strict=True))
+        return make(builder, *both)
+
+    for kinds in sides:
+        lower_builtin(symbol, *kinds)(lower)
+
+
+def _arithmetic(symbol: Callable[..., object], instruction: str) -> None:
+    """Make + - * / of lanes and numbers."""
+    _define(symbol, lanes, lambda builder, a, b: getattr(builder, instruction)(a, b))
+
+
+def _comparison(symbol: Callable[..., object], sign: str) -> None:
+    """Make a comparison of lanes and numbers; what is not a number fails it."""
+    _define(symbol, marks, lambda builder, a, b: builder.fcmp_ordered(sign, a, b))
+
+
+_arithmetic(operator.add, "fadd")
+_arithmetic(operator.sub, "fsub")
+_arithmetic(operator.mul, "fmul")
+_arithmetic(operator.truediv, "fdiv")
+_comparison(operator.lt, "<")
+_comparison(operator.ge, ">=")
+_comparison(operator.gt, ">")
+_comparison(operator.eq, "==")
+
+
+_OfMarks = type("_OfMarks", (ConcreteTemplate,), {"cases": [signature(marks, marks, marks)]})
+
+
+def _logic(symbol: Callable[..., object], instruction: str) -> None:
+    """Make & | of marks."""
+    infer_global(symbol)(_OfMarks)
+    lower_builtin(symbol, marks, marks)(lambda context, builder, sig, args: getattr(builder, instruction)(*args))
+
+
+_logic(operator.and_, "and_")
+_logic(operator.or_, "or_")
+
+
+def _address(
+    context: Target, builder: ir.IRBuilder, kind: types.Array, array: ir.Value, slot: ir.Value, of: ir.Type
+) -> ir.Value:
+    """Pointer to the lanes in a row of a C-contiguous array whose rows have N_LANES items."""
+    data = cgutils.create_struct_proxy(kind)(context, builder, array).data
+    first = builder.mul(slot, ir.Constant(slot.type, N_LANES))
+    return builder.bitcast(builder.gep(data, [first]), of.as_pointer())
+
+
+def _load(
+    context: Target, builder: ir.IRBuilder, kind: types.Array, array: ir.Value, first: ir.Value, of: ir.Type
+) -> ir.Value:
+    """Items of an array from the first-th on, aligned as its items are."""
+    data = cgutils.create_struct_proxy(kind)(context, builder, array).data
+    value = builder.load(builder.bitcast(builder.gep(data, [first]), of.as_pointer()))
+    value.align = 8
+    return value
+
+
+def _store(
+    context: Target, builder: ir.IRBuilder, kind: types.Array, array: ir.Value, first: ir.Value, value: ir.Value
+) -> None:
+    data = cgutils.create_struct_proxy(kind)(context, builder, array).data
+    stored = builder.store(value, builder.bitcast(builder.gep(data, [first]), value.type.as_pointer()))
+    stored.align = 8
+
+
+def _picks(numbers: Iterable[int]) -> ir.Constant:
+    picked = list(numbers)
+    return ir.Constant(ir.VectorType(ir.IntType(32), len(picked)), picked)
+
+
+LANES_OR_NUMBER = (lanes, types.float64)
+
+
+def _require_lanes(name: str, *given: types.Type) -> None:
+    require(all(kind == lanes for kind in given), f"{name} takes lanes", *given)
+
+
+@intrinsic
+def item(typingctx: Context, array: types.Array, index: types.Type) -> Intrinsic:
+    """array[index] of a contiguous one-dimensional array, for an index that is never negative."""
+    is_row = isinstance(array, types.Array) and isinstance(array.dtype, types.Number | types.Boolean)
+    require(is_row and is_row_of(array, array.dtype), "item takes a contiguous one-dimensional array of numbers", array)
+    require(is_whole(index), "item takes an integer as index", index)
+
+    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        data = cgutils.create_struct_proxy(sig.args[0])(context, builder, args[0]).data
+        return builder.load(builder.gep(data, [args[1]]))
+
+    return array.dtype(array, types.int64), codegen
+
+
+@intrinsic
+def lanes_at(typingctx: Context, array: types.Array, slot: types.Type) -> Intrinsic:
+    """array[slot] of a C-contiguous float64 array (n, N_LANES)."""
+    require_block("lanes_at", array, slot, types.float64)
+
+    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        value = builder.load(_address(context, builder, sig.args[0], args[0], args[1], _DOUBLES))
+        value.align = 8
+        return value
+
+    return lanes(array, types.int64), codegen
+
+
+@intrinsic
+def put_lanes(typingctx: Context, array: types.Array, slot: types.Type, given: types.Type) -> Intrinsic:
+    """Write array[slot] of a C-contiguous float64 array (n, N_LANES)."""
+    require_block("put_lanes", array, slot, types.float64)
+    _require_lanes("put_lanes", given)
+
+    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        stored = builder.store(args[2], _address(context, builder, sig.args[0], args[0], args[1], _DOUBLES))
+        stored.align = 8
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, lanes), codegen
+
+
+@intrinsic
+def codes_at(typingctx: Context, x: types.Array, first: types.Type, n: types.Type) -> Intrinsic:
+    """Sixteen items of a contiguous array from the first-th on, of which what is not from 0 to n - 1 becomes n.
+
+    The array is uint8 or float64, `first` an index into its items, row after row; n is a float64.
+    """
+    is_codes = isinstance(x, types.Array) and x.layout == "C" and x.dtype in (types.uint8, types.float64)
+    require(is_codes, "codes_at takes a C-contiguous array of uint8 or float64", x)
+    require(is_whole(first), "codes_at takes an integer as first", first)
+    require(n == types.float64, "codes_at takes a float64 as n", n)
+    is_uint8 = x.dtype == types.uint8
+
+    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        data = cgutils.create_struct_proxy(sig.args[0])(context, builder, args[0]).data
+        kind = ir.VectorType(ir.IntType(8), N_LANES) if is_uint8 else _DOUBLES
+        found = builder.load(builder.bitcast(builder.gep(data, [args[1]]), kind.as_pointer()))
+        found.align = 1 if is_uint8 else 8
+        code = builder.uitofp(found, _DOUBLES) if is_uint8 else found
+        n_lanes = _splat(builder, args[2])
+        # Not-a-number fails both comparisons.
+        is_known = builder.and_(builder.fcmp_ordered(">=", code, _all(0.0)), builder.fcmp_ordered("<", code, n_lanes))
+        return builder.select(is_known, code, n_lanes)
+
+    return lanes(x, types.int64, types.float64), codegen
+
+
+@intrinsic
+def put_whole(typingctx: Context, array: types.Array, slot: types.Type, given: types.Type) -> Intrinsic:
+    """Write lanes of whole numbers as array[slot] of a C-contiguous int64 array (n, N_LANES)."""
+    require_block("put_whole", array, slot, types.int64)
+    _require_lanes("put_whole", given)
+
+    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        whole = builder.fptosi(args[2], _WHOLES)
+        stored = builder.store(whole, _address(context, builder, sig.args[0], args[0], args[1], _WHOLES))
+        stored.align = 8
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, lanes), codegen
+
+
+@intrinsic
+def whole_at(typingctx: Context, array: types.Array, slot: types.Type) -> Intrinsic:
+    """array[slot] of a C-contiguous int64 array (n, N_LANES), as float64."""
+    require_block("whole_at", array, slot, types.int64)
+
+    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        whole = builder.load(_address(context, builder, sig.args[0], args[0], args[1], _WHOLES))
+        whole.align = 8
+        return builder.sitofp(whole, _DOUBLES)
+
+    return lanes(array, types.int64), codegen
+
+
+@intrinsic
+def sum_of_whole(typingctx: Context, given: types.Type) -> Intrinsic:
+    """Sum of the lanes in units of 2^-32, each rounded to the nearest, as an int64. The lanes are from 0 to 2^19.
+
+    Above 1.5 · 2^20 doubles are 2^-32 apart: adding that rounds, and the bits of the sum are whole numbers.
+    """
+    _require_lanes("sum_of_whole", given)
+    magic = 1.5 * 2.0**20
+
+    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        bits = builder.bitcast(builder.fadd(args[0], _all(magic)), _WHOLES)
+        name = f"llvm.vector.reduce.add.v{N_LANES}i64"
+        reduce = cgutils.get_or_insert_function(builder.module, ir.FunctionType(ir.IntType(64), [_WHOLES]), name)
+        excess = N_LANES * int.from_bytes(struct.pack("<d", magic), "little") % 2**64
+        return builder.sub(builder.call(reduce, [bits]), ir.Constant(ir.IntType(64), excess))
+
+    return types.int64(lanes), codegen
+
+
+@intrinsic
+def where(typingctx: Context, given: types.Type, a: types.Type, b: types.Type) -> Intrinsic:
+    """Lanes or a number where marks are set, elsewhere others; of one truth and numbers, the number."""
+    are_numbers = given == types.boolean and a == b == types.float64
+    are_lanes = given == marks and a in LANES_OR_NUMBER and b in LANES_OR_NUMBER
+    require(are_lanes or are_numbers, "where takes marks and lanes or float64, or a truth and float64", given, a, b)
+    result = lanes if given == marks else types.float64
+
+    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        kinds = sig.args[1:]
+        both = (arg if kind == result else _splat(builder, arg) for arg, kind in zip(args[1:], kinds, strict=True))
+        return builder.select(args[0], *both)
+
+    return result(given, a, b), codegen
+
+
+@intrinsic
+def bits_of(typingctx: Context, given: types.Type) -> Intrinsic:
+    """Marks as the lowest sixteen bits of an int64."""
+    require(given == marks, "bits_of takes marks", given)
+
+    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        return builder.zext(builder.bitcast(args[0], ir.IntType(N_LANES)), ir.IntType(64))
+
+    return types.int64(marks), codegen
+
+
+@intrinsic
+def lowest_bit(typingctx: Context, bits: types.Type) -> Intrinsic:
+    """Which is the lowest bit set in an int64 that is not zero."""
+    require(is_whole(bits, [64]), "lowest_bit takes an integer of 64 bits", bits)
+
+    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.int64), codegen
+
+
+@intrinsic
+def magnitude(typingctx: Context, given: types.Type) -> Intrinsic:
+    """Absolute value of a number or of lanes."""
+    require(given in LANES_OR_NUMBER, "magnitude takes lanes or a float64", given)
+
+    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        opposite = builder.fneg(args[0])
+        return builder.select(builder.fcmp_ordered(">", args[0], opposite), args[0], opposite)
+
+    return given(given), codegen
+
+
+@intrinsic
+def greater(typingctx: Context, a: types.Type, b: types.Type) -> Intrinsic:
+    """The greater of two numbers, or of two lanes each."""
+    require(a == b and a in LANES_OR_NUMBER, "greater takes two lanes or two float64", a, b)
+
+    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        return builder.select(builder.fcmp_ordered(">", *args), *args)
+
+    return a(a, b), codegen
+
+
+@intrinsic
+def lanes_from(typingctx: Context, array: types.Array, first: types.Type) -> Intrinsic:
+    """Sixteen items of a contiguous float64 array from the first-th on."""
+    require_row("lanes_from", array, first)
+
+    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        return _load(context, builder, sig.args[0], args[0], args[1], _DOUBLES)
+
+    return lanes(array, types.int64), codegen
+
+
+@intrinsic
+def put_from(typingctx: Context, array: types.Array, first: types.Type, given: types.Type) -> Intrinsic:
+    """Write sixteen items of a contiguous float64 array from the first-th on."""
+    require_row("put_from", array, first)
+    _require_lanes("put_from", given)
+
+    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        _store(context, builder, sig.args[0], args[0], args[1], args[2])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, lanes), codegen
+
+
+@intrinsic
+def pairs_from(typingctx: Context, array: types.Array, first: types.Type) -> Intrinsic:
+    """The first and the second of sixteen pairs of items of a contiguous float64 array from the first-th on."""
+    require_row("pairs_from", array, first)
+
+    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        both = _load(context, builder, sig.args[0], args[0], args[1], ir.VectorType(ir.DoubleType(), 2 * N_LANES))
+        nothing = ir.Constant(both.type, ir.Undefined)
+        halves = [builder.shuffle_vector(both, nothing, _picks(range(k, 2 * N_LANES, 2))) for k in range(2)]
+        return context.make_tuple(builder, sig.return_type, halves)
+
+    return signature(UniTuple(lanes, 2), array, types.int64), codegen
+
+
+@intrinsic
+def put_pairs(typingctx: Context, array: types.Array, first: types.Type, a: types.Type, b: types.Type) -> Intrinsic:
+    """Write what `pairs_from` reads."""
+    require_row("put_pairs", array, first)
+    _require_lanes("put_pairs", a, b)
+
+    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        order = _picks([k // 2 + N_LANES * (k % 2) for k in range(2 * N_LANES)])
+        _store(context, builder, sig.args[0], args[0], args[1], builder.shuffle_vector(args[2], args[3], order))
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, lanes, lanes), codegen
+
+
+@intrinsic
+def fused(typingctx: Context, a: types.Type, b: types.Type, c: types.Type) -> Intrinsic:
+    """What a · b + c is, of numbers or of lanes, b and c also numbers; rounded once where the processor does so as fast.
+
+    For approximations, whose last bit means nothing: other operations are rounded one by one.
+    """
+    is_like = all(kind in (a, types.float64) for kind in (b, c))
+    require(a in LANES_OR_NUMBER and is_like, "fused takes lanes or a float64, and others like it or float64", a, b, c)
+
+    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        of = context.get_value_type(a)
+        three = [arg if arg.type == of else _splat(builder, arg) for arg in args]
+        name = "llvm.fmuladd." + ("f64" if a == types.float64 else f"v{N_LANES}f64")
+        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(of, [of] * 3), name)
+        return builder.call(function, three)
+
+    return a(a, b, c), codegen

@@ -1,0 +1,34 @@
+"""Exceptions on their way from one process to another."""
+
+import pickle
+
+from pydantic import ValidationError
+from sqlalchemy.exc import InterfaceError, OperationalError
+
+from service.problems import InvalidRequest, problem_of
+from storage.errors import ControlUnavailable
+
+
+def packed(error: Exception) -> tuple[type[Exception], tuple[object, ...], dict[str, object]]:
+    """An exception as it goes through a pipe."""
+    if isinstance(error, ValidationError):
+        return InvalidRequest, (problem_of(error).detail,), {"fields": {}}
+    # Those of the system hold the name of the file beside their arguments.
+    arguments = tuple(error.__reduce__()[1]) if isinstance(error, OSError) else error.args
+    found = (type(error), arguments, vars(error))
+    try:
+        unpacked(pickle.loads(pickle.dumps(found)))
+    except Exception:
+        if isinstance(error, OperationalError | InterfaceError):
+            return ControlUnavailable, (str(error),), {}
+        return RuntimeError, (f"{type(error).__name__}: {error}",), {}
+    return found
+
+
+def unpacked(found: tuple[type[Exception], tuple[object, ...], dict[str, object]]) -> Exception:
+    """The exception that `packed` was given."""
+    kind, arguments, fields = found
+    error = kind.__new__(kind, *arguments)
+    error.args = arguments
+    vars(error).update(fields)
+    return error

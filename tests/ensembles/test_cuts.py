@@ -1,0 +1,38 @@
+"""Cut points of many members in one schema."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from learners.ensembles.cuts import ensemble_schema, members_in, parent_grouping, value_grouping
+from learners.passes.engine import collect
+from learners.passes.source import Source
+from learners.schema.encode import encode
+from learners.schema.summaries import ColumnSummaries
+from learners.schema.views import Views
+
+
+def test_each_member_sees_numbers_by_its_own_cut_points():
+    """Columns of 2 to more than 255 cut points side by side."""
+    random, n, n_members = np.random.default_rng(0), 4000, 24
+    columns = {
+        "real": random.normal(size=n),
+        "few": random.integers(0, 3, n).astype(float),
+        "some": random.integers(0, 40, n) / 4,
+    }
+    rows = pa.table(columns | {"class": np.where(columns["real"] > 0.3, "yes", "no")})
+    schema = ensemble_schema(collect(ColumnSummaries("class"), Source.of_table(rows)), n_members, 0)
+    assert members_in(schema) == n_members
+    sizes = [len(attribute.cuts) for attribute in schema.attributes]
+    assert sizes[0] > 255 and sizes[1] == 2 and 2 < sizes[2] < 40
+    views = Views(schema)
+    x = views.chunk(encode(rows, schema)).x
+    differing = set()
+    for i, numbers in enumerate(columns.values()):
+        for grouping in (0, *(of(m) for m in range(n_members) for of in (value_grouping, parent_grouping))):
+            view = views.of(i, grouping)
+            cuts = views.schema.attributes[view].cuts
+            assert np.array_equal(x[view], np.searchsorted(cuts, numbers)), (i, grouping)
+            differing.add((i, cuts))
+    assert sum(i == 0 for i, _ in differing) > n_members, "members differ"

@@ -1,0 +1,173 @@
+"""What an ensemble answers, from the definition: its rows, its weights, its trees, and the joint member summed by brute force."""
+
+from __future__ import annotations
+
+import json
+from functools import cache, partial
+from itertools import product
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy.special import logsumexp
+
+from learners import recipes
+from learners.baselines.boosted import CodeTable, loaded_booster
+from learners.counts.family import FamilyCounts
+from learners.counts.pairwise import PairwiseCounts
+from learners.ensembles.cuts import OF_PAIRS, ensemble_schema, parent_grouping
+from learners.ensembles.fit import solved_trees
+from learners.ensembles.levels import Levels
+from learners.ensembles.members import distinct_families, draw_members
+from learners.ensembles.recipes import largest_k
+from learners.kinds import load_model
+from learners.passes.engine import collect
+from learners.passes.learner import drive
+from learners.passes.source import Source
+from learners.schema import Chunk
+from learners.schema.encode import encode
+from learners.schema.summaries import ColumnSummaries
+from learners.schema.views import Views
+from tests.naive import ensembles as naive
+from tests.naive.counts import family_counts
+
+N_ROWS = 600
+MEMBERS = 2
+CASES = [("eskdb", 2), ("eskdb", 256), ("auto", 2), ("auto", 4)]
+
+
+def table(n_classes):
+    """Two numbers that matter together, a third, and a word; each class more than once."""
+    rng = np.random.default_rng(0)
+    a, b, c = rng.normal(size=(3, N_ROWS))
+    word = rng.choice(["red", "green", "blue"], N_ROWS)
+    label = ((a > 0) ^ (b > 0.3)) + 2 * (word == "red")
+    y = (label % n_classes if n_classes < 10 else np.arange(N_ROWS) % n_classes).astype(int)
+    return pa.table({"a": a, "b": b, "c": c, "word": word, "class": np.char.mod("c%03d", y)})
+
+
+@cache
+def trained(learner, n_classes):
+    """A model of two members by a schema with cut points for many, and the rows it has learned."""
+    rows = table(n_classes)
+    source = Source.of_table(rows)
+    schema = ensemble_schema(collect(ColumnSummaries("class"), source), 40, 0)
+    assert max(len(attribute.cuts) for attribute in schema.attributes) > 255
+    model = drive(recipes.learner(learner, {"members": MEMBERS}, "class", schema), source)
+    y = np.searchsorted(schema.classes, rows["class"].to_pylist())
+    return model, encode(rows, schema).x, y
+
+
+def family_terms(model, x, y):
+    """For each entry of the tables: weights, the view, its parents' views, and a function log P(value | path, first k parents)."""
+    views, own = Views(model.schema), x.astype(model.schema.code_dtype)
+    chunk = Chunk(own, y.astype(own.dtype))
+    of_pairs = Views(model.schema, OF_PAIRS)
+    pairs = PairwiseCounts(of_pairs.schema)
+    pairs.update(of_pairs.chunk(chunk))
+    members = draw_members(pairs, views, largest_k(MEMBERS, y.size, 0), 0)
+    counts = FamilyCounts(views.schema, distinct_families(members))
+    counts.update(views.chunk(chunk))
+    solved = solved_trees(counts, members, 1)
+    by_views, tables, entries = naive.codes_by_views(model.schema, x), model._tables, model.entries
+    terms = []
+    for entry, view in enumerate(tables.attribute.tolist()):
+        parents = tables.parents[tables.parent_starts[entry] : tables.parent_starts[entry + 1]].tolist()
+        whole = next(f for f in members[entries.member[entry]].families if f.attribute == view)
+        assert list(whole.parents[: len(parents)]) == parents
+        cells = family_counts(by_views, y, view, whole.parents)
+        labels, codes, values = zip(*cells, strict=True)
+        levels = solved[whole]
+        log_p = partial(
+            naive.log_probability,
+            naive.tree_of(labels, codes, values, cells.values()),
+            naive.customers_of(levels.tree, levels.solution),
+            levels.arrays.concentration[1:],
+            levels.tree.n_values,
+        )
+        terms.append((entries.alone[entry], entries.parents[entry], view, parents, log_p))
+    return terms
+
+
+def ensemble_scores(model, training, x, labels):
+    """(n, labels) log scores of rows: T / M times the weighted terms, and the trees."""
+    by_views, sizes = naive.codes_by_views(model.schema, x), model.views.schema.domain_sizes
+    n, share = np.asarray(model.class_counts, float), 1.0
+    scores = np.zeros((x.shape[1], len(labels)))
+    if model.correction is not None:
+        share = model.facts["correction"]["weights"]["from ensemble"]
+        boosters = [json.loads(bytes(loaded_booster(one).save_raw("json"))) for one in model.correction.boosters]
+        numbers, is_absent = CodeTable(model.schema).features(x), (x == model.schema.domain_sizes[:, np.newaxis]).T
+        scores += naive.forest_scores(boosters, model.correction.weights, numbers, is_absent, n.size)[:, labels]
+    scale = share * model.facts["temperature"]
+    scores += scale * np.log((n + 1 / n.size) / (n.sum() + 1))[labels]
+    for a, b, view, parents, log_p in family_terms(model, *training):
+        for row in range(x.shape[1]):
+            if by_views[view, row] >= sizes[view]:
+                continue
+            codes = [
+                int(code) if code < size else None
+                for code, size in zip(by_views[parents, row], sizes[parents], strict=True)
+            ]
+            for place, label in enumerate(labels):
+                path = (label, *codes)
+                alone, whole = (log_p(int(by_views[view, row]), path, k, False) for k in (0, len(parents)))
+                scores[row, place] += scale / MEMBERS * (a * alone + b * (whole - alone))
+    return scores
+
+
+def joint_scores(model, x):
+    """(n, n_classes) log P(class, known) of the joint member: the sum over all values of what is missing."""
+    by_joint, sizes = naive.codes_by_views(model.schema, x, parent_grouping(0)), model.joint.schema.domain_sizes
+    found = []
+    for row in by_joint.T:
+        choices = [[int(code)] if code < size else range(size) for code, size in zip(row, sizes, strict=True)]
+        whole = np.array(list(product(*choices)), model.joint.schema.code_dtype).T
+        found.append(logsumexp(model.joint.log_joint(Chunk(np.ascontiguousarray(whole), None)), axis=0))
+    return np.stack(found)
+
+
+def log_softmax(scores):
+    return scores - logsumexp(scores, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize(("learner", "n_classes"), CASES)
+def test_whole_rows_are_answered_by_weights_temperature_and_trees(learner, n_classes):
+    model, x, y = trained(learner, n_classes)
+    assert learner == "eskdb" or model.correction is not None
+    labels = list(range(0, n_classes, max(1, n_classes // 8)))
+    found = np.log(model.predict_proba(Chunk(x[:, :12], None))[:, labels])
+    assert log_softmax(found) == pytest.approx(log_softmax(ensemble_scores(model, (x, y), x[:, :12], labels)), abs=2e-4)
+
+
+@pytest.mark.parametrize(("learner", "n_classes"), CASES)
+def test_where_columns_are_missing_both_answers_are_pooled(learner, n_classes):
+    """Log of the pool: the share of known columns times that of the ensemble, the rest that of the joint, but for a constant."""
+    model, x, y = trained(learner, n_classes)
+    asked = x[:, 100:116].copy()
+    is_absent = np.array(list(product((False, True), repeat=4))).T  # each of the sixteen ways once
+    asked = np.where(is_absent, model.schema.domain_sizes[:, np.newaxis], asked).astype(x.dtype)
+    labels = list(range(0, n_classes, max(1, n_classes // 8)))
+    ensemble, joint = ensemble_scores(model, (x, y), asked, labels), joint_scores(model, asked)
+    known = 1.0 - is_absent.mean(axis=0)[:, np.newaxis]
+    expected = log_softmax(known * ensemble + (1 - known) * joint[:, labels])
+    p, evidence = model.answer_known(asked)
+    assert log_softmax(np.log(p[:, labels])) == pytest.approx(expected, abs=5e-4)
+    assert evidence == pytest.approx(logsumexp(joint, axis=1), abs=1e-4)
+    assert np.array_equal(model.predict_proba(Chunk(asked, None))[1:], p[1:])
+
+
+def test_tables_without_averages_answer_as_they_did(monkeypatch):
+    """Models of before 25 November 2026: whole rows are the same, and a missing parent is read as a context that training never saw."""
+    model, x, _ = trained("eskdb", 2)
+    raw = Levels.weighted, Levels.spreads
+    for one in raw:
+        monkeypatch.setattr(Levels, one.__name__, lambda *args, one=one: one(*args)._replace(averaged=None))
+    made = recipes.learner("eskdb", {"members": MEMBERS}, "class", model.schema)
+    header, arrays = drive(made, Source.of_table(table(2))).to_arrays()
+    assert arrays["table_key_low"].size <= model.to_arrays()[1]["table_key_low"].size
+    old = load_model(json.loads(json.dumps(header)), arrays, is_trusted=False)
+    assert np.array_equal(old.predict_proba(Chunk(x, None)), model.predict_proba(Chunk(x, None)))
+    absent = np.where(np.arange(4)[:, np.newaxis] % 2, model.schema.domain_sizes[:, np.newaxis], x).astype(x.dtype)
+    p = old.predict_proba(Chunk(absent, None))
+    assert np.isfinite(p).all() and p.sum(axis=1) == pytest.approx(np.ones(N_ROWS))

@@ -1,0 +1,206 @@
+"""Kernels are compiled for few types: else every thread, file and mapped model would wait for the compiler again."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numba
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from learners import recipes
+from learners.kernels.jit import inner_kernel, kernel, noticing_compilation
+from learners.kinds import load_model
+from learners.passes.learner import drive
+from learners.passes.source import Source
+from learners.schema.encode import encode
+from learners.schema.kernels import n_below
+from learners.schema.records import record_classifier
+
+ROOT = Path(__file__).parents[2]
+KERNELS = (
+    "learners.schema.kernels",
+    "learners.schema.batch_kernels",
+    "learners.schema.json_kernels",
+    "learners.schema.word_kernels",
+    "learners.counts.kernels",
+    "learners.counts.cell_kernels",
+    "learners.classifiers.kernels",
+)
+# uint8 and uint16 codes. `translate` also reads indices of one and of four bytes.
+MOST_SIGNATURES = {"learners.schema.kernels.translate": 4}
+
+
+def kernels():
+    for module_name in KERNELS:
+        for name, member in vars(importlib.import_module(module_name)).items():
+            if hasattr(member, "signatures") and member.py_func.__module__ == module_name:
+                yield f"{module_name}.{name}", member
+
+
+def signatures():
+    """Number of compiled signatures of every kernel."""
+    return {name: len(kernel.signatures) for name, kernel in kernels()}
+
+
+def n_compiled():
+    """How many signatures were compiled here, and not found in the cache on disk."""
+    return sum(sum(kernel.stats.cache_misses.values()) for _, kernel in kernels())
+
+
+def table_of(n_values):
+    rng = np.random.default_rng(n_values)
+    y = rng.integers(0, 2, 4000)
+    return pa.table(
+        {
+            "word": pa.array([None if v == 0 else f"w{v}" for v in rng.integers(0, n_values, 4000)]),
+            "small": pa.array(((y + rng.integers(0, 3, 4000)) % 4).astype(np.uint8)),
+            "number": y + rng.normal(0, 1, 4000),
+            "class": pa.array(["u", "v"]).take(pa.array(y)),
+        }
+    )
+
+
+def main_paths(folder):
+    """Train from a file and from memory, predict in batches and one by one, with fresh and with mapped arrays."""
+    for n_values in (5, 900):
+        table = table_of(n_values)
+        pq.write_table(table, folder / "x.parquet", row_group_size=1000)
+        for source in (Source.open(folder / "x.parquet"), Source.of_table(table)):
+            for name in ("nb", "tan", "kdb"):
+                model = drive(recipes.learner(name, {}, "class"), source, threads=2)
+                header, arrays = model.to_arrays()
+                mapped = {}
+                for key, array in arrays.items():
+                    mapped[key] = np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape)
+                    assert not mapped[key].flags.writeable
+                for one in (model, load_model(header, mapped)):
+                    chunk = encode(table, one.schema)
+                    one.predict_proba(chunk)
+                    one.predict_proba(chunk.rows(slice(0, 7)))
+                    record_classifier(one)(table.slice(0, 1).to_pylist()[0])
+
+
+def in_a_fresh_process(folder):
+    """Signatures after the main paths once and twice, where no other test has called a kernel; and how many were new."""
+    code = (
+        "import json, pathlib, sys; from tests.kernels.test_jit import main_paths, n_compiled, signatures; "
+        "folder = pathlib.Path(sys.argv[1]); main_paths(folder); once = signatures(); main_paths(folder); "
+        "print(json.dumps([once, signatures(), n_compiled()]))"
+    )
+    run = [sys.executable, "-c", code, str(folder)]
+    return json.loads(subprocess.run(run, check=True, capture_output=True, cwd=ROOT).stdout)
+
+
+def test_kernels_have_few_signatures_and_mapped_models_add_none(tmp_path):
+    # Where a kernel is compiled, those that it calls are, too, for types of its own. All come from the cache at the second
+    # time, unless another process has written to it at the same moment.
+    once, twice, n_new = in_a_fresh_process(tmp_path)
+    while n_new:
+        once, twice, n_new = in_a_fresh_process(tmp_path)
+    for name, n in once.items():
+        assert n <= MOST_SIGNATURES.get(name, 2), name
+    assert once["learners.classifiers.kernels.answer"] == 2
+    assert twice == once
+
+
+def test_a_kernel_is_compiled_anew_when_one_that_it_calls_has_changed(tmp_path):
+    """Though its own file is the same: numba's cache knows that file only."""
+    package = tmp_path / "learners"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    shutil.copytree(ROOT / "learners" / "kernels", package / "kernels")
+    (package / "outer_kernels.py").write_text(
+        "from learners.kernels.jit import kernel\nfrom learners.inner_kernels import inner\n\n\n"
+        "@kernel\ndef outer(x):\n    return inner(x) + 1\n"
+    )
+    asked = [sys.executable, "-c", "from learners.outer_kernels import outer; print(outer(1), outer.stats.cache_hits)"]
+    found = []
+    for factor in (2, 2, 30, 2):
+        source = f"from learners.kernels.jit import kernel\n\n\n@kernel\ndef inner(x):\n    return {factor} * x\n"
+        (package / "inner_kernels.py").write_text(source)  # also where the text stays, as a checkout does
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+        done = subprocess.run(asked, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+        number, *hits = done.stdout.split(maxsplit=1)
+        found.append((number, hits != ["Counter()\n"]))
+    assert found == [("3", False), ("3", True), ("31", False), ("3", True)]
+
+
+def test_a_damaged_kernel_is_compiled_anew(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    assert not n_found(1)
+    assert n_found(1)
+    (file,) = (path for path in tmp_path.rglob("*") if path.is_file())
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    assert not n_found(1)
+    assert n_found(1)
+
+
+def n_found(word):
+    """How often a fresh form of a kernel is found on disk when it is called once."""
+    form = kernel(n_below.py_func)
+    form(np.array([1.0, 2.0]), float(word))
+    return sum(form.stats.cache_hits.values())
+
+
+def test_compilation_is_noticed_once_and_what_is_compiled_already_is_not():
+    told = []
+
+    @numba.njit
+    def following(x):
+        return x + 1
+
+    for number in (1, 2):
+        with noticing_compilation(lambda number=number: told.append(number)):
+            assert following(1) == 2 and following(1.5) == 2.5
+    assert told == [1]
+
+
+@inner_kernel
+def doubled(x):
+    return 2 * x
+
+
+def test_an_inner_kernel_from_disk_serves_kernels_and_refuses_python(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    doubled.compile((numba.int64,))
+    again = inner_kernel(doubled.py_func)
+    assert kernel(lambda x: again(x) - 1)(3) == 5
+    assert sum(again.stats.cache_hits.values()) == 1
+    with pytest.raises(TypeError, match="doubled is called by kernels only"):
+        again(3)
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_a_compilation_leaves_the_garbage_collector_as_it_was(is_enabled, tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    was_enabled = gc.isenabled()
+    seen = []
+    with noticing_compilation(lambda: seen.append(gc.isenabled())):
+        (gc.enable if is_enabled else gc.disable)()
+        try:
+            assert kernel(lambda x: x + 1)(1) == 2
+            assert gc.isenabled() == is_enabled
+        finally:
+            (gc.enable if was_enabled else gc.disable)()
+    assert seen == [False]
+
+
+def test_kernels_that_close_over_values_are_not_mistaken_for_each_other(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+
+    def adding(summand):
+        return kernel(lambda x: x + summand)
+
+    assert [adding(summand)(1) for summand in (1, 2)] == [2, 3]

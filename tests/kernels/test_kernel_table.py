@@ -1,0 +1,22 @@
+"""A kernel is machine code that every user compiles: their number falls, or somebody says why not."""
+
+from __future__ import annotations
+
+import re
+
+from tests.kernels.kernel_table import TABLE, kernels
+
+MOST_KERNELS = 411
+MOST_SIGNATURES = 483
+LINES = TABLE.read_text().splitlines()
+
+
+def test_every_kernel_is_in_the_table_and_there_are_no_more_than_before():
+    """`make kernels` writes the table anew."""
+    names = {name for name, _ in kernels()}
+    assert names <= {re.split(r"[(:]", line)[0] for line in LINES}
+    assert len(names) <= MOST_KERNELS
+
+
+def test_kernels_are_compiled_for_no_more_types_than_before():
+    assert sum(not line.endswith(": never compiled") for line in LINES) <= MOST_SIGNATURES

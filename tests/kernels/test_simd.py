@@ -1,0 +1,132 @@
+"""Lanes against the plain arithmetic of each row, bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learners.kernels.jit import kernel
+from learners.kernels.simd import (
+    N_LANES,
+    bits_of,
+    codes_at,
+    fused,
+    greater,
+    item,
+    lanes_at,
+    lanes_from,
+    lowest_bit,
+    magnitude,
+    pairs_from,
+    put_from,
+    put_lanes,
+    put_pairs,
+    put_whole,
+    sum_of_whole,
+    where,
+    whole_at,
+)
+
+
+@kernel
+def arithmetic(values, weight):
+    """Rows 2 and on of values from the first two."""
+    a, b, w = lanes_at(values, 0), lanes_at(values, 1), item(weight, 1)
+    put_lanes(values, 2, w * a + b)
+    put_lanes(values, 3, a - b)
+    put_lanes(values, 4, a * b)
+    put_lanes(values, 5, a / b)
+    put_lanes(values, 6, w / b)
+
+
+@kernel
+def read_codes(x, first, n, codes, planes):
+    """Codes of sixteen items, and a plane of each value."""
+    code = codes_at(x, first, np.float64(n))
+    put_whole(codes, 1, code)
+    for a in range(n):
+        put_lanes(planes, a, where((code == np.float64(a)) | (code == np.float64(n)), 1.0, 0.0))
+
+
+@kernel
+def choose(values, codes):
+    """Rows 2 and on of values from the first two and codes; returns the whole sum of the first."""
+    a, b = lanes_at(values, 0), lanes_at(values, 1)
+    put_lanes(values, 2, where(a >= 0.25, a, 0.0))
+    put_lanes(values, 3, where((a > 0.0) & (b < 2.0), a / b, 0.0))
+    put_lanes(values, 4, where(whole_at(codes, 0) == 2.0, 7.5, a))
+    return sum_of_whole(a)
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_lanes_are_the_arithmetic_of_each_row(seed):
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=(7, N_LANES)) * 10.0 ** rng.integers(-200, 100, (7, N_LANES))
+    values[1, rng.integers(N_LANES)] = 0.0
+    weight = rng.normal(size=2)
+    a, b, w = values[0].copy(), values[1].copy(), weight[1]
+    arithmetic(values, weight)
+    with np.errstate(all="ignore"):
+        expected = [w * a + b, a - b, a * b, a / b, w / b]
+    assert np.array_equal(values[2:], expected, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float64])
+def test_what_is_no_code_is_missing(dtype):
+    n = 3
+    x = np.arange(40).reshape(2, 20).astype(dtype) % 6
+    if dtype == np.float64:
+        x[1, 4:7] = [np.nan, -1.0, 1e300]
+    codes, planes = np.zeros((2, N_LANES), np.int64), np.empty((n, N_LANES))
+    read_codes(x, 20 + 3, n, codes, planes)
+    row = x[1, 3 : 3 + N_LANES]
+    expected = np.where((row >= 0) & (row < n), row, n)
+    assert codes[1].tolist() == expected.tolist()
+    assert codes[0].tolist() == [0] * N_LANES
+    for a in range(n):
+        assert planes[a].tolist() == ((expected == a) | (expected == n)).tolist()
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_lanes_are_chosen_and_summed_as_rows_are(seed):
+    rng = np.random.default_rng(seed)
+    values, codes = rng.random((5, N_LANES)), rng.integers(0, 4, (1, N_LANES))
+    values[0, rng.random(N_LANES) < 0.3] = 0.0
+    values[0, 0] = rng.choice([1.0, 2.0**-33, 2.0**-32 * 0.6, 0.25, 2.0**18])
+    values[1, rng.random(N_LANES) < 0.3] = 0.0
+    a, b = values[0].copy(), values[1].copy()
+    total = choose(values, codes)
+    with np.errstate(all="ignore"):
+        expected = [np.where(a >= 0.25, a, 0.0), np.where(a > 0, a / b, 0.0), np.where(codes[0] == 2, 7.5, a)]
+    assert np.array_equal(values[2:], expected)
+    assert total == int(np.rint(a * 2.0**32).sum())
+
+
+@kernel
+def of_pairs(pairs, numbers, out):
+    """Rows of out from sixteen pairs that begin at the third number; returns where the first is greater, and the first such."""
+    a, b = pairs_from(pairs, 2)
+    put_lanes(out, 0, greater(magnitude(a), b))
+    put_lanes(out, 1, fused(a, b, 0.5))
+    put_pairs(pairs, 2, b, a)
+    put_from(numbers, 1, lanes_from(numbers, 0) + 1.0)
+    bits = bits_of(a > b)
+    return bits, lowest_bit(bits | 1 << 16)
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_pairs_are_taken_apart_and_put_together(seed):
+    rng = np.random.default_rng(seed)
+    pairs, numbers, out = rng.normal(size=36), rng.normal(size=18), np.empty((2, N_LANES))
+    a, b, before = pairs[2:34:2].copy(), pairs[3:34:2].copy(), (pairs[[0, 1, 34, 35]].copy(), numbers.copy())
+    bits, lowest = of_pairs(pairs, numbers, out)
+    assert np.array_equal(out[0], np.maximum(np.abs(a), b))
+    assert out[1] == pytest.approx(a * b + 0.5, rel=1e-14, abs=1e-15)
+    assert np.array_equal(pairs[2:34:2], b)
+    assert np.array_equal(pairs[3:34:2], a)
+    assert np.array_equal(pairs[[0, 1, 34, 35]], before[0])
+    assert np.array_equal(numbers[1:17], before[1][:16] + 1.0)
+    assert bits == sum(1 << k for k in np.flatnonzero(a > b))
+    assert lowest == next((k for k in range(N_LANES) if a[k] > b[k]), 16)

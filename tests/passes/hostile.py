@@ -1,0 +1,46 @@
+"""Small Parquet files that unpack to much, or whose bytes are damaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from learners.passes.source import Source
+
+MB = 1 << 20
+REPEATING = {"use_dictionary": False, "column_encoding": {"bomb": "DELTA_BYTE_ARRAY", "class": "PLAIN"}}
+
+
+def classes(n: int) -> pa.Array:
+    return pa.array(["a", "b"] * (n // 2))
+
+
+def written(path: Path, column: pa.Array, **how: object) -> Source:
+    pq.write_table(pa.table({"bomb": column, "class": classes(len(column))}), path, compression="zstd", **how)
+    assert path.stat().st_size < MB
+    return Source.open(path)
+
+
+def long_texts(n: int, n_bytes: int) -> pa.Array:
+    """Texts of one letter, without Python's objects."""
+    content = pa.py_buffer(np.full(n * n_bytes, ord("x"), np.uint8))
+    return pa.Array.from_buffers(
+        pa.string(), n, [None, pa.py_buffer(np.arange(n + 1, dtype=np.int32) * n_bytes), content]
+    )
+
+
+def damaged_footers(path: Path, n: int) -> list[bytes]:
+    """The bytes of a small file with one byte of its footer changed, n times."""
+    times = pa.array(range(1000), pa.timestamp("us"))
+    table = pa.table({"word": ["a", "b"] * 500, "time": times, "class": classes(1000)})
+    pq.write_table(table, path, row_group_size=100)
+    whole, random, found = path.read_bytes(), np.random.default_rng(0), []
+    begin = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    for _ in range(n):
+        changed = bytearray(whole)
+        changed[random.integers(begin, len(whole) - 8)] ^= int(random.integers(1, 256))
+        found.append(bytes(changed))
+    return found

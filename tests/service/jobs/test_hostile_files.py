@@ -1,0 +1,85 @@
+"""Files that unpack to gigabytes or end their reader: one job fails and says so in a sentence, or the registration does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from learners.errors import LearnerError
+from learners.passes.engine import collect
+from learners.passes.source import Source
+from learners.schema.summaries import ColumnSummaries
+from service.jobs.children import Children
+from service.problems import JobFailed, OutOfMemory
+from service.processes.local_server import local_server
+from service.settings import Settings
+from tests import processes
+from tests.passes.hostile import MB, REPEATING, classes, damaged_footers, long_texts, written
+from tests.service.asking import client_of
+
+BOMBS = {
+    "one page": ({"use_dictionary": False, "data_page_size": 600 * MB}, "Out of memory"),
+    "text that repeats": (REPEATING, "Unreadable data"),  # the reader holds an overflow to be damage
+}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    workspace = tmp_path_factory.mktemp("hostile") / "workspace"
+    settings = Settings(workspace=workspace, job_poll_s=0.05, progress_s=0.1, job_memory="256MiB", threads=1)
+    with local_server(settings) as server, client_of(server) as client:
+        yield client
+
+
+def ended(client: httpx.Client, path: Path) -> dict:
+    asked = {"kind": "train", "uris": [str(path)], "target": "class", "learner": "nb", "model": "m", "holdout": 0}
+    answer = client.post("/v1/jobs", json=asked)
+    assert answer.status_code == 202, answer.text
+    place = f"/v1/jobs/{answer.json()['id']}"
+    return processes.wait_for(lambda: job if (job := client.get(place).json())["finished_at"] else None)
+
+
+@pytest.mark.parametrize("kind", list(BOMBS))
+def test_a_small_file_that_unpacks_to_much_ends_its_job(client: httpx.Client, tmp_path: Path, kind: str) -> None:
+    how, title = BOMBS[kind]
+    written(tmp_path / "bomb.parquet", long_texts(500, MB), **how)
+    job = ended(client, tmp_path / "bomb.parquet")
+    assert job["state"] == "failed" and job["error"]["title"] in ("Out of memory", title)
+    registered = client.post(
+        "/v1/datasets", json={"name": "bomb", "uris": [f"{tmp_path}/*.parquet"], "target": "class"}
+    )
+    assert registered.status_code == 422
+    if title == "Out of memory":
+        assert "The job used more than 256 MiB of memory and was given up." in job["error"]["detail"]
+        assert "takes more than 256 MiB of memory to read" in registered.json()["detail"]
+    assert client.get("/v1/datasets/bomb").status_code == 404 and client.get("/readyz").status_code == 200
+    pq.write_table(pa.table({"x": classes(100), "class": classes(100)}), tmp_path / "sound.parquet")
+    assert ended(client, tmp_path / "sound.parquet")["state"] == "succeeded"
+
+
+def summarise(_opened: None, _report: object, path: Path) -> int:
+    source = Source.open(path)
+    if "time" in source.arrow_schema.names:
+        source.footer_bounds(0, "time")
+    return collect(ColumnSummaries("class"), source, threads=1).n_rows
+
+
+def test_a_damaged_footer_ends_one_process_at_most(tmp_path: Path) -> None:
+    """Arrow ends the process that asks it for a codec it does not know, or for sizes that do not fit."""
+    path = tmp_path / "a.parquet"
+    children, n_refused = Children(int, silence_s=60), 0
+    for content in damaged_footers(path, int(os.environ.get("FEWPASS_TEST_FOOTERS", "100"))):
+        path.write_bytes(content)
+        with children.one() as child:
+            try:
+                child.run(summarise, path, memory=512 * MB)
+            except (LearnerError, JobFailed, OutOfMemory):
+                n_refused += 1
+    children.close()
+    assert n_refused > 25
