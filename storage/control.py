@@ -117,8 +117,19 @@ class Control:
         return path.as_posix()
 
     def absolute(self, stored: str) -> Path:
-        """The path of a stored one."""
-        return Path(stored) if self.root is None else self.root / stored
+        """The path of a stored one.
+
+        Raises
+        ------
+        CorruptFile
+            If it leads out of the workspace: somebody has changed the database, and what it names may be removed.
+        """
+        if self.root is None:
+            return Path(stored)
+        if Path(stored).is_absolute() or ".." in Path(stored).parts:
+            reason = f"it names {stored!r}, outside of the workspace. Restore a backup that you trust."
+            raise CorruptFile(self.engine.url.database or "the control database", reason)
+        return self.root / stored
 
     def written_mark(self) -> tuple[int, ...] | None:
         """What changes when somebody writes to the file of the database, told by the file system; None of other databases."""

@@ -31,7 +31,7 @@ def delete_version(control: Control, name: str, version: int) -> ModelVersion:
         If an alias points at it.
     """
     with control.writing() as connection:
-        row = resolved_row(connection, name, version)
+        gone = version_of_row(control, resolved_row(connection, name, version))
         query = sa.select(_ALIASES.c.alias).where(_ALIASES.c.name == name, _ALIASES.c.version == version)
         pointing = connection.execute(query.order_by(_ALIASES.c.alias)).scalars().all()
         if pointing:
@@ -41,7 +41,7 @@ def delete_version(control: Control, name: str, version: int) -> ModelVersion:
                 f"is in use as {', '.join(map(repr, pointing))}. Move or delete the alias first.",
             )
         _delete_rows(connection, name, [version])
-    return version_of_row(control, row)
+    return gone
 
 
 def delete_model(control: Control, name: str) -> tuple[ModelVersion, ...]:

@@ -148,7 +148,7 @@ def restore(source: Path, root: Path) -> Backup:
     Conflict
         If the workspace exists and is not empty.
     CorruptFile
-        If the backup is not whole.
+        If the backup is not whole, or names a file that is not in it.
     """
     root = root.absolute()
     if root.exists() and any(root.iterdir()):
@@ -165,11 +165,21 @@ def restore(source: Path, root: Path) -> Backup:
             damages = damages_of_control(folder / "control.sqlite")
             if damages:
                 raise CorruptFile(folder / "control.sqlite", f"{damages[0]}. Use another backup.")
+            _check_named(folder, manifest)
         for name in (MANIFEST, ABOUT):
             (folder / name).unlink()
         settle_tree(folder, root)
     Layout(root).create()
     return Backup(**{name: about[name] for name in Backup.__dataclass_fields__} | {"path": str(root)})
+
+
+def _check_named(folder: Path, manifest: dict[str, str]) -> None:
+    """Each model that the database names is in the backup, and there is the one that it names."""
+    for version in _versions(folder):
+        name = version.duckdb_path.relative_to(folder).as_posix()
+        if manifest.get(name) != version.sha256:
+            reason = f"it names {version.name}@{version.version}, which is not in the backup. Use another backup."
+            raise CorruptFile(folder / "control.sqlite", reason)
 
 
 def _unpack(source: Path, folder: Path) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from storage.control import open_control
-from storage.errors import Conflict, InvalidName, NotFound, Unstorable
+from storage.errors import Conflict, CorruptFile, InvalidName, NotFound, Unstorable
 from storage.models import (
     add_version,
     alias_history,
@@ -24,7 +24,7 @@ from storage.models import (
     set_alias,
     set_tags,
 )
-from storage.removal import delete_version, retain_versions
+from storage.removal import delete_model, delete_version, retain_versions
 from tests.storage.conftest import new_version
 from tests.storage.test_datasets import HOSTILE
 
@@ -208,11 +208,24 @@ def test_tags_are_all_that_changes(control):
 def test_a_moved_workspace_still_finds_its_files(layout):
     with open_control(layout.control_url) as opened:
         new_version(opened)
-        outside = new_version(opened, duckdb_path=Path("/elsewhere/2.duckdb"))
     moved = layout.root.rename(layout.root.with_name("moved"))
     with open_control(f"sqlite:///{moved}/control.sqlite") as opened:
         assert get_version(opened, "adult", 1).arrow_path == moved / "models/adult/1-00000000.arrow"
-        assert get_version(opened, "adult", 2).duckdb_path == outside.duckdb_path
+
+
+@pytest.mark.parametrize("path", ["/elsewhere/1.duckdb", "../elsewhere/1.duckdb", "models/../../1.duckdb"])
+def test_a_path_that_leads_out_of_the_workspace_is_read_nowhere_and_nothing_is_deleted_by_it(control, path):
+    new_version(control)
+    with control.writing() as connection:
+        connection.execute(sa.text("UPDATE model_versions SET duckdb_path = :path"), {"path": path})
+    for use in (
+        lambda: get_version(control, "adult", 1),
+        lambda: list_versions(control, "adult"),
+        lambda: delete_version(control, "adult", 1),
+        lambda: delete_model(control, "adult"),
+    ):
+        with pytest.raises(CorruptFile, match="outside of the workspace"):
+            use()
 
 
 def test_served_since_tells_the_version_of_the_bare_name(control):

@@ -24,7 +24,7 @@ from service.requests import DatasetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import CorruptFile
-from storage.files import sha256_of_file
+from storage.files import read_manifest, sha256_of_file
 from storage.leases import take_lease
 from tests.processes import wait_for
 from tests.service import commands
@@ -127,6 +127,25 @@ def test_a_backup_that_is_not_whole_is_refused_and_leaves_nothing(small: Setting
     with pytest.raises(Conflict, match="not empty"):
         backup.restore(copy, target)
     assert contents(target) == before
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"), [("../victim.duckdb", "outside of the workspace"), ("models/m/9.duckdb", "not in the backup")]
+)
+def test_a_backup_that_names_what_is_not_in_it_is_refused(
+    small: Settings, tmp_path: Path, path: str, reason: str
+) -> None:
+    """Whoever deleted such a model later would remove files outside of the workspace."""
+    copy, target = tmp_path / "copy", tmp_path / "restored"
+    with Workspace(small) as workspace:
+        backup.back_up(workspace, copy)
+    with sqlite3.connect(copy / "control.sqlite") as connection:
+        connection.execute("UPDATE model_versions SET duckdb_path = ? WHERE version = 1", (path,))
+    lines = {name: sha256_of_file(copy / name) for name in read_manifest(copy / backup.MANIFEST)}
+    (copy / backup.MANIFEST).write_text("".join(f"{sha256}  {name}\n" for name, sha256 in lines.items()))
+    with pytest.raises(CorruptFile, match=reason):
+        backup.restore(copy, target)
+    assert not target.exists()
 
 
 def test_a_backup_overwrites_nothing_and_does_not_hide_damage(small: Settings, tmp_path: Path) -> None:
