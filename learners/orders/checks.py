@@ -167,6 +167,14 @@ def check_posterior(header: Mapping[str, object], arrays: Arrays) -> None:
     _require(
         shares.size in (0, n_cells) and bool(np.isfinite(shares).all()), "conditional", "does not fit the best graph"
     )
+    if "rows" in arrays:
+        rows, counts = arrays["rows"], arrays["row_counts"]
+        is_sound = rows.dtype.kind == "u" and rows.size == d * counts.size and bool(np.all(counts > 0))
+        _require(
+            is_sound and bool(np.all(schema.domain_sizes > rows.reshape(d, -1).T)),
+            "rows",
+            "holds what are no rows of the columns",
+        )
     if header.get("bge") is not None:
         for name, shape in (("mean", d), ("scatter", d * d)):
             _require(

@@ -50,6 +50,8 @@ class OrderParameters(Parameters):
         Most intervals of a numeric column that is cut.
     max_values : int
         Values that a nominal column keeps; rarer ones share one code.
+    keep_rows : bool
+        Whether the model keeps the distinct rows of nominal columns (up to 16 MiB), so that `score` can count any family.
     sets : int
         Most sets in the lattice of "blocks".
     draws : int
@@ -77,6 +79,7 @@ class OrderParameters(Parameters):
     ess: float = 1.0
     n_bins: int = 4
     max_values: int = 1024
+    keep_rows: bool = True
     sets: int = 400_000
     draws: int = 200
     seed: int = 0

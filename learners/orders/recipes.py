@@ -19,6 +19,7 @@ from learners.orders.bge import BGe, Standard
 from learners.orders.candidates import all_candidates, greedy_candidates
 from learners.orders.checks import check_columns, check_numeric, gaussian_score
 from learners.orders.covered import covered_posterior
+from learners.orders.families import KeptRows
 from learners.orders.graphs import best_graph
 from learners.orders.lattice import step_bytes
 from learners.orders.model import OrderModel
@@ -120,7 +121,8 @@ def _model(schema: Schema, posterior: OrderPosterior, facts: Mapping[str, Any], 
         )
     best = best_graph(posterior.scores, posterior.lattice)
     tables = conditional_tables(score, best.parents) if isinstance(score, BDeu) else ()
-    return OrderModel(schema, posterior, facts, best=best, tables=tables)
+    rows = KeptRows.of(score) if isinstance(score, BDeu) and facts["parameters"]["keep_rows"] else None
+    return OrderModel(schema, posterior, facts, best=best, tables=tables, rows=rows)
 
 
 def _schema(parameters: OrderParameters, given: Schema | Kept | None, overrides: Overrides) -> Passes[Schema]:
