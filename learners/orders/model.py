@@ -180,7 +180,12 @@ class OrderModel:
         edges = [{"from": parent, "to": child, "probability": p} for parent, child, p in self.best_edges()]
         nodes = [{"name": name, "role": "attribute"} for name in self.names]
         facts = {name: fact for name, fact in self.facts.items() if name not in ("learner", "parameters")}
-        return {"nodes": nodes, "edges": edges, "coverage": self.posterior.coverage.told(), "facts": facts}
+        return {
+            "nodes": nodes,
+            "edges": edges,
+            "coverage": self.posterior.told(self.posterior.coverage),
+            "facts": facts,
+        }
 
     def to_arrays(self) -> tuple[OrderHeader, dict[str, np.ndarray]]:
         """Header and named arrays, from which `from_arrays` makes the model again."""

@@ -30,7 +30,7 @@ class OrderParameters(Parameters):
     candidates : int, optional
         Candidate parents of each column; by default all others for "exact", and 16 for "blocks".
     max_parents : int, optional
-        By default no limit for BGe, and 4 for BDeu.
+        By default no limit for BGe; for BDeu 4, and more where the table is small.
     prior : "fair" or "uniform"
         All sizes of parent sets are equally probable, or all parent sets.
     required, forbidden : tuple of str

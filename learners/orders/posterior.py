@@ -101,6 +101,10 @@ class OrderPosterior:
         n = max(own.size for own in self.scores.candidates)
         return {"max_parents": None if most >= free else most, "candidates": None if n >= free else int(n)}
 
+    def told(self, coverage: Coverage) -> dict[str, object]:
+        """A coverage for answers, with the limits under which it holds."""
+        return coverage.told() | {"limits": self.limits}
+
     @property
     def leaves_out(self) -> bool:
         """Whether there are parent sets without a score."""

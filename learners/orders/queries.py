@@ -110,7 +110,9 @@ class Asked:
         """
         self.check(query)
         if isinstance(query, Score):
-            return {"kind": query.kind} | self._score(query) | {"coverage": self.posterior.coverage.told()}
+            return (
+                {"kind": query.kind} | self._score(query) | {"coverage": self.posterior.told(self.posterior.coverage)}
+            )
         answers: dict[type, Callable[[Any, OrderSums], Answer]] = {
             Edges: self._edges,
             Graph: self._graph,
@@ -119,7 +121,7 @@ class Asked:
             Effects: self._effects,
         }
         sums, coverage = self._given(self.known(query), pause)
-        return {"kind": query.kind} | answers[type(query)](query, sums) | {"coverage": coverage.told()}
+        return {"kind": query.kind} | answers[type(query)](query, sums) | {"coverage": self.posterior.told(coverage)}
 
     def check(self, query: StructureQuery) -> None:
         """Refuse a query that names what is not there, without answering it.

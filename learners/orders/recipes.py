@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,8 @@ from learners.schema.summaries import ColumnSummaries
 MOST_EXACT = 24
 BLOCK_CANDIDATES = 16
 BDEU_PARENTS = 4
+# Sets of columns times distinct rows that are counted without being asked: larger parent sets are scored within it.
+COUNTED_CELLS = 20_000_000
 # Of each family: its score, its number and exponent, and as much again while sums are made.
 _FAMILY_BYTES = 32
 
@@ -97,7 +100,7 @@ def orders(
         score = BDeu(rows, schema.domain_sizes, parameters.ess)
         cut = [attribute.name for attribute in schema.attributes if attribute.kind == "numeric"]
         facts |= {"score": "bdeu", "n_rows": rows.n_rows, "n_distinct": rows.n_distinct, "cut_columns": cut}
-    most = most_parents(parameters, not is_gaussian, schema.n_attributes)
+    most = most_parents(parameters, score, schema.n_attributes)
     for node, name in enumerate(names):
         if len(prior.required_of(node)) > most:
             raise InvalidParameter("max_parents", most, f"{name!r} has {len(prior.required_of(node))} required parents")
@@ -108,6 +111,7 @@ def orders(
         "method": "exact" if posterior.coverage.is_exact else "blocks",
         "n_candidates": max(own.size for own in posterior.scores.candidates),
         "max_parents": most,
+        "columns_at_limit": at_limit(posterior, most, names),
     }
     model: OrderModel = yield Work("adding up orders", lambda _, advance: _model(schema, posterior, facts, score))
     return model
@@ -150,11 +154,31 @@ def cut_points(histogram: Histogram, n_bins: int) -> tuple[float, ...]:
     return (min(max(lowest, -largest), largest),)
 
 
-def most_parents(parameters: OrderParameters, is_bdeu: bool, d: int) -> int:
-    """Parents that a node may have."""
+def most_parents(parameters: OrderParameters, score: BGe | BDeu, d: int) -> int:
+    """Parents that a node may have: by default of nominal columns four, and more where the table is small enough."""
     if parameters.max_parents is not None:
         return min(parameters.max_parents, d - 1)
-    return min(BDEU_PARENTS, d - 1) if is_bdeu else d - 1
+    if isinstance(score, BGe):
+        return d - 1
+    most = min(BDEU_PARENTS, d - 1)
+    if not score.rows.is_in_memory:
+        return most
+    k = d - 1 if parameters.candidates is None else min(parameters.candidates, d - 1)
+    k = k if k + 1 <= MOST_EXACT else min(k, BLOCK_CANDIDATES)
+    while most < d - 1:
+        n_sets = min(sum(comb(d, j) for j in range(most + 3)), 2 * d * sum(comb(k, j) for j in range(most + 2)))
+        if n_sets * score.rows.n_distinct > COUNTED_CELLS:
+            break
+        most += 1
+    return most
+
+
+def at_limit(posterior: OrderPosterior, most: int, names: Sequence[str]) -> list[str]:
+    """The columns that have as many parents in the best graph as they may have: a larger limit may give them more."""
+    if most >= len(names) - 1:
+        return []
+    parents = best_graph(posterior.scores, posterior.lattice).parents
+    return [name for name, own in zip(names, parents, strict=True) if len(own) >= most]
 
 
 def exact_bytes(candidates: tuple[Integers, ...]) -> int:

@@ -7,6 +7,7 @@ from service.terminal import out, show_table
 
 MOST_ROWS = 50
 ARROW = "->"
+LIMITS = {"max_parents": "parents", "candidates": "candidate parents"}
 
 
 def show_answer(answer: JSONMapping) -> None:
@@ -26,12 +27,15 @@ def show_answer(answer: JSONMapping) -> None:
 
 def coverage_words(coverage: JSONMapping) -> str:
     """How much of the posterior an answer is of."""
+    limits = coverage.get("limits", {})
+    told = [f"at most {limits[name]} {word}" for name, word in LIMITS.items() if limits.get(name) is not None]
+    within = f" of graphs with {' and '.join(told)} of each column" if told else ""
     if coverage["is_exact"]:
-        return "exact: all orders are added up"
+        return f"exact: all orders{within} are added up"
     (low, high), (least, most) = coverage["orders_interval"], coverage["graphs_interval"]
     return (
         f"coverage, 95% interval of {coverage['n_draws']} draws: orders {coverage['orders']:.1%} ({low:.1%} to {high:.1%}), "
-        f"graphs {coverage['graphs']:.1%} ({least:.1%} to {most:.1%})"
+        f"graphs {coverage['graphs']:.1%} ({least:.1%} to {most:.1%}){within}"
     )
 
 

@@ -113,3 +113,16 @@ def test_the_orders_of_a_graph_are_estimated():
     graph = ((), (0,), (0,), (1, 2), (), (4,))
     log, error = estimated_log_orders(as_sets(graph), 7)
     assert log == pytest.approx(np.log(naive.n_orders(graph)), abs=5 * error)
+
+
+def test_parity_is_found_by_default_and_an_answer_names_its_limits():
+    table, _ = parity()
+    model = learned(table)
+    told = model.answer([Edges()])[0]
+    assert told["coverage"]["limits"] == {"max_parents": None, "candidates": None}
+    assert sum(map(len, model.best.parents)) == 5
+    assert model.facts["columns_at_limit"] == []
+    few = learned(table, max_parents=2)
+    assert few.answer([Edges()])[0]["coverage"]["limits"] == {"max_parents": 2, "candidates": None}
+    at_limit = [name for name, own in zip(few.names, few.best.parents, strict=True) if len(own) == 2]
+    assert few.facts["columns_at_limit"] == at_limit

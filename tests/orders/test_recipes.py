@@ -359,7 +359,12 @@ def test_the_estimator_tells_the_same(tmp_path):
     posterior = StructurePosterior(score="bge", method="auto").fit(table)
     model = learned(table)
     np.testing.assert_array_equal(posterior.edge_probabilities_, model.probabilities)
-    assert posterior.coverage_ == {"is_exact": True, "orders": 1.0, "graphs": 1.0}
+    assert posterior.coverage_ == {
+        "is_exact": True,
+        "orders": 1.0,
+        "graphs": 1.0,
+        "limits": {"max_parents": None, "candidates": None},
+    }
     assert posterior.feature_names_in_ == NAMES
     assert posterior.query(Graph(absent=("a->b",))) == model.answer([Graph(absent=("a->b",))])[0]
     graph = posterior.to_networkx()
