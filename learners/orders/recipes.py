@@ -68,9 +68,9 @@ def orders(
     InvalidParameter, UnknownColumn
         If there is a target, or the prior contradicts itself.
     SchemaError
-        If a column is constant, a linear combination of others, or not numeric where it must be.
+        If a column is a linear combination of others, or not numeric where it must be.
     TooFewRows
-        If BGe has no more rows than columns.
+        If BGe has fewer than two complete rows.
 
     References
     ----------
@@ -87,7 +87,8 @@ def orders(
     )
     # Lists for tuples, as a model that was stored has them: what is equal must compare so.
     told = json.loads(json.dumps(asdict(parameters)))
-    facts: dict[str, Any] = {"learner": "orders", "parameters": told}
+    left_out = {column.name: column.reason for column in schema.left_out}
+    facts: dict[str, Any] = {"learner": "orders", "parameters": told, "left_out": left_out}
     standard = Standard.none(schema.n_attributes)
     score: BGe | BDeu
     if is_gaussian:
