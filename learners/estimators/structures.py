@@ -122,7 +122,7 @@ standardise, ess, n_bins, max_values, sets, draws, seed
         self.model_ = model
         self.feature_names_in_ = model.names
         self.edge_probabilities_: Floats = model.probabilities
-        self.coverage_ = model.posterior.coverage.told()
+        self.coverage_ = model.posterior.told(model.posterior.coverage)
         return self
 
     def _source_of(self, X: Any) -> Source:

@@ -27,7 +27,9 @@ class TooManyCombinations(LearnerError, ValueError):
 class WeightedRows(Protocol):
     """Distinct rows and how often each occurs."""
 
-    n_distinct: int
+    @property
+    def n_distinct(self) -> int:
+        """How many rows are distinct."""
 
     def blocks(self) -> Iterator[tuple[Codes, Integers]]:
         """Codes (d, n) uint8 or uint16 and counts (n,) int64, block by block; one block if all are in memory."""

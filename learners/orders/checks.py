@@ -27,21 +27,16 @@ class TooFewRows(LearnerError, ValueError):
 
 
 def check_columns(schema: Schema) -> None:
-    """Refuse constants, a single column, and more columns than a set has bits.
+    """Refuse more columns than a set has bits.
 
     Raises
     ------
     SchemaError
     """
-    for column in schema.left_out:
-        if column.reason.startswith("constant"):
-            raise SchemaError(
-                f"Column {column.name!r} is constant, so nothing can depend on it. Drop it: columns={{{column.name!r}: 'drop'}}.",
-                column.name,
-            )
     if schema.n_attributes > MOST_COLUMNS:
         raise SchemaError(
-            f"The table has {schema.n_attributes} columns; posteriors over structures have at most {MOST_COLUMNS}. Drop some."
+            f"The table has {schema.n_attributes} columns; posteriors over structures have at most {MOST_COLUMNS}. "
+            f"Drop {schema.n_attributes - MOST_COLUMNS} of them, or learn the table in parts of up to {MOST_COLUMNS} columns."
         )
 
 
@@ -66,7 +61,7 @@ def gaussian_score(moments: Moments, prior: BGePrior, standardise: bool) -> tupl
     Raises
     ------
     TooFewRows
-        If there are no more complete rows than columns.
+        If there are fewer than two complete rows.
     SchemaError
         If a column is constant in the complete rows, or a linear combination of others.
     InvalidParameter
@@ -74,24 +69,28 @@ def gaussian_score(moments: Moments, prior: BGePrior, standardise: bool) -> tupl
     names = moments.columns
     d, n = len(names), moments.n_rows
     prior.resolved(d)
-    if n <= d:
+    if n < 2:
         without = f" ({moments.n_incomplete:,} have missing numbers)" if moments.n_incomplete else ""
         raise TooFewRows(
-            f"There are {n:,} complete rows{without} for {d} columns. BGe needs more rows than columns: drop columns, fill in "
-            "missing numbers, or cut the columns with score='bdeu'."
+            f"There are {n:,} complete rows{without} for {d} columns. BGe needs two at least: drop columns, fill in missing "
+            "numbers, or cut the columns with score='bdeu'."
         )
     mean, scatter = moments.mean(), moments.scatter()
     variance = np.diag(scatter) / n
-    for name, own in zip(names, variance.tolist(), strict=True):
-        if own <= 0:
-            raise SchemaError(
-                f"Column {name!r} is constant in the {n:,} complete rows, so nothing can depend on it. Drop it: "
-                f"columns={{{name!r}: 'drop'}}.",
-                name,
-            )
+    constant = [name for name, own in zip(names, variance.tolist(), strict=True) if own <= 0]
+    if constant:
+        one = len(constant) == 1
+        listed = ", ".join(map(repr, constant))
+        drops = ", ".join(f"{name!r}: 'drop'" for name in constant)
+        raise SchemaError(
+            f"{'Column' if one else 'Columns'} {listed} {'is' if one else 'are'} constant in the {n:,} complete rows, so "
+            f"nothing can depend on {'it. Drop it' if one else 'them. Drop them'}: columns={{{drops}}}.",
+            constant[0],
+        )
     spread = np.sqrt(variance)
     correlation = scatter / n / np.outer(spread, spread)
-    _check_collinear(correlation, names)
+    if n > d:  # Of fewer rows every column is a combination of the others, and the prior keeps the score proper.
+        _check_collinear(correlation, names)
     if not standardise:
         return BGe(n, mean, scatter, prior), Standard.none(d)
     return BGe(n, np.zeros(d), correlation * n, prior), Standard(mean, spread)
@@ -167,6 +166,14 @@ def check_posterior(header: Mapping[str, object], arrays: Arrays) -> None:
     _require(
         shares.size in (0, n_cells) and bool(np.isfinite(shares).all()), "conditional", "does not fit the best graph"
     )
+    if "rows" in arrays:
+        rows, counts = arrays["rows"], arrays["row_counts"]
+        is_sound = rows.dtype.kind == "u" and rows.size == d * counts.size and bool(np.all(counts > 0))
+        _require(
+            is_sound and bool(np.all(schema.domain_sizes > rows.reshape(d, -1).T)),
+            "rows",
+            "holds what are no rows of the columns",
+        )
     if header.get("bge") is not None:
         for name, shape in (("mean", d), ("scatter", d * d)):
             _require(

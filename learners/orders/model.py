@@ -11,9 +11,11 @@ import pyarrow as pa
 from learners.arrays import Arrays, Floats, freeze
 from learners.errors import NoClass
 from learners.model import Header
+from learners.orders.bdeu import BDeu
 from learners.orders.bge import BGe, BGePrior, Standard
 from learners.orders.conditional import ConditionalPosteriors
 from learners.orders.edges import edge_probabilities
+from learners.orders.families import KeptRows
 from learners.orders.graphs import BestGraph, Graph, as_sets, best_graph, members
 from learners.orders.network import NoTables, gaussian_bif, nominal_bif
 from learners.orders.parameters import OrderParameters
@@ -70,6 +72,8 @@ class OrderModel:
         The most probable graph, if it is known already.
     tables : sequence of (q, r) float64
         Of nominal columns, the probabilities of the nodes of the most probable graph; empty if they are too large.
+    rows : KeptRows, optional
+        Of nominal columns, the distinct rows, from which any family is scored.
     """
 
     kind: ClassVar[str] = "orders"
@@ -82,6 +86,7 @@ class OrderModel:
         probabilities: Floats | None = None,
         best: BestGraph | None = None,
         tables: Sequence[Floats] = (),
+        rows: KeptRows | None = None,
     ) -> None:
         self.schema, self.posterior, self.facts = schema, posterior, dict(facts)
         self.names = [attribute.name for attribute in schema.attributes]
@@ -91,7 +96,15 @@ class OrderModel:
         self.probabilities = probabilities
         self.best = best or best_graph(posterior.scores, posterior.lattice)
         self.conditional_tables = list(tables)
-        self.asked = Asked(posterior, self.names, self._conditional())
+        self.rows = rows
+        self.asked = Asked(posterior, self.names, self._conditional(), self._bdeu())
+
+    def _bdeu(self) -> BDeu | None:
+        """The score of nominal columns, if the rows are kept."""
+        parameters = self.facts.get("parameters")
+        if self.rows is None or not isinstance(parameters, Mapping):
+            return None
+        return BDeu(self.rows, self.schema.domain_sizes, OrderParameters(**parameters).ess)
 
     def _conditional(self) -> ConditionalPosteriors | None:
         """Of a learned model; one that was put together by hand says not with which parameters."""
@@ -167,7 +180,12 @@ class OrderModel:
         edges = [{"from": parent, "to": child, "probability": p} for parent, child, p in self.best_edges()]
         nodes = [{"name": name, "role": "attribute"} for name in self.names]
         facts = {name: fact for name, fact in self.facts.items() if name not in ("learner", "parameters")}
-        return {"nodes": nodes, "edges": edges, "coverage": self.posterior.coverage.told(), "facts": facts}
+        return {
+            "nodes": nodes,
+            "edges": edges,
+            "coverage": self.posterior.told(self.posterior.coverage),
+            "facts": facts,
+        }
 
     def to_arrays(self) -> tuple[OrderHeader, dict[str, np.ndarray]]:
         """Header and named arrays, from which `from_arrays` makes the model again."""
@@ -200,6 +218,8 @@ class OrderModel:
             arrays |= {"places": possible, "logs": scores.logs[possible]}
         else:
             arrays |= {"places": np.empty(0, np.int64), "logs": scores.logs}
+        if self.rows is not None:
+            arrays |= {"rows": self.rows.x.ravel(), "row_counts": self.rows.counts}
         if posterior.bge is not None:
             bge = posterior.bge
             prior = bge.prior
@@ -241,7 +261,10 @@ class OrderModel:
         best = BestGraph(parents, posterior.scores.log_score(parents))
         tables = _tables_of(schema, parents, arrays["conditional"]) if arrays["conditional"].size else []
         probabilities = np.asarray(arrays["probabilities"]).reshape(d, d)
-        return cls(schema, posterior, stored["facts"], probabilities, best, tables)
+        rows = None
+        if "rows" in arrays:
+            rows = KeptRows(np.array(arrays["rows"]).reshape(d, -1), np.array(arrays["row_counts"]))
+        return cls(schema, posterior, stored["facts"], probabilities, best, tables, rows)
 
     def tables(self) -> dict[str, pa.Table]:
         """`columns`, `edges` with their probabilities, and `graphs`: the most probable of some that were drawn, for SQL."""

@@ -30,7 +30,7 @@ class OrderParameters(Parameters):
     candidates : int, optional
         Candidate parents of each column; by default all others for "exact", and 16 for "blocks".
     max_parents : int, optional
-        By default no limit for BGe, and 4 for BDeu.
+        By default no limit for BGe; for BDeu 4, and more where the table is small.
     prior : "fair" or "uniform"
         All sizes of parent sets are equally probable, or all parent sets.
     required, forbidden : tuple of str
@@ -50,6 +50,8 @@ class OrderParameters(Parameters):
         Most intervals of a numeric column that is cut.
     max_values : int
         Values that a nominal column keeps; rarer ones share one code.
+    keep_rows : bool
+        Whether the model keeps the distinct rows of nominal columns (up to 16 MiB), so that `score` can count any family.
     sets : int
         Most sets in the lattice of "blocks".
     draws : int
@@ -77,6 +79,7 @@ class OrderParameters(Parameters):
     ess: float = 1.0
     n_bins: int = 4
     max_values: int = 1024
+    keep_rows: bool = True
     sets: int = 400_000
     draws: int = 200
     seed: int = 0

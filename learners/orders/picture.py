@@ -52,7 +52,7 @@ def posterior_svg(
     place = {name: node for node, name in enumerate(asked.names)}
     probabilities = np.zeros((len(place), len(place)))
     for edge in asked.answer(Edges(present, absent))["edges"]:
-        probabilities[place[edge["from"]], place[edge["to"]]] = edge["probability"]
+        probabilities[place[edge["from"]], place[edge["to"]]] = edge["probability"] or 0.0
     known = [*present, *(f"no {edge}" for edge in absent)]
     told = f"{title} given {', '.join(known)}" if known else title
     if picture == "edges":

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from learners.arrays import Uint64s
 from learners.orders.bge import BGe, Standard
 from learners.orders.evidence import Edges
@@ -83,6 +85,30 @@ class OrderPosterior:
     coverage: Coverage
     bge: BGe | None
     standard: Standard
+
+    @cached_property
+    def most_parents(self) -> int:
+        """Parents of the largest set that has a score."""
+        possible = np.flatnonzero(self.scores.logs > -np.inf)
+        starts = self.scores.starts
+        node = np.searchsorted(starts, possible, side="right") - 1
+        return int(np.bitwise_count(possible - starts[node]).max(initial=0))
+
+    @property
+    def limits(self) -> dict[str, int | None]:
+        """Under which limits the graphs are summed: `max_parents` and `candidates`, None where all others may be parents."""
+        free, most = self.scores.d - 1, self.most_parents
+        n = max(own.size for own in self.scores.candidates)
+        return {"max_parents": None if most >= free else most, "candidates": None if n >= free else int(n)}
+
+    def told(self, coverage: Coverage) -> dict[str, object]:
+        """A coverage for answers, with the limits under which it holds."""
+        return coverage.told() | {"limits": self.limits}
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether there are parent sets without a score."""
+        return any(limit is not None for limit in self.limits.values())
 
     @cached_property
     def lattice(self) -> Lattice:

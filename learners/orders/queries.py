@@ -9,6 +9,8 @@ import numpy as np
 
 from learners.arrays import Floats
 from learners.errors import LearnerError
+from learners.orders.bdeu import BDeu
+from learners.orders.bge import BGe
 from learners.orders.bif import parse_bif
 from learners.orders.conditional import ConditionalPosteriors
 from learners.orders.draws import WeightedGraphs, weighted_graphs
@@ -16,6 +18,7 @@ from learners.orders.edges import edge_probabilities
 from learners.orders.effects import draw_effects, mean_effects, mean_effects_bytes
 from learners.orders.evidence import Edges as KnownEdges
 from learners.orders.evidence import ImpossibleEdges, arrow, check_edges, cycle_of, held
+from learners.orders.families import OutsideMass, estimated_log_orders, log_family, log_prior, outside_mass
 from learners.orders.graphs import Graph as ParentSets
 from learners.orders.graphs import as_sets, best_graph, log_n_orders, members
 from learners.orders.parameters import edge_of
@@ -28,6 +31,8 @@ Answer = dict[str, Any]
 
 # Beyond this, means of effects come from draws.
 EFFECTS_BYTES = 1 << 30
+# Draws by which the mass of families beyond the tables is estimated.
+OUTSIDE_DRAWS = 200
 
 
 class NotGaussian(LearnerError, ValueError):
@@ -37,6 +42,21 @@ class NotGaussian(LearnerError, ValueError):
         super().__init__(
             "Effects are of linear Gaussian models, and this one scores nominal columns (BDeu). Train with score='bge' on numbers."
         )
+
+
+class UnscoredFamily(LearnerError, ValueError):
+    """The model keeps nothing from which a family beyond its tables could be scored."""
+
+    def __init__(self, name: str, parents: str) -> None:
+        super().__init__(
+            f"The model has no score of {name!r} with the parents {parents or 'none'}, and keeps no rows to count it from. Train "
+            "again, with these edges in required, more candidates, a larger max_parents, or fewer distinct rows."
+        )
+
+
+def _as_probability(odds: float, error: float, name: str = "probability") -> Answer:
+    """Odds against what is covered as a share of both, with its standard error."""
+    return {name: odds / (1.0 + odds), "standard_error": error / (1.0 + odds) ** 2}
 
 
 class Asked:
@@ -49,22 +69,32 @@ class Asked:
         Of the columns.
     conditional : ConditionalPosteriors, optional
         For known edges that the posterior's lattice or candidates do not hold; without it such questions are refused.
+    bdeu : BDeu, optional
+        Of nominal columns, for families that the tables do not hold.
     """
 
     def __init__(
-        self, posterior: OrderPosterior, names: Sequence[str], conditional: ConditionalPosteriors | None = None
+        self,
+        posterior: OrderPosterior,
+        names: Sequence[str],
+        conditional: ConditionalPosteriors | None = None,
+        bdeu: BDeu | None = None,
     ) -> None:
         self.posterior, self.names, self.conditional = posterior, list(names), conditional
+        self.score: BGe | BDeu | None = posterior.bge or bdeu
 
     def answer(self, query: StructureQuery, pause: Callable[[], None] | None = None) -> Answer:
         """The answer, with `kind` and `coverage`, and
 
-        - edges: `log_evidence` and `edges`: `from`, `to`, `probability` of each pair;
+        - edges: `log_evidence` and `edges`: `from`, `to`, `probability` of each pair; where the tables leave families
+          out, also `outside`, an estimate of their mass, and of an edge from no candidate `is_candidate` false with an
+          estimated `probability`, None if nothing is known of it;
         - graph: `edges` (`from`, `to`), `log_score` and `log_posterior` given what is known;
         - graphs: `graphs`, distinct ones with how often each was drawn as `count`;
         - paths: `paths`: `from`, `to`, `probability` of each pair, and `is_exact`;
         - effects: `effects`: `from`, `to`, `mean`, `low`, `high` of each pair, and `is_exact` of the means;
-        - score: `log_score`, `log_posterior` and `log_odds` against the best graph.
+        - score: `log_score`, `log_posterior` and `log_odds` against the best graph, and `is_covered`: whether the
+          posterior's tables and orders hold the graph. If not, `log_posterior` is an upper bound and `notes` say why.
 
         What comes from draws has a `standard_error`; with prior "graph", `effective_sample_size` tells how many draws of
         equal weight they are worth. Where no order that the model covers has the known edges, a lattice grows around
@@ -80,7 +110,9 @@ class Asked:
         """
         self.check(query)
         if isinstance(query, Score):
-            return {"kind": query.kind} | self._score(query) | {"coverage": self.posterior.coverage.told()}
+            return (
+                {"kind": query.kind} | self._score(query) | {"coverage": self.posterior.told(self.posterior.coverage)}
+            )
         answers: dict[type, Callable[[Any, OrderSums], Answer]] = {
             Edges: self._edges,
             Graph: self._graph,
@@ -89,7 +121,7 @@ class Asked:
             Effects: self._effects,
         }
         sums, coverage = self._given(self.known(query), pause)
-        return {"kind": query.kind} | answers[type(query)](query, sums) | {"coverage": coverage.told()}
+        return {"kind": query.kind} | answers[type(query)](query, sums) | {"coverage": self.posterior.told(coverage)}
 
     def check(self, query: StructureQuery) -> None:
         """Refuse a query that names what is not there, without answering it.
@@ -153,10 +185,42 @@ class Asked:
     def _edges(self, query: Edges, sums: OrderSums) -> Answer:
         told: Answer = {"log_evidence": sums.log_z - self.posterior.prior_sums.log_z, "prior": query.prior}
         if query.prior == "order":
-            return told | {"edges": self._pairs(probability=edge_probabilities(sums))}
-        drawn = self._drawn(query, sums)
-        mean, error = drawn.mean(drawn.graphs.adjacency())
-        return told | self._size(drawn) | {"edges": self._pairs(probability=mean, standard_error=error)}
+            told |= {"edges": self._pairs(probability=edge_probabilities(sums))}
+        else:
+            drawn = self._drawn(query, sums)
+            mean, error = drawn.mean(drawn.graphs.adjacency())
+            told |= self._size(drawn) | {"edges": self._pairs(probability=mean, standard_error=error)}
+        return told | self._outside(query, sums, told["edges"])
+
+    def _outside(self, query: Edges, sums: OrderSums, pairs: list[Answer]) -> Answer:
+        """What the tables leave out: nothing, or an estimate of its mass; edges from no candidate get theirs."""
+        if not self.posterior.leaves_out:
+            return {}
+        absent = self.known(query).absent
+        prior = None if self.conditional is None else self.conditional.prior
+        found: OutsideMass | None = None
+        if self.score is not None and prior is not None:
+            drawn = weighted_graphs(sums, OUTSIDE_DRAWS, query.seed, query.prior)
+            found = outside_mass(drawn, sums.scores, self.score, prior, absent)
+        place = {name: node for node, name in enumerate(self.names)}
+        n_outside = 0
+        for pair in pairs:
+            edge = (place[pair["from"]], place[pair["to"]])
+            is_excluded = edge in absent or (prior is not None and edge in prior.forbidden)
+            if is_excluded or edge[0] in sums.scores.candidates[edge[1]]:
+                continue
+            n_outside += 1
+            pair.update(is_candidate=False, probability=None)
+            if found is not None:
+                pair.update(_as_probability(float(found.odds[edge]), float(found.errors[edge])))
+        told: Answer = {} if found is None else _as_probability(found.total, found.total_error, "mass")
+        words = (
+            f"{n_outside} edges come from columns that are no candidate parents"
+            if n_outside
+            else ("the tables leave out parent sets larger than max_parents")
+        )
+        how = "their mass is not known" if found is None else f"one more parent would have the mass {told['mass']:.3g}"
+        return {"outside": told | {"n_edges": n_outside}, "notes": [f"{words}; {how}"]}
 
     def _graph(self, query: Graph, sums: OrderSums) -> Answer:
         best = best_graph(sums.scores, sums.lattice)
@@ -218,12 +282,66 @@ class Asked:
     def _score(self, query: Score) -> Answer:
         parents = self._parents(query)
         best = best_graph(self.posterior.scores, self.posterior.lattice)
-        logs = self._logs(parents, self.posterior.prior_sums)
+        logs = self._own_logs(parents)
         return logs | {
             "log_odds": logs["log_score"] - best.log_score,
             "best_log_score": best.log_score,
             "best_edges": self._edges_of(best.parents),
         }
+
+    def _own_logs(self, parents: ParentSets) -> Answer:
+        """The log score of any graph by its own families, and its log posterior: a bound if the posterior lacks it."""
+        sums, scores = self.posterior.prior_sums, self.posterior.scores
+        notes, log_score = [], 0.0
+        for node, own in enumerate(parents):
+            index = scores.index(node, own)
+            log = -np.inf if index is None else float(scores.of(node)[index])
+            if log == -np.inf:
+                log, note = self._beyond(node, own)
+                notes.append(note)
+            log_score += log
+        n_orders = float(log_n_orders(sums.lattice, as_sets(parents)[np.newaxis])[0])
+        if n_orders == -np.inf:
+            n_orders, error = estimated_log_orders(as_sets(parents), 0)
+            notes.append(
+                f"no order of the lattice has this graph; its number of orders is estimated, standard error {error:.1%}"
+            )
+        log_joint = log_score + n_orders
+        told: Answer = {"log_score": log_score, "log_posterior": log_joint - sums.log_z, "is_covered": not notes}
+        if not notes:
+            return told
+        if log_score > -np.inf:
+            # The mass of this graph itself was left out of the sum: with it, the share is a bound from above.
+            told["log_posterior"] = log_joint - float(np.logaddexp(log_joint, sums.log_z))
+            notes.append("the posterior does not hold this graph: its log posterior is at most this")
+        return told | {"notes": notes}
+
+    def _beyond(self, node: int, own: tuple[int, ...]) -> tuple[float, str]:
+        """The log score of a family that the tables do not hold, and why they do not.
+
+        Raises
+        ------
+        UnscoredFamily
+            If the model keeps nothing to score it from.
+        """
+        name, above = self.names[node], ", ".join(repr(self.names[parent]) for parent in own)
+        candidates = set(self.posterior.scores.candidates[node].tolist())
+        others = [self.names[parent] for parent in own if parent not in candidates]
+        if self.conditional is not None:
+            prior = log_prior(self.conditional.prior, node, own, len(self.names))
+            if prior == -np.inf:
+                return (
+                    prior,
+                    f"the prior forbids the parents of {name!r} ({above or 'none'}), so the graph is impossible",
+                )
+            if self.score is not None:
+                reason = (
+                    f"{', '.join(map(repr, others))} is no candidate parent of {name!r}"
+                    if others
+                    else f"{name!r} has {len(own)} parents, and the tables hold at most {self.conditional.most}"
+                )
+                return prior + log_family(self.score, node, own), f"{reason}: scored by the family itself"
+        raise UnscoredFamily(name, above)
 
     def _logs(self, parents: ParentSets, sums: OrderSums) -> Answer:
         """The log score of a graph, and its log posterior under the order prior."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from learners.orders.bge import BGe, Standard
 from learners.orders.candidates import all_candidates, greedy_candidates
 from learners.orders.checks import check_columns, check_numeric, gaussian_score
 from learners.orders.covered import covered_posterior
+from learners.orders.families import KeptRows
 from learners.orders.graphs import best_graph
 from learners.orders.lattice import step_bytes
 from learners.orders.model import OrderModel
@@ -37,6 +39,8 @@ from learners.schema.summaries import ColumnSummaries
 MOST_EXACT = 24
 BLOCK_CANDIDATES = 16
 BDEU_PARENTS = 4
+# Sets of columns times distinct rows that are counted without being asked: larger parent sets are scored within it.
+COUNTED_CELLS = 20_000_000
 # Of each family: its score, its number and exponent, and as much again while sums are made.
 _FAMILY_BYTES = 32
 
@@ -64,9 +68,9 @@ def orders(
     InvalidParameter, UnknownColumn
         If there is a target, or the prior contradicts itself.
     SchemaError
-        If a column is constant, a linear combination of others, or not numeric where it must be.
+        If a column is a linear combination of others, or not numeric where it must be.
     TooFewRows
-        If BGe has no more rows than columns.
+        If BGe has fewer than two complete rows.
 
     References
     ----------
@@ -83,7 +87,8 @@ def orders(
     )
     # Lists for tuples, as a model that was stored has them: what is equal must compare so.
     told = json.loads(json.dumps(asdict(parameters)))
-    facts: dict[str, Any] = {"learner": "orders", "parameters": told}
+    left_out = {column.name: column.reason for column in schema.left_out}
+    facts: dict[str, Any] = {"learner": "orders", "parameters": told, "left_out": left_out}
     standard = Standard.none(schema.n_attributes)
     score: BGe | BDeu
     if is_gaussian:
@@ -96,7 +101,7 @@ def orders(
         score = BDeu(rows, schema.domain_sizes, parameters.ess)
         cut = [attribute.name for attribute in schema.attributes if attribute.kind == "numeric"]
         facts |= {"score": "bdeu", "n_rows": rows.n_rows, "n_distinct": rows.n_distinct, "cut_columns": cut}
-    most = most_parents(parameters, not is_gaussian, schema.n_attributes)
+    most = most_parents(parameters, score, schema.n_attributes)
     for node, name in enumerate(names):
         if len(prior.required_of(node)) > most:
             raise InvalidParameter("max_parents", most, f"{name!r} has {len(prior.required_of(node))} required parents")
@@ -107,6 +112,7 @@ def orders(
         "method": "exact" if posterior.coverage.is_exact else "blocks",
         "n_candidates": max(own.size for own in posterior.scores.candidates),
         "max_parents": most,
+        "columns_at_limit": at_limit(posterior, most, names),
     }
     model: OrderModel = yield Work("adding up orders", lambda _, advance: _model(schema, posterior, facts, score))
     return model
@@ -120,7 +126,8 @@ def _model(schema: Schema, posterior: OrderPosterior, facts: Mapping[str, Any], 
         )
     best = best_graph(posterior.scores, posterior.lattice)
     tables = conditional_tables(score, best.parents) if isinstance(score, BDeu) else ()
-    return OrderModel(schema, posterior, facts, best=best, tables=tables)
+    rows = KeptRows.of(score) if isinstance(score, BDeu) and facts["parameters"]["keep_rows"] else None
+    return OrderModel(schema, posterior, facts, best=best, tables=tables, rows=rows)
 
 
 def _schema(parameters: OrderParameters, given: Schema | Kept | None, overrides: Overrides) -> Passes[Schema]:
@@ -148,11 +155,31 @@ def cut_points(histogram: Histogram, n_bins: int) -> tuple[float, ...]:
     return (min(max(lowest, -largest), largest),)
 
 
-def most_parents(parameters: OrderParameters, is_bdeu: bool, d: int) -> int:
-    """Parents that a node may have."""
+def most_parents(parameters: OrderParameters, score: BGe | BDeu, d: int) -> int:
+    """Parents that a node may have: by default of nominal columns four, and more where the table is small enough."""
     if parameters.max_parents is not None:
         return min(parameters.max_parents, d - 1)
-    return min(BDEU_PARENTS, d - 1) if is_bdeu else d - 1
+    if isinstance(score, BGe):
+        return d - 1
+    most = min(BDEU_PARENTS, d - 1)
+    if not score.rows.is_in_memory:
+        return most
+    k = d - 1 if parameters.candidates is None else min(parameters.candidates, d - 1)
+    k = k if k + 1 <= MOST_EXACT else min(k, BLOCK_CANDIDATES)
+    while most < d - 1:
+        n_sets = min(sum(comb(d, j) for j in range(most + 3)), 2 * d * sum(comb(k, j) for j in range(most + 2)))
+        if n_sets * score.rows.n_distinct > COUNTED_CELLS:
+            break
+        most += 1
+    return most
+
+
+def at_limit(posterior: OrderPosterior, most: int, names: Sequence[str]) -> list[str]:
+    """The columns that have as many parents in the best graph as they may have: a larger limit may give them more."""
+    if most >= len(names) - 1:
+        return []
+    parents = best_graph(posterior.scores, posterior.lattice).parents
+    return [name for name, own in zip(names, parents, strict=True) if len(own) >= most]
 
 
 def exact_bytes(candidates: tuple[Integers, ...]) -> int:

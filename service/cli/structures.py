@@ -7,6 +7,7 @@ from service.terminal import out, show_table
 
 MOST_ROWS = 50
 ARROW = "->"
+LIMITS = {"max_parents": "parents", "candidates": "candidate parents"}
 
 
 def show_answer(answer: JSONMapping) -> None:
@@ -19,17 +20,22 @@ def show_answer(answer: JSONMapping) -> None:
     show[answer["kind"]](answer)
     if "effective_sample_size" in answer:
         out.print(f"effective_sample_size {answer['effective_sample_size']:.0f}")
+    for note in answer.get("notes", []):
+        out.print(f"note: {note}")
     out.print(coverage_words(answer["coverage"]))
 
 
 def coverage_words(coverage: JSONMapping) -> str:
     """How much of the posterior an answer is of."""
+    limits = coverage.get("limits", {})
+    told = [f"at most {limits[name]} {word}" for name, word in LIMITS.items() if limits.get(name) is not None]
+    within = f" of graphs with {' and '.join(told)} of each column" if told else ""
     if coverage["is_exact"]:
-        return "exact: all orders are added up"
+        return f"exact: all orders{within} are added up"
     (low, high), (least, most) = coverage["orders_interval"], coverage["graphs_interval"]
     return (
         f"coverage, 95% interval of {coverage['n_draws']} draws: orders {coverage['orders']:.1%} ({low:.1%} to {high:.1%}), "
-        f"graphs {coverage['graphs']:.1%} ({least:.1%} to {most:.1%})"
+        f"graphs {coverage['graphs']:.1%} ({least:.1%} to {most:.1%}){within}"
     )
 
 
@@ -77,14 +83,18 @@ def _effects(answer: JSONMapping) -> None:
 
 
 def _show_pairs(what: str, pairs: Sequence[JSONMapping], name: str) -> None:
-    ordered = sorted(pairs, key=lambda pair: -pair[name])
+    ordered = sorted(pairs, key=lambda pair: -(pair[name] or 0.0))
     has_errors = any("standard_error" in pair for pair in pairs)
     rows = [
-        [_arrow(pair), f"{pair[name]:.4f}"] + ([f"{pair['standard_error']:.4f}"] if has_errors else [])
+        [_arrow(pair), _number(pair.get(name))] + ([_number(pair.get("standard_error"), "")] if has_errors else [])
         for pair in ordered[:MOST_ROWS]
     ]
     show_table(None, [what, name] + (["standard error"] if has_errors else []), rows, empty="")
     _say_more(len(pairs), f"{what}s")
+
+
+def _number(value: float | None, unknown: str = "unknown") -> str:
+    return unknown if value is None else f"{value:.4f}"
 
 
 def _print_edges(edges: Sequence[Mapping[str, str]]) -> None:

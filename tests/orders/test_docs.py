@@ -24,7 +24,12 @@ def test_the_python_example_runs():
     exec(compile(example, "docs/how-to/structures.md", "exec"), names)
     posterior = names["posterior"]
     assert posterior.feature_names_in_ == ["flow", "heat", "alarm"]
-    assert posterior.coverage_ == {"is_exact": True, "orders": 1.0, "graphs": 1.0}
+    assert posterior.coverage_ == {
+        "is_exact": True,
+        "orders": 1.0,
+        "graphs": 1.0,
+        "limits": {"max_parents": None, "candidates": None},
+    }
     assert names["effects"]["flow", "heat"]["high"] == pytest.approx(3.0, abs=0.4)
     assert posterior.edge_probabilities_[2].tolist() == [0.0, 0.0, 0.0]
     assert names["odds"] < 0

@@ -64,7 +64,11 @@ QUERIES = [
 def test_rest_and_jobs_answer_every_query(site, plant):
     answers = ask(site.client, "plant", *QUERIES)
     assert [answer["kind"] for answer in answers] == [query["kind"] for query in QUERIES]
-    assert all(answer["coverage"] == {"is_exact": True, "orders": 1.0, "graphs": 1.0} for answer in answers)
+    assert all(
+        answer["coverage"]
+        == {"is_exact": True, "orders": 1.0, "graphs": 1.0, "limits": {"max_parents": None, "candidates": None}}
+        for answer in answers
+    )
     edges = {(edge["from"], edge["to"]): edge["probability"] for edge in answers[0]["edges"]}
     assert len(edges) == 12
     assert edges["flow", "heat"] == pytest.approx(1.0)
