@@ -12,15 +12,15 @@ import numpy as np
 
 from benchmarks.measuring import Figure, machine, report
 from learners.arrays import Floats
-from learners.circuits.draws.draws import CircuitDraws
-from learners.circuits.draws.summary import summarised
-from learners.circuits.evaluate import log_values
-from learners.circuits.gibbs.layout import layout_of
-from learners.circuits.gibbs.parameters import drawn_parameters
-from learners.circuits.gibbs.priors import Column, Prior, Strengths, given_prior
-from learners.circuits.gibbs.sampler import InMemory, Moves, Tallies, lazy
-from learners.circuits.gibbs.shape import complete_shape
-from learners.circuits.sampling import sample
+from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws
+from learners.circuits.bayesian.posterior_samples.summary import summarised
+from learners.circuits.evaluation.evaluate import log_values
+from learners.circuits.bayesian.sampler.layout import layout_of
+from learners.circuits.bayesian.sampler.parameters import drawn_parameters
+from learners.circuits.bayesian.sampler.priors import Column, Prior, Strengths, given_prior
+from learners.circuits.bayesian.sampler.sampler import InMemory, Moves, Tallies, lazy
+from learners.circuits.bayesian.sampler.shape import complete_shape
+from learners.circuits.queries.sampling import sample
 
 COLUMNS = (
     Column(("categorical",), 3),

@@ -20,9 +20,9 @@ import pyarrow as pa
 
 from benchmarks.bayesian_problems import problem_of, table_of
 from benchmarks.measuring import Figure, apart, machine, report
-from learners.circuits.gibbs.priors import Prior
-from learners.circuits.gibbs.sampler import InMemory, Moves, RowBlocks, SamplingAlgorithm, State, lazy
-from learners.circuits.gibbs.store import FileStore
+from learners.circuits.bayesian.sampler.priors import Prior
+from learners.circuits.bayesian.sampler.sampler import InMemory, Moves, RowBlocks, SamplingAlgorithm, State, lazy
+from learners.circuits.bayesian.sampler.store import FileStore
 from tests.naive.reference_sampler import reference
 
 Make = Callable[[Prior, RowBlocks], SamplingAlgorithm]
@@ -192,7 +192,7 @@ def growth(n_sweeps: int, n_large: int) -> list[Figure]:
 def queries(rounds: int) -> list[Figure]:
     """One row over a hundred draws against one circuit."""
     from learners import recipes
-    from learners.circuits.answers import log_likelihood
+    from learners.circuits.queries.answers import log_likelihood
     from learners.passes.learner import drive
     from learners.passes.source import Source
 

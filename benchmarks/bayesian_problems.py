@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from learners.arrays import Float32s
-from learners.circuits.gibbs.columns import Coding, coded
-from learners.circuits.gibbs.learning import sampled_rows
-from learners.circuits.gibbs.priors import Prior
-from learners.circuits.gibbs.sampler import InMemory
-from learners.circuits.gibbs.settings import GibbsParameters
-from learners.circuits.gibbs.shape import complete_shape
-from learners.circuits.gibbs.tuning import Chosen, given
+from learners.circuits.bayesian.sampler.columns import Coding, coded
+from learners.circuits.bayesian.sampler.learning import sampled_rows
+from learners.circuits.bayesian.sampler.priors import Prior
+from learners.circuits.bayesian.sampler.sampler import InMemory
+from learners.circuits.bayesian.sampler.settings import GibbsParameters
+from learners.circuits.bayesian.sampler.shape import complete_shape
+from learners.circuits.bayesian.sampler.tuning import Chosen, given
 from learners.passes.engine import collect
 from learners.passes.source import Source
 from learners.schema import Schema

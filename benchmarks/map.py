@@ -21,7 +21,7 @@ from benchmarks.map_wins import APPROXIMATE, PAPER, compare, tables
 from benchmarks.measuring import Figure, report
 from learners.circuits.map import approximate, map_query
 from learners.circuits.map.exact import exact
-from learners.circuits.map.whole import whole_circuit
+from learners.circuits.map.prepared_circuit import whole_circuit
 
 # Milliseconds per problem of github.com/shtechair/maxspn (Go, one thread), from issue 6.
 GO_MS = {

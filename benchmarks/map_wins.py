@@ -14,8 +14,8 @@ from benchmarks.map_circuits import circuit, n_arcs, random_query
 from learners.arrays import Integers
 from learners.circuits.map import approximate
 from learners.circuits.map.exact import exact
-from learners.circuits.map.reduction import MaxProblem
-from learners.circuits.map.whole import whole_circuit
+from learners.circuits.map.linear.reduction import MaxProblem
+from learners.circuits.map.prepared_circuit import whole_circuit
 
 # Values closer than this, in nats, are the same.
 SAME = 1e-9

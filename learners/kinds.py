@@ -8,8 +8,8 @@ from typing import cast
 from learners.arrays import Arrays
 from learners.baselines.boosted import BoostedModel
 from learners.baselines.boosted_checks import check_boosted_model
-from learners.circuits.draws.model import BayesianCircuit
-from learners.circuits.gaussians.model import GaussianModel
+from learners.circuits.bayesian.posterior_samples.model import BayesianCircuit
+from learners.circuits.mixtures.model import GaussianModel
 from learners.circuits.model import CircuitModel
 from learners.classifiers.averaged import AveragedTrees, check_trees
 from learners.classifiers.checks import check_arrays

@@ -3,7 +3,7 @@
 import threading
 from weakref import WeakKeyDictionary
 
-from learners.circuits.from_network import MAX_EDGES, network_circuit
+from learners.circuits.structures.from_network import MAX_EDGES, network_circuit
 from learners.circuits.model import CircuitModel
 from learners.classifiers.lookup import LookupModel
 

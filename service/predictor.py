@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import structlog
 
-from learners.circuits.from_network import NetworkTooLarge
+from learners.circuits.structures.from_network import NetworkTooLarge
 from learners.circuits.model import CircuitModel
 from learners.classifiers.lookup import LookupModel
 from learners.distributions import distributions

@@ -9,16 +9,17 @@ import numpy as np
 import pyarrow as pa
 
 from learners.arrays import Array, Arrays, Floats, Integers
-from learners.circuits import answers, queries
-from learners.circuits.answer_forms import Answer, Batches
+from learners.circuits.queries import answers
+from learners.circuits.queries import queries
+from learners.circuits.queries.answer_types import Answer, Batches
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.columns import Columns, columns_of
-from learners.circuits.evaluate import with_weights
+from learners.circuits.evaluation.evaluate import with_weights
 from learners.circuits.kernels import KIND_NAMES
-from learners.circuits.leaf_shapes import peaks
-from learners.circuits.map.whole import whole_circuit
-from learners.circuits.online import PseudoCounts, StreamingPosterior
-from learners.circuits.sampling import sample
+from learners.circuits.evaluation.leaf_shapes import peaks
+from learners.circuits.map.prepared_circuit import whole_circuit
+from learners.circuits.streaming.online import PseudoCounts, StreamingPosterior
+from learners.circuits.queries.sampling import sample
 from learners.errors import NoClass
 from learners.model import Header
 from learners.query import Query

@@ -9,19 +9,19 @@ from typing import Any, Literal
 
 import numpy as np
 
-from learners.circuits import choosing
+from learners.circuits.structures.search import passes as choosing
 from learners.circuits.circuit import Circuit
 from learners.circuits.columns import columns_of
-from learners.circuits.draws.model import BayesianCircuit
-from learners.circuits.em import ExpectedCounts, em_passes
-from learners.circuits.gaussians import learning as gaussians
-from learners.circuits.gibbs.columns import BY_COLUMN, PAPER, coded
-from learners.circuits.gibbs.learning import Sampling, sampling_of
-from learners.circuits.gibbs.settings import GibbsParameters
+from learners.circuits.bayesian.posterior_samples.model import BayesianCircuit
+from learners.circuits.em.em import ExpectedCounts, em_passes
+from learners.circuits.mixtures import learning as gaussians
+from learners.circuits.bayesian.sampler.columns import BY_COLUMN, PAPER, coded
+from learners.circuits.bayesian.sampler.learning import Sampling, sampling_of
+from learners.circuits.bayesian.sampler.settings import GibbsParameters
 from learners.circuits.model import CircuitModel
-from learners.circuits.modelling import AUTO, ROW_BY_ROW, check_conjugate, modelled, require_columns
-from learners.circuits.online import StreamingPosterior, pseudo_counts_of
-from learners.circuits.shards import in_shards
+from learners.circuits.structures.search.column_models import AUTO, ROW_BY_ROW, check_conjugate, modelled, require_columns
+from learners.circuits.streaming.online import StreamingPosterior, pseudo_counts_of
+from learners.circuits.streaming.shards import in_shards
 from learners.circuits.structures import Variable, chow_liu, hclt, learnspn, random_regions
 from learners.circuits.structures.densities import (
     CONJUGATE,
@@ -30,7 +30,7 @@ from learners.circuits.structures.densities import (
     with_densities,
     with_distributions,
 )
-from learners.circuits.structures.given import fingerprint, read_circuit
+from learners.circuits.structures.from_file import fingerprint, read_circuit
 from learners.counts.family import Family, FamilyCounts
 from learners.counts.holdout import HoldOut
 from learners.counts.pairwise import PairwiseCounts

@@ -15,9 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from learners import recipes
 from learners.arrays import Array, Floats
-from learners.circuits.answer_forms import Answer
-from learners.circuits.cells import missing_cells, nameable, rows_of_batch, with_cells
-from learners.circuits.filling import filled
+from learners.circuits.queries.answer_types import Answer
+from learners.circuits.column_values import missing_cells, nameable, rows_of_batch, with_cells
+from learners.circuits.queries.imputation import filled
 from learners.circuits.model import CircuitModel
 from learners.circuits.recipes import CircuitParameters
 from learners.distributions import all_distributions

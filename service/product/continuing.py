@@ -5,10 +5,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from learners.circuits.draws.model import BayesianCircuit
+from learners.circuits.bayesian.posterior_samples.model import BayesianCircuit
 from learners.circuits.model import CircuitModel
 from learners.circuits.recipes import continued, sampled_further
-from learners.circuits.structures.given import fingerprint, read_circuit
+from learners.circuits.structures.from_file import fingerprint, read_circuit
 from learners.kinds import load_model
 from learners.passes.learner import Account, Learner, Part
 from learners.passes.selection import Selection

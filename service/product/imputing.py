@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from learners.arrays import Array, Floats, Mask
-from learners.circuits.cells import is_in_intervals, missing_cells, nameable, rows_of_batch, with_cells
-from learners.circuits.filling import filled
+from learners.circuits.column_values import is_in_intervals, missing_cells, nameable, rows_of_batch, with_cells
+from learners.circuits.queries.imputation import filled
 from learners.circuits.model import CircuitModel
 from learners.errors import EmptyData, InvalidParameter, UnknownColumn
 from learners.passes.source import Source
@@ -33,7 +33,7 @@ class Filling:
     Parameters
     ----------
     how : "mode", "mean" or "draw"
-        See `learners.circuits.filling.filled`.
+        See `learners.circuits.queries.imputation.filled`.
     columns : tuple of str
         Columns to fill; none named: those of the model that the data has.
     draws : int

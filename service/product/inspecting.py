@@ -4,7 +4,7 @@ import json
 from io import BytesIO
 from pathlib import Path
 
-from learners.circuits.draws.model import BayesianCircuit
+from learners.circuits.bayesian.posterior_samples.model import BayesianCircuit
 from learners.circuits.model import CircuitModel
 from learners.classifiers.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel

@@ -7,7 +7,7 @@ from pathlib import Path
 from learners import recipes
 from learners.circuits.columns import check_left_out, knows_nothing_of, labels_of, never_had
 from learners.circuits.model import CircuitModel
-from learners.circuits.queries import check
+from learners.circuits.queries.queries import check
 from learners.classifiers.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import SourceError, UnknownColumn

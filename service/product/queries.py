@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
-from learners.circuits.gaussians.model import GaussianModel
+from learners.circuits.mixtures.model import GaussianModel
 from learners.circuits.model import CircuitModel
-from learners.circuits.queries import answer_size
+from learners.circuits.queries.queries import answer_size
 from learners.classifiers.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from learners.circuits.columns import columns_of
 from learners.circuits.model import CircuitModel
-from learners.circuits.regions import Region, regions
+from learners.circuits.formats.regions import Region, regions
 from learners.errors import InvalidParameter
 from learners.model import Model
 from service.json_values import JSONObject

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from learners.arrays import Floats, Integers
-from learners.circuits.cells import chunk_of_batch
-from learners.circuits.leaf_shapes import density_variables
+from learners.circuits.column_values import chunk_of_batch
+from learners.circuits.evaluation.leaf_shapes import density_variables
 from learners.circuits.model import CircuitModel
 from learners.errors import EmptyData, UnknownColumn
 from learners.passes.source import Source

@@ -15,15 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners import recipes
-from learners.circuits.answer_kernels import leaf_value
-from learners.circuits.answers import log_likelihood
-from learners.circuits.em import batch_em
+from learners.circuits.queries.answer_kernels import leaf_value
+from learners.circuits.queries.answers import log_likelihood
+from learners.circuits.em.em import batch_em
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.kernels import CATEGORICAL, INDICATOR, POISSON
-from learners.circuits.online import StreamingPosterior, pseudo_counts_of
-from learners.circuits.shards import merge_shards
+from learners.circuits.streaming.online import StreamingPosterior, pseudo_counts_of
+from learners.circuits.streaming.shards import merge_shards
 from learners.circuits.structures.densities import Densities, densities_of, narrowest, with_densities
-from learners.circuits.text import CircuitBuilder
+from learners.circuits.formats.text import CircuitBuilder
 from learners.errors import InvalidParameter, SchemaError
 from learners.kinds import load_model
 from learners.passes.learner import drive

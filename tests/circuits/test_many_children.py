@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import polygamma, psi
 
-from learners.circuits.projection_kernels import ADF, MOVED, UNKNOWN, project
+from learners.circuits.streaming.projection_kernels import ADF, MOVED, UNKNOWN, project
 
 
 def state_of(counts):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from learners.circuits.evaluate import log_values
+from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, INDICATOR, POISSON
 from learners.circuits.map import (
     SOLVERS,
@@ -21,7 +21,7 @@ from learners.circuits.map import (
 from learners.circuits.map import exact as exact_module
 from learners.circuits.map.approximate import best_tree, k_best_trees, log_probabilities
 from learners.circuits.map.exact import exact, root_bound
-from learners.circuits.map.whole import whole_circuit
+from learners.circuits.map.prepared_circuit import whole_circuit
 from tests.circuits.map_circuits import problems, random_circuit
 from tests.naive import map as naive
 from tests.naive.map import flat_circuit

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners.circuits.kernels import CATEGORICAL, INDICATOR
-from learners.circuits.map import beam_kernels, change_kernels, map_query
+from learners.circuits.map import beam_kernels, map_query
+from learners.circuits.map import local_search_kernels
 from learners.circuits.map.approximate import beam_search
-from learners.circuits.map.change_kernels import WIDTH, BlockRoom
-from learners.circuits.map.whole import whole_circuit
+from learners.circuits.map.local_search_kernels import WIDTH, BlockRoom
+from learners.circuits.map.prepared_circuit import whole_circuit
 from tests.circuits.map_circuits import random_circuit
 from tests.naive import map as naive
 
@@ -61,14 +62,14 @@ def test_values_after_changes_are_the_values_of_the_changed_assignments(problem,
     n_values = np.diff(arrays.value_starts)
     codes = np.random.default_rng(seed).integers(0, n_values, (n, problem.n_variables))
     block = block_room(arrays, codes)
-    edges = change_kernels.leaf_edges(arrays)
+    edges = local_search_kernels.leaf_edges(arrays)
     assert edges.has_zeros == (arrays.leaf_value.min() < 1e-90)
-    change_kernels.values_side_by_side(arrays, edges, block)
+    local_search_kernels.values_side_by_side(arrays, edges, block)
     found = []
     if not edges.has_zeros:
-        change_kernels.values_after_changes(arrays, edges, block)
+        local_search_kernels.values_after_changes(arrays, edges, block)
         found.append(block.found.copy())
-    change_kernels.values_after_changes_with_zeros(arrays, block)
+    local_search_kernels.values_after_changes_with_zeros(arrays, block)
     found.append(block.found.copy())
     for k in range(min(n, 3)):
         assert block.up[-1, k] == pytest.approx(naive_value(circuit, problem, codes[k]), rel=CLOSE, abs=1e-14)

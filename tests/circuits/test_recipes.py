@@ -9,7 +9,7 @@ import pytest
 
 from learners import recipes
 from learners.circuits.model import CircuitModel
-from learners.circuits.online import pseudo_counts_of
+from learners.circuits.streaming.online import pseudo_counts_of
 from learners.circuits.recipes import continued
 from learners.circuits.structures import learnspn
 from learners.errors import InvalidParameter, NoClass, SchemaError

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners.circuits.from_network import network_circuit
+from learners.circuits.structures.from_network import network_circuit
 from learners.circuits.model import CircuitModel
 from learners.classifiers import elimination
 from learners.classifiers.elimination import Elimination
 from learners.classifiers.lookup import LookupModel
 from learners.query import Conditional
 from learners.schema import Chunk
-from tests.circuits.test_from_network import STRUCTURES, network_joint, trained
+from tests.circuits.structures.test_from_network import STRUCTURES, network_joint, trained
 
 TOLERANCE = 1e-5  # tables hold logarithms as float32
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import learners
-from learners.circuits.em import ExpectedCounts
-from learners.circuits.gaussians.drawn import DrawnNumbers
-from learners.circuits.gaussians.expected import ExpectedMoments
+from learners.circuits.em.em import ExpectedCounts
+from learners.circuits.mixtures.row_sample import DrawnNumbers
+from learners.circuits.mixtures.em_statistics import ExpectedMoments
 from learners.classifiers.family_trees import each_grown
 from learners.classifiers.loss_tables import measure
 from learners.classifiers.selection import PrefixLosses

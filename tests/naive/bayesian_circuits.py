@@ -7,7 +7,7 @@ import math
 
 from scipy import stats
 
-from learners.circuits.gibbs.leaf_kernels import CENTRE, FIRST, KIND, SECOND
+from learners.circuits.bayesian.sampler.leaf_kernels import CENTRE, FIRST, KIND, SECOND
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN
 
 

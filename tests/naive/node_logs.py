@@ -7,8 +7,8 @@ from numpy.typing import ArrayLike
 
 from learners.arrays import Floats
 from learners.circuits.circuit import Circuit
-from learners.circuits.evaluate import NO_LOGS, _scratch, as_rows
-from learners.circuits.wide_kernels import node_logs
+from learners.circuits.evaluation.evaluate import NO_LOGS, _scratch, as_rows
+from learners.circuits.evaluation.extended_range_kernels import node_logs
 
 
 def node_log_values(circuit: Circuit, x: ArrayLike) -> Floats:

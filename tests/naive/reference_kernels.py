@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.circuits.gibbs.lazy_kernels import (
+from learners.circuits.bayesian.sampler.lazy_kernels import (
     ACCEPTED,
     CHOICE,
     LEAF,
@@ -21,8 +21,8 @@ from learners.circuits.gibbs.lazy_kernels import (
     log_ratio,
     uniform,
 )
-from learners.circuits.gibbs.leaf_kernels import ALPHA, change, close
-from learners.circuits.sampling_kernels import GOLDEN
+from learners.circuits.bayesian.sampler.leaf_kernels import ALPHA, change, close
+from learners.circuits.queries.sampling_kernels import GOLDEN
 from learners.kernels.jit import inner_kernel, kernel
 
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.arrays import Uint8s
-from learners.circuits.gibbs.priors import Prior
-from learners.circuits.gibbs.sampler import (
+from learners.circuits.bayesian.sampler.priors import Prior
+from learners.circuits.bayesian.sampler.sampler import (
     Info,
     Moves,
     RowBlocks,
@@ -19,7 +19,7 @@ from learners.circuits.gibbs.sampler import (
     copied,
     seed_of,
 )
-from learners.circuits.gibbs.shape import Shape
+from learners.circuits.bayesian.sampler.shape import Shape
 from tests.naive.reference_kernels import count_states, reached, reference_sweep
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from learners.circuits.online import StreamingPosterior
+from learners.circuits.streaming.online import StreamingPosterior
 
 
 def merged_counts(start, x, cuts, projection):

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners import recipes
-from learners.circuits import shards
+from learners.circuits.streaming import shards
 from learners.errors import Cancelled, ClusterError, SourceError
 from learners.passes import cluster as clusters
 from learners.passes.engine import collect

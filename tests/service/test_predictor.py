@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from learners.circuits.from_network import NetworkTooLarge
+from learners.circuits.structures.from_network import NetworkTooLarge
 from learners.query import Marginal
 from service import product
 from service.observing import Observer

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.circuits.map.copy_kernels import copy
+from learners.circuits.map.linear.copy_kernels import copy
 from learners.circuits.map.value_kernels import LANES
 from learners.kernels.jit import inner_kernel, kernel
 

@@ -12,7 +12,7 @@ import numpy as np
 from learners.arrays import Integers
 from learners.circuits.map import approximate, search_kernels
 from learners.circuits.map.bound_kernels import look_ahead
-from learners.circuits.map.reduction import MaxProblem
+from learners.circuits.map.linear.reduction import MaxProblem
 
 __all__ = ["Found", "exact", "root_bound"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.circuits.sampling_kernels import mixed
+from learners.circuits.queries.sampling_kernels import mixed
 from learners.kernels.jit import inner_kernel, kernel
 
 # Assignments evaluated together: each waits for its own product, so eight at a time keep the processor busy.

@@ -9,7 +9,7 @@ import numpy as np
 
 from learners.arrays import Floats, Integers
 from learners.circuits.circuit import Circuit
-from learners.circuits.structures.blocks import Blocks, log_shares
+from learners.circuits.structures.circuit_builder import Blocks, log_shares
 from learners.circuits.structures.chow_liu import conditional, smoothed_margin
 from learners.circuits.structures.trees import PairTables, maximum_spanning_tree
 from learners.circuits.structures.variables import Variable

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from learners.circuits.circuit import Circuit
-from learners.circuits.structures.blocks import Blocks
+from learners.circuits.structures.circuit_builder import Blocks
 from learners.circuits.structures.variables import Variable
 
 

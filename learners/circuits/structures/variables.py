@@ -10,7 +10,7 @@ import numpy as np
 
 from learners.arrays import Floats, Integers
 from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, POISSON
-from learners.circuits.structures.blocks import Blocks, log_shares
+from learners.circuits.structures.circuit_builder import Blocks, log_shares
 from learners.errors import InvalidParameter
 
 LeafKind = Literal["categorical", "gaussian", "poisson", "exponential"]

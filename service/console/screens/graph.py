@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 from markupsafe import Markup
 from starlette.requests import Request
 
-from learners.circuits.gaussians.model import GaussianModel
+from learners.circuits.mixtures.model import GaussianModel
 from learners.circuits.model import CircuitModel
 from service import product
 from service.console.pages import page, whole_number, workspace_of

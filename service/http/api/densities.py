@@ -9,8 +9,8 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from learners.arrays import Array
-from learners.circuits.cells import nameable, raw_value
-from learners.circuits.filling import filled
+from learners.circuits.column_values import nameable, raw_value
+from learners.circuits.queries.imputation import filled
 from learners.circuits.model import CircuitModel
 from learners.query import How
 from learners.schema import Chunk

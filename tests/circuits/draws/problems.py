@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.circuits.draws.draws import CircuitDraws
-from learners.circuits.gibbs.layout import layout_of
-from learners.circuits.gibbs.parameters import drawn_parameters
-from learners.circuits.gibbs.priors import Column
-from learners.circuits.gibbs.sampler import InMemory, lazy
+from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws
+from learners.circuits.bayesian.sampler.layout import layout_of
+from learners.circuits.bayesian.sampler.parameters import drawn_parameters
+from learners.circuits.bayesian.sampler.priors import Column
+from learners.circuits.bayesian.sampler.sampler import InMemory, lazy
 from tests.circuits.gibbs.problems import EXPONENTIAL, GAUSSIAN, MIXED, POISSON, WORDS, prior_of, rows_of
 
 MANY = Column(("categorical",), 7)

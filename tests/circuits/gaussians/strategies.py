@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from learners.circuits.gaussians.mixture import GaussianMixture
+from learners.circuits.mixtures.mixture import GaussianMixture
 
 
 @st.composite

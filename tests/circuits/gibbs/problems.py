@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.circuits.gibbs.priors import Column, Strengths, given_prior
-from learners.circuits.gibbs.shape import complete_shape
+from learners.circuits.bayesian.sampler.priors import Column, Strengths, given_prior
+from learners.circuits.bayesian.sampler.shape import complete_shape
 
 GAUSSIAN, EXPONENTIAL, POISSON = Column(("gaussian",)), Column(("exponential",)), Column(("poisson",))
 WORDS = Column(("categorical",), 3)

@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from learners.circuits.gibbs.leaf_kernels import CENTRE, KIND
-from learners.circuits.gibbs.parameters import drawn_parameters
-from learners.circuits.gibbs.sampler import InMemory, Moves, Tallies, lazy, tallied
+from learners.circuits.bayesian.sampler.leaf_kernels import CENTRE, KIND
+from learners.circuits.bayesian.sampler.parameters import drawn_parameters
+from learners.circuits.bayesian.sampler.sampler import InMemory, Moves, Tallies, lazy, tallied
 from tests.circuits.gibbs.problems import EXPONENTIAL, GAUSSIAN, POISSON, WORDS, prior_of
 from tests.naive import bayesian_circuits as naive
 from tests.naive.reference_sampler import reference

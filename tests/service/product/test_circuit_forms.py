@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from learners.circuits.text import from_json, parse_text
+from learners.circuits.formats.text import from_json, parse_text
 from service import product
 from service.product.circuit_forms import MEDIA_TYPES, Form
 from service.product.queries import queryable

@@ -1,0 +1,1 @@
+"""Many circuits of one structure, evaluated together: samples of a posterior."""

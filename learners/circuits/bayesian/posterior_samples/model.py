@@ -1,0 +1,208 @@
+"""A posterior over circuits with its schema: what is stored, served and queried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self, cast
+
+import numpy as np
+import pyarrow as pa
+
+from learners.arrays import Array, Arrays, Floats, Integers, Uint8s, frozen
+from learners.circuits.queries.answer_types import Batches
+from learners.circuits.circuit import Circuit, CircuitArrays
+from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws
+from learners.circuits.bayesian.posterior_samples.queries import batches_of_draws
+from learners.circuits.bayesian.posterior_samples.summary import log_mean, summarised
+from learners.circuits.model import CircuitHeader, CircuitModel, SamplingTold
+from learners.circuits.queries.sampling import sample
+from learners.circuits.queries.sampling_kernels import GOLDEN
+from learners.errors import NoClass
+from learners.schema import Chunk, Schema
+
+WEIGHT, PARAMETER, TRACE, LEAF, CHOICES = "draws.weight", "draws.parameter", "trace", "prior.leaf", "state.choices."
+
+
+@dataclass(frozen=True, eq=False)
+class Sampled:
+    """From what the sampler goes on with tomorrow's rows.
+
+    Parameters
+    ----------
+    told : SamplingTold
+    leaf : (n_leaves, 2) float64
+        Parameters of the leaves' priors.
+    choices : list of (n_rows, n_positions) uint8
+        State of each chain.
+    """
+
+    told: SamplingTold
+    leaf: Floats
+    choices: list[Uint8s]
+
+
+class BayesianCircuit(CircuitModel):
+    """A posterior over sum-product networks of one structure, as draws of their weights and leaf parameters.
+
+    Parameters
+    ----------
+    schema : Schema
+    draws : CircuitDraws
+        Of one chain after the other; its circuit is the posterior mean given the sampled state of highest log joint.
+    n_chains : int
+    facts : mapping
+        How it was learned, with the `diagnostics` of its chains.
+    trace : (n_chains, n_sweeps, 7) float64
+        Log joint of every sweep, then unchanged, rejected and accepted proposals of whole trees, and of subtrees.
+    sampled : Sampled, optional
+        Without it the model does not go on learning.
+    """
+
+    kind: ClassVar[str] = "bayesian circuit"
+
+    def __init__(
+        self,
+        schema: Schema,
+        draws: CircuitDraws,
+        n_chains: int,
+        facts: Mapping[str, object],
+        trace: Floats,
+        sampled: Sampled | None = None,
+    ) -> None:
+        super().__init__(schema, draws.circuit, facts)
+        self.draws, self.n_chains, self.trace, self.sampled = draws, n_chains, frozen(trace), sampled
+
+    def prepare(self) -> None:
+        """Build what queries of every kind share, so that the first one does not wait for it."""
+        super().prepare()
+        self.draws.prepare()
+
+    def predict_proba(self, chunk: Chunk) -> Floats:
+        """(n_rows, n_classes) float64: P(class | attributes), the mean over the draws; what is missing or unseen summed out.
+
+        Raises
+        ------
+        NoClass
+        """
+        return np.concatenate([p.mean(axis=-1) for p in self._class_draws(chunk)] or [self._nobody()])
+
+    def credible_intervals(self, chunk: Chunk, level: float) -> tuple[Floats, Floats]:
+        """Low and high ends (n_rows, n_classes) float64 of the central credible interval of each P(class | attributes).
+
+        Raises
+        ------
+        NoClass
+        InvalidParameter
+            If the level is not between 0 and 1.
+        """
+        told = [summarised(p, self.n_chains, level) for p in self._class_draws(chunk)]
+        low, high = (np.concatenate([each[end] for each in told] or [self._nobody()]) for end in (2, 3))
+        return low, high
+
+    def _nobody(self) -> Floats:
+        return np.empty((0, self.schema.n_classes))
+
+    def _class_draws(self, chunk: Chunk) -> list[Floats]:
+        """P(class | attributes) of every draw, some rows at a time: (n_rows, n_classes, n_draws) float64 each."""
+        target = self._columns.class_variable
+        if target is None:
+            raise NoClass
+        x = self._columns.rows_of_chunk(chunk, with_class=False)
+        at_a_time = self.draws.rows_at_a_time(self.schema.n_classes)
+        return [
+            self.draws.class_posteriors(np.ascontiguousarray(x[:, first : first + at_a_time]), target)
+            for first in range(0, x.shape[1], at_a_time)
+        ]
+
+    def row_logs(self, x: Array) -> Floats:
+        """(n_rows,) float64: log of the mean probability (density) of rows (n_variables, n_rows)."""
+        return np.concatenate([log_mean(self.draws.log_likelihoods(part)) for part in self._parts(x)] or [np.empty(0)])
+
+    def row_marginals(self, x: Array, variables: Sequence[int]) -> list[Floats]:
+        """(n_rows, n_values) float64 of each discrete variable by itself given each row: the mean over the draws."""
+        width = int(self.circuit.n_values[list(variables)].sum())
+        parts = [self.draws.marginals(part, variables)[1] for part in self._parts(x, width)]
+        return [np.concatenate([p.mean(axis=-1) for p in each]) for each in zip(*parts, strict=True)]
+
+    def row_means(self, x: Array, variables: Sequence[int]) -> Floats:
+        """(n_rows, len(variables)) float64: the expectation of numeric variables given each row, the mean over the draws."""
+        parts = [self.draws.moments(part, variables)[1] for part in self._parts(x, 2 * len(variables))]
+        return np.concatenate([mean.mean(axis=-1) for mean in parts])
+
+    def row_draws(self, x: Array, n: int, seed: int, numbers: Integers) -> Floats:
+        """(n_rows, n, n_variables) float64 drawn given each row, each from a draw of the posterior that is drawn anew."""
+        out = np.empty((x.shape[1], n, x.shape[0]))
+        of_draw = _scattered(seed, numbers[:, np.newaxis] * n + np.arange(n)) % self.draws.n_draws
+        for draw in np.unique(of_draw).tolist():
+            circuit, (rows, places) = self.draws.of(int(draw)), np.nonzero(of_draw == draw)
+            own = numbers[rows] * n + places
+            out[rows, places] = sample(circuit, np.ascontiguousarray(x[:, rows]), 1, seed, own)[:, 0]
+        return out
+
+    def _parts(self, x: Array, width: int = 1) -> list[Array]:
+        at_a_time = self.draws.rows_at_a_time(width)
+        return [np.ascontiguousarray(x[:, first : first + at_a_time]) for first in range(0, x.shape[1], at_a_time)]
+
+    @property
+    def batches(self) -> Batches:
+        """What answers the queries of each kind."""
+        return batches_of_draws(self.draws, self.n_chains)
+
+    def structure(self) -> dict[str, object]:
+        """The columns, what the circuit over them consists of, and whether its chains have settled."""
+        facts: dict[str, object] = {"n_draws": self.draws.n_draws, "n_chains": self.n_chains}
+        facts |= cast("dict[str, object]", self.facts.get("diagnostics", {}))
+        return super().structure() | {"facts": facts}
+
+    def to_arrays(self) -> tuple[CircuitHeader, dict[str, Array]]:
+        """Header and named arrays, from which `from_arrays` makes the model again."""
+        header: CircuitHeader = {
+            "kind": self.kind,
+            "schema": self.schema.to_json(),
+            "facts": self.facts,
+            "n_chains": self.n_chains,
+            "sampling": None if self.sampled is None else self.sampled.told,
+        }
+        arrays = dict(self.circuit.to_arrays())
+        arrays |= {WEIGHT: self.draws.weight, PARAMETER: self.draws.parameter, TRACE: self.trace}
+        if self.sampled is not None:
+            arrays[LEAF] = self.sampled.leaf
+            arrays |= {f"{CHOICES}{chain}": choices for chain, choices in enumerate(self.sampled.choices)}
+        return header, arrays
+
+    @classmethod
+    def from_arrays(cls, header: Mapping[str, object], arrays: Arrays) -> Self:
+        """The model of `to_arrays`; the arrays may be mapped and read-only."""
+        own = cast("CircuitHeader", header)
+        circuit = Circuit.from_arrays({name: arrays[name] for name in CircuitArrays._fields})
+        draws = CircuitDraws(circuit, arrays[WEIGHT], arrays[PARAMETER])
+        sampled = None
+        if own["sampling"] is not None:
+            choices = [arrays[f"{CHOICES}{chain}"] for chain in range(own["n_chains"])]
+            sampled = Sampled(own["sampling"], arrays[LEAF], choices)
+        return cls(Schema.from_json(own["schema"]), draws, own["n_chains"], own["facts"], arrays[TRACE], sampled)
+
+    def tables(self) -> dict[str, pa.Table]:
+        """`columns`, `nodes` and `edges` of the posterior mean circuit, and `sweeps` of its chains, for SQL."""
+        n_chains, n_sweeps = self.trace.shape[:2]
+        names = ["log_joint"] + [
+            f"{kind}_{became}" for kind in ("whole", "subtree") for became in ("unchanged", "rejected", "accepted")
+        ]
+        sweeps = {
+            "chain": np.repeat(np.arange(n_chains), n_sweeps),
+            "sweep": np.tile(np.arange(1, n_sweeps + 1), n_chains),
+        }
+        flat = self.trace.reshape(-1, self.trace.shape[2])
+        columns = {name: flat[:, i] if i == 0 else flat[:, i].astype(np.int64) for i, name in enumerate(names)}
+        return super().tables() | {"sweeps": pa.table(sweeps | columns)}
+
+
+def _scattered(seed: int, numbers: Integers) -> Integers:
+    """Whole numbers from 0 to 2^31 that depend on a seed and a number each: SplitMix64."""
+    with np.errstate(over="ignore"):
+        z = np.uint64(seed) + (numbers.astype(np.uint64) + np.uint64(1)) * GOLDEN
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    scattered: Integers = ((z ^ (z >> np.uint64(31))) >> np.uint64(33)).astype(np.int64)
+    return scattered

@@ -1,0 +1,285 @@
+"""Many circuits of one structure, evaluated together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from learners.arrays import Array, Floats, Integers, freeze, frozen
+from learners.circuits.queries import answers
+from learners.circuits.circuit import Circuit
+from learners.circuits.bayesian.posterior_samples.kernels import DrawArrays, draw_logs, draw_posteriors
+from learners.circuits.errors import ImpossibleEvidence, is_discrete, is_numeric
+from learners.circuits.evaluation.evaluate import as_rows, log_values
+from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, SUM
+from learners.circuits.evaluation.plan import ONE_ENTRY, Compiled, compiled
+from learners.errors import InvalidParameter
+
+HALF_LOG_2_PI = 0.5 * np.log(2.0 * np.pi)
+# Answers of so many numbers are made at a time.
+MOST_AT_A_TIME = 1 << 22
+
+
+class CircuitDraws:
+    """Draws of the weights and leaf parameters of one circuit; immutable.
+
+    Parameters
+    ----------
+    circuit : Circuit
+        The structure, with parameters of its own.
+    weight : (n_sum_edges, n_draws) float64
+        Of the edges of sums, in the circuit's order.
+    parameter : (n_parameters, n_draws) float64
+        Of the leaves, as in `CircuitArrays.leaf_parameters`.
+
+    Raises
+    ------
+    InvalidParameter
+        If they do not fit the circuit, or there is no draw.
+    """
+
+    def __init__(self, circuit: Circuit, weight: Floats, parameter: Floats) -> None:
+        self.circuit = circuit
+        self.weight, self.parameter = (frozen(np.asarray(array, np.float64)) for array in (weight, parameter))
+        sizes = (int(self._of_sum.sum()), circuit.leaf_parameters.size)
+        shapes = self.weight.shape, self.parameter.shape
+        if [len(shape) for shape in shapes] != [2, 2] or (shapes[0][0], shapes[1][0]) != sizes:
+            raise InvalidParameter("draws", shapes, f"arrays of {sizes[0]} and {sizes[1]} rows, for this circuit")
+        if shapes[0][1] != shapes[1][1] or not shapes[0][1]:
+            raise InvalidParameter("draws", shapes, "as many draws of weights as of leaves, at least one")
+
+    @property
+    def n_draws(self) -> int:
+        """How many circuits there are."""
+        return int(self.weight.shape[1])
+
+    @cached_property
+    def _of_sum(self) -> Array:
+        """(n_edges,) bool: whether an edge is one of a sum."""
+        return np.repeat(self.circuit.kind == SUM, np.diff(self.circuit.child_starts))
+
+    def of(self, draw: int) -> Circuit:
+        """The circuit of one draw.
+
+        Raises
+        ------
+        InvalidCircuit
+            If the draw makes none, in a file that was damaged.
+        """
+        log_weight = np.zeros(self.circuit.n_edges)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log_weight[self._of_sum] = np.log(self.weight[:, draw])
+        return self.circuit.with_parameters(log_weight, np.ascontiguousarray(self.parameter[:, draw]))
+
+    def prepare(self) -> None:
+        """Build what all queries share."""
+        _ = self._compiled
+
+    @cached_property
+    def _compiled(self) -> tuple[Compiled, DrawArrays]:
+        plan = compiled(self.circuit)
+        weight = np.zeros((plan.edge.size, self.n_draws))
+        row = np.cumsum(self._of_sum) - 1
+        is_parameter = plan.parameter >= 0
+        of_sum = np.flatnonzero(plan.edge >= 0)
+        of_sum = of_sum[self._of_sum[plan.edge[of_sum]]]
+        weight[of_sum] = self.weight[row[plan.edge[of_sum]]]
+        weight[is_parameter] = np.exp(self.parameter[plan.parameter[is_parameter]])
+        weight[plan.parameter == ONE_ENTRY] = 1.0
+        return plan, _arrays(self.circuit, plan, weight, self.parameter)
+
+    def log_likelihoods(self, x: Array) -> Floats:
+        """Log probability (density) of what is observed in each row, of every draw.
+
+        Parameters
+        ----------
+        x : (n_variables, n_rows) float64 or integers
+            As in `evaluate.log_values`.
+
+        Returns
+        -------
+        (n_rows, n_draws) float64
+
+        Raises
+        ------
+        InvalidEvidence
+        """
+        x = self._rows(x)
+        plan, arrays = self._compiled
+        logs = np.empty((x.shape[1], self.n_draws))
+        peak, offset, codes = self._scratch()
+        draw_logs(plan.plan, arrays, x, (np.empty((plan.n_slots, self.n_draws)), peak, offset, codes), logs)
+        for draw in np.flatnonzero(np.isnan(logs).any(axis=0)).tolist():
+            again = np.isnan(logs[:, draw])
+            logs[again, draw] = log_values(self.of(draw), np.ascontiguousarray(x[:, again]))
+        return logs
+
+    def marginals(self, x: Array, variables: Sequence[int]) -> tuple[Floats, list[Floats]]:
+        """The distribution of each of some discrete variables by itself given each row, of every draw.
+
+        Parameters
+        ----------
+        x : (n_variables, n_rows) float64 or integers
+        variables : sequence of int
+
+        Returns
+        -------
+        logs : (n_rows, n_draws) float64
+            As of `log_likelihoods`.
+        marginals : list of (n_rows, n_values, n_draws) float64, one per variable
+
+        Raises
+        ------
+        InvalidEvidence
+            If the rows do not fit the circuit, or a variable is unknown or numeric.
+        ImpossibleEvidence
+            Naming a row that has probability zero in a draw.
+        """
+        asked = answers.checked(self.circuit, variables)
+        sizes = self.circuit.n_values[list(asked)]
+        if not sizes.all():
+            raise is_numeric(asked[int(np.argmin(sizes))])
+        logs, out = self._posteriors(x, asked, sizes, moments=False)
+        ends = np.cumsum(sizes).tolist()
+        return logs, [out[:, first:end] for first, end in zip([0, *ends], ends, strict=False)]
+
+    def class_posteriors(self, x: Array, variable: int) -> Floats:
+        """(n_rows, n_values, n_draws) float64: the distribution of a variable, the class, given all others that a row has.
+
+        A row to which a draw gives probability zero gets the class's own distribution there.
+        """
+        x = np.array(self._rows(x))
+        x[variable] = np.nan
+        try:
+            return self.marginals(x, [variable])[1][0]
+        except ImpossibleEvidence:
+            possible = (self.log_likelihoods(x) > -np.inf).all(axis=1)
+        found = np.empty((x.shape[1], int(self.circuit.n_values[variable]), self.n_draws))
+        found[~possible] = self.marginals(np.full((x.shape[0], 1), np.nan), [variable])[1][0]
+        if possible.any():
+            found[possible] = self.marginals(np.ascontiguousarray(x[:, possible]), [variable])[1][0]
+        return found
+
+    def conditional(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Floats]:
+        """The joint distribution of some discrete variables given each row, of every draw.
+
+        Parameters
+        ----------
+        x : (n_variables, n_rows) float64 or integers
+        variables : sequence of int
+
+        Returns
+        -------
+        logs : (n_rows, n_draws) float64
+        tables : (n_rows, n_cells, n_draws) float64
+            The last variable varies fastest.
+
+        Raises
+        ------
+        InvalidEvidence
+            Also if the table has more than 65,536 cells.
+        ImpossibleEvidence
+        """
+        asked = answers.checked(self.circuit, variables)
+        sizes = self.circuit.n_values[list(asked)].tolist()
+        if 0 in sizes:
+            raise is_numeric(asked[sizes.index(0)])
+        if len(asked) == 1:
+            logs, (table,) = self.marginals(x, asked)
+            return logs, table
+        n_cells = answers.n_joint_cells(sizes)
+        x = self._rows(x)
+        tables = np.empty((x.shape[1], n_cells, self.n_draws))
+        for row in range(x.shape[1]):
+            many, is_contradicted = answers.with_cells(self.circuit, x[:, [row]], asked)
+            logs = self.log_likelihoods(many)
+            logs[is_contradicted] = -np.inf
+            if (logs.max(axis=0) == -np.inf).any():
+                raise ImpossibleEvidence(row)
+            shares = np.exp(logs - logs.max(axis=0))
+            tables[row] = shares / shares.sum(axis=0)
+        return self.log_likelihoods(x), tables
+
+    def moments(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Floats, Floats]:
+        """Expectation and variance of numeric variables given each row, of every draw.
+
+        Parameters
+        ----------
+        x : (n_variables, n_rows) float64
+        variables : sequence of int
+
+        Returns
+        -------
+        logs : (n_rows, n_draws) float64
+        mean, variance : (n_rows, len(variables), n_draws) float64
+
+        Raises
+        ------
+        InvalidEvidence, ImpossibleEvidence
+            As in `marginals`.
+        """
+        asked = answers.checked(self.circuit, variables)
+        for v in asked:
+            if self.circuit.n_values[v]:
+                raise is_discrete(v)
+        logs, out = self._posteriors(x, asked, np.full(len(asked), 2, np.int64), moments=True)
+        return logs, out[:, 0::2], out[:, 1::2]
+
+    def _posteriors(self, x: Array, asked: tuple[int, ...], sizes: Integers, moments: bool) -> tuple[Floats, Floats]:
+        x = self._rows(x)
+        plan, arrays = self._compiled
+        wanted = answers.wanted_slots(self.circuit, answers.prepared(self.circuit), asked, sizes)
+        values, derivatives = np.empty((2, plan.n_slots, self.n_draws))
+        peak, offset, codes = self._scratch()
+        scratch = (values, derivatives, peak, offset, np.empty(self.n_draws), codes)
+        logs = np.empty((x.shape[1], self.n_draws))
+        out = np.zeros((x.shape[1], int(sizes.sum()), self.n_draws))
+        draw_posteriors(plan.plan, arrays, wanted, x, moments, scratch, logs, out)
+        for row, draw in np.argwhere(np.isnan(logs)).tolist():
+            logs[row, draw], out[row, :, draw] = self._alone(x[:, [row]], asked, moments, row, draw)
+        return logs, out
+
+    def _alone(self, x: Array, asked: tuple[int, ...], moments: bool, row: int, draw: int) -> tuple[float, Floats]:
+        """What one draw says of a row that is too improbable for linear space."""
+        circuit = self.of(draw)
+        log = float(log_values(circuit, x)[0])
+        try:
+            if moments:
+                return log, np.stack(answers.moments(circuit, x, asked), axis=2)[0].ravel()
+            return log, np.concatenate([p[0] for p in answers.marginals(circuit, x, asked)])
+        except ImpossibleEvidence as error:
+            raise ImpossibleEvidence(row) from error
+
+    def _rows(self, x: Array) -> Array:
+        x = as_rows(self.circuit, x)
+        if x.dtype != np.float64:
+            x = np.where(x >= self.circuit.n_values[:, np.newaxis], np.nan, x)
+            freeze(x)
+        return x
+
+    def _scratch(self) -> tuple[Floats, Floats, Integers]:
+        n_variables = self.circuit.n_variables
+        return np.empty((n_variables, self.n_draws)), np.empty(self.n_draws), np.empty(n_variables, np.int64)
+
+    def rows_at_a_time(self, n_cells: int = 1) -> int:
+        """Rows whose answers of so many numbers for each draw fit in memory."""
+        return max(1, MOST_AT_A_TIME // (n_cells * self.n_draws))
+
+
+def _arrays(circuit: Circuit, plan: Compiled, weight: Floats, parameter: Floats) -> DrawArrays:
+    """The arrays of kernels."""
+    kinds = circuit.kind[plan.node]
+    operation = np.flatnonzero(kinds >= GAUSSIAN)
+    node, kind = plan.node[operation], kinds[operation].astype(np.int64)
+    first = circuit.leaf_starts[node]
+    numeric = np.zeros((operation.size, 3, weight.shape[1]))
+    numeric[:, 0] = parameter[first]
+    gaussian, waits = kind == GAUSSIAN, kind == EXPONENTIAL
+    numeric[gaussian, 1] = 1.0 / parameter[first[gaussian] + 1]
+    numeric[gaussian, 2] = np.log(numeric[gaussian, 1]) - HALF_LOG_2_PI
+    numeric[waits, 2] = np.log(parameter[first[waits]])
+    arrays = DrawArrays(weight, numeric, kind, operation)
+    freeze(*arrays)
+    return arrays

@@ -1,0 +1,231 @@
+"""Chains of a sampler: burn-in, phases, draws and when it is enough."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from learners.arrays import Floats
+from learners.circuits.bayesian.sampler.diagnostics import Diagnostics, diagnosed
+from learners.circuits.bayesian.sampler.layout import Layout
+from learners.circuits.bayesian.sampler.parameters import drawn_parameters, mean_parameters
+from learners.circuits.bayesian.sampler.priors import Prior
+from learners.circuits.bayesian.sampler.sampler import RowBlocks, SamplingAlgorithm, State, tallied
+from learners.circuits.bayesian.sampler.settings import AUTO, GibbsParameters
+from learners.circuits.bayesian.sampler.store import Kept, Store
+from learners.errors import Cancelled
+from learners.passes.engine import Advance, unheard
+
+REPORT_EVERY_S = 0.1
+# Of the first phase when iterations are "auto".
+FIRST_SWEEPS = 100
+# What the random numbers of a sweep are for.
+START, SWEEP, DRAW = range(3)
+Make = Callable[[Prior, RowBlocks, int], SamplingAlgorithm]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Sweeps whose draws count.
+
+    Parameters
+    ----------
+    first, last : int
+        Sweeps before the phase, and when it is over.
+    """
+
+    first: int
+    last: int
+
+    def draws_at(self, n: int) -> list[int]:
+        """At most n sweeps, evenly spaced, the last one among them."""
+        n = min(n, self.last - self.first)
+        return [self.last - (self.last - self.first) * k // n for k in range(n)][::-1]
+
+
+def phases(parameters: GibbsParameters) -> list[Phase]:
+    """The phases that a run may take: the sweeps of each are as many as those before it."""
+    if parameters.iterations != AUTO:
+        return [Phase(parameters.iterations // 2, parameters.iterations)]
+    found = [Phase(FIRST_SWEEPS, 2 * FIRST_SWEEPS)]
+    while 2 * found[-1].last <= parameters.most_iterations:
+        found.append(Phase(found[-1].last, 2 * found[-1].last))
+    return found
+
+
+@dataclass
+class Run:
+    """What came of the chains.
+
+    Parameters
+    ----------
+    draws : (n_draws, n_parameters) float64
+        Weights of the sums' edges, then leaf parameters, in the layout's order; of one chain after the other.
+    mean : (n_parameters,) float64
+        Posterior mean of these given the state of highest log joint among those drawn from.
+    choices : list of (n_rows, n_positions) uint8
+        Last state of each chain.
+    trace : (n_chains, n_sweeps, 7) float64
+        As in `store.Kept`.
+    diagnostics : Diagnostics
+    n_rows : int
+    n_chains : int
+        Whose draws hang together.
+    """
+
+    draws: Floats
+    mean: Floats
+    choices: list[np.ndarray]
+    trace: Floats
+    diagnostics: Diagnostics
+    n_rows: int
+    n_chains: int
+
+
+@dataclass
+class _Chain:
+    """One chain, which a thread takes through a phase."""
+
+    number: int
+    prior: Prior
+    layout: Layout
+    sampler: SamplingAlgorithm
+    store: Store
+    seed: tuple[int, ...]
+    state: State
+    sweep: int
+    draws: Floats
+    n_draws: int
+    best: float
+    trace: list[Floats] = field(default_factory=list)
+
+    def random(self, sweep: int, purpose: int) -> np.random.Generator:
+        return np.random.default_rng([*self.seed, self.number, sweep, purpose])
+
+    def through(self, phase: Phase, n_draws: int, stopped: threading.Event) -> None:
+        """Sweep to the end of a phase, drawing on the way."""
+        at = phase.draws_at(n_draws)
+        if self.sweep <= phase.first:
+            self.n_draws, self.best = 0, -np.inf
+        while self.sweep < phase.last:
+            if stopped.is_set():
+                raise Cancelled
+            self.state, info = self.sampler.step(self.random(self.sweep, SWEEP), self.state)
+            self.sweep += 1
+            self.trace.append(np.concatenate([[info.log_joint], info.proposals.ravel()]))
+            if self.n_draws < len(at) and self.sweep == at[self.n_draws]:
+                self._draw()
+            kept = Kept(self.sweep, self.state.choices, np.array(self.trace[-1:]), self.n_draws, self.best)
+            self.store.save(self.number, kept)
+
+    def _draw(self) -> None:
+        tallies, random = self.state.tallies, self.random(self.sweep, DRAW)
+        self.draws[self.n_draws] = self.layout.vector(drawn_parameters(random, self.prior, tallies))
+        self.n_draws += 1
+        if self.state.log_joint > self.best:
+            self.best = self.state.log_joint
+            self.draws[-1] = self.layout.vector(mean_parameters(self.prior, tallies))
+
+
+def run_chains(
+    prior: Prior,
+    layout: Layout,
+    store: Store,
+    parameters: GibbsParameters,
+    make: Make,
+    *,
+    seed: tuple[int, ...],
+    threads: int = 1,
+    advance: Advance = unheard,
+) -> Run:
+    """Sample until it is enough; the result depends on the seed, not on threads or on how often the run was killed.
+
+    Parameters
+    ----------
+    prior : Prior
+    layout : Layout
+    store : Store
+    parameters : GibbsParameters
+    make : callable
+        Makes the sampler of a prior, rows and the number of a chain.
+    seed : tuple of int
+    threads : int
+    advance : callable
+    """
+    n_chains = parameters.chains
+    per_chain = -(-parameters.draws // n_chains)
+    chains = [_started(c, prior, layout, store, make, seed, per_chain) for c in range(n_chains)]
+    for phase in phases(parameters):
+        _through(chains, phase, per_chain, threads, advance)
+        found = diagnosed(_trace(chains, phase), phase.last, parameters.effective)
+        if found.is_settled:
+            break
+    best = max(chains, key=lambda chain: chain.best)
+    draws = np.concatenate([chain.draws[: chain.n_draws] for chain in chains])
+    trace = _trace(chains, Phase(0, phase.last))
+    choices = [chain.state.choices for chain in chains]
+    return Run(draws, best.draws[-1].copy(), choices, trace, found, len(choices[0]), n_chains)
+
+
+def _through(chains: Sequence[_Chain], phase: Phase, n_draws: int, threads: int, advance: Advance) -> None:
+    """Take all chains to the end of a phase, those that are there already excepted."""
+    stopped = threading.Event()
+    with ThreadPoolExecutor(max(1, min(threads, len(chains))), thread_name_prefix="chain") as pool:
+        working = [pool.submit(chain.through, phase, n_draws, stopped) for chain in chains]
+        try:
+            while wait(working, timeout=REPORT_EVERY_S, return_when=FIRST_EXCEPTION).not_done:
+                if any(future.done() and future.exception() for future in working):
+                    break
+                done = sum(chain.sweep for chain in chains)
+                advance(done, phase.last * len(chains), _in_words(chains))
+        finally:
+            stopped.set()
+    failed = [error for future in working if (error := future.exception()) is not None]
+    if failed:
+        raise next((error for error in failed if not isinstance(error, Cancelled)), failed[0])
+
+
+def _in_words(chains: Sequence[_Chain]) -> str:
+    last = np.array([chain.trace[-1] for chain in chains if chain.trace])
+    if not last.size:
+        return ""
+    whole, parts = (_share(last[:, first : first + 3]) for first in (1, 4))
+    return f"log joint {last[:, 0].max():,.0f}, accepted {whole:.0%} of trees and {parts:.0%} of subtrees"
+
+
+def _share(proposals: Floats) -> float:
+    """Accepted among the proposals that change something."""
+    changing = proposals[:, 1:].sum()
+    return float(proposals[:, 2].sum() / changing) if changing else 0.0
+
+
+def _trace(chains: Sequence[_Chain], phase: Phase) -> Floats:
+    return np.stack([np.array(chain.trace[phase.first : phase.last]) for chain in chains])
+
+
+def _started(
+    number: int,
+    prior: Prior,
+    layout: Layout,
+    store: Store,
+    make: Make,
+    seed: tuple[int, ...],
+    n_draws: int,
+) -> _Chain:
+    """A chain from what was kept, or from its beginning."""
+    rows = store.rows(number)
+    sampler = make(prior, rows, number)
+    draws = store.draws(number, n_draws, layout.n_parameters)
+    kept = store.load(number)
+    if kept is not None and len(kept.choices) == rows.n_rows and kept.choices.max(initial=0) < prior.shape.n_children:
+        state = tallied(prior, rows, kept.choices)
+        trace = list(kept.trace)
+        return _Chain(
+            number, prior, layout, sampler, store, seed, state, kept.sweep, draws, kept.n_draws, kept.best, trace
+        )
+    state = sampler.init(np.random.default_rng([*seed, number, 0, START]))
+    return _Chain(number, prior, layout, sampler, store, seed, state, 0, draws, 0, -np.inf)

@@ -1,0 +1,147 @@
+"""A shape as a circuit: where each weight and leaf parameter of the sampler is among the circuit's arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from learners.arrays import Floats, Integers
+from learners.circuits.circuit import Circuit, CircuitArrays
+from learners.circuits.bayesian.sampler.leaf_kernels import CENTRE, FIRST, SECOND
+from learners.circuits.bayesian.sampler.parameters import Parameters
+from learners.circuits.bayesian.sampler.priors import Prior, family_of
+from learners.circuits.bayesian.sampler.shape import Shape, n_sums_of
+from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, PRODUCT, SUM
+from learners.circuits.evaluation.plan import ranges
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """How the parameters of a Bayesian circuit are the parameters of a circuit.
+
+    Parameters
+    ----------
+    template : CircuitArrays
+        With zeros for weights and leaf parameters.
+    edge : (n_sums, n_children) int64
+        Where the weight of each child of a sum is.
+    parameter : (n_leaves,) int64
+        Where the parameters of each leaf start.
+    cell : (n_cells,) int64
+        Where the probability of each value of a categorical leaf is.
+    centre : (n_leaves,) float64
+        What the means of Gaussian leaves are told less of.
+    gaussian, rate : (n_leaves,) bool
+    """
+
+    template: CircuitArrays
+    edge: Integers
+    parameter: Integers
+    cell: Integers
+    centre: Floats
+    gaussian: np.ndarray
+    rate: np.ndarray
+
+    @property
+    def n_parameters(self) -> int:
+        """Weights and leaf parameters of one draw."""
+        return self.edge.size + int(self.template.leaf_starts[-1])
+
+    def vector(self, parameters: Parameters) -> Floats:
+        """(n_parameters,) float64: the weights of the sums' edges, then the leaf parameters, in the circuit's order."""
+        # Edges of sums come in the order of the nodes: the last sum of the sampler first.
+        return np.concatenate([parameters.weight[::-1].ravel(), self.leaf_parameters(parameters)])
+
+    def circuit_of(self, vector: Floats) -> Circuit:
+        """The circuit of `vector`."""
+        logs = np.zeros(self.template.children.size)
+        logs[self.edge[::-1].ravel()] = np.log(vector[: self.edge.size])
+        return Circuit(self.template._replace(log_weight=logs, leaf_parameters=vector[self.edge.size :]))
+
+    def log_weight(self, parameters: Parameters) -> Floats:
+        """(n_edges,) float64: of one draw."""
+        logs = np.zeros(self.template.children.size)
+        logs[self.edge] = np.log(parameters.weight)
+        return logs
+
+    def leaf_parameters(self, parameters: Parameters) -> Floats:
+        """(n_parameters,) float64: of one draw."""
+        values = np.zeros(int(self.template.leaf_starts[-1]))
+        at = self.parameter[self.gaussian]
+        values[at] = parameters.first[self.gaussian] + self.centre[self.gaussian]
+        values[at + 1] = parameters.second[self.gaussian]
+        values[self.parameter[self.rate]] = parameters.first[self.rate]
+        values[self.cell] = np.log(parameters.cells[: self.cell.size])
+        return values
+
+    def circuit(self, parameters: Parameters) -> Circuit:
+        """The circuit of one draw."""
+        arrays = self.template
+        return Circuit(
+            arrays._replace(log_weight=self.log_weight(parameters), leaf_parameters=self.leaf_parameters(parameters))
+        )
+
+
+def layout_of(prior: Prior) -> Layout:
+    """The layout of a prior's circuit, whose variables are the prior's columns.
+
+    Each sum comes behind its children, products or leaves, and before its parent: the last sum of the sampler's order first.
+    """
+    shape, n_children = prior.shape, prior.shape.n_children
+    n_sums, width = shape.n_sums, n_children + 1
+    size = sizes_of(shape.n_columns, n_children)
+    family, leaf_column = family_of(prior.leaf), prior.leaf_column
+    is_leaf_sum = size == 1
+    first_node = (n_sums - 1 - np.arange(n_sums)) * width
+    leaf_node = (first_node[is_leaf_sum][:, np.newaxis] + np.arange(n_children)).ravel()
+    inner = np.flatnonzero(~is_leaf_sum)
+    product = first_node[inner][:, np.newaxis] + np.arange(n_children)
+    kind = np.full(n_sums * width, SUM, np.int8)
+    variable = np.full(kind.size, -1, np.int64)
+    kind[leaf_node], variable[leaf_node], kind[product.ravel()] = family, leaf_column, PRODUCT
+    n_below = np.select([kind == SUM, kind == PRODUCT], [n_children, 2], 0)
+    child_starts = np.concatenate([[0], np.cumsum(n_below)])
+    children = np.empty(child_starts[-1], np.int64)
+    edge = child_starts[first_node + n_children][:, np.newaxis] + np.arange(n_children)
+    children[edge] = first_node[:, np.newaxis] + np.arange(n_children)
+    left, right = halves_of(shape, inner, size[inner])
+    at = child_starts[product]
+    children[at], children[at + 1] = (first_node[half] + n_children for half in (left, right))
+    n_values = np.array([column.n_values for column in prior.columns], np.int64)
+    n_parameters = np.zeros(kind.size, np.int64)
+    n_parameters[leaf_node] = np.select([family == CATEGORICAL, family == GAUSSIAN], [n_values[leaf_column], 2], 1)
+    leaf_starts = np.concatenate([[0], np.cumsum(n_parameters)])
+    parameter = leaf_starts[leaf_node]
+    categorical = np.flatnonzero(family == CATEGORICAL)
+    sizes = prior.leaf[categorical, SECOND].astype(np.int64)
+    cell = np.empty(int(sizes.sum()), np.int64)
+    cell[ranges(prior.leaf[categorical, FIRST].astype(np.int64), sizes)] = ranges(parameter[categorical], sizes)
+    nothing = np.empty(0)
+    template = CircuitArrays(kind, child_starts, children, nothing, variable, leaf_starts, nothing, n_values)
+    gaussian = family == GAUSSIAN
+    return Layout(template, edge, parameter, cell, prior.leaf[:, CENTRE], gaussian, ~gaussian & (family != CATEGORICAL))
+
+
+def sizes_of(n_columns: int, n_children: int) -> Integers:
+    """(n_sums,) int64: columns of each sum."""
+    known: dict[int, Integers] = {1: np.ones(1, np.int64)}
+
+    def sizes(m: int) -> Integers:
+        if m not in known:
+            halves = np.concatenate([sizes(m - m // 2), sizes(m // 2)])
+            known[m] = np.concatenate([[m], np.tile(halves, n_children)])
+        return known[m]
+
+    return sizes(n_columns)
+
+
+def halves_of(shape: Shape, sums: Integers, size: Integers) -> tuple[Integers, Integers]:
+    """(n, n_children) int64 each: the sums at the left and at the right half of every child."""
+    left_sums, right_sums = np.zeros((2, int(size.max(initial=1)) + 1), np.int64)
+    for m in np.unique(size).tolist():
+        left_sums[m] = n_sums_of(m - m // 2, shape.n_children)[0]
+        right_sums[m] = n_sums_of(m // 2, shape.n_children)[0]
+    stride = (left_sums + right_sums)[size]
+    left = sums[:, np.newaxis] + 1 + np.arange(shape.n_children) * stride[:, np.newaxis]
+    return left, left + left_sums[size][:, np.newaxis]

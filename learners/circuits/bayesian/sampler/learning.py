@@ -1,0 +1,236 @@
+"""Learning a Bayesian circuit: one pass for the schema, one for the rows, then sweeps."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from learners.arrays import Float32s, Uint8s
+from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws
+from learners.circuits.bayesian.posterior_samples.model import BayesianCircuit, Sampled
+from learners.circuits.bayesian.sampler.chains import Make, Run, run_chains
+from learners.circuits.bayesian.sampler.columns import Coding
+from learners.circuits.bayesian.sampler.layout import Layout, layout_of
+from learners.circuits.bayesian.sampler.leaf_kernels import FIRST, SECOND
+from learners.circuits.bayesian.sampler.priors import Column, Prior, Strengths, prior_with
+from learners.circuits.bayesian.sampler.sampler import Moves, RowBlocks, SamplingAlgorithm, State, entered, lazy
+from learners.circuits.bayesian.sampler.settings import GibbsParameters
+from learners.circuits.bayesian.sampler.shape import complete_shape, n_sums_of
+from learners.circuits.bayesian.sampler.store import MOST_IN_MEMORY, FileStore, MemoryStore, Store
+from learners.circuits.bayesian.sampler.tuning import Chosen, tuned
+from learners.circuits.model import CodingTold, SamplingTold
+from learners.errors import EmptyData, LearnerError
+from learners.memory import memory_limit
+from learners.passes.engine import Advance
+from learners.passes.rows import Rows
+from learners.schema import Schema
+
+# Rows that priors are fitted to, and that trials learn from.
+SAMPLE_ROWS = 10_000
+# States of chains that a model keeps to go on from; one that has more starts anew.
+MOST_STATES = 256 << 20
+
+
+class CircuitTooLarge(LearnerError, ValueError):
+    """The complete circuit over the columns does not fit in memory."""
+
+    def __init__(self, n_columns: int, children: int, n_bytes: int, limit: int) -> None:
+        n_sums, _ = n_sums_of(n_columns, children)
+        super().__init__(
+            f"A circuit over {n_columns} columns whose sums have {children} children has {n_sums:,} sums: its chains and draws "
+            f"take {n_bytes / 2**20:,.0f} MiB, and {limit / 2**20:,.0f} MiB may be used. Use fewer children, draws or chains, "
+            "drop columns, or allow more memory."
+        )
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the rows of a table are sampled.
+
+    Parameters
+    ----------
+    schema : Schema
+    coding : Coding
+    parameters : GibbsParameters
+    facts : mapping
+        Of the model.
+    seed : int
+    """
+
+    schema: Schema
+    coding: Coding
+    parameters: GibbsParameters
+    facts: Mapping[str, object]
+    seed: int
+
+    def learn(self, rows: Rows, threads: int, advance: Advance) -> BayesianCircuit:
+        """The model of all rows.
+
+        Raises
+        ------
+        CircuitTooLarge, NoSpace
+            If it does not fit.
+        """
+        self._require_memory()
+        shape = complete_shape(len(self.coding.columns), self.parameters.children, self.seed)
+        with ExitStack() as stack:
+            folder = self._folder(rows, stack)
+            store = self._stored(rows, folder, advance)
+            sample = sampled_rows(store.rows(0), self.seed)
+            kept = None if folder is None else folder / "trials.jsonl"
+            chosen = tuned(self.parameters, shape, self.coding, sample, self.seed, kept, advance)
+            prior = chosen.prior(shape, self.coding, sample.astype(np.float64), self.seed)
+            return self._sampled(prior, chosen, store, threads, advance, 0, None)
+
+    def go_on(self, known: BayesianCircuit, rows: Rows, threads: int, advance: Advance) -> BayesianCircuit:
+        """The model of the rows that a model has, and of those behind them: these enter by their predictive, then all move."""
+        assert known.sampled is not None
+        told, n_columns = known.sampled.told, len(self.coding.columns)
+        shape = complete_shape(n_columns, self.parameters.children, self.seed)
+        chosen = Chosen(Strengths(**told["strengths"]), tuple(told["shares"]))
+        prior = prior_with(shape, self.coding.columns, chosen.strengths, known.sampled.leaf, self.seed)
+        with ExitStack() as stack:
+            store = self._stored(rows, self._folder(rows, stack), advance)
+            return self._sampled(prior, chosen, store, threads, advance, told["turn"] + 1, known.sampled.choices)
+
+    def _sampled(
+        self,
+        prior: Prior,
+        chosen: Chosen,
+        store: Store,
+        threads: int,
+        advance: Advance,
+        turn: int,
+        known: list[Uint8s] | None,
+    ) -> BayesianCircuit:
+        parameters, layout = self.parameters, layout_of(prior)
+        if isinstance(store, FileStore):
+            n_numbers = parameters.draws * layout.n_parameters
+            store.require_room(parameters.chains, prior.shape.n_positions, n_numbers)
+        run = run_chains(
+            prior,
+            layout,
+            store,
+            parameters,
+            self._make(known),
+            seed=(self.seed, turn),
+            threads=threads,
+            advance=advance,
+        )
+        return self._model(prior, chosen, layout, run, turn)
+
+    def _make(self, known: list[Uint8s] | None) -> Make:
+        """Makes the sampler of each chain; rows behind those that are known enter when it starts."""
+        moves = Moves(self.parameters.whole_moves, self.parameters.subtree_moves)
+
+        def made(prior: Prior, rows: RowBlocks, chain: int) -> SamplingAlgorithm:
+            sampler = lazy(prior, rows, moves)
+            if known is None:
+                return sampler
+
+            def init(random: np.random.Generator) -> State:
+                return entered(random, prior, rows, moves, known[chain])
+
+            return sampler._replace(init=init)
+
+        return made
+
+    def _model(self, prior: Prior, chosen: Chosen, layout: Layout, run: Run, turn: int) -> BayesianCircuit:
+        n_weights = layout.edge.size
+        draws = CircuitDraws(
+            layout.circuit_of(run.mean), run.draws[:, :n_weights].T.copy(), run.draws[:, n_weights:].T.copy()
+        )
+        facts = dict(self.facts) | {
+            "n_rows": run.n_rows,
+            "diagnostics": asdict(run.diagnostics),
+            "strengths": asdict(chosen.strengths),
+            "trials": [[value, values] for value, values in chosen.trials],
+        }
+        sampled = None
+        if run.choices and sum(choices.nbytes for choices in run.choices) <= MOST_STATES:
+            told: SamplingTold = {
+                "coding": cast("CodingTold", asdict(self.coding)),
+                "strengths": asdict(chosen.strengths),
+                "shares": list(chosen.shares),
+                "turn": turn,
+                "seed": self.seed,
+            }
+            leaf = np.ascontiguousarray(prior.leaf[:, [FIRST, SECOND]])
+            sampled = Sampled(told, leaf, [np.array(choices) for choices in run.choices])
+        return BayesianCircuit(self.schema, draws, run.n_chains, facts, run.trace, sampled)
+
+    def _require_memory(self) -> None:
+        parameters, n_children = self.parameters, self.parameters.children
+        domains = np.array([column.n_values for column in self.coding.columns])
+        n_sums, n_leaf_sums = n_sums_of(domains.size, n_children)
+        n_edges, n_leaves = n_sums * n_children, n_leaf_sums * n_children
+        # Columns have about equally many leaves.
+        n_parameters = n_edges + n_leaves * float(np.maximum(domains, 2).mean())
+        # A sweep has the tallies before, those that move, and those that are counted anew.
+        of_chain = 3 * (4 * n_edges + 64 * n_leaves + 4 * n_leaves * float(domains.mean()))
+        needed, limit = parameters.chains * of_chain + 16 * parameters.draws * n_parameters, memory_limit().n_bytes
+        if needed > limit:
+            raise CircuitTooLarge(domains.size, n_children, int(needed), limit)
+
+    def _folder(self, rows: Rows, stack: ExitStack) -> Path | None:
+        """Where files of the run are: one that outlives the process, a temporary one if the rows are many, or none."""
+        if rows.folder is not None:
+            told = [asdict(self.parameters), self.schema.fingerprint, asdict(self.coding), self.seed, rows.identity]
+            name = hashlib.sha256(json.dumps(told, default=str).encode()).hexdigest()[:16]
+            return rows.folder / f"gibbs-{name}"
+        if rows.n_rows * len(self.coding.columns) * 4 <= MOST_IN_MEMORY:
+            return None
+        temporary = tempfile.TemporaryDirectory(prefix="fewpass-gibbs-", dir=memory_limit().directory)
+        return Path(stack.enter_context(temporary))
+
+    def _stored(self, rows: Rows, folder: Path | None, advance: Advance) -> Store:
+        n_columns = len(self.coding.columns)
+
+        def blocks() -> Iterator[Float32s]:
+            n_done = 0
+            for chunk in rows.with_unseen():
+                yield self.coding.rows(self.schema, chunk, n_done)
+                n_done += chunk.n_rows
+                advance(min(n_done, rows.n_rows), rows.n_rows, "reading rows")
+
+        store: Store
+        if folder is None:
+            parts = list(blocks())
+            x = np.concatenate(parts) if parts else np.empty((0, n_columns), np.float32)
+            store, n_rows = MemoryStore(x), len(x)
+        else:
+            store = FileStore.written(folder, blocks(), n_columns)
+            n_rows = store.n_rows
+        if not n_rows:
+            raise EmptyData("There are no rows to learn from.")
+        return store
+
+
+def sampling_of(known: BayesianCircuit, parameters: GibbsParameters) -> Sampling:
+    """How a model that was learned goes on."""
+    assert known.sampled is not None
+    told = known.sampled.told["coding"]
+    columns = tuple(
+        Column(tuple(own["families"]), own["n_values"], own["centre"], own["least_variance"]) for own in told["columns"]
+    )
+    coding = Coding(columns, tuple(told["noise"]), told["seed"])
+    return Sampling(known.schema, coding, parameters, known.facts, known.sampled.told["seed"])
+
+
+def sampled_rows(rows: RowBlocks, seed: int) -> Float32s:
+    """(n, n_columns) float32: at most 10,000 rows in random order."""
+    rng = np.random.default_rng([seed, 3])
+    n = min(SAMPLE_ROWS, rows.n_rows)
+    chosen = np.sort(rng.choice(rows.n_rows, n, replace=False))
+    parts = [
+        x[chosen[(chosen >= where.start) & (chosen < where.stop)] - where.start].copy() for where, x in rows.blocks()
+    ]
+    return np.concatenate(parts)[rng.permutation(n)]

@@ -1,0 +1,122 @@
+"""Weights and leaf parameters of a Bayesian circuit, drawn given which rows are where."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from learners.arrays import Array, Floats
+from learners.circuits.bayesian.sampler.leaf_kernels import FIRST, SECOND, SQUARES, TOTAL, N
+from learners.circuits.bayesian.sampler.priors import Prior, family_of
+from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON
+
+# A gamma variate of a small shape may be below all doubles; no weight is zero and no spread infinite.
+LEAST = 1e-300
+
+
+class Parameters(NamedTuple):
+    """Of one circuit.
+
+    Attributes
+    ----------
+    weight : (n_sums, n_children) float64
+        Of each child of a sum; they add up to one.
+    first : (n_leaves,) float64
+        Gaussian mean, less its column's centre; rate of exponential and Poisson leaves; else 0.
+    second : (n_leaves,) float64
+        Gaussian standard deviation; else 0.
+    cells : (n_cells,) float64
+        Probabilities of the values of categorical leaves.
+    """
+
+    weight: Floats
+    first: Floats
+    second: Floats
+    cells: Floats
+
+
+class Counted(Protocol):
+    """Rows at each sum and leaf: whole ones of a sampler's `Tallies`, or expected ones."""
+
+    @property
+    def counts(self) -> Array:
+        """(n_sums, n_children): at each child of a sum."""
+
+    @property
+    def leaf(self) -> Floats:
+        """(n_leaves, 8) float64: statistics, see `leaf_kernels`."""
+
+    @property
+    def cells(self) -> Array:
+        """(n_cells,): with each value at categorical leaves."""
+
+
+def drawn_parameters(random: np.random.Generator, prior: Prior, tallies: Counted) -> Parameters:
+    """Weights and leaf parameters from their posterior given the rows at each sum and leaf.
+
+    Parameters
+    ----------
+    random : Generator
+    prior : Prior
+    tallies : Counted
+
+    References
+    ----------
+    Yokoi, Sato (2024), algorithm 2 and table 8.
+    """
+    weight = _shares(random, tallies.counts + prior.strengths.alpha)
+    leaf, family, own = tallies.leaf, family_of(tallies.leaf), prior.strengths
+    first, second = np.zeros(len(leaf)), np.zeros(len(leaf))
+    gaussian = family == GAUSSIAN
+    n, total, squares, mean, b = leaf[gaussian][:, [N, TOTAL, SQUARES, FIRST, SECOND]].T
+    rho = own.rho + n
+    rate = b + 0.5 * np.maximum(squares - total**2 / rho, 0.0)
+    second[gaussian] = np.sqrt(rate / np.maximum(random.standard_gamma(own.gaussian + n / 2), LEAST))
+    first[gaussian] = mean + total / rho + second[gaussian] * random.standard_normal(n.size) / np.sqrt(rho)
+    for code, shape in ((EXPONENTIAL, own.exponential), (POISSON, own.poisson)):
+        chosen = family == code
+        n, total, beta = leaf[chosen][:, [N, TOTAL, FIRST]].T
+        of_shape, of_rate = (n, total) if code == EXPONENTIAL else (total, n)
+        first[chosen] = np.maximum(random.standard_gamma(shape + of_shape), LEAST) / (beta + of_rate)
+    cells = np.zeros(tallies.cells.size)
+    for size in np.unique(leaf[family == CATEGORICAL, SECOND]).astype(np.int64):
+        starts = leaf[(family == CATEGORICAL) & (leaf[:, SECOND] == size), FIRST].astype(np.int64)
+        places = starts[:, np.newaxis] + np.arange(size)
+        cells[places] = _shares(random, tallies.cells[places] + own.categorical)
+    return Parameters(weight, first, second, cells)
+
+
+def mean_parameters(prior: Prior, tallies: Counted) -> Parameters:
+    """Posterior means of weights and leaf parameters given the rows at each sum and leaf.
+
+    The spread of a Gaussian leaf is that of the mean precision, with what is uncertain about its mean; a rate is the mean rate.
+    """
+    counts = tallies.counts + prior.strengths.alpha
+    leaf, family, own = tallies.leaf, family_of(tallies.leaf), prior.strengths
+    first, second = np.zeros(len(leaf)), np.zeros(len(leaf))
+    gaussian = family == GAUSSIAN
+    n, total, squares, mean, b = leaf[gaussian][:, [N, TOTAL, SQUARES, FIRST, SECOND]].T
+    rho = own.rho + n
+    rate = b + 0.5 * np.maximum(squares - total**2 / rho, 0.0)
+    first[gaussian] = mean + total / rho
+    second[gaussian] = np.sqrt(rate / (own.gaussian + n / 2) * (1.0 + 1.0 / rho))
+    for code, shape in ((EXPONENTIAL, own.exponential), (POISSON, own.poisson)):
+        chosen = family == code
+        n, total, beta = leaf[chosen][:, [N, TOTAL, FIRST]].T
+        of_shape, of_rate = (n, total) if code == EXPONENTIAL else (total, n)
+        first[chosen] = (shape + of_shape) / (beta + of_rate)
+    cells = np.zeros(tallies.cells.size)
+    for size in np.unique(leaf[family == CATEGORICAL, SECOND]).astype(np.int64):
+        starts = leaf[(family == CATEGORICAL) & (leaf[:, SECOND] == size), FIRST].astype(np.int64)
+        places = starts[:, np.newaxis] + np.arange(size)
+        pseudo = tallies.cells[places] + own.categorical
+        cells[places] = pseudo / pseudo.sum(axis=1, keepdims=True)
+    return Parameters(counts / counts.sum(axis=1, keepdims=True), first, second, cells)
+
+
+def _shares(random: np.random.Generator, pseudo_counts: Array) -> Floats:
+    """A Dirichlet variate for each row."""
+    drawn = np.maximum(random.standard_gamma(pseudo_counts), LEAST)
+    shares: Floats = drawn / drawn.sum(axis=1, keepdims=True)
+    return shares

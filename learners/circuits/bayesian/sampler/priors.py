@@ -1,0 +1,284 @@
+"""Priors of a Bayesian circuit: what each leaf is before the first row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy
+
+from learners.arrays import Floats, Integers
+from learners.circuits.bayesian.sampler.leaf_kernels import ALPHA, CENTRE, FIRST, KIND, LOG, RHO, SECOND
+from learners.circuits.bayesian.sampler.shape import Shape
+from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON
+from learners.errors import InvalidParameter
+
+FAMILIES = {"categorical": CATEGORICAL, "gaussian": GAUSSIAN, "poisson": POISSON, "exponential": EXPONENTIAL}
+# Tables by the number of rows of a leaf or sum; beyond it logarithms of Γ are told one by one.
+TABULATED = 1 << 16
+# Of a column: leaves draw windows of so many random orders of its numbers.
+ORDERS = 16
+# Of a column's variance, or mean: no prior is narrower, or smaller, where nothing else is said.
+LEAST_SHARE = 1e-6
+
+
+@dataclass(frozen=True)
+class Column:
+    """How a column is modelled.
+
+    Parameters
+    ----------
+    families : tuple of str
+        Among which each leaf has one: "categorical" alone, or some of "gaussian", "poisson" and "exponential".
+    n_values : int
+        Size of a categorical column's domain; else 0.
+    centre : float
+        Numbers are told less this one.
+    least_variance : float
+        No prior of a Gaussian leaf is narrower.
+
+    Raises
+    ------
+    InvalidParameter
+    """
+
+    families: tuple[str, ...]
+    n_values: int = 0
+    centre: float = 0.0
+    least_variance: float = 0.0
+
+    def __post_init__(self) -> None:
+        is_finite = self.families == ("categorical",)
+        if not self.families or any(family not in FAMILIES for family in self.families):
+            raise InvalidParameter("families", self.families, f"some of {', '.join(FAMILIES)}")
+        if ("categorical" in self.families) != is_finite or is_finite != (self.n_values > 0):
+            raise InvalidParameter("families", self.families, "a finite domain has categorical leaves, and only these")
+
+
+@dataclass(frozen=True)
+class Strengths:
+    """Hyper-parameters that leaves and sums have in common.
+
+    Parameters
+    ----------
+    alpha : float
+        Pseudo-count of each child of a sum.
+    gaussian : float
+        a0 of the Normal-Gamma prior: half of the rows that its variance stands for.
+    rho : float
+        Rows that the prior mean of a Gaussian leaf stands for.
+    exponential, poisson : float
+        Shape α of the Gamma prior of the rate. Of an exponential leaf without rows the expected mean is infinite up to 1, and the
+        expected variance up to 2.
+    categorical : float
+        Pseudo-count of each value.
+
+    Raises
+    ------
+    InvalidParameter
+    """
+
+    alpha: float = 1.0
+    gaussian: float = 1.0
+    rho: float = 0.1
+    exponential: float = 3.0
+    poisson: float = 1.0
+    categorical: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not 0 < value < math.inf:
+                raise InvalidParameter(name, value, "a positive number")
+
+
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """A Bayesian circuit before the first row.
+
+    Parameters
+    ----------
+    shape : Shape
+    columns : tuple of Column
+    strengths : Strengths
+    leaf : (n_leaf_sums * n_children, 8) float64, read-only
+        The empty leaves, see `leaf_kernels`: leaf c of leaf sum s is number s n_children + c.
+    """
+
+    shape: Shape
+    columns: tuple[Column, ...]
+    strengths: Strengths
+    leaf: Floats
+
+    @property
+    def n_cells(self) -> int:
+        """Counts of values of all categorical leaves."""
+        sizes = self.leaf[family_of(self.leaf) == CATEGORICAL, SECOND]
+        return int(sizes.sum())
+
+    @property
+    def leaf_column(self) -> Integers:
+        """(n_leaves,) int64: the column of each leaf."""
+        return np.repeat(self.shape.column, self.shape.n_children)
+
+    def hyper(self, n_rows: int) -> Floats:
+        """(5, n_tabulated) float64: what kernels need of the strengths for so many rows, see `leaf_kernels`."""
+        own, n = self.strengths, np.arange(max(min(n_rows, TABULATED) + 2, ALPHA + 1), dtype=np.float64)
+        shapes = np.zeros(n.size)
+        shapes[[CATEGORICAL, GAUSSIAN, POISSON, EXPONENTIAL]] = (
+            own.categorical,
+            own.gaussian,
+            own.poisson,
+            own.exponential,
+        )
+        shapes[[RHO, ALPHA]] = own.rho, own.alpha
+        whole = self.shape.n_children * own.alpha
+        gaussian = scipy.special.gammaln(own.gaussian + n / 2) - np.log(own.rho + n) / 2 - n * math.log(2 * math.pi) / 2
+        rises = [scipy.special.gammaln(a + n) - scipy.special.gammaln(a) for a in (own.exponential, own.alpha, whole)]
+        return np.stack([shapes, gaussian, *rises])
+
+    def with_strengths(self, strengths: Strengths) -> Prior:
+        """The same leaves with other strengths: their means and variances stay."""
+        old, leaf = self.strengths, self.leaf.copy()
+        family = family_of(leaf)
+        leaf[family == GAUSSIAN, SECOND] *= strengths.gaussian / old.gaussian
+        leaf[family == EXPONENTIAL, FIRST] *= strengths.exponential / old.exponential
+        leaf[family == POISSON, FIRST] *= strengths.poisson / old.poisson
+        return replace(self, strengths=strengths, leaf=_closed(leaf, strengths))
+
+
+def family_of(leaf: Floats) -> Integers:
+    """(n_leaves,) int64: the family of each leaf."""
+    return leaf[:, KIND].astype(np.int64) & 7
+
+
+def given_prior(
+    shape: Shape, columns: Sequence[Column], strengths: Strengths, means: Floats, variances: Floats, seed: int = 0
+) -> Prior:
+    """A prior whose leaves have given means and variances.
+
+    Parameters
+    ----------
+    shape : Shape
+    columns : sequence of Column
+    strengths : Strengths
+    means, variances : (n_leaves,) float64
+        Of what each numeric leaf expects, in the column's own numbers; those of categorical leaves are not read.
+    seed : int
+        Of the leaves' families.
+
+    References
+    ----------
+    Yokoi, Sato (2024), appendix C: μ0 = mean and b0 = a0 variance, β = α mean, β = α / mean.
+    """
+    column = np.repeat(shape.column, shape.n_children)
+    leaf = np.zeros((column.size, 8))
+    families = _families(shape, columns, seed)
+    leaf[:, KIND] = 8 * column + families
+    n_cells = 0
+    for d, own in enumerate(columns):
+        leaves = np.flatnonzero(column == d)
+        family, mean, variance = families[leaves], means[leaves], variances[leaves]
+        leaf[leaves, CENTRE] = own.centre
+        if own.n_values:
+            leaf[leaves, FIRST] = n_cells + own.n_values * np.arange(leaves.size)
+            leaf[leaves, SECOND] = own.n_values
+            n_cells += own.n_values * leaves.size
+            continue
+        first = np.select(
+            [family == GAUSSIAN, family == EXPONENTIAL], [mean - own.centre, strengths.exponential * mean], 0.0
+        )
+        is_poisson = family == POISSON
+        first[is_poisson] = strengths.poisson / mean[is_poisson]
+        leaf[leaves, FIRST] = first
+        leaf[leaves, SECOND] = np.where(
+            family == GAUSSIAN, strengths.gaussian * np.maximum(variance, own.least_variance), 0.0
+        )
+    return Prior(shape, tuple(columns), strengths, _closed(leaf, strengths))
+
+
+def prior_with(shape: Shape, columns: Sequence[Column], strengths: Strengths, leaf: Floats, seed: int = 0) -> Prior:
+    """A prior whose leaves' own parameters were kept: leaf (n_leaves, 2) float64, FIRST and SECOND."""
+    n = shape.n_leaf_sums * shape.n_children
+    prior = given_prior(shape, columns, strengths, np.ones(n), np.ones(n), seed)
+    own = prior.leaf.copy()
+    own[:, [FIRST, SECOND]] = leaf
+    return replace(prior, leaf=_closed(own, strengths))
+
+
+def empirical_prior(
+    shape: Shape, columns: Sequence[Column], strengths: Strengths, sample: Floats, shares: Floats, seed: int = 0
+) -> Prior:
+    """The prior that fits, at each leaf, a random share of the column.
+
+    Parameters
+    ----------
+    shape : Shape
+    columns : sequence of Column
+    strengths : Strengths
+    sample : (n_rows, n_columns) float64
+        Some of the rows, as the sampler gets them; NaN where missing.
+    shares : (n_columns,) float64
+        r_d in (0, 1]: small ones make leaves that differ.
+    seed : int
+
+    References
+    ----------
+    Yokoi, Sato (2024), section 3.4 and appendix C.
+    """
+    rng = np.random.default_rng(seed)
+    column = np.repeat(shape.column, shape.n_children)
+    means, variances = np.zeros(column.size), np.zeros(column.size)
+    for d, own in enumerate(columns):
+        known = sample[~np.isnan(sample[:, d]), d]
+        if own.n_values or not known.size:
+            continue
+        leaves = np.flatnonzero(column == d)
+        mean, variance = _of_windows(known, max(2, round(shares[d] * known.size)), leaves.size, rng)
+        spread = float(known.var()) or 1.0
+        overall = abs(float(known.mean()) + own.centre) or 1.0
+        means[leaves] = mean + own.centre
+        variances[leaves] = np.maximum(variance, LEAST_SHARE * spread)
+        if own.families != ("gaussian",):
+            means[leaves] = np.maximum(means[leaves], LEAST_SHARE * overall)
+    return given_prior(shape, columns, strengths, means, variances, seed)
+
+
+def _of_windows(x: Floats, size: int, n: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Mean and variance of n random subsets of a size: windows of random orders, so that each takes two differences."""
+    size = min(size, x.size)
+    mean = float(x.mean())
+    orders = np.stack([rng.permutation(x - mean) for _ in range(ORDERS)])
+    around = np.concatenate([orders, orders[:, :size]], axis=1)
+    sums = np.zeros((2, ORDERS, around.shape[1] + 1))
+    np.cumsum(around, axis=1, out=sums[0, :, 1:])
+    np.cumsum(around**2, axis=1, out=sums[1, :, 1:])
+    order, first = rng.integers(0, ORDERS, n), rng.integers(0, x.size, n)
+    total, squares = (s[order, first + size] - s[order, first] for s in sums)
+    return mean + total / size, np.maximum(squares / size - (total / size) ** 2, 0.0)
+
+
+def _families(shape: Shape, columns: Sequence[Column], seed: int) -> Integers:
+    """(n_leaves,) int64: the leaves of a sum go through the column's families in turn, from a random one on."""
+    rng = np.random.default_rng([seed, 1])
+    start = rng.integers(0, 1 << 30, shape.n_leaf_sums)
+    family = np.empty((shape.n_leaf_sums, shape.n_children), np.int64)
+    for d, own in enumerate(columns):
+        sums = np.flatnonzero(shape.column == d)
+        codes = np.array([FAMILIES[name] for name in own.families])
+        family[sums] = codes[(start[sums, np.newaxis] + np.arange(shape.n_children)) % codes.size]
+    return family.ravel()
+
+
+def _closed(leaf: Floats, strengths: Strengths) -> Floats:
+    """The empty leaves with their LOG; read-only."""
+    family = family_of(leaf)
+    of_gaussian, of_exponential, of_poisson = (family == code for code in (GAUSSIAN, EXPONENTIAL, POISSON))
+    leaf[of_gaussian, LOG] = strengths.gaussian * np.log(leaf[of_gaussian, SECOND])
+    leaf[of_exponential, LOG] = strengths.exponential * np.log(leaf[of_exponential, FIRST])
+    leaf[of_poisson, LOG] = scipy.special.gammaln(strengths.poisson) - strengths.poisson * np.log(
+        leaf[of_poisson, FIRST]
+    )
+    leaf.setflags(write=False)
+    return leaf

@@ -1,0 +1,329 @@
+"""Expectation maximisation: expected counts as a mergeable statistic, batch and stepwise."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Generator, Sequence
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+
+from learners.arrays import Array, Floats
+from learners.circuits.circuit import Circuit
+from learners.circuits.em.em_kernels import COUNT_UNIT, PER_NAT, PER_VALUE, Counts, Work, expect, wide_expect
+from learners.circuits.evaluation.evaluate import as_rows, rows_in, with_weights
+from learners.circuits.evaluation.evaluate_kernels import BLOCK
+from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON, STUDENT, SUM
+from learners.circuits.evaluation.plan import ONE_ENTRY
+from learners.errors import InvalidParameter, StatisticMismatch
+from learners.schema import Chunk, Schema
+
+# Of a Gaussian's variance, in one step.
+LEAST_SHRINKAGE = 1e-6
+# Of a Poisson leaf that only zeros reach.
+LEAST_RATE = 1e-12
+
+
+class ExpectedCounts:
+    """How often each edge is expected in the induced trees of rows, and leaves' sufficient statistics.
+
+    A row's share of a count is rounded to a multiple of 2^-32 and added as a whole number: chunks may come in any order
+    and partition, on any number of threads, and the result is the same bit for bit. Up to 2^31 rows.
+
+    Parameters
+    ----------
+    circuit : Circuit
+        By whose weights is expected.
+    schema : Schema, optional
+        Of the chunks that a pass gives; with it the variables are the attributes in their order.
+    rows_of : callable, optional
+        Makes (n_variables, n_rows) of a chunk; by default its `x`.
+    columns : sequence of str, optional
+        To read; by default all.
+
+    References
+    ----------
+    Zhao, Poupart, Gordon (2016), section 3; Peharz et al. (2017), "On the latent variable interpretation in SPNs".
+    """
+
+    stage = "expected counts"
+    can_subtract = True
+
+    def __init__(
+        self,
+        circuit: Circuit,
+        schema: Schema | None = None,
+        rows_of: Callable[[Chunk], Array] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> None:
+        self.circuit, self.schema, self.rows_of, self.columns = circuit, schema, rows_of, columns
+        self._counts = Counts(
+            np.zeros(circuit.n_edges, np.int64),
+            np.zeros(circuit.leaf_parameters.size, np.int64),
+            np.zeros((circuit.n_nodes, 3), np.int64),
+            np.zeros(3, np.int64),
+        )
+
+    @property
+    def spec(self) -> dict[str, object]:
+        """The circuit, by a digest of its arrays."""
+        return {"statistic": "expected counts", "circuit": self._digest}
+
+    @cached_property
+    def _digest(self) -> str:
+        digest = hashlib.sha256()
+        for array in self.circuit.arrays:
+            digest.update(array.tobytes())
+        return digest.hexdigest()
+
+    @property
+    def n_rows(self) -> int:
+        """Rows so far."""
+        return int(self._counts.totals[0])
+
+    @property
+    def n_impossible(self) -> int:
+        """Rows of probability zero, which count nowhere."""
+        return int(self._counts.totals[1])
+
+    @property
+    def log_likelihood(self) -> float:
+        """Sum of the log probabilities of the possible rows, in nats, each rounded to 2^-16."""
+        return float(self._counts.totals[2]) / PER_NAT
+
+    def empty(self) -> Self:
+        """No rows, of the same circuit."""
+        return type(self)(self.circuit, self.schema, self.rows_of, self.columns)
+
+    def update(self, rows: Chunk | Array) -> None:
+        """Add rows.
+
+        Parameters
+        ----------
+        rows : Chunk, or (n_variables, n_rows) float64 or integers
+
+        Raises
+        ------
+        InvalidEvidence
+        """
+        x = as_rows(self.circuit, rows_in(rows, self.rows_of))
+        compiled, weight = with_weights(self.circuit)
+        n_slots, n_variables = compiled.n_slots, x.shape[0]
+        work = Work(
+            np.empty((n_slots, BLOCK)),
+            np.empty((n_slots, BLOCK)),
+            np.empty((n_variables, BLOCK), np.int64),
+            np.empty(n_slots, np.uint8),
+            np.empty(n_variables, np.uint8),
+        )
+        own = self._counts
+        planned = Counts(
+            np.zeros(compiled.edge.size, np.int64),
+            own.parameter[:0],
+            np.zeros((compiled.node.size, 3), np.int64),
+            own.totals,
+        )
+        again = np.empty(x.shape[1], np.int64)
+        n_again = expect(compiled.plan, weight, compiled.log_offset, x, np.arange(x.shape[1]), work, planned, again)
+        is_edge, is_parameter = compiled.edge >= 0, compiled.parameter >= 0
+        own.entry[compiled.edge[is_edge]] += planned.entry[is_edge]
+        own.parameter[compiled.parameter[is_parameter]] += planned.entry[is_parameter]
+        own.leaf[compiled.node] += planned.leaf
+        missing = np.flatnonzero(compiled.parameter == ONE_ENTRY)
+        operation = np.searchsorted(compiled.plan.starts, missing, side="right") - 1
+        np.add.at(own.leaf[:, 0], compiled.node[operation], planned.entry[missing])
+        if n_again:
+            wide_expect(self.circuit.arrays, x, again[:n_again], np.empty((3, self.circuit.n_nodes, BLOCK)), own)
+
+    def merge(self, other: Self) -> None:
+        """Add the rows of another."""
+        self._require_same(other)
+        for ours, theirs in zip(self._counts, other._counts, strict=True):
+            np.add(ours, theirs, out=ours)
+
+    def subtract(self, other: Self) -> None:
+        """Take rows away."""
+        self._require_same(other)
+        for ours, theirs in zip(self._counts, other._counts, strict=True):
+            np.subtract(ours, theirs, out=ours)
+
+    def to_arrow(self) -> pa.Table:
+        """One row of lists."""
+        columns = {name: array.ravel() for name, array in self._counts._asdict().items()}
+        return pa.table({name: pa.array([array], pa.list_(pa.int64())) for name, array in columns.items()})
+
+    def from_arrow(self, table: pa.Table) -> Self:
+        """Read what `to_arrow` wrote.
+
+        Raises
+        ------
+        StatisticMismatch
+            If it is of another circuit.
+        """
+        read = self.empty()
+        for name, target in read._counts._asdict().items():
+            pieces = [piece for chunk in table.column(name).chunks if len(chunk) for piece in [chunk.flatten()]]
+            values = np.concatenate([piece.to_numpy() for piece in pieces]) if pieces else np.empty(0, np.int64)
+            if values.size != target.size:
+                raise StatisticMismatch(
+                    f"The table holds counts of a different circuit: {name!r} has {values.size} entries."
+                )
+            target[...] = values.reshape(target.shape)
+        return read
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both count the same rows of the same circuit."""
+        if not isinstance(other, ExpectedCounts):
+            return NotImplemented
+        if self.spec != other.spec:
+            return False
+        return all(np.array_equal(a, b) for a, b in zip(self._counts, other._counts, strict=True))
+
+    def _require_same(self, other: ExpectedCounts) -> None:
+        if self.spec != other.spec:
+            raise StatisticMismatch("The expected counts are of different circuits.")
+
+    def expected(self) -> tuple[Floats, Floats, Floats]:
+        """Counts as numbers of rows.
+
+        Returns
+        -------
+        edge : (n_edges,) float64
+        parameter : (n_parameters,) float64
+            At the probabilities of categorical leaves; a missing value counts by these probabilities.
+        leaf : (n_nodes, 3) float64
+            At numeric leaves rows, Σ z and Σ z²: z is x less the mean in standard deviations (Gaussian), or x in means.
+        """
+        own, circuit = self._counts, self.circuit
+        of_leaf = np.repeat(circuit.kind == CATEGORICAL, np.diff(circuit.leaf_starts))
+        node = np.repeat(np.arange(circuit.n_nodes), np.diff(circuit.leaf_starts))[of_leaf]
+        parameter = own.parameter.astype(np.float64) * COUNT_UNIT
+        parameter[of_leaf] += own.leaf[node, 0] * COUNT_UNIT * np.exp(circuit.leaf_parameters[of_leaf])
+        leaf = own.leaf.astype(np.float64) / np.array([1 / COUNT_UNIT, PER_VALUE, PER_VALUE])
+        leaf[circuit.kind <= CATEGORICAL] = 0.0
+        edge = own.entry.astype(np.float64) * COUNT_UNIT
+        of_sum = np.repeat(circuit.kind == SUM, np.diff(circuit.child_starts))
+        node = np.repeat(np.arange(circuit.n_nodes), np.diff(circuit.child_starts))[of_sum]
+        # Only sums over indicators of large domains have counts of rows that miss the value.
+        edge[of_sum] += own.leaf[node, 0] * COUNT_UNIT * np.exp(circuit.log_weight[of_sum])
+        return edge, parameter, leaf
+
+    def maximised(self, laplace: float = 0.0, narrowest: Floats | None = None) -> Circuit:
+        """The circuit with the weights and leaves that fit the counts best.
+
+        Parameters
+        ----------
+        laplace : float
+            Added to every count whose weight is not zero; a numeric leaf gets so many rows as its parameters expect.
+        narrowest : (n_variables,) float64, optional
+            Least standard deviation of Gaussian and exponential leaves.
+
+        References
+        ----------
+        Zhao, Poupart, Gordon (2016), equation 7.
+        """
+        return maximised(self.circuit, *self.expected(), laplace, narrowest)
+
+
+def maximised(
+    circuit: Circuit, edge: Floats, parameter: Floats, leaf: Floats, laplace: float, narrowest: Floats | None = None
+) -> Circuit:
+    """The M-step; a node that no row reaches stays as it is.
+
+    Parameters
+    ----------
+    circuit : Circuit
+        By whose weights was expected.
+    edge, parameter, leaf : (n_edges,), (n_parameters,), (n_nodes, 3) float64
+        As `ExpectedCounts.expected` gives them.
+    laplace : float
+        Rows added to each count.
+    narrowest : (n_variables,) float64, optional
+        Least standard deviation of each variable's leaves.
+
+    Raises
+    ------
+    InvalidParameter
+        If laplace is negative.
+    """
+    if not laplace >= 0:
+        raise InvalidParameter("laplace", laplace, "zero or more")
+    log_weight = _shares(circuit.log_weight, edge, circuit.child_starts, circuit.kind == SUM, laplace)
+    leaves = _shares(circuit.leaf_parameters, parameter, circuit.leaf_starts, circuit.kind == CATEGORICAL, laplace)
+    n = leaf[:, 0] + laplace
+    numeric = np.flatnonzero((circuit.kind >= GAUSSIAN) & (leaf[:, 0] > 0))
+    first, kind = circuit.leaf_starts[numeric], circuit.kind[numeric]
+    old, total = circuit.leaf_parameters[first], n[numeric]
+    z, z_squared = leaf[numeric, 1], leaf[numeric, 2]
+    gaussian, counts, waits = (kind == GAUSSIAN) | (kind >= STUDENT), kind == POISSON, kind == EXPONENTIAL
+    spread = circuit.leaf_parameters[np.minimum(first + 1, circuit.leaf_starts[numeric + 1] - 1)]
+    shift = z / total
+    variance = np.maximum((z_squared + laplace) / total - shift**2, LEAST_SHRINKAGE)
+    leaves[first[gaussian]] = (old + spread * shift)[gaussian]
+    least = (np.zeros(circuit.n_variables) if narrowest is None else narrowest)[circuit.variable[numeric]]
+    leaves[first[gaussian] + 1] = np.maximum(spread * np.sqrt(variance), least)[gaussian]
+    mean = np.maximum((z + laplace) / total, LEAST_SHRINKAGE)
+    leaves[first[counts]] = np.maximum(old * mean, LEAST_RATE)[counts]
+    leaves[first[waits]] = 1.0 / np.maximum(mean[waits] / old[waits], least[waits])
+    return circuit.with_parameters(log_weight, leaves)
+
+
+def _shares(log: Floats, count: Floats, starts: Array, chosen: Array, laplace: float) -> Floats:
+    """New logarithms of the segments of chosen nodes: shares of their counts."""
+    sizes = np.diff(starts)
+    node = np.repeat(np.arange(sizes.size), sizes)
+    smoothed = count + laplace * (log > -np.inf)
+    total = np.bincount(node, smoothed, sizes.size)
+    reached = chosen & (np.bincount(node, count, sizes.size) > 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(reached[node], np.log(smoothed / total[node]), log)
+
+
+def em_passes(
+    circuit: Circuit,
+    n_passes: int,
+    laplace: float = 0.1,
+    tolerance: float = 0.0,
+    make: Callable[[Circuit], ExpectedCounts] = ExpectedCounts,
+    narrowest: Floats | None = None,
+) -> Generator[ExpectedCounts, ExpectedCounts, Circuit]:
+    """Batch EM as a learner: asks for one `ExpectedCounts` per pass and returns the circuit.
+
+    Parameters
+    ----------
+    circuit : Circuit
+        To start from; equal weights are a fixed point of circuits with symmetries.
+    n_passes : int
+    laplace : float
+    tolerance : float
+        Ends when a pass gains less than so many nats per row.
+    make : callable
+        Makes the statistic of a circuit.
+    narrowest : (n_variables,) float64, optional
+        Least standard deviation of Gaussian and exponential leaves.
+    """
+    before = -np.inf
+    for _ in range(n_passes):
+        counts = yield make(circuit)
+        circuit = counts.maximised(laplace, narrowest)
+        mean = counts.log_likelihood / max(counts.n_rows - counts.n_impossible, 1)
+        if mean - before < tolerance:
+            break
+        before = mean
+    return circuit
+
+
+def batch_em(circuit: Circuit, x: Array, n_passes: int, laplace: float = 0.1, tolerance: float = 0.0) -> Circuit:
+    """Batch EM over rows (n_variables, n_rows) in memory; parameters, result and errors as of `em_passes`."""
+    passes = em_passes(circuit, n_passes, laplace, tolerance)
+    answer = None
+    while True:
+        try:
+            wanted = next(passes) if answer is None else passes.send(answer)
+        except StopIteration as stop:
+            learned: Circuit = stop.value
+            return learned
+        wanted.update(x)
+        answer = wanted

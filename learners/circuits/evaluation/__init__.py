@@ -1,0 +1,1 @@
+"""Log values and derivatives of circuits: kernels, densities of leaves, bounds."""

@@ -1,0 +1,188 @@
+"""Values of a circuit and its nodes for batches of rows, any values missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from learners.arrays import Array, Floats, freeze
+from learners.circuits.circuit import Circuit, kept_with
+from learners.circuits.errors import InvalidEvidence
+from learners.circuits.evaluation.evaluate_kernels import BLOCK, few_root_logs, root_logs
+from learners.circuits.evaluation.plan import Compiled, compiled, entry_weights
+from learners.circuits.evaluation.extended_range_kernels import node_logs, relative_leaf_logs, wide_root_logs
+from learners.schema import Chunk
+
+# Below so many rows a block costs more than the rows one by one.
+FEW = 4
+NO_LOGS = np.empty((0, 0))
+
+
+def log_values(circuit: Circuit, x: ArrayLike, log_leaf: Floats | None = None) -> Floats:
+    """Log probability (density) of the observed variables of each row; the missing ones are summed out.
+
+    Rows are evaluated in linear space, sixteen at a time, as no value exceeds one; those whose result is too small for a
+    double are evaluated again in wide numbers. So nothing underflows, and log 0 is -inf. A row's result does not depend
+    on the other rows.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    x : (n_variables, n_rows) float64 or integers
+        Missing is NaN; for a discrete variable also a negative number, and n_values (UNSEEN) and more.
+    log_leaf : (n_nodes, n_rows) float64, optional
+        Log values of the leaves, in place of those at x; the rows of sums and products are not read.
+
+    Returns
+    -------
+    (n_rows,) float64
+
+    Raises
+    ------
+    InvalidEvidence
+        If x has another number of variables, or a discrete variable a value that is not whole.
+
+    References
+    ----------
+    Zhao, Gordon (2017), section 2.1; Darwiche (2003), section 4.
+    """
+    if log_leaf is not None:
+        return _wide_log_values(circuit, log_leaf)
+    x = as_rows(circuit, x)
+    plan, weight = with_weights(circuit)
+    n_rows = x.shape[1]
+    logs = np.empty(n_rows)
+    if n_rows < FEW:
+        few_root_logs(plan.plan, weight, x, np.empty(plan.n_slots), np.empty(circuit.n_variables, np.int64), logs)
+    else:
+        codes = np.empty((circuit.n_variables, BLOCK), np.int64)
+        root_logs(plan.plan, weight, x, np.arange(n_rows), np.empty((plan.n_slots, BLOCK)), codes, logs)
+    _add_offsets(circuit, plan, x, logs)
+    again = np.flatnonzero(np.isnan(logs))
+    if again.size:
+        wide_root_logs(circuit.arrays, NO_LOGS, x, again, np.empty((2, circuit.n_nodes, BLOCK)), logs)
+    return logs
+
+
+def log_leaves(circuit: Circuit, x: ArrayLike) -> Floats:
+    """Log value of every leaf at each row, those of a numeric variable less the largest among them.
+
+    What is the same for all leaves of a variable changes no posterior; without it the leaves' differences keep their digits
+    however far from all of them an observed number is.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    x : (n_variables, n_rows) float64 or integers
+        As in `log_values`.
+
+    Returns
+    -------
+    (n_nodes, n_rows) float64; the rows of sums and products mean nothing
+    """
+    x = as_rows(circuit, x)
+    logs = np.empty((circuit.n_nodes, x.shape[1]))
+    relative_leaf_logs(circuit.arrays, x, np.empty(circuit.n_variables), logs)
+    return logs
+
+
+def relative_node_logs(circuit: Circuit, x: ArrayLike) -> tuple[Floats, Floats]:
+    """Log values of all nodes and log derivatives of the root by them, for posteriors: of the leaves of `log_leaves`.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    x : (n_variables, n_rows) float64 or integers
+        As in `log_values`.
+
+    Returns
+    -------
+    values, derivatives : (n_nodes, n_rows) float64
+    """
+    x = as_rows(circuit, x)
+    values, derivatives = np.empty((2, circuit.n_nodes, x.shape[1]))
+    rows = np.arange(x.shape[1])
+    node_logs(circuit.arrays, log_leaves(circuit, x), x, rows, *_scratch(circuit, x.shape[1]), values, derivatives)
+    return values, derivatives
+
+
+def rows_in(given: Chunk | Array, rows_of: Callable[[Chunk], Array] | None) -> Array:
+    """Rows as variables: of a chunk what `rows_of` makes of it, by default its codes; an array is what it is."""
+    if not isinstance(given, Chunk):
+        return given
+    return given.x if rows_of is None else rows_of(given)
+
+
+def as_rows(circuit: Circuit, x: ArrayLike) -> Array:
+    """The rows as uint8 or float64, C-contiguous and read-only: the two types for which kernels are compiled.
+
+    Raises
+    ------
+    InvalidEvidence
+    """
+    x = np.asarray(x)
+    if x.ndim != 2 or x.shape[0] != circuit.n_variables:
+        raise InvalidEvidence(
+            f"The rows have the shape {x.shape}, the circuit has {circuit.n_variables} variables: "
+            "give an array (n_variables, n_rows)."
+        )
+    if x.dtype.kind not in "iufb":
+        raise InvalidEvidence(f"The rows are of type {x.dtype}, not numbers: encode them first.")
+    if x.dtype.kind in "iub" and x.dtype != np.uint8 and circuit.n_values.min(initial=1) > 0:
+        largest = int(circuit.n_values.max(initial=0))
+        if largest < 256:
+            # All that is missing becomes one code, before the type would wrap it around.
+            x = np.where((x < 0) | (x >= largest), 255, x).astype(np.uint8)
+    if x.dtype != np.uint8:
+        x = x.astype(np.float64, copy=False)
+        _check_whole(circuit, x)
+    x = np.ascontiguousarray(x).view()
+    freeze(x)
+    return x
+
+
+def with_weights(circuit: Circuit) -> tuple[Compiled, Floats]:
+    """The circuit's plan and its entries' weights, made once."""
+    return compiled(circuit), kept_with(circuit, _own_weights)
+
+
+def _own_weights(circuit: Circuit) -> Floats:
+    return entry_weights(circuit, compiled(circuit))
+
+
+def _check_whole(circuit: Circuit, x: Floats) -> None:
+    discrete = np.flatnonzero(circuit.n_values > 0)
+    broken = np.flatnonzero((np.floor(x[discrete]) != x[discrete]).any(axis=1) & ~np.isnan(x[discrete]).all(axis=1))
+    for v in discrete[broken]:
+        values = x[v][(np.floor(x[v]) != x[v]) & ~np.isnan(x[v])]
+        if values.size:
+            raise InvalidEvidence(f"Variable {v} is discrete and has the value {values[0]}: give whole codes, or NaN.")
+
+
+def _wide_log_values(circuit: Circuit, log_leaf: Floats) -> Floats:
+    log_leaf = np.ascontiguousarray(log_leaf, np.float64)
+    if log_leaf.ndim != 2 or log_leaf.shape[0] != circuit.n_nodes:
+        raise InvalidEvidence(f"log_leaf has the shape {log_leaf.shape}, the circuit {circuit.n_nodes} nodes.")
+    rows = np.arange(log_leaf.shape[1])
+    logs = np.empty(rows.size)
+    scratch = np.empty((2, circuit.n_nodes, BLOCK))
+    no_rows = np.empty((0, 0))
+    freeze(no_rows)
+    wide_root_logs(circuit.arrays, log_leaf, no_rows, rows, scratch, logs)
+    return logs
+
+
+def _add_offsets(circuit: Circuit, plan: Compiled, x: Array, logs: Floats) -> None:
+    """Undo the division of densities."""
+    for v in np.flatnonzero(plan.log_offset):
+        if v in circuit.scope(circuit.root):
+            logs += np.where(np.isnan(x[v]), 0.0, plan.log_offset[v])
+
+
+def _scratch(circuit: Circuit, n_rows: int) -> tuple[Floats, Floats]:
+    """Memory for `node_logs`, no wider than the rows need: a single row should touch little of it."""
+    width = max(1, min(BLOCK, n_rows))
+    most = int(np.diff(circuit.child_starts).max())
+    return np.empty((4, circuit.n_nodes, width)), np.empty((2, most + 1, width))

@@ -1,0 +1,97 @@
+"""Means, variances and modes of numeric leaves, and which of them are densities."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from learners.arrays import Floats, Integers, Mask, frozen
+from learners.circuits.circuit import Circuit, kept_with
+from learners.circuits.kernels import (
+    EXPONENTIAL,
+    GAUSSIAN,
+    KNOTS,
+    N_KNOTS,
+    POISSON,
+    QUANTILE,
+    ROUNDED,
+    STEP,
+    STUDENT,
+)
+from learners.circuits.evaluation.shape_kernels import add_moments_of_leaves
+from learners.circuits.evaluation.warp_kernels import cell_of, log_warped, unwarp
+
+
+def leaf_moments(circuit: Circuit) -> Floats:
+    """(n_nodes, 2) float64: mean and variance of numeric leaves, zero of other nodes; (0, 2) without numeric leaves."""
+    return kept_with(circuit, _leaf_moments)
+
+
+def _leaf_moments(circuit: Circuit) -> Floats:
+    numeric = np.flatnonzero(circuit.kind >= GAUSSIAN)
+    found = np.zeros((circuit.n_nodes if numeric.size else 0, 2))
+    if numeric.size:
+        add_moments_of_leaves(numeric, circuit.kind, circuit.leaf_starts, circuit.leaf_parameters, found)
+    return frozen(found)
+
+
+def density_leaves(circuit: Circuit) -> Mask:
+    """(n_nodes,) bool: leaves whose values are densities. Those of others are probabilities, also of the cells of a grid."""
+    kind = circuit.kind
+    found: Mask = (kind == GAUSSIAN) | (kind == EXPONENTIAL) | (kind == STUDENT)
+    warped = np.flatnonzero(kind >= ROUNDED)
+    found[warped] = circuit.leaf_parameters[circuit.leaf_starts[warped] + 2 + STEP] == 0.0
+    return found
+
+
+def density_variables(circuit: Circuit) -> Integers:
+    """The variables that have a density, ascending."""
+    return np.unique(circuit.variable[density_leaves(circuit)])
+
+
+def parameters_of(circuit: Circuit, leaf: int) -> Floats:
+    """The parameters of a leaf."""
+    return circuit.leaf_parameters[circuit.leaf_starts[leaf] : circuit.leaf_starts[leaf + 1]]
+
+
+def mode_of(kind: int, p: Floats) -> float:
+    """Where the density, or mass, of a numeric leaf with parameters p is highest."""
+    first = float(p[0])
+    if kind in (GAUSSIAN, STUDENT):
+        return first
+    if kind == POISSON:
+        return float(math.floor(first))
+    if kind == EXPONENTIAL:
+        return 0.0
+    step, extras = float(p[2 + STEP]), np.ascontiguousarray(p)
+    if kind == ROUNDED:
+        return float(cell_of(extras, 2, first))
+    peaks = _mode_of_quantile(extras) if kind == QUANTILE else [math.exp(first - float(p[1]) ** 2)]
+    if step > 0.0:
+        # Within a segment masses rise and then fall, so the best cell has a peak or knot, or is next to one that has.
+        knots = extras[2 + KNOTS : 2 + KNOTS + int(extras[2 + N_KNOTS])].tolist() if kind == QUANTILE else []
+        peaks = [float(cell_of(extras, 2, x)) + i * step for x in [*peaks, *knots] for i in (-1, 0, 1)]
+    return max(peaks, key=lambda x: float(log_warped(kind, first, float(p[1]), extras, 2, x)))
+
+
+def _mode_of_quantile(p: Floats) -> list[float]:
+    """The peak of each segment between two knots; at its upper end the last number that is in it."""
+    n = int(p[2 + N_KNOTS])
+    x, z = p[2 + KNOTS : 2 + KNOTS + 2 * n].reshape(2, n)
+    peaks = []
+    for i in range(n - 1):
+        if z[i] < p[0] < z[i + 1]:
+            peaks.append(float(unwarp(QUANTILE, p, 2, p[0])))
+        elif p[0] <= z[i]:
+            peaks.append(float(x[i]) if i or p[0] == z[i] else float(unwarp(QUANTILE, p, 2, p[0])))
+        else:
+            last = i == n - 2
+            peaks.append(float(unwarp(QUANTILE, p, 2, p[0])) if last else float(np.nextafter(x[i + 1], -np.inf)))
+    return peaks
+
+
+def peaks(circuit: Circuit, v: int) -> Floats:
+    """Where the densities of a numeric variable are highest, each place once, ascending."""
+    leaves = np.flatnonzero((circuit.variable == v) & (circuit.kind >= GAUSSIAN))
+    return np.unique([mode_of(int(circuit.kind[leaf]), parameters_of(circuit, leaf)) for leaf in leaves.tolist()])

@@ -1,0 +1,1 @@
+"""Circuits as text, as regions and as drawings."""

@@ -1,0 +1,288 @@
+"""Pictures of circuits, of large ones by regions: Graphviz text, and SVG without any other program."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import NamedTuple
+from unicodedata import category
+
+import numpy as np
+
+from learners.circuits.circuit import Circuit
+from learners.circuits.columns import columns_of
+from learners.circuits.kernels import (
+    CATEGORICAL,
+    EXPONENTIAL,
+    GAUSSIAN,
+    INDICATOR,
+    LOG_NORMAL,
+    POISSON,
+    PRODUCT,
+    QUANTILE,
+    ROUNDED,
+    STEP,
+    STUDENT,
+    SUM,
+)
+from learners.circuits.formats.regions import regions
+from learners.errors import LearnerError
+from learners.schema import Schema
+
+MAX_NODES = 300
+SYMBOLS = {SUM: "+", PRODUCT: "×"}
+LAWS = {
+    GAUSSIAN: "N({:.3g}, {:.3g}²)",
+    POISSON: "Poisson({:.3g})",
+    EXPONENTIAL: "Exp({:.3g})",
+    STUDENT: "t({:.3g}, {:.3g}², {:.3g})",
+    ROUNDED: "N({:.3g}, {:.3g}²)",
+    LOG_NORMAL: "log N({:.3g}, {:.3g}²)",
+    QUANTILE: "N({:.3g}, {:.3g}²) of its quantiles",
+}
+REGION = -1
+# Pixels.
+LAYER_HEIGHT, MARGIN, RADIUS, CHARACTER = 90, 24, 14, 6.6
+SWEEPS = 8
+# Characters of a name or value.
+LONGEST = 60
+
+
+class PictureTooLarge(LearnerError, ValueError):
+    """A circuit has too many nodes, and regions, to be drawn."""
+
+    def __init__(self, n_nodes: int, n_regions: int, max_nodes: int) -> None:
+        super().__init__(
+            f"A picture of {n_nodes:,} nodes, or of {n_regions:,} regions, would be unreadable: the limit is {max_nodes:,}. "
+            "Look at the summary of the structure, or learn with fewer sums, states or replicas to see it."
+        )
+        self.n_nodes = n_nodes
+        self.max_nodes = max_nodes
+
+
+class Graph(NamedTuple):
+    """What is drawn, children before parents.
+
+    Attributes
+    ----------
+    kind : list of int
+        Sums and products are circles, all others boxes.
+    labels : list of str
+        What stands in each node, by lines.
+    edges : list of (parent, child, weight in words or None)
+    """
+
+    kind: list[int]
+    labels: list[str]
+    edges: list[tuple[int, int, str | None]]
+
+
+def to_dot(circuit: Circuit, schema: Schema | None = None, max_nodes: int = MAX_NODES) -> str:
+    """The circuit in Graphviz' language; by regions, if it has too many nodes.
+
+    A region stands for all nodes over the same columns.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    schema : Schema, optional
+        For the names of columns and values; else numbers.
+    max_nodes : int
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    PictureTooLarge
+        If there are too many regions, too.
+    """
+    graph = _graph(circuit, schema, max_nodes)
+    lines = ["digraph circuit {", "  node [fontname=Helvetica fontsize=10];", "  edge [fontname=Helvetica fontsize=8];"]
+    for node, label in enumerate(graph.labels):
+        shape = "circle" if graph.kind[node] in SYMBOLS else "box"
+        quoted = label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        lines.append(f'  {node} [label="{quoted}" shape={shape}];')
+    for parent, child, weight in graph.edges:
+        label = "" if weight is None else f' [label="{weight}"]'
+        lines.append(f"  {parent} -> {child}{label};")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def to_svg(circuit: Circuit, schema: Schema | None = None, max_nodes: int = MAX_NODES) -> str:
+    """The circuit as an SVG image: the root on top, leaves on the bottom, weights beside the edges of sums.
+
+    Parameters
+    ----------
+    circuit, schema, max_nodes
+        As in `to_dot`.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    PictureTooLarge
+    """
+    graph = _graph(circuit, schema, max_nodes)
+    layer = _layers(graph)
+    texts = [label.split("\n") for label in graph.labels]
+    half = [
+        RADIUS if kind in SYMBOLS else max(map(len, text)) * CHARACTER / 2 + 6
+        for kind, text in zip(graph.kind, texts, strict=True)
+    ]
+    x = _places(graph, layer, half)
+    y = [MARGIN + 30 + LAYER_HEIGHT * (layer[-1] - of_node) for of_node in layer]
+    width = max(a + b for a, b in zip(x, half, strict=True)) + MARGIN
+    height = max(y) + MARGIN + 8 * max(map(len, texts))
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
+        f'width="{width:.0f}" height="{height:.0f}" font-family="Helvetica, Arial, sans-serif" font-size="11">',
+        f"<title>{escape(repr(circuit))}</title>",
+    ]
+    for parent, child, weight in graph.edges:
+        parts.append(
+            f'<line x1="{x[parent]:.1f}" y1="{y[parent]}" x2="{x[child]:.1f}" y2="{y[child]}" stroke="#9aa5b1"/>'
+        )
+        if weight is not None:
+            # Nearer to the child, where the edges of a sum lie apart.
+            at_x, at_y = 0.4 * x[parent] + 0.6 * x[child], 0.4 * y[parent] + 0.6 * y[child]
+            parts.append(
+                f'<text x="{at_x:.1f}" y="{at_y:.1f}" font-size="9" fill="#52606d" text-anchor="middle" stroke="#fff" '
+                f'stroke-width="3" paint-order="stroke">{weight}</text>'
+            )
+    for node, text in enumerate(texts):
+        parts += _node(graph.kind[node], x[node], y[node], half[node], text)
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _node(kind: int, x: float, y: float, half: float, text: list[str]) -> list[str]:
+    if kind in SYMBOLS:
+        fill = "#dbeafe" if kind == SUM else "#fde68a"
+        shape = f'<circle cx="{x:.1f}" cy="{y}" r="{RADIUS}" fill="{fill}" stroke="#52606d"/>'
+        return [shape, f'<text x="{x:.1f}" y="{y + 5}" font-size="16" text-anchor="middle">{text[0]}</text>']
+    tall = 13 * len(text) + 6
+    shape = (
+        f'<rect x="{x - half:.1f}" y="{y - tall / 2:.1f}" width="{2 * half:.1f}" height="{tall}" rx="3" '
+        'fill="#f5f7fa" stroke="#52606d"/>'
+    )
+    first = y - tall / 2 + 14
+    return [
+        shape,
+        *(
+            f'<text x="{x:.1f}" y="{first + 13 * i:.1f}" text-anchor="middle">{escape(line)}</text>'
+            for i, line in enumerate(text)
+        ),
+    ]
+
+
+def _graph(circuit: Circuit, schema: Schema | None, max_nodes: int) -> Graph:
+    """All nodes, or all regions."""
+    names = [f"X{v}" for v in range(circuit.n_variables)]
+    if schema is not None:
+        names = [_drawn(name) for name in columns_of(circuit, schema).names]
+    if circuit.n_nodes > max_nodes:
+        return _regions(circuit, names, max_nodes)
+    labels = [_label(circuit, schema, names, node) for node in range(circuit.n_nodes)]
+    parents = np.repeat(np.arange(circuit.n_nodes), np.diff(circuit.child_starts)).tolist()
+    edges = [
+        (parent, child, f"{np.exp(log):.3g}" if circuit.kind[parent] == SUM else None)
+        for parent, child, log in zip(parents, circuit.children.tolist(), circuit.log_weight.tolist(), strict=True)
+    ]
+    return Graph(circuit.kind.tolist(), labels, edges)
+
+
+def _regions(circuit: Circuit, names: list[str], max_nodes: int) -> Graph:
+    """A box for all nodes over the same columns, with how many sums and products they are."""
+    found = regions(circuit)
+    if len(found) > max_nodes:
+        raise PictureTooLarge(circuit.n_nodes, len(found), max_nodes)
+    labels = []
+    for region in found:
+        columns = [names[v] for v in region.variables]
+        said = ", ".join(columns) if len(columns) <= 3 else f"{len(columns)} columns"
+        counted = ((region.n_sums, SYMBOLS[SUM]), (region.n_products, SYMBOLS[PRODUCT]))
+        shown = [f"{n:,} {symbol}" for n, symbol in counted if n]
+        labels.append("\n".join([said, *([" ".join(shown)] if shown else [])]))
+    edges: list[tuple[int, int, str | None]] = [
+        (parent, child, None) for parent, region in enumerate(found) for child in region.children
+    ]
+    return Graph([REGION] * len(found), labels, edges)
+
+
+def _drawn(text: str) -> str:
+    """A name or value on one line, no longer than a picture bears, without the characters that XML does not have."""
+    shown = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    return "".join("\ufffd" if category(c) in ("Cc", "Cs") or c in "\ufffe\uffff" else c for c in shown)
+
+
+def _label(circuit: Circuit, schema: Schema | None, names: list[str], node: int) -> str:
+    kind, v = int(circuit.kind[node]), int(circuit.variable[node])
+    if kind in SYMBOLS:
+        return SYMBOLS[kind]
+    parameters = circuit.leaf_parameters[circuit.leaf_starts[node] : circuit.leaf_starts[node + 1]].tolist()
+    numbers = [str(value) for value in range(int(circuit.n_values[v]))]
+    values = columns_of(circuit, schema).labels(v) if schema is not None else numbers
+    if kind == INDICATOR:
+        return f"{names[v]} = {_drawn(values[int(parameters[0])])}"
+    if kind == CATEGORICAL:
+        shown = [f"{_drawn(value)}: {np.exp(p):.3g}" for value, p in zip(values, parameters, strict=True)]
+        return "\n".join([names[v], *shown[:6], *(["…"] if len(shown) > 6 else [])])
+    law = LAWS[kind].format(*parameters)
+    if kind >= ROUNDED and parameters[2 + STEP] > 0:
+        law += f", in steps of {parameters[2 + STEP]:.3g}"
+    return f"{names[v]}\n{law}"
+
+
+def _neighbours(graph: Graph) -> tuple[list[list[int]], list[list[int]]]:
+    """The children and the parents of each node."""
+    below: list[list[int]] = [[] for _ in graph.kind]
+    above: list[list[int]] = [[] for _ in graph.kind]
+    for parent, child, _ in graph.edges:
+        below[parent].append(child)
+        above[child].append(parent)
+    return below, above
+
+
+def _layers(graph: Graph) -> list[int]:
+    """Leaves at 0, every parent above its children, each other node as high as its parents allow."""
+    below, above = _neighbours(graph)
+    layer: list[int] = []
+    for children in below:
+        layer.append(max((layer[child] + 1 for child in children), default=0))
+    for node in range(len(layer) - 1, -1, -1):
+        if below[node] and above[node]:
+            layer[node] = min(layer[parent] - 1 for parent in above[node])
+    return layer
+
+
+def _places(graph: Graph, layer: list[int], half: list[float]) -> list[float]:
+    """Horizontal places: within a layer in the order of the mean place of the neighbours, a few times up and down."""
+    neighbours = [[*children, *parents] for children, parents in zip(*_neighbours(graph), strict=True)]
+    rows: list[list[int]] = [[] for _ in range(max(layer) + 1)]
+    for node, of_node in enumerate(layer):
+        rows[of_node].append(node)
+    x = [0.0] * len(layer)
+    for row in rows:
+        _spread(row, x, half)
+    for sweep in range(SWEEPS):
+        for row in rows if sweep % 2 else rows[::-1]:
+            side = {node: [x[other] for other in neighbours[node]] for node in row}
+            means = {node: float(np.mean(places)) if places else x[node] for node, places in side.items()}
+            row.sort(key=lambda node: (means[node], node))
+            _spread(row, x, half)
+    widest = max(sum(2 * half[node] + 12 for node in row) for row in rows)
+    for row in rows:
+        shift = MARGIN + (widest - sum(2 * half[node] + 12 for node in row)) / 2
+        for node in row:
+            x[node] += shift
+    return x
+
+
+def _spread(row: list[int], x: list[float], half: list[float]) -> None:
+    """Put the nodes of a layer side by side in their order, from zero on."""
+    right = 0.0
+    for node in row:
+        x[node] = right + half[node]
+        right += 2 * half[node] + 12

@@ -1,1 +1,0 @@
-"""Bayesian circuits: a posterior over which leaf each number of each row comes from, by collapsed sampling."""

@@ -1,0 +1,1 @@
+"""Reductions of a circuit by the query, and copies of circuits."""

@@ -1,0 +1,201 @@
+"""A circuit as it was learned, ready to be reduced to the MAX problem of any query."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from learners.arrays import Floats, Integers, Mask, Uint8s
+from learners.circuits.circuit import Circuit, kept_with
+from learners.circuits.evaluation.density_kernels import log_density
+from learners.circuits.kernels import CATEGORICAL, INDICATOR, SUM
+from learners.circuits.evaluation.leaf_shapes import mode_of
+from learners.circuits.map.linear.reduction import MaxProblem, restricted
+from learners.circuits.map.linear.reduction_kernels import MaxArrays
+
+FINITE = (INDICATOR, CATEGORICAL)
+
+
+def whole_circuit(circuit: Circuit) -> WholeCircuit:
+    """The prepared form of a circuit, made once."""
+    return kept_with(circuit, WholeCircuit.of)
+
+
+@dataclass(frozen=True)
+class WholeCircuit:
+    """Inner nodes and leaves of a circuit, apart.
+
+    Attributes
+    ----------
+    n_values : (n_variables,) int64
+        Size of each domain; 0 for a continuous variable, and for a count without an upper end.
+    inner : is_sum, child_starts, leaf_from, children, weight
+        As in MaxArrays, not scaled yet.
+    leaf_kind, leaf_variable, leaf_rank : (n_leaves,) int64
+        The rank counts the leaves of one variable.
+    parameter_starts, parameters : (n_leaves + 1,) int64, (n,) float64
+    finite : MaxProblem or None
+        The reduced circuit if all variables have a finite domain.
+    """
+
+    n_values: Integers
+    inner: tuple[Uint8s, Integers, Integers, Integers, Floats]
+    leaf_kind: Integers
+    leaf_variable: Integers
+    leaf_rank: Integers
+    parameter_starts: Integers
+    parameters: Floats
+    finite: MaxProblem | None = field(default=None, compare=False)
+
+    @classmethod
+    def of(cls, circuit: Circuit) -> WholeCircuit:
+        """Separate leaves from inner nodes and, where all domains are finite, reduce the circuit once for all queries."""
+        kind = np.asarray(circuit.kind)
+        is_leaf = kind >= INDICATOR
+        number = np.where(is_leaf, np.cumsum(is_leaf), np.cumsum(~is_leaf)) - 1
+        leaves, inner = np.flatnonzero(is_leaf), np.flatnonzero(~is_leaf)
+        variable = np.asarray(circuit.variable)[leaves]
+        n_values = np.array(circuit.n_values, dtype=np.int64)
+        n_values[variable[~np.isin(kind[leaves], FINITE)]] = 0
+        order = np.argsort(variable, kind="stable")
+        first = np.searchsorted(variable[order], variable[order], side="left")
+        rank = np.empty(leaves.size, dtype=np.int64)
+        rank[order] = np.arange(leaves.size) - first
+        starts = np.asarray(circuit.leaf_starts)
+        lengths = np.diff(starts)[leaves]
+        whole = cls(
+            n_values=n_values,
+            inner=_inner(circuit, is_leaf, number, inner),
+            leaf_kind=kind[leaves].astype(np.int64),
+            leaf_variable=variable.astype(np.int64),
+            leaf_rank=rank,
+            parameter_starts=_starts(lengths),
+            # Inner nodes have no parameters, so those of the leaves are all there are, in order.
+            parameters=np.array(circuit.leaf_parameters, dtype=np.float64),
+        )
+        if np.isin(whole.leaf_kind, FINITE).all():
+            object.__setattr__(whole, "finite", whole.problem([], {}))
+        return whole
+
+    def problem(self, asked: Sequence[int], given: Mapping[int, float]) -> MaxProblem:
+        """The MAX problem of the whole circuit, in which a continuous variable has one value, or if asked one per leaf.
+
+        A given continuous variable's leaves hold its density, those of a hidden one 1. The i-th value of an asked one
+        stands for the mode of its i-th leaf, and only that leaf has it: so the best tree is the best tree of the densities.
+        """
+        if self.finite is not None:
+            return self.finite
+        n_leaves_of = np.bincount(self.leaf_variable, minlength=self.n_values.size)
+        n_values = np.where(self.n_values > 0, self.n_values, 1)
+        asked_continuous = [v for v in asked if self.n_values[v] == 0]
+        n_values[asked_continuous] = n_leaves_of[asked_continuous]
+        # What no leaf mentions may be anything: it is left at its first value.
+        n_values[n_leaves_of == 0] = 1
+        log_density, shift = self._log_densities(asked_continuous, given)
+        starts = _starts(n_values[self.leaf_variable])
+        values = np.zeros(int(starts[-1]))
+        is_one = (self.leaf_kind == INDICATOR) | ~np.isin(self.leaf_kind, FINITE)
+        code = np.zeros(len(self.leaf_kind), dtype=np.int64)
+        is_indicator = self.leaf_kind == INDICATOR
+        code[is_indicator] = self.parameters[self.parameter_starts[:-1][is_indicator]]
+        is_asked = np.isin(self.leaf_variable, asked_continuous)
+        code[is_asked] = self.leaf_rank[is_asked]
+        values[starts[:-1][is_one] + code[is_one]] = np.exp(log_density[is_one])
+        for leaf in np.flatnonzero(self.leaf_kind == CATEGORICAL):
+            table = self.parameters[self.parameter_starts[leaf] : self.parameter_starts[leaf + 1]]
+            values[starts[leaf] : starts[leaf] + table.size] = np.exp(table)
+        # Variables in the order of their leaves, so that a node's variables are near each other.
+        seen, first = np.unique(self.leaf_variable, return_index=True)
+        order = np.concatenate([seen[np.argsort(first)], np.flatnonzero(n_leaves_of == 0)])
+        number = np.argsort(order)
+        raw = MaxArrays(_starts(n_values[order]), number[self.leaf_variable], starts, values, *self.inner)
+        return _all_kept(MaxProblem(raw, shift, order))
+
+    def _log_densities(self, asked: Sequence[int], given: Mapping[int, float]) -> tuple[Floats, float]:
+        """Per leaf the log of its only positive value, and what was taken from every tree to keep them in range."""
+        log_density = np.zeros(len(self.leaf_kind))
+        shift = 0.0
+        for v in [*asked, *(v for v in given if self.n_values[v] == 0)]:
+            at = np.flatnonzero(self.leaf_variable == v)
+            logs = np.array([self._log_density(int(leaf), given.get(v)) for leaf in at])
+            top = logs.max(initial=-math.inf)
+            if math.isfinite(top):
+                logs, shift = logs - top, shift + top
+            log_density[at] = logs
+        return log_density, shift
+
+    def _log_density(self, leaf: int, value: float | None) -> float:
+        """Log density of a leaf without a finite domain, at a value or, for None, at its mode."""
+        kind = self.leaf_kind[leaf]
+        p = self.parameters[self.parameter_starts[leaf] : self.parameter_starts[leaf + 1]]
+        x = self._mode(leaf) if value is None else value
+        return float(log_density(float(kind), p[0], p[min(1, p.size - 1)], p, 2, float(x)))
+
+    def _mode(self, leaf: int) -> float:
+        p = self.parameters[self.parameter_starts[leaf] : self.parameter_starts[leaf + 1]]
+        return mode_of(int(self.leaf_kind[leaf]), p)
+
+    def value(self, variable: int, code: int) -> float:
+        """What a code of the MAX problem stands for: itself, or the mode of a leaf."""
+        if self.n_values[variable]:
+            return code
+        return self._mode(int(np.flatnonzero(self.leaf_variable == variable)[code]))
+
+    def reduced(self, asked: Sequence[int], given: Mapping[int, float], *, hide_continuous: bool = False) -> MaxProblem:
+        """The MAX problem over the asked variables, evidence and hidden variables folded into the weights.
+
+        With `hide_continuous`, asked continuous variables are summed out of the problem over leaves: at most the weighted
+        sum of their peaks, so the bound holds for densities, too.
+        """
+        problem = self.problem(asked, given)
+        if problem.log_bound == -math.inf:  # no leaf is possible, so none is left
+            return problem
+        starts = problem.arrays.value_starts
+        position = np.full(self.n_values.size, -1)
+        position[problem.variables] = np.arange(problem.n_variables)
+        allowed, hidden = np.ones(int(starts[-1]), np.uint8), np.ones(problem.n_variables, np.uint8)
+        stays = [v for v in asked if not (hide_continuous and self.n_values[v] == 0)]
+        # Variables with one value, such as a continuous one that is given, are folded in already.
+        hidden[[p for p in position[stays].tolist() if p >= 0]] = 0
+        for v, value in given.items():
+            at = position[v]
+            if at >= 0:
+                hidden[at] = 0
+                allowed[starts[at] : starts[at + 1]] = 0
+                allowed[starts[at] + int(value)] = 1
+        return restricted(problem, allowed, hidden)
+
+
+def _inner(
+    circuit: Circuit, is_leaf: Mask, number: Integers, inner: Integers
+) -> tuple[Uint8s, Integers, Integers, Integers, Floats]:
+    """Inner nodes alone, each one's inner children before its leaves."""
+    starts, children = np.asarray(circuit.child_starts), np.asarray(circuit.children)
+    parent = np.repeat(np.arange(is_leaf.size), np.diff(starts))
+    order = np.lexsort((is_leaf[children], parent))
+    counts = np.diff(starts)[inner]
+    n_leaf_children = np.bincount(parent, weights=is_leaf[children], minlength=is_leaf.size)[inner].astype(np.int64)
+    child_starts = _starts(counts)
+    is_sum = (np.asarray(circuit.kind)[inner] == SUM).astype(np.uint8)
+    weight = np.exp(np.asarray(circuit.log_weight, dtype=np.float64)[order])
+    # A product's edges carry no weight.
+    weight[np.repeat(is_sum == 0, counts)] = 1.0
+    leaf_from = child_starts[1:] - n_leaf_children
+    return is_sum, child_starts, leaf_from, number[children[order]].astype(np.int64), weight
+
+
+def _starts(lengths: Integers) -> Integers:
+    """Where pieces of these lengths begin, and where the last one ends."""
+    starts = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=starts[1:])
+    return starts
+
+
+def _all_kept(problem: MaxProblem) -> MaxProblem:
+    """The scaled circuit with every variable that has more than one value."""
+    n = problem.n_variables
+    everything = np.ones(int(problem.arrays.value_starts[-1]), dtype=np.uint8)
+    return restricted(problem, everything, np.zeros(n, dtype=np.uint8))

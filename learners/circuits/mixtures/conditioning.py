@@ -1,0 +1,227 @@
+"""What a mixture of Gaussians says of the missing cells of rows, given the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import scipy
+
+from learners.arrays import Array, Floats, Integers, Uint64s
+from learners.circuits.mixtures.mixture import LOG_2_PI, GaussianMixture, Observed, Rest, log_sums
+
+# Conditional means of so many cells and components are made at a time.
+MOST_AT_A_TIME = 1 << 21
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+class Tree(NamedTuple):
+    """Values of asked variables, and logarithms: of their density with the evidence, and of a bound on that of any values."""
+
+    values: Floats
+    log_density: float
+    log_bound: float
+
+
+def marginals(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> list[Floats]:
+    """(n_rows, n_values) of each discrete variable by itself given each row; an observed one is certain.
+
+    Raises
+    ------
+    ImpossibleEvidence
+    """
+    shares = mixture.shares(x)
+    found = []
+    for v in variables:
+        p = shares.T @ np.exp(mixture.shares_of(v))
+        rows, codes = mixture.codes_of(x, v)
+        p[rows] = 0.0
+        p[rows, codes] = 1.0
+        found.append(p)
+    return found
+
+
+def joint(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> Floats:
+    """(n_rows, n_values, n_values, …) float64: the joint distribution of some discrete variables given each row.
+
+    Raises
+    ------
+    ImpossibleEvidence
+    """
+    shares = mixture.shares(x)
+    tables = np.ones((mixture.n_components, 1))
+    for v in variables:
+        own = np.exp(mixture.shares_of(v))
+        tables = (tables[:, :, np.newaxis] * own[:, np.newaxis]).reshape(mixture.n_components, -1)
+    sizes = mixture.n_values[list(variables)].tolist()
+    found: Floats = (shares.T @ tables).reshape(x.shape[1], *sizes)
+    for axis, v in enumerate(variables, 1):
+        rows, codes = mixture.codes_of(x, v)
+        certain = np.zeros((rows.size, sizes[axis - 1]))
+        certain[np.arange(rows.size), codes] = 1.0
+        shape = [1] * found.ndim
+        shape[0], shape[axis] = rows.size, sizes[axis - 1]
+        others = found[rows].sum(axis=axis, keepdims=True)
+        found[rows] = others * certain.reshape(shape)
+    return found
+
+
+def moments(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> tuple[Floats, Floats]:
+    """Expectation and variance (n_rows, len(variables)) of numeric variables given each row; an observed one has variance zero.
+
+    Raises
+    ------
+    ImpossibleEvidence
+    """
+    shares = mixture.shares(x)
+    places = np.searchsorted(mixture.numeric, variables)
+    mean, variance = np.empty((2, x.shape[1], len(variables)))
+    for rows, means, rest, numbers, observed in _conditional(mixture, x):
+        for i, place in enumerate(places.tolist()):
+            if rest is None or place not in rest.places:
+                mean[rows, i], variance[rows, i] = numbers[np.searchsorted(observed.places, place)], 0.0
+                continue
+            at = int(np.searchsorted(rest.places, place))
+            own, weight = means[:, at], shares[:, rows]
+            mean[rows, i] = (weight * own).sum(axis=0)
+            spread = rest.covariance[:, at, at, np.newaxis] + (own - mean[rows, i]) ** 2
+            variance[rows, i] = (weight * spread).sum(axis=0)
+    return mean, variance
+
+
+def peaks(mixture: GaussianMixture, x: Array, v: int) -> Floats:
+    """(n_components, n_rows) float64: each component's expectation of a numeric variable that no row has."""
+    place = int(np.searchsorted(mixture.numeric, v))
+    found = np.empty((mixture.n_components, x.shape[1]))
+    for rows, means, rest, _, _ in _conditional(mixture, x):
+        assert rest is not None
+        found[:, rows] = means[:, int(np.searchsorted(rest.places, place))]
+    return found
+
+
+def _conditional(
+    mixture: GaussianMixture, x: Array
+) -> Iterator[tuple[Integers, Floats, Rest | None, Floats, Observed]]:
+    """Rows, and the expectations (n_components, u, n_rows) of their missing numbers by components."""
+    for every, numbers, observed, rest in mixture.groups(x) if x.shape[1] else ():
+        u = 0 if rest is None else rest.places.size
+        step = max(1, MOST_AT_A_TIME // max(1, mixture.n_components * u))
+        for at in range(0, every.size, step):
+            rows, own = every[at : at + step], numbers[:, at : at + step]
+            means = np.empty((mixture.n_components, 0, rows.size))
+            if rest is not None:
+                means = rest.slope @ (own - observed.mean[:, :, np.newaxis])
+                means += mixture.mean[:, rest.places, np.newaxis]
+            yield rows, means, rest, own, observed
+
+
+def draws(mixture: GaussianMixture, x: Array, n: int, seed: int, places: Integers) -> Floats:
+    """(n_rows, n, n_variables) float64: the missing cells of each row drawn together given the others.
+
+    Parameters
+    ----------
+    mixture : GaussianMixture
+    x : (n_variables, n_rows) float64
+    n : int
+    seed : int
+        A draw depends on the seed, its row's place and its own number.
+    places : (n_rows,) int64
+
+    Raises
+    ------
+    ImpossibleEvidence
+    """
+    shares = mixture.shares(x)
+    out = np.empty((x.shape[1], n, x.shape[0]))
+    out[:] = np.where(_is_known(mixture, x), x, np.nan).T[:, np.newaxis]
+    for first in range(0, x.shape[1], 1024):
+        some = slice(first, min(first + 1024, x.shape[1]))
+        _draw(mixture, x[:, some], shares[:, some], uniforms(seed, places[some], n, x.shape[0] + 1), out[some])
+    return out
+
+
+def _is_known(mixture: GaussianMixture, x: Array) -> Array:
+    sizes = mixture.n_values[:, np.newaxis]
+    known: Array = np.where(sizes > 0, (x >= 0) & (x < sizes), ~np.isnan(x))
+    return known
+
+
+def _draw(mixture: GaussianMixture, x: Array, shares: Floats, u: Floats, out: Floats) -> None:
+    """OUT out (n_rows, n, n_variables), by uniform numbers u (n_rows, n, n_variables + 1): the first chooses the component."""
+    chosen = _chosen(shares.T[:, np.newaxis], u[:, :, 0])
+    for v in mixture.discrete.tolist():
+        codes = _chosen(np.exp(mixture.shares_of(v))[chosen], u[:, :, v + 1])
+        out[:, :, v] = np.where(np.isnan(out[:, :, v]), codes, out[:, :, v])
+    normal = scipy.special.ndtri(u[:, :, mixture.numeric + 1])
+    for rows, means, rest, _, _ in _conditional(mixture, x):
+        if rest is None:
+            continue
+        variables = mixture.numeric[rest.places]
+        for k in np.unique(chosen[rows]).tolist():
+            at, draw = np.nonzero(chosen[rows] == k)
+            factor = np.linalg.cholesky(rest.covariance[k])
+            noise = normal[rows[at], draw][:, rest.places] @ factor.T
+            out[rows[at][:, np.newaxis], draw[:, np.newaxis], variables] = means[k][:, at].T + noise
+
+
+def _chosen(p: Floats, u: Floats) -> Integers:
+    """The places that uniform numbers u choose by distributions p along the last axis."""
+    passed = np.cumsum(p, axis=-1)
+    found: Integers = (passed < (u * passed[..., -1])[..., np.newaxis]).sum(axis=-1)
+    return np.minimum(found, p.shape[-1] - 1)
+
+
+def uniforms(seed: int, places: Integers, n: int, width: int) -> Floats:
+    """(n_rows, n, width) float64 between 0 and 1, each a function of the seed, its row's place and its own: SplitMix64."""
+    with np.errstate(over="ignore"):
+        rows = _mixed(_mixed(np.array([seed], np.uint64)) + places.astype(np.uint64) * GOLDEN)
+        own = np.arange(1, n * width + 1, dtype=np.uint64) * GOLDEN
+        z = _mixed(rows[:, np.newaxis] + own)
+    return (((z >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53).reshape(places.size, n, width)
+
+
+def _mixed(z: Uint64s) -> Uint64s:
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def best_tree(mixture: GaussianMixture, x: Array, asked: Sequence[int], n_trees: int) -> Tree:
+    """The best of the components' own modes of some variables, given one row; what is neither asked nor given is summed out.
+
+    Parameters
+    ----------
+    mixture : GaussianMixture
+    x : (n_variables, 1) float64
+    asked : sequence of int
+    n_trees : int
+        Modes of so many components are compared by the density of the whole mixture: of those that are highest alone.
+
+    Raises
+    ------
+    ImpossibleEvidence
+    """
+    mixture.shares(x)
+    logs = mixture.log_joint(x)[:, 0]
+    ((_, means, rest, _, _),) = _conditional(mixture, x)
+    values = np.empty((mixture.n_components, len(asked)))
+    numeric = [i for i, v in enumerate(asked) if not mixture.n_values[v]]
+    for i, v in enumerate(asked):
+        if mixture.n_values[v]:
+            own = mixture.shares_of(v)
+            values[:, i] = own.argmax(axis=1)
+            logs = logs + own.max(axis=1)
+    if numeric:
+        assert rest is not None
+        places = np.searchsorted(rest.places, np.searchsorted(mixture.numeric, [asked[i] for i in numeric]))
+        values[:, numeric] = means[:, places, 0]
+        _, log_size = np.linalg.slogdet(rest.covariance[:, places[:, np.newaxis], places])
+        logs = logs - 0.5 * (log_size + len(numeric) * LOG_2_PI)
+    tried = np.argsort(-logs, kind="stable")[:n_trees]
+    rows = np.repeat(np.asarray(x, np.float64), tried.size, axis=1)
+    rows[list(asked)] = values[tried].T
+    densities = mixture.log_density(rows)
+    best = int(densities.argmax())
+    bound = max(float(log_sums(logs)), float(densities[best]))
+    return Tree(values[tried[best]], float(densities[best]), bound)

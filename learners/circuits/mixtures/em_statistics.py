@@ -1,0 +1,265 @@
+"""Expected moments of the components of a mixture of Gaussians, as a statistic that adds in any order."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+
+from learners.arrays import Array, Floats, Integers, frozen
+from learners.circuits.mixtures.kernels import LEAST_SHARE, PER_MOMENT, PER_ROW, add_moments
+from learners.circuits.mixtures.mixture import NAMES, GaussianMixture, Observed, Rest, log_sums
+from learners.errors import StatisticMismatch
+from learners.schema import Chunk, Schema
+
+PER_NAT = 2.0**16
+# Rows at a time, so that shares of many components stay in the cache.
+AT_A_TIME = 4096
+# Rows added to each component's weight; and to its discrete columns, as they are in all rows.
+OF_WEIGHT, OF_SHARES = 0.1, 1.0
+# A component that fewer rows reach stays as it is.
+FEWEST = 1e-3
+
+
+class Sums(NamedTuple):
+    """Whole numbers, see the kernels.
+
+    Attributes
+    ----------
+    rows : (n_components,) int64
+    first : (n_components, d) int64
+    second : (n_components, d, d) int64
+        Lower halves.
+    codes : (n_components, n_codes) int64
+    totals : (3,) int64
+        Rows, impossible ones, log likelihood.
+    """
+
+    rows: Integers
+    first: Integers
+    second: Integers
+    codes: Integers
+    totals: Integers
+
+
+class ExpectedMoments:
+    """How many rows are expected of each component, their sums and sums of products, and their discrete values.
+
+    Sums are of standard coordinates: less the component's mean, by the inverse of its Cholesky factor. So nothing cancels,
+    whatever the columns' units; a row's share of a sum is rounded to a multiple of 2^-20, of a count to one of 2^-32, and
+    added as a whole number: the result is the same bit for bit in any order and partition, on any number of threads.
+
+    Parameters
+    ----------
+    mixture : GaussianMixture
+        By which is expected.
+    schema : Schema, optional
+        Of the chunks that a pass gives.
+    rows_of : callable, optional
+        Makes (n_variables, n_rows) of a chunk.
+    columns : sequence of str, optional
+        To read; by default all.
+
+    References
+    ----------
+    Dempster, Laird, Rubin (1977); Ghahramani, Jordan (1994), "Supervised learning from incomplete data via an EM approach",
+    section 2.2 (missing values).
+    """
+
+    stage = "expected moments"
+    can_subtract = True
+
+    def __init__(
+        self,
+        mixture: GaussianMixture,
+        schema: Schema | None = None,
+        rows_of: Callable[[Chunk], Array] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> None:
+        self.mixture, self.schema, self.rows_of, self.columns = mixture, schema, rows_of, columns
+        k, d = mixture.mean.shape
+        sizes = ((k,), (k, d), (k, d, d), (k, int(mixture.n_values.sum())), (3,))
+        self._sums = Sums(*(np.zeros(size, np.int64) for size in sizes))
+
+    @property
+    def spec(self) -> dict[str, object]:
+        """The mixture, by a digest of its parameters."""
+        return {"statistic": "expected moments", "mixture": self._digest}
+
+    @cached_property
+    def _digest(self) -> str:
+        digest = hashlib.sha256()
+        for name in NAMES:
+            digest.update(getattr(self.mixture, name).tobytes())
+        return digest.hexdigest()
+
+    @property
+    def n_rows(self) -> int:
+        """Rows so far."""
+        return int(self._sums.totals[0])
+
+    @property
+    def n_impossible(self) -> int:
+        """Rows of probability zero, which count nowhere."""
+        return int(self._sums.totals[1])
+
+    @property
+    def log_likelihood(self) -> float:
+        """Sum of the log densities of the possible rows, in nats, each rounded to 2^-16."""
+        return float(self._sums.totals[2]) / PER_NAT
+
+    def empty(self) -> Self:
+        """No rows, of the same mixture."""
+        return type(self)(self.mixture, self.schema, self.rows_of, self.columns)
+
+    def update(self, rows: Chunk | Array) -> None:
+        """Add rows: a chunk, or (n_variables, n_rows) as `GaussianMixture.log_joint` reads them."""
+        x = self.rows_of(rows) if isinstance(rows, Chunk) and self.rows_of is not None else rows
+        assert not isinstance(x, Chunk)
+        for at in range(0, x.shape[1], AT_A_TIME):
+            self._update(x[:, at : at + AT_A_TIME])
+
+    def _update(self, x: Array) -> None:
+        own, mixture = self._sums, self.mixture
+        joint = mixture.log_joint(x)
+        logs = log_sums(joint)
+        possible = logs > -np.inf
+        own.totals[0] += x.shape[1]
+        own.totals[1] += int((~possible).sum())
+        own.totals[2] += int(np.rint(logs[possible] * PER_NAT).astype(np.int64).sum())
+        if not possible.all():
+            x, joint, logs = x[:, possible], joint[:, possible], logs[possible]
+        share = np.exp(joint - logs)
+        share[share < LEAST_SHARE] = 0.0
+        whole = np.rint(share * PER_ROW)
+        own.rows[:] += whole.astype(np.int64).sum(axis=1)
+        self._add_codes(x, whole)
+        for rows, numbers, observed, rest in mixture.groups(x) if x.shape[1] else ():
+            self._add_numbers(numbers.T, share[:, rows], observed, rest)
+
+    def _add_codes(self, x: Array, whole: Floats) -> None:
+        for v in self.mixture.discrete.tolist():
+            rows, codes = self.mixture.codes_of(x, v)
+            size, at = int(self.mixture.n_values[v]), int(self.mixture.starts[v])
+            for k in range(self.mixture.n_components):
+                # Whole numbers below 2^53: sums of doubles are exact.
+                counted = np.bincount(codes, whole[k, rows], size)
+                self._sums.codes[k, at : at + size] += counted.astype(np.int64)
+
+    def _add_numbers(self, numbers: Floats, share: Floats, observed: Observed, rest: Rest | None) -> None:
+        d = self.mixture.mean.shape[1]
+        numbers = np.ascontiguousarray(numbers)
+        nothing = frozen(np.zeros((d, d)))
+        whole, _ = self.mixture.observed(np.ones(d, np.bool_))
+        for k in range(self.mixture.n_components):
+            some = np.flatnonzero(share[k])
+            if not some.size:
+                continue
+            lift, spread = nothing, nothing
+            if rest is not None:
+                lift, spread = _lifted(observed, rest, whole.inverse[k], k)
+            own = numbers[some], share[k, some], observed.mean[k], observed.inverse[k]
+            add_moments(*own, lift, spread, self._sums.first[k], self._sums.second[k])
+
+    def merge(self, other: Self) -> None:
+        """Add the rows of another."""
+        self._require_same(other)
+        for ours, theirs in zip(self._sums, other._sums, strict=True):
+            np.add(ours, theirs, out=ours)
+
+    def subtract(self, other: Self) -> None:
+        """Take rows away."""
+        self._require_same(other)
+        for ours, theirs in zip(self._sums, other._sums, strict=True):
+            np.subtract(ours, theirs, out=ours)
+
+    def to_arrow(self) -> pa.Table:
+        """One row of lists."""
+        columns = {name: array.ravel() for name, array in self._sums._asdict().items()}
+        return pa.table({name: pa.array([array], pa.list_(pa.int64())) for name, array in columns.items()})
+
+    def from_arrow(self, table: pa.Table) -> Self:
+        """Read what `to_arrow` wrote.
+
+        Raises
+        ------
+        StatisticMismatch
+            If it is of another mixture.
+        """
+        read = self.empty()
+        for name, target in read._sums._asdict().items():
+            values = np.array(table.column(name)[0].as_py() if table.num_rows else [], np.int64)
+            if values.size != target.size:
+                raise StatisticMismatch(
+                    f"The table holds moments of a different mixture: {name!r} has {values.size} entries."
+                )
+            target[...] = values.reshape(target.shape)
+        return read
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both count the same rows by the same mixture."""
+        if not isinstance(other, ExpectedMoments):
+            return NotImplemented
+        same = all(np.array_equal(a, b) for a, b in zip(self._sums, other._sums, strict=True))
+        return same and self.spec == other.spec
+
+    def _require_same(self, other: ExpectedMoments) -> None:
+        if self.spec != other.spec:
+            raise StatisticMismatch("The expected moments are of different mixtures.")
+
+    def maximised(self, pooled: float, narrowest: Floats) -> GaussianMixture:
+        """The M-step.
+
+        Parameters
+        ----------
+        pooled : float
+            Rows of the mean covariance of all components that each component's own is averaged with.
+        narrowest : (d,) float64
+            Standard deviations of an error of recording, which each column has in each component.
+        """
+        old, sums = self.mixture, self._sums
+        rows = sums.rows / PER_ROW
+        is_reached = rows > FEWEST
+        n = np.where(is_reached, rows, 1.0)
+        factor = np.linalg.cholesky(old.covariance)
+        shift = sums.first / PER_MOMENT / n[:, np.newaxis]
+        lower = np.tril(sums.second / PER_MOMENT)
+        square = lower + np.swapaxes(np.tril(lower, -1), 1, 2)
+        around = square / n[:, np.newaxis, np.newaxis] - shift[:, :, np.newaxis] * shift[:, np.newaxis]
+        own = np.where(
+            is_reached[:, np.newaxis, np.newaxis], factor @ around @ np.swapaxes(factor, 1, 2), old.covariance
+        )
+        mean = np.where(is_reached[:, np.newaxis], old.mean + np.einsum("kij,kj->ki", factor, shift), old.mean)
+        weight = np.where(is_reached, rows, 0.0)[:, np.newaxis, np.newaxis]
+        everywhere = (weight * own).sum(axis=0) / max(float(weight.sum()), FEWEST)
+        covariance = (weight * own + pooled * everywhere) / np.maximum(weight + pooled, FEWEST)
+        covariance = 0.5 * (covariance + np.swapaxes(covariance, 1, 2)) + np.diag(narrowest**2)
+        covariance = np.where(is_reached[:, np.newaxis, np.newaxis], covariance, old.covariance)
+        log_weight = np.log((rows + OF_WEIGHT) / (rows + OF_WEIGHT).sum())
+        return GaussianMixture(log_weight, mean, covariance, self._log_shares(), old.n_values)
+
+    def _log_shares(self) -> Floats:
+        """(n_components, n_codes) float64: of discrete values, each component averaged with all rows."""
+        old, counts = self.mixture, self._sums.codes / PER_ROW
+        found = np.empty_like(counts)
+        for v in old.discrete.tolist():
+            own = slice(int(old.starts[v]), int(old.starts[v + 1]))
+            total = counts[:, own].sum(axis=0) + OF_WEIGHT
+            mixed = counts[:, own] + OF_SHARES * total / total.sum()
+            found[:, own] = np.log(mixed / mixed.sum(axis=1, keepdims=True))
+        return found
+
+
+def _lifted(observed: Observed, rest: Rest, inverse: Floats, k: int) -> tuple[Floats, Floats]:
+    """From standard coordinates of what is observed to those of all columns, and the covariance of the others there."""
+    d, m = inverse.shape[0], observed.places.size
+    factor = np.linalg.inv(observed.inverse[k]) if m else np.zeros((0, 0))
+    whole = np.zeros((d, m))
+    whole[observed.places] = factor
+    whole[rest.places] = rest.slope[k] @ factor
+    spread = inverse[:, rest.places] @ rest.covariance[k] @ inverse[:, rest.places].T
+    return frozen(inverse @ whole), frozen(spread)

@@ -1,0 +1,183 @@
+"""The passes of a mixture of Gaussians: drawn rows, on which it grows in memory, then EM over all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from learners.arrays import Array, Floats, Integers
+from learners.circuits.structures.search.passes import SHARES, split
+from learners.circuits.columns import Columns, columns_of
+from learners.circuits.mixtures.row_sample import DrawnNumbers
+from learners.circuits.mixtures.em_statistics import ExpectedMoments
+from learners.circuits.mixtures.component_search import PRODUCTS_A_SECOND, Grown, Halves, again, grow
+from learners.circuits.mixtures.mixture import GaussianMixture
+from learners.circuits.mixtures.model import GaussianModel
+from learners.circuits.model import CircuitModel
+from learners.circuits.structures.search.search import FEWEST_ROWS, THREADS
+from learners.circuits.structures.densities import Densities
+from learners.errors import SchemaError
+from learners.passes.engine import Advance
+from learners.passes.learner import Passes, Work
+from learners.schema import Chunk, Schema
+from learners.schema.distributions import MASSES
+
+# Of the work of "auto".
+SHARE_OF_MINUTES = 0.25
+# What leaves of one column may be that a Gaussian of several takes the place of.
+DENSITIES = ("gaussian", "student", "lognormal", "quantile")
+
+
+def refusal(schema: Schema) -> tuple[str, str] | None:
+    """Why no mixture of Gaussians has the columns of a schema, and the column at fault; None if one has."""
+    continuous = [schema.attributes[i] for i in schema.continuous]
+    for attribute in continuous:
+        if attribute.distribution not in DENSITIES:
+            is_mass = attribute.distribution in MASSES
+            what = "masses, not a density" if is_mass else f"the distribution {attribute.distribution!r}"
+            return f"column {attribute.name!r} has {what}", attribute.name
+    if not continuous:
+        return "no column is numeric", ""
+    return None
+
+
+def require_densities(schema: Schema) -> None:
+    """Refuse columns that no mixture of Gaussians has.
+
+    Raises
+    ------
+    SchemaError
+    """
+    found = refusal(schema)
+    if found is not None:
+        reason, column = found
+        raise SchemaError(
+            f"There is no mixture of Gaussians of these columns: {reason}. Choose leaves=gaussian, or another structure.",
+            column or None,
+        )
+
+
+def domains(schema: Schema) -> Integers:
+    """(n_variables,) int64: sizes of domains without the code for missing values; 0 of numeric columns, the class last."""
+    missing = np.array([attribute.has_missing for attribute in schema.attributes], np.int64)
+    sizes = schema.domain_sizes - missing
+    sizes[list(schema.continuous)] = 0
+    if schema.target is not None:
+        sizes = np.append(sizes, schema.n_classes)
+    return sizes.astype(np.int64)
+
+
+def columns_by(schema: Schema) -> Columns:
+    """How columns are the variables of any mixture of the schema."""
+    n_values = domains(schema)
+    d = int((n_values == 0).sum())
+    sizes = n_values[n_values > 0].tolist()
+    log_share = np.concatenate([np.full(size, -np.log(size)) for size in sizes] or [np.empty(0)])
+    any_one = GaussianMixture(np.zeros(1), np.zeros((1, d)), np.eye(d)[np.newaxis], log_share[np.newaxis], n_values)
+    return columns_of(any_one.diagonal(), schema)
+
+
+def growing(
+    schema: Schema, densities: Mapping[int, Densities], minutes: float, components: int | None
+) -> Passes[tuple[Grown, DrawnNumbers, Chunk]]:
+    """A pass that draws rows, and the search as work between passes; returns the rows to choose by, too.
+
+    Where all rows were drawn, the mixture is then made again in the same steps from all of them.
+    """
+    drawn: DrawnNumbers = yield DrawnNumbers(schema)
+    rows = drawn.occurrences(drawn.n_distinct)
+    fit, valid = split(rows) if rows.n_rows >= FEWEST_ROWS else (rows, rows)
+    least = narrowest_of(schema, densities)
+    rows_of = columns_by(schema).rows_of_chunk
+
+    def run(threads: int, advance: Advance) -> Grown:
+        def told(share: float, note: str) -> None:
+            advance(int(min(1.0, share) * SHARES), SHARES, note)
+
+        work = minutes * 60 * THREADS * PRODUCTS_A_SECOND
+        halves = Halves(domains(schema), rows_of(fit), rows_of(valid), least, threads)
+        found = grow(halves, components=components, work=work, told=told)
+        if not has_all(drawn):
+            return found
+        whole = replace(halves, fit=rows_of(rows), valid=rows_of(rows))
+        mixture = again(found.way, whole, told)
+        # The same steps may end at another, lower peak.
+        return replace(found, mixture=max(found.mixture, mixture, key=whole.score))
+
+    grown: Grown = yield Work("growing a mixture of Gaussians", run)
+    return grown, drawn, valid
+
+
+def has_all(drawn: DrawnNumbers) -> bool:
+    """Whether all rows were drawn."""
+    return int(drawn.sample.counts.sum()) == drawn.n_rows
+
+
+def narrowest_of(schema: Schema, densities: Mapping[int, Densities]) -> Floats:
+    """(d,) float64: standard deviation of the error with which each continuous column is recorded."""
+    return np.array([densities[i].narrowest for i in schema.continuous])
+
+
+def learned(
+    schema: Schema,
+    densities: Mapping[int, Densities],
+    grown: tuple[Grown, DrawnNumbers, Chunk],
+    passes: int,
+    facts: Mapping[str, object],
+) -> Passes[GaussianModel]:
+    """EM over all rows, until drawn rows gain nothing; none where all rows were drawn."""
+    found, drawn, valid = grown
+    rows_of = columns_by(schema).rows_of_chunk
+    least, x = narrowest_of(schema, densities), rows_of(valid)
+    mixture = best = found.mixture
+    highest, done = gain_of(mixture, x), 0
+    for _ in range(0 if has_all(drawn) else passes):
+        moments: ExpectedMoments = yield ExpectedMoments(mixture, schema, rows_of, schema.columns)
+        mixture = moments.maximised(found.pooled, least)
+        done += 1
+        now = gain_of(mixture, x)
+        if now <= highest:
+            break
+        best, highest = mixture, now
+    told = {"pooled": found.pooled, "tried": [size.told() for size in found.tried]}
+    return GaussianModel(schema, best, dict(facts) | {"em_passes": done, "n_rows": drawn.n_rows, "gaussians": told})
+
+
+def gain_of(mixture: GaussianMixture, x: Array) -> float:
+    """Mean log density of rows."""
+    return float(mixture.log_density(x).mean())
+
+
+def rivalled(
+    model: CircuitModel, densities: Mapping[int, Densities], minutes: float, passes: int
+) -> Passes[CircuitModel]:
+    """The model, or a mixture of Gaussians if drawn rows are more probable by one.
+
+    The model has learned from all rows, those drawn to choose by among them; the mixture grows without these. What both tried
+    is in the facts of either: `search` of the circuit, `gaussians` with the log likelihoods of both.
+
+    Parameters
+    ----------
+    model : CircuitModel
+        Whose continuous columns have densities.
+    densities : mapping of variable to Densities
+    minutes : float
+        A quarter of them for the mixture.
+    passes : int
+    """
+    reason = refusal(model.schema)
+    if reason is not None:
+        told: dict[str, object] = {"left_out": f"{reason[0]}, which is not compared with densities of several columns"}
+        return CircuitModel(model.schema, model.circuit, model.facts | {"gaussians": told})
+    grown = yield from growing(model.schema, densities, minutes * SHARE_OF_MINUTES, None)
+    found, _, valid = grown
+    of_circuit = float(model.log_likelihood(valid).mean())
+    told = {"pooled": found.pooled, "tried": [size.told() for size in found.tried]}
+    told |= {"valid": round(found.valid, 4), "valid_of_circuit": round(of_circuit, 4)}
+    if not found.valid > of_circuit:
+        return CircuitModel(model.schema, model.circuit, model.facts | {"gaussians": told})
+    facts = {name: own for name, own in model.facts.items() if name != "leaves"}
+    chosen = yield from learned(model.schema, densities, grown, passes, facts)
+    return GaussianModel(chosen.schema, chosen.mixture, chosen.facts | {"gaussians": told})

@@ -1,0 +1,310 @@
+"""A mixture whose components are one Gaussian of all numeric columns and a distribution of each discrete one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import scipy
+
+from learners.arrays import Array, Arrays, Floats, Integers, Mask, frozen
+from learners.circuits.circuit import Circuit, CircuitArrays
+from learners.circuits.errors import ImpossibleEvidence, InvalidCircuit
+from learners.circuits.mixtures.kernels import add_log_densities
+from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, PRODUCT, SUM
+
+LOG_2_PI = float(np.log(2.0 * np.pi))
+# Of which columns of a row are observed: so many patterns are kept.
+MOST_PATTERNS = 64
+NAMES = ("log_weight", "mean", "covariance", "log_share", "n_values")
+SUMS_TO_ONE = 1e-6
+
+
+class Observed(NamedTuple):
+    """The components' densities of some of the numeric columns: sub-vectors of the means, sub-blocks of the covariances.
+
+    Attributes
+    ----------
+    places : (m,) int64
+        Of the observed ones among the numeric columns.
+    mean : (n_components, m) float64
+    inverse : (n_components, m, m) float64
+        Of the Cholesky factor of each covariance: lower triangles.
+    constant : (n_components,) float64
+        Log density at the mean.
+    """
+
+    places: Integers
+    mean: Floats
+    inverse: Floats
+    constant: Floats
+
+
+class Rest(NamedTuple):
+    """The other numeric columns given the observed ones.
+
+    Attributes
+    ----------
+    places : (u,) int64
+    slope : (n_components, u, m) float64
+        Of their expectation for each unit of what is observed.
+    covariance : (n_components, u, u) float64
+    """
+
+    places: Integers
+    slope: Floats
+    covariance: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianMixture:
+    """Within a component the discrete columns are independent of the numeric ones and of each other; the numeric ones are not.
+
+    Parameters
+    ----------
+    log_weight : (n_components,) float64
+    mean : (n_components, d) float64
+        Of the numeric columns.
+    covariance : (n_components, d, d) float64
+    log_share : (n_components, n_codes) float64
+        Of the values of each discrete column, one column after the other.
+    n_values : (n_variables,) int64
+        Size of each domain; 0 of numeric columns.
+
+    Raises
+    ------
+    InvalidCircuit
+        If shapes do not fit together, shares do not add up to one, or a covariance is not positive definite.
+
+    References
+    ----------
+    Bishop (2006), Pattern Recognition and Machine Learning, sections 2.3.1, 2.3.2 and 9.2.
+    """
+
+    log_weight: Floats
+    mean: Floats
+    covariance: Floats
+    log_share: Floats
+    n_values: Integers
+
+    def __post_init__(self) -> None:
+        for name in NAMES:
+            dtype = np.int64 if name == "n_values" else np.float64
+            object.__setattr__(self, name, frozen(np.asarray(getattr(self, name), dtype).view()))
+        _check(self)
+
+    @property
+    def n_components(self) -> int:
+        """Gaussians."""
+        return self.log_weight.size
+
+    @cached_property
+    def numeric(self) -> Integers:
+        """The numeric variables."""
+        return np.flatnonzero(self.n_values == 0)
+
+    @cached_property
+    def discrete(self) -> Integers:
+        """The discrete variables."""
+        return np.flatnonzero(self.n_values > 0)
+
+    @cached_property
+    def starts(self) -> Integers:
+        """(n_variables + 1,) int64: where the shares of each variable's values start."""
+        return np.concatenate([[0], np.cumsum(self.n_values)])
+
+    @cached_property
+    def _patterns(self) -> dict[bytes, tuple[Observed, Rest | None]]:
+        return {}
+
+    def shares_of(self, v: int) -> Floats:
+        """(n_components, n_values) float64: log shares of a discrete variable's values."""
+        return self.log_share[:, self.starts[v] : self.starts[v + 1]]
+
+    def observed(self, is_observed: Mask) -> tuple[Observed, Rest | None]:
+        """What is observed, and what is not, by components."""
+        key = is_observed.tobytes()
+        found = self._patterns.get(key)
+        if found is None:
+            found = _divided(self.mean, self.covariance, is_observed)
+            for old in list(self._patterns)[: max(0, len(self._patterns) - MOST_PATTERNS + 1)]:
+                self._patterns.pop(old, None)
+            self._patterns[key] = found
+        return found
+
+    def groups(self, x: Array) -> Iterator[tuple[Integers, Floats, Observed, Rest | None]]:
+        """Rows (n_variables, n_rows) by which numeric columns they have: places, what is observed (m, n), and the components."""
+        numbers = x[self.numeric].astype(np.float64, copy=False)
+        known = ~np.isnan(numbers)
+        if known.all():
+            yield np.arange(x.shape[1]), frozen(numbers), *self.observed(known[:, 0])
+            return
+        packed = np.packbits(known, axis=0)
+        _, first, which = np.unique(packed, axis=1, return_index=True, return_inverse=True)
+        for group, at in enumerate(first.tolist()):
+            rows = np.flatnonzero(which.ravel() == group)
+            yield rows, frozen(numbers[np.ix_(known[:, at], rows)]), *self.observed(known[:, at])
+
+    def log_joint(self, x: Array) -> Floats:
+        """(n_components, n_rows) float64: log density of each row's observed cells together with each component.
+
+        Parameters
+        ----------
+        x : (n_variables, n_rows) float64 or integers
+            Missing is NaN, or of a discrete variable a code outside its domain.
+        """
+        found = np.repeat(self.log_weight[:, np.newaxis], x.shape[1], axis=1)
+        if not x.shape[1]:
+            return found
+        for v in self.discrete.tolist():
+            rows, codes = self.codes_of(x, v)
+            found[:, rows] += self.shares_of(v)[:, codes]
+        for rows, numbers, own, _ in self.groups(x):
+            if rows.size == x.shape[1]:
+                add_log_densities(numbers, own.mean, own.inverse, own.constant, found)
+            else:
+                part = np.zeros((self.n_components, rows.size))
+                add_log_densities(numbers, own.mean, own.inverse, own.constant, part)
+                found[:, rows] += part
+        return found
+
+    def codes_of(self, x: Array, v: int) -> tuple[Integers, Integers]:
+        """The rows in which a discrete variable is observed, and its codes there."""
+        rows = np.flatnonzero((x[v] >= 0) & (x[v] < self.n_values[v]))
+        return rows, x[v, rows].astype(np.int64)
+
+    def log_density(self, x: Array) -> Floats:
+        """(n_rows,) float64: log density of what is observed in each row, a probability where no number is."""
+        return log_sums(self.log_joint(x))
+
+    def shares(self, x: Array) -> Floats:
+        """(n_components, n_rows) float64: probability of each component given each row.
+
+        Raises
+        ------
+        ImpossibleEvidence
+            Naming a row of probability zero.
+        """
+        logs = self.log_joint(x)
+        most = logs.max(axis=0, initial=-np.inf)
+        impossible = np.flatnonzero(most == -np.inf)
+        if impossible.size:
+            raise ImpossibleEvidence(int(impossible[0]))
+        found = np.exp(logs - most)
+        found /= found.sum(axis=0)
+        return found
+
+    def diagonal(self) -> Circuit:
+        """The circuit of the same components without the correlations inside them.
+
+        It has the variables, their domains and each one's own distribution; what involves two numeric columns it does not know.
+        """
+        return _diagonal(self)
+
+    def to_arrays(self) -> dict[str, Array]:
+        """The parameters by name."""
+        return {name: getattr(self, name) for name in NAMES}
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays) -> GaussianMixture:
+        """The mixture of `to_arrays`.
+
+        Raises
+        ------
+        InvalidCircuit
+            If one is not there, or they make no mixture.
+        """
+        for name in NAMES:
+            if name not in arrays:
+                raise InvalidCircuit(f"has no array {name!r}")
+        return cls(*(arrays[name] for name in NAMES))
+
+
+def log_sums(logs: Floats) -> Floats:
+    """(n,) float64: logarithm of the sums over the first axis; -inf of nothing but -inf."""
+    most = logs.max(axis=0, initial=-np.inf)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(most == -np.inf, -np.inf, most + np.log(np.exp(logs - most).sum(axis=0)))
+
+
+def _check(mixture: GaussianMixture) -> None:
+    k = mixture.log_weight.size
+    d = mixture.mean.shape[-1] if mixture.mean.ndim == 2 else -1
+    shapes = (mixture.log_weight.ndim, mixture.mean.shape, mixture.covariance.shape, mixture.log_share.shape)
+    if mixture.n_values.ndim != 1 or (mixture.n_values < 0).any():
+        raise InvalidCircuit("has domains that are none")
+    if not k or shapes != (1, (k, d), (k, d, d), (k, int(mixture.n_values.sum()))) or d != mixture.numeric.size:
+        raise InvalidCircuit("has means, covariances or shares whose shapes do not fit together")
+    if not d:
+        raise InvalidCircuit("is a mixture of Gaussians without a numeric column")
+    totals = [log_sums(mixture.log_weight), *(log_sums(mixture.shares_of(v).T) for v in mixture.discrete.tolist())]
+    if any((np.abs(total) > SUMS_TO_ONE).any() or np.isnan(total).any() for total in totals):
+        raise InvalidCircuit("has weights or shares that do not add up to one")
+    if not np.isfinite(mixture.mean).all() or not np.isfinite(mixture.covariance).all():
+        raise InvalidCircuit("has a mean or covariance that is not finite")
+    mixture.observed(np.ones(d, np.bool_))
+
+
+def _factors(covariance: Floats) -> Floats:
+    try:
+        found: Floats = np.linalg.cholesky(covariance).astype(np.float64)
+    except np.linalg.LinAlgError as error:
+        raise InvalidCircuit("has a covariance that is not positive definite") from error
+    return found
+
+
+def _divided(mean: Floats, covariance: Floats, is_observed: Mask) -> tuple[Observed, Rest | None]:
+    """Marginal distribution of some columns, and the conditional one of the others.
+
+    References
+    ----------
+    Bishop (2006), equations 2.81, 2.82 and 2.98.
+    """
+    own, others = np.flatnonzero(is_observed), np.flatnonzero(~is_observed)
+    factor = _factors(covariance[:, own[:, np.newaxis], own])
+    m = own.size
+    inverse = np.zeros_like(factor)
+    for k in range(len(factor)):
+        inverse[k] = scipy.linalg.solve_triangular(factor[k], np.eye(m), lower=True) if m else factor[k]
+    diagonal = np.diagonal(factor, axis1=1, axis2=2)
+    constant = -np.log(diagonal).sum(axis=1) - 0.5 * m * LOG_2_PI
+    found = Observed(*map(frozen, (own, mean[:, own], inverse, constant)))
+    if not others.size:
+        return found, None
+    across = covariance[:, others[:, np.newaxis], own] @ np.swapaxes(inverse, 1, 2)
+    slope = across @ inverse
+    left = covariance[:, others[:, np.newaxis], others] - across @ np.swapaxes(across, 1, 2)
+    return found, Rest(others, slope, 0.5 * (left + np.swapaxes(left, 1, 2)))
+
+
+def _diagonal(mixture: GaussianMixture) -> Circuit:
+    k, n = mixture.n_components, mixture.n_values.size
+    spread = np.sqrt(np.diagonal(mixture.covariance, axis1=1, axis2=2))
+    place = {v: i for i, v in enumerate(mixture.numeric.tolist())}
+    parameters: list[Floats] = []
+    for component in range(k):
+        for v in range(n):
+            if mixture.n_values[v]:
+                parameters.append(mixture.shares_of(v)[component])
+            else:
+                parameters.append(np.array([mixture.mean[component, place[v]], spread[component, place[v]]]))
+    leaves = k * n
+    sizes = np.concatenate([[p.size for p in parameters], np.zeros(k + 1, np.int64)]).astype(np.int64)
+    n_children = np.concatenate([np.zeros(leaves, np.int64), np.full(k, n), [k]])
+    return Circuit(
+        CircuitArrays(
+            np.concatenate(
+                [np.tile(np.where(mixture.n_values > 0, CATEGORICAL, GAUSSIAN), k), np.full(k, PRODUCT), [SUM]]
+            ).astype(np.int8),
+            np.concatenate([[0], np.cumsum(n_children)]),
+            np.arange(leaves + k),
+            np.concatenate([np.zeros(leaves), mixture.log_weight]),
+            np.concatenate([np.tile(np.arange(n), k), np.full(k + 1, -1)]),
+            np.concatenate([[0], np.cumsum(sizes)]),
+            np.concatenate(parameters),
+            mixture.n_values,
+        )
+    )

@@ -1,0 +1,141 @@
+"""A learned mixture of Gaussians with its schema: what is stored, served and queried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Self, cast
+
+import numpy as np
+import pyarrow as pa
+
+from learners.arrays import Array, Arrays, Floats, Integers
+from learners.circuits.queries.answer_types import Batches
+from learners.circuits.mixtures import conditioning
+from learners.circuits.mixtures import queries
+from learners.circuits.mixtures.mixture import GaussianMixture
+from learners.circuits.model import CircuitHeader, CircuitModel
+from learners.schema import Schema
+
+
+class GaussianModel(CircuitModel):
+    """A mixture whose components are one Gaussian with full covariance of all numeric columns, and independent discrete ones.
+
+    Parameters
+    ----------
+    schema : Schema
+    mixture : GaussianMixture
+        Variable i is attribute i; the last one is the class, if the schema has a target.
+    facts : mapping
+        How it was learned.
+    """
+
+    kind: ClassVar[str] = "gaussian mixture"
+
+    def __init__(self, schema: Schema, mixture: GaussianMixture, facts: Mapping[str, object]) -> None:
+        super().__init__(schema, mixture.diagonal(), facts)
+        self.mixture = mixture
+
+    def class_posterior(self, x: Array, variable: int) -> Floats:
+        """(n_rows, n_classes) float64: P(class | attributes) of rows (n_variables, n_rows) that are possible."""
+        return conditioning.marginals(self.mixture, x, [variable])[0]
+
+    def row_logs(self, x: Array) -> Floats:
+        """(n_rows,) float64: log density of rows (n_variables, n_rows), what is missing integrated or summed out."""
+        return self.mixture.log_density(x)
+
+    def row_marginals(self, x: Array, variables: Sequence[int]) -> list[Floats]:
+        """(n_rows, n_values) float64 of each discrete variable by itself, given each row.
+
+        Raises
+        ------
+        ImpossibleEvidence
+        """
+        return conditioning.marginals(self.mixture, x, variables)
+
+    def row_means(self, x: Array, variables: Sequence[int]) -> Floats:
+        """(n_rows, len(variables)) float64: the expectation of numeric variables, given each row.
+
+        Raises
+        ------
+        ImpossibleEvidence
+        """
+        return conditioning.moments(self.mixture, x, variables)[0]
+
+    def row_peaks(self, x: Array, v: int) -> Floats:
+        """(n_components, n_rows) float64: each component's expectation of a numeric variable that no row has."""
+        return conditioning.peaks(self.mixture, x, v)
+
+    def row_draws(self, x: Array, n: int, seed: int, numbers: Integers) -> Floats:
+        """(n_rows, n, n_variables) float64 drawn given each row; `numbers` (n_rows,) are the rows' own.
+
+        Raises
+        ------
+        ImpossibleEvidence
+        """
+        return conditioning.draws(self.mixture, x, n, seed, numbers)
+
+    @property
+    def batches(self) -> Batches:
+        """What answers the queries of each kind."""
+        return queries.batches_of_mixture(self.mixture)
+
+    def structure(self) -> dict[str, object]:
+        """The columns, and what the mixture over them consists of."""
+        mixture, d = self.mixture, self.mixture.mean.shape[1]
+        n_free = mixture.n_components * (1 + d + d * (d + 1) // 2) - 1
+        n_free += mixture.n_components * int((mixture.n_values[mixture.discrete] - 1).sum())
+        told = {
+            "components": mixture.n_components,
+            "columns_of_each_gaussian": d,
+            "independent_discrete_columns": int(mixture.discrete.size),
+            "variables": int(mixture.n_values.size),
+            "free_parameters": n_free,
+        }
+        return super().structure() | {"circuit": told}
+
+    def to_arrays(self) -> tuple[CircuitHeader, dict[str, Array]]:
+        """Header and named arrays, from which `from_arrays` makes the model again."""
+        header: CircuitHeader = {"kind": self.kind, "schema": self.schema.to_json(), "facts": self.facts}
+        return header, self.mixture.to_arrays()
+
+    @classmethod
+    def from_arrays(cls, header: Mapping[str, object], arrays: Arrays) -> Self:
+        """The model of `to_arrays`; the arrays may be mapped and read-only."""
+        stored = cast("CircuitHeader", header)
+        return cls(Schema.from_json(stored["schema"]), GaussianMixture.from_arrays(arrays), stored["facts"])
+
+    def tables(self) -> dict[str, pa.Table]:
+        """`columns`, `components`, `means`, `covariances` and `shares`, for SQL."""
+        mixture = self.mixture
+        k, d = mixture.mean.shape
+        names = np.array(self._columns.names, object)
+        numeric = names[mixture.numeric]
+        shares = [
+            {"component": component, "column": self._columns.names[v], "value": label, "share": float(share)}
+            for v in mixture.discrete.tolist()
+            for component, row in enumerate(np.exp(mixture.shares_of(v)))
+            for label, share in zip(self._columns.labels(v), row.tolist(), strict=True)
+        ]
+        kinds = pa.schema(
+            [("component", pa.int64()), ("column", pa.string()), ("value", pa.string()), ("share", pa.float64())]
+        )
+        return {
+            "columns": super().tables()["columns"],
+            "components": pa.table({"component": np.arange(k), "weight": np.exp(mixture.log_weight)}),
+            "means": pa.table(
+                {
+                    "component": np.repeat(np.arange(k), d),
+                    "column": np.tile(numeric, k),
+                    "mean": mixture.mean.ravel(),
+                }
+            ),
+            "covariances": pa.table(
+                {
+                    "component": np.repeat(np.arange(k), d * d),
+                    "column": np.tile(np.repeat(numeric, d), k),
+                    "other": np.tile(numeric, k * d),
+                    "covariance": mixture.covariance.ravel(),
+                }
+            ),
+            "shares": pa.Table.from_pylist(shares, kinds),
+        }

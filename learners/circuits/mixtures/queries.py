@@ -1,0 +1,119 @@
+"""Queries to a mixture of Gaussians, in the words of the columns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from learners.arrays import Array, Floats
+from learners.circuits.queries import queries
+from learners.circuits.queries.answer_types import Answer, Batches
+from learners.circuits.queries.answers import n_joint_cells
+from learners.circuits.circuit import Circuit, CircuitArrays
+from learners.circuits.columns import Columns
+from learners.circuits.errors import ImpossibleEvidence
+from learners.circuits.mixtures import conditioning
+from learners.circuits.mixtures.mixture import GaussianMixture
+from learners.circuits.kernels import CATEGORICAL, PRODUCT, SUM
+from learners.circuits.map import map_query
+from learners.circuits.queries.named_answers import Source, batches_of
+from learners.query import Map
+
+# Logarithms that differ by no more are equal.
+SAME = 1e-10
+
+
+def batches_of_mixture(mixture: GaussianMixture) -> Batches:
+    """What answers the queries of each kind.
+
+    All answers are exact but MAP over numeric columns: no solver knows the highest point of a sum of Gaussians, so `bt` and `kbt`
+    answer with the best of the components' own modes and a bound, and the others refuse it.
+    """
+    return {**batches_of(source_of(mixture)), "map": partial(_map, mixture)}
+
+
+def source_of(mixture: GaussianMixture) -> Source:
+    """The answers of a mixture in arrays."""
+    return Source(
+        mixture.log_density,
+        partial(conditioning.marginals, mixture),
+        partial(_conditional, mixture),
+        partial(conditioning.moments, mixture),
+        partial(_draws, mixture),
+    )
+
+
+def _conditional(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> Floats:
+    n_joint_cells(mixture.n_values[list(variables)].tolist())
+    return conditioning.joint(mixture, x, variables)
+
+
+def _draws(mixture: GaussianMixture, x: Array, n: int, seed: int) -> list[Floats]:
+    return list(conditioning.draws(mixture, x, n, seed, np.zeros(x.shape[1], np.int64)))
+
+
+def _map(mixture: GaussianMixture, columns: Columns, query: Map) -> list[Answer]:
+    started = time.perf_counter()
+    asked = queries.asked_of_map(columns, query)
+    x = columns.rows([query.evidence])
+    if any(not columns.n_values[v] for v in asked):
+        tree = conditioning.best_tree(mixture, x, asked, query.k if query.solver == "kbt" else 1)
+        values, value, bound = tree.values.tolist(), tree.log_density, tree.log_bound
+        is_optimal, n_expanded = bound - value <= SAME, 0
+    else:
+        folded = folded_circuit(mixture, mixture.shares(x)[:, 0], asked)
+        limit = query.time_limit_s
+        found = map_query(folded, range(len(asked)), {}, query.solver, k=query.k, seed=query.seed, time_limit_s=limit)
+        values = [found.assignment[i] for i in range(len(asked))]
+        log = float(mixture.log_density(x)[0])
+        value, bound = found.log_probability + log, found.upper_bound + log
+        is_optimal, n_expanded = found.is_optimal, found.n_expanded
+    return [
+        {
+            "assignment": {columns.names[v]: columns.value(v, own) for v, own in zip(asked, values, strict=True)},
+            "log_probability": value,
+            "upper_bound": bound,
+            "is_optimal": bool(is_optimal),
+            "n_expanded": int(n_expanded),
+            "seconds": time.perf_counter() - started,
+        }
+    ]
+
+
+def folded_circuit(mixture: GaussianMixture, shares: Floats, asked: Sequence[int]) -> Circuit:
+    """The distribution of some discrete variables given a row, as a circuit: its variable i is the i-th asked one.
+
+    Parameters
+    ----------
+    mixture : GaussianMixture
+    shares : (n_components,) float64
+        Of the components given the row.
+    asked : sequence of int
+
+    Raises
+    ------
+    ImpossibleEvidence
+    """
+    reached = np.flatnonzero(shares > 0)
+    if not reached.size:
+        raise ImpossibleEvidence
+    k, n = reached.size, len(asked)
+    sizes = mixture.n_values[list(asked)]
+    parameters = [mixture.shares_of(v)[component] for component in reached.tolist() for v in asked]
+    n_children = np.concatenate([np.zeros(k * n, np.int64), np.full(k, n), [k]])
+    n_parameters = np.concatenate([np.tile(sizes, k), np.zeros(k + 1, np.int64)])
+    return Circuit(
+        CircuitArrays(
+            np.concatenate([np.full(k * n, CATEGORICAL), np.full(k, PRODUCT), [SUM]]).astype(np.int8),
+            np.concatenate([[0], np.cumsum(n_children)]),
+            np.arange(k * n + k),
+            np.concatenate([np.zeros(k * n), np.log(shares[reached] / shares[reached].sum())]),
+            np.concatenate([np.tile(np.arange(n), k), np.full(k + 1, -1)]),
+            np.concatenate([[0], np.cumsum(n_parameters)]),
+            np.concatenate(parameters),
+            sizes,
+        )
+    )

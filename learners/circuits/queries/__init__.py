@@ -1,0 +1,1 @@
+"""Exact answers of circuits: probabilities, marginals, moments, samples, imputation."""

@@ -1,0 +1,399 @@
+"""Exact answers of a circuit to batches of rows, each with its own pattern of missing values."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from learners.arrays import Array, Floats, Integers, Mask, freeze
+from learners.circuits.queries.answer_block_kernels import WantedSlots, block_posteriors
+from learners.circuits.queries.answer_kernels import AnswerArrays, Wanted, add_marginals, add_moments, posteriors
+from learners.circuits.circuit import Circuit, kept_with
+from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence, is_discrete, is_numeric
+from learners.circuits.evaluation.evaluate import as_rows, log_leaves, log_values, relative_node_logs, with_weights
+from learners.circuits.evaluation.evaluate_kernels import BLOCK
+from learners.circuits.kernels import CATEGORICAL, PRODUCT, SUM
+from learners.circuits.evaluation.leaf_shapes import leaf_moments
+from learners.circuits.evaluation.plan import compiled
+
+# The joint distribution of several variables is a table of at most so many cells.
+MAX_CELLS = 1 << 16
+# Fewer rows go through the circuit one by one.
+FEW_ROWS = 4
+ROWS_AT_A_TIME = 1 << 14
+MOST_KEPT = 32
+# Logarithms beyond this have too few digits left to be compared.
+FAR = -1e4
+# Rows whose leaves are evaluated ahead of the other nodes.
+FEW_AT_A_TIME = 256
+
+
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True, eq=False)
+class _Prepared:
+    """A circuit in linear space, and the node sets of the queries asked last."""
+
+    arrays: AnswerArrays
+    wanted: dict[tuple[int, ...], Wanted]
+    slots: dict[tuple[int, ...], WantedSlots]
+
+
+def log_likelihood(circuit: Circuit, x: ArrayLike) -> Floats:
+    """Log probability (density) of what is observed in each row, everything else summed out.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    x : (n_variables, n_rows) float64 or integers
+        Missing is NaN, or for a discrete variable a code outside its domain.
+
+    Returns
+    -------
+    (n_rows,) float64; -inf for what is impossible
+    """
+    return log_values(circuit, x)
+
+
+def marginals(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> list[Floats]:
+    """The distribution of each of some discrete variables by itself, given what is observed in each row.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    x : (n_variables, n_rows) float64 or integers
+        As in `log_likelihood`; the distribution of an observed variable is certain.
+    variables : sequence of int
+
+    Returns
+    -------
+    list of (n_rows, n_values) float64, one per variable
+
+    Raises
+    ------
+    InvalidEvidence
+        If the rows do not fit the circuit, or a variable is unknown or numeric.
+    ImpossibleEvidence
+        Naming a row of probability zero.
+
+    References
+    ----------
+    Darwiche (2003), section 4.2: all posteriors by one pass up and one down.
+    """
+    asked = checked(circuit, variables)
+    sizes = circuit.n_values[list(asked)]
+    if not sizes.all():
+        raise is_numeric(asked[int(np.argmin(sizes))])
+    out = _posteriors(circuit, x, asked, sizes, moments=False)
+    ends = np.cumsum(sizes).tolist()
+    return [out[:, first:end] for first, end in zip([0, *ends], ends, strict=False)]
+
+
+def moments(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> tuple[Floats, Floats]:
+    """Expectation and variance of numeric variables, given what is observed in each row.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    x : (n_variables, n_rows) float64
+        As in `log_likelihood`; an observed variable has variance zero.
+    variables : sequence of int
+
+    Returns
+    -------
+    mean, variance : (n_rows, len(variables)) float64
+
+    Raises
+    ------
+    InvalidEvidence, ImpossibleEvidence
+        As in `marginals`.
+    """
+    asked = checked(circuit, variables)
+    for v in asked:
+        if circuit.n_values[v]:
+            raise is_discrete(v)
+    out = _posteriors(circuit, x, asked, np.full(len(asked), 2, np.int64), moments=True)
+    return out[:, 0::2], out[:, 1::2]
+
+
+def conditional(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> Floats:
+    """The joint distribution of some discrete variables, given what is observed in each row.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    x : (n_variables, n_rows) float64 or integers
+        As in `marginals`.
+    variables : sequence of int
+
+    Returns
+    -------
+    (n_rows, n_values of the first, n_values of the second, …) float64
+
+    Raises
+    ------
+    InvalidEvidence
+        Also if the table has more than 65,536 cells.
+    ImpossibleEvidence
+    """
+    asked = checked(circuit, variables)
+    if len(asked) == 1:
+        return marginals(circuit, x, asked)[0]
+    sizes = circuit.n_values[list(asked)].tolist()
+    if 0 in sizes:
+        raise is_numeric(asked[sizes.index(0)])
+    n_cells = n_joint_cells(sizes)
+    x = as_rows(circuit, x)
+    parts = [
+        _joint(circuit, x[:, first : first + ROWS_AT_A_TIME // n_cells + 1], list(asked), first)
+        for first in range(0, x.shape[1], ROWS_AT_A_TIME // n_cells + 1)
+    ]
+    return np.concatenate(parts or [np.empty((0, n_cells))]).reshape(-1, *sizes)
+
+
+def n_joint_cells(sizes: Sequence[int]) -> int:
+    """How many cells the joint distribution of variables with domains of these sizes has.
+
+    Raises
+    ------
+    InvalidEvidence
+        If they are more than 65,536.
+    """
+    n_cells = math.prod(sizes)
+    if n_cells > MAX_CELLS:
+        raise InvalidEvidence(
+            f"The joint distribution of {len(sizes)} variables has {n_cells:,} cells, more than {MAX_CELLS:,}: "
+            "ask for fewer together, for each by itself, or for samples."
+        )
+    return n_cells
+
+
+def class_posterior(circuit: Circuit, x: ArrayLike, variable: int) -> Floats:
+    """The distribution of a variable, the class, given all others that a row has; its own value does not count.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    x : (n_variables, n_rows) float64 or integers
+        As in `marginals`.
+    variable : int
+
+    Returns
+    -------
+    (n_rows, n_values) float64
+    """
+    (variable,) = checked(circuit, [variable])
+    rows = as_rows(circuit, x)
+    is_bytes = rows.dtype == np.uint8 and circuit.n_values[variable] <= 255
+    x = np.array(rows, np.uint8 if is_bytes else np.float64)
+    x[variable] = 255 if is_bytes else np.nan
+    return marginals(circuit, x, [variable])[0]
+
+
+def with_cells(circuit: Circuit, x: Array, asked: Sequence[int]) -> tuple[Array, Mask]:
+    """Every row with every combination of values of some variables, the last of them varying fastest.
+
+    Returns
+    -------
+    many : (n_variables, n_rows * n_cells), of the type of x
+    is_contradicted : (n_rows * n_cells,) bool
+        Whether the row itself has another value of one of the variables.
+    """
+    own = list(asked)
+    cells = np.array(list(itertools.product(*(range(size) for size in circuit.n_values[own].tolist())))).T
+    many = np.repeat(x, cells.shape[1], axis=1)
+    observed, codes = many[own], np.tile(cells, x.shape[1])
+    is_observed = (observed >= 0) & (observed < circuit.n_values[own][:, np.newaxis])
+    many[own] = codes
+    return many, (is_observed & (observed != codes)).any(axis=0)
+
+
+def _joint(circuit: Circuit, x: Array, asked: list[int], first_row: int) -> Floats:
+    n_rows = x.shape[1]
+    many, is_contradicted = with_cells(circuit, x, asked)
+    logs = log_values(circuit, many)
+    if not circuit.n_values.all() and (logs.reshape(n_rows, -1).max(axis=1) < FAR).any():
+        for first in range(0, many.shape[1], FEW_AT_A_TIME):
+            some = slice(first, first + FEW_AT_A_TIME)
+            logs[some] = log_values(circuit, many[:, some], log_leaves(circuit, many[:, some]))
+    logs[is_contradicted] = -np.inf
+    return _normalised(logs.reshape(n_rows, -1), first_row)
+
+
+def _normalised(logs: Floats, first_row: int) -> Floats:
+    most = logs.max(axis=1, keepdims=True, initial=-np.inf)
+    impossible = np.flatnonzero(most == -np.inf)
+    if impossible.size:
+        raise ImpossibleEvidence(first_row + int(impossible[0]))
+    p = np.exp(logs - most)
+    shares: Floats = p / p.sum(axis=1, keepdims=True)
+    return shares
+
+
+def checked(circuit: Circuit, variables: Sequence[int]) -> tuple[int, ...]:
+    """The variables of a question, each once and known to the circuit.
+
+    Raises
+    ------
+    InvalidEvidence
+    """
+    asked = tuple(int(v) for v in variables)
+    if asked in prepared(circuit).wanted:
+        return asked
+    if not asked:
+        raise InvalidEvidence("The query names no variable: name at least one.")
+    for v in asked:
+        check_variable(circuit, v)
+    if len(set(asked)) < len(asked):
+        raise InvalidEvidence(f"Variable {next(v for v in asked if asked.count(v) > 1)} is asked for twice.")
+    return asked
+
+
+def check_variable(circuit: Circuit, v: int) -> None:
+    """Refuse a variable that the circuit does not have, or of which it knows nothing.
+
+    Raises
+    ------
+    InvalidEvidence
+    """
+    if not 0 <= v < circuit.n_variables:
+        raise InvalidEvidence(
+            f"Variable {v} is not in the circuit, which has variables 0 to {circuit.n_variables - 1}."
+        )
+    if not circuit.scopes[circuit.root, v >> 6] >> np.uint64(v & 63) & np.uint64(1):
+        raise InvalidEvidence(f"Variable {v} has no leaf in the circuit, so the circuit cannot answer about it.")
+
+
+def prepared(circuit: Circuit) -> _Prepared:
+    """The circuit in linear space, made once."""
+    return kept_with(circuit, _prepare)
+
+
+def _prepare(circuit: Circuit) -> _Prepared:
+    parameters = circuit.leaf_parameters.copy()
+    is_log = np.repeat(circuit.kind == CATEGORICAL, np.diff(circuit.leaf_starts))
+    parameters[is_log] = np.exp(parameters[is_log])
+    arrays = AnswerArrays(
+        circuit.kind,
+        circuit.child_starts,
+        circuit.children,
+        circuit.variable,
+        circuit.leaf_starts,
+        circuit.n_values,
+        np.exp(circuit.log_weight),
+        parameters,
+        compiled(circuit).log_offset,
+        leaf_moments(circuit),
+    )
+    freeze(*arrays)
+    return _Prepared(arrays, {}, {})
+
+
+def _keep(kept: dict[tuple[int, ...], Made], asked: tuple[int, ...], entry: Made) -> None:
+    """Keep an entry, and the last ones before it; a copy of the keys, as other threads may do the same at the same time.
+
+    What one thread keeps another may put out at once: whoever asks takes what it finds, or makes it.
+    """
+    for key in list(kept)[: max(0, len(kept) - MOST_KEPT + 1)]:
+        kept.pop(key, None)
+    kept[asked] = entry
+
+
+def wanted_nodes(circuit: Circuit, ready: _Prepared, asked: tuple[int, ...], sizes: Integers) -> Wanted:
+    """The nodes above leaves of some variables, kept for the queries asked last."""
+    wanted = ready.wanted.get(asked)
+    if wanted is None:
+        mask = np.zeros(circuit.scopes.shape[1], np.uint64)
+        for v in asked:
+            mask[v >> 6] |= np.uint64(1) << np.uint64(v & 63)
+        is_wanted: Mask = np.any(circuit.scopes & mask, axis=1)
+        nodes = np.flatnonzero(is_wanted)
+        is_inner = circuit.kind[nodes] <= PRODUCT
+        first = np.full(circuit.n_variables, -1, np.int64)
+        first[list(asked)] = np.cumsum(sizes) - sizes
+        # The root is wanted; what it does not reach gets derivative zero.
+        wanted = Wanted(is_wanted, np.ascontiguousarray(nodes[is_inner][::-1]), nodes[~is_inner], first)
+        freeze(*wanted)
+        _keep(ready.wanted, asked, wanted)
+    return wanted
+
+
+def wanted_slots(circuit: Circuit, ready: _Prepared, asked: tuple[int, ...], sizes: Integers) -> WantedSlots:
+    """The same as `wanted_nodes` for the slots of the circuit's plan."""
+    wanted = ready.slots.get(asked)
+    if wanted is None:
+        compiled_plan = compiled(circuit)
+        plan, node = compiled_plan.plan, compiled_plan.node
+        n_planes = int(plan.plane_starts[-1])
+        is_wanted = np.zeros(n_planes + node.size, np.bool_)
+        nodes = wanted_nodes(circuit, ready, asked, sizes)
+        is_wanted[n_planes:] = nodes.is_wanted[node]
+        for v in asked:
+            is_wanted[plan.plane_starts[v] : plan.plane_starts[v + 1]] = True
+        leaves = np.flatnonzero(is_wanted[n_planes:] & (plan.variable >= 0))
+        wanted = WantedSlots(
+            is_wanted, leaves, np.array(asked, np.int64), nodes.first, _of_operations(leaf_moments(circuit), node)
+        )
+        freeze(*wanted)
+        _keep(ready.slots, asked, wanted)
+    return wanted
+
+
+def _of_operations(moments: Floats, node: Integers) -> Floats:
+    return moments[node] if moments.size else moments
+
+
+def _posteriors(circuit: Circuit, x: ArrayLike, asked: tuple[int, ...], sizes: Integers, moments: bool) -> Floats:
+    x = as_rows(circuit, x)
+    ready = prepared(circuit)
+    wanted = wanted_nodes(circuit, ready, asked, sizes)
+    out = np.zeros((x.shape[1], int(sizes.sum())))
+    if x.shape[1] < FEW_ROWS:
+        posteriors(ready.arrays, wanted, x, np.arange(x.shape[1]), moments, np.empty((2, circuit.n_nodes)), out)
+    else:
+        plan, weight = with_weights(circuit)
+        most_children = int(np.diff(circuit.child_starts).max())
+        values, derivatives = np.empty((2, plan.n_slots, BLOCK))
+        scratch = (values, derivatives, np.empty((most_children + 1, BLOCK)))
+        codes = np.empty((circuit.n_variables, BLOCK), np.int64)
+        slots = wanted_slots(circuit, ready, asked, sizes)
+        block_posteriors(plan.plan, weight, slots, x, moments, scratch, codes, out)
+    for row in np.flatnonzero(np.isnan(out[:, 0])):
+        share = _leaf_shares(circuit, x, int(row))
+        out[row] = 0.0
+        add = add_moments if moments else add_marginals
+        add(ready.arrays, wanted, share, x, row, out[row])
+    return out
+
+
+def _leaf_shares(circuit: Circuit, x: Array, row: int) -> Floats:
+    """(n_nodes,) float64: probability that each node is in the induced tree, in log space throughout."""
+    values, derivatives = (logs[:, 0] for logs in relative_node_logs(circuit, x[:, row : row + 1]))
+    if values[-1] == -np.inf:
+        raise ImpossibleEvidence(row)
+    return np.exp(values + derivatives - values[-1])
+
+
+def edge_shares_in_log_space(circuit: Circuit, x: Array, row: int) -> Floats:
+    """(n_edges,) float64: probability of each child of a sum given what is observed below, in log space.
+
+    Raises
+    ------
+    ImpossibleEvidence
+        Naming the row, if it has probability zero.
+    """
+    values = relative_node_logs(circuit, x[:, row : row + 1])[0][:, 0]
+    if values[-1] == -np.inf:
+        raise ImpossibleEvidence(row)
+    parents = np.repeat(np.arange(circuit.n_nodes), np.diff(circuit.child_starts))
+    is_reachable = (circuit.kind[parents] == SUM) & (values[parents] > -np.inf)
+    with np.errstate(invalid="ignore"):
+        logs = circuit.log_weight + values[circuit.children] - values[parents]
+    return np.exp(np.where(is_reachable, logs, -np.inf))

@@ -1,0 +1,290 @@
+"""Queries in the words of the columns, and their answers in plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from learners.arrays import Array
+from learners.circuits.queries import answers
+from learners.circuits.queries.answer_types import Answer, Batches
+from learners.circuits.circuit import Circuit
+from learners.circuits.columns import Columns, columns_of
+from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
+from learners.circuits.map import map_query
+from learners.circuits.map.query import TREE_SOLVERS
+from learners.circuits.queries.named_answers import batches_of, source_of
+from learners.query import Conditional, Impute, Map, Moments, Query, Sample, Surprise
+from learners.schema import Schema
+
+TOGETHER = 512  # queries between two pauses
+# A kind, and what the queries of a group share besides.
+_Group = tuple[Any, ...]
+
+
+def answer(circuit: Circuit, schema: Schema, query: Query) -> Answer:
+    """Answer one query.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    schema : Schema
+        Its columns are the circuit's variables, see `columns.Columns`.
+    query : Query
+
+    Returns
+    -------
+    dict
+        Of plain values, as `answer_all` tells.
+
+    Raises
+    ------
+    UnknownColumn
+        Of a column that the circuit does not have.
+    InvalidEvidence, SchemaError
+        Of a value that a column never had, or that has the wrong type; of a column both asked for and given.
+    ImpossibleEvidence
+        If the evidence has probability zero.
+    """
+    return answer_all(circuit, schema, [query])[0]
+
+
+def answer_all(
+    circuit: Circuit,
+    schema: Schema,
+    queries: Sequence[Query],
+    batches: Batches | None = None,
+    pause: Callable[[], None] | None = None,
+) -> list[Answer]:
+    """Answer many queries; those that differ only by their evidence go through the circuit together.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    schema : Schema
+    queries : sequence of Query
+    batches : mapping of kind to callable, optional
+        What answers in place of the circuit: `CircuitModel.batches` of another density.
+    pause : callable, optional
+        Called before each MAP search and before every 512 other queries; what it raises ends the answering.
+
+    Returns
+    -------
+    list of dict, one per query, each with `kind` and
+
+        - marginal: `log_probability`, `probability`; the logarithm of a density, and `density`, where numbers are given;
+        - conditional: `log_evidence` and `distributions` (column to label to probability), or if joint `distribution`
+          (a list of `values` and `probability`, the most probable first);
+        - moments: `log_evidence` and `moments` (column to `mean` and `variance`);
+        - sample: `rows` (a list of column to value);
+        - impute: `log_evidence` and `imputed` (column to `value`, with the `probability` of a discrete one and the `variance` around
+          a mean);
+        - surprise: `log_likelihood`, and `rank`: the share of `n` rows drawn from the model that are at most as likely, with its
+          `standard_error`;
+        - map: `assignment` (column to value), `log_probability` of assignment and evidence together, `upper_bound`,
+          `is_optimal`, `n_expanded`, `seconds`.
+
+    Raises
+    ------
+    UnknownColumn, InvalidEvidence, SchemaError
+        As in `answer`.
+    ImpossibleEvidence
+        With the place of the query as `row`, if there are several, and the `column` at fault.
+    """
+    columns = columns_of(circuit, schema)
+    answered = batches or circuit_batches(circuit)
+    groups: dict[_Group, list[int]] = {}
+    for place, query in enumerate(queries):
+        groups.setdefault(_group(columns, query), []).append(place)
+    found: dict[int, Answer] = {}
+    for (kind, *rest), places in groups.items():
+        try:
+            if kind == "map":
+                for place in places:
+                    (pause or _go_on)()
+                    (found[place],) = answered["map"](columns, queries[place])
+                continue
+            for part in (places[at : at + TOGETHER] for at in range(0, len(places), TOGETHER)):
+                (pause or _go_on)()
+                x = _compact(columns, [queries[place].evidence for place in part])
+                found.update(zip(part, answered[kind](columns, x, *rest), strict=True))
+        except ImpossibleEvidence as error:
+            place = [place for place in places if place not in found][error.row or 0]
+            raise _named(columns, queries[place].evidence, place if len(queries) > 1 else None) from error
+    return [Answer(kind=query.kind) | found[place] for place, query in enumerate(queries)]
+
+
+def circuit_batches(circuit: Circuit) -> Batches:
+    """What answers the queries of each kind to a circuit."""
+    return {**batches_of(source_of(circuit)), "map": most_probable}
+
+
+def _go_on() -> None:
+    """Nobody waits."""
+
+
+def check(circuit: Circuit, schema: Schema, queries: Sequence[Query]) -> None:
+    """Refuse what `answer_all` would refuse without looking at probabilities.
+
+    Raises
+    ------
+    UnknownColumn, InvalidEvidence, SchemaError
+        As in `answer`.
+    """
+    columns = columns_of(circuit, schema)
+    for query in queries:
+        columns.rows([query.evidence])
+        _n_told(columns, query)
+
+
+def answer_size(circuit: Circuit, schema: Schema, queries: Sequence[Query]) -> int:
+    """How many values the answers would have.
+
+    Raises
+    ------
+    UnknownColumn, InvalidEvidence
+        Of what cannot be asked for.
+    """
+    columns = columns_of(circuit, schema)
+    return sum(_n_told(columns, query) for query in queries)
+
+
+def _n_told(columns: Columns, query: Query) -> int:
+    """How many values the answer to a query has."""
+    if isinstance(query, Map):
+        return len(asked_of_map(columns, query))
+    _, *rest = _group(columns, query)
+    if not rest or isinstance(query, Surprise):
+        return 1
+    if isinstance(query, Conditional):
+        sizes = [columns.n_values[v] for v in rest[0]]
+        return answers.n_joint_cells(sizes) if query.joint else sum(sizes)
+    return len(rest[0]) * (query.n if isinstance(query, Sample) else 2)
+
+
+def _named(columns: Columns, evidence: Mapping[str, object], place: int | None) -> ImpossibleEvidence:
+    """The error of impossible evidence, naming the column: of a value impossible by itself, or else with those before it."""
+    given = [(name, value) for name, value in evidence.items() if value is not None]
+    alone = [{name: value} for name, value in given]
+    together = [dict(given[: n + 1]) for n in range(len(given))]
+    for records, how in ((alone, "can never be"), (together, "is never, with what else is given,")):
+        logs = answers.log_likelihood(columns.circuit, columns.rows(records))
+        if impossible := np.flatnonzero(logs == -np.inf).tolist():
+            name, value = given[impossible[0]]
+            reason = f": column {name!r} {how} {value!r}. Leave it out, or learn with a larger pseudo-count."
+            return ImpossibleEvidence(place, name, reason)
+    return ImpossibleEvidence(place)
+
+
+def _group(columns: Columns, query: Query) -> _Group:
+    """What queries have in common that can be answered together."""
+    if isinstance(query, Conditional):
+        return "conditional", _asked(columns, query, discrete=True), query.joint
+    if isinstance(query, Moments):
+        return "moments", _asked(columns, query, discrete=False)
+    if isinstance(query, Sample):
+        return "sample", _asked(columns, query, discrete=None, also_given=True), query.n, query.seed
+    if isinstance(query, Impute):
+        return "impute", _asked(columns, query, discrete=None)
+    if isinstance(query, Surprise):
+        return "surprise", query.n, query.seed
+    return (query.kind,)
+
+
+def _asked(
+    columns: Columns,
+    query: Conditional | Moments | Sample | Map | Impute,
+    discrete: bool | None,
+    also_given: bool = False,
+) -> tuple[int, ...]:
+    """The variables of a query: those named, or all of its kind that are not given."""
+    given = {name for name, value in query.evidence.items() if value is not None}
+    if query.variables:
+        twice = [name for n, name in enumerate(query.variables) if name in query.variables[:n]]
+        if twice:
+            raise InvalidEvidence(f"Column {twice[0]!r} is asked for twice: name it once.")
+        both = given.intersection(query.variables)
+        if both and not also_given:
+            raise InvalidEvidence(f"Column {min(both)!r} is both asked for and given: leave it out of one of them.")
+        asked = tuple(columns.variables(query.variables))
+        for v in asked:
+            _check_kind(columns, v, discrete)
+        return asked
+    found = tuple(
+        v
+        for v in columns.circuit.scope(columns.circuit.root)
+        if (also_given or columns.names[v] not in given) and (discrete is None or (columns.n_values[v] > 0) == discrete)
+    )
+    if not found:
+        raise _nothing_left(columns, discrete)
+    return found
+
+
+def _nothing_left(columns: Columns, discrete: bool | None) -> InvalidEvidence:
+    """That no column of a kind, or of any, can be asked for."""
+    if discrete is False and min(columns.n_values) > 0:
+        return InvalidEvidence(
+            "No column of the model has moments, as it keeps no numbers: ask for distributions, or learn a circuit with leaves=gaussian."
+        )
+    if discrete and max(columns.n_values) == 0:
+        return InvalidEvidence("All columns of the model are numeric: ask for their moments, or for samples.")
+    which = {None: "", True: "discrete ", False: "numeric "}[discrete]
+    return InvalidEvidence(f"No {which}column is left to ask for: give fewer values.")
+
+
+def _check_kind(columns: Columns, v: int, discrete: bool | None) -> None:
+    name = columns.names[v]
+    columns.check_known(v)
+    if discrete and not columns.n_values[v]:
+        raise InvalidEvidence(f"Column {name!r} is numeric: ask for its moments, or for samples.")
+    if discrete is False and columns.n_values[v]:
+        if v < columns.schema.n_attributes and columns.schema.attributes[v].kind == "numeric":
+            raise InvalidEvidence(
+                f"Column {name!r} was cut into intervals: ask for its distribution, or learn with leaves=gaussian to "
+                "have moments."
+            )
+        raise InvalidEvidence(f"Column {name!r} is discrete: ask for its distribution; its codes have no mean.")
+
+
+def _compact(columns: Columns, evidence: Sequence[Mapping[str, object]]) -> Array:
+    """Rows of evidence, as bytes where codes allow it, which kernels read faster."""
+    x = columns.rows(evidence)
+    if min(columns.n_values) > 0 and max(columns.n_values) <= 255:
+        return np.where(np.isnan(x), 255, x).astype(np.uint8)
+    return x
+
+
+def asked_of_map(columns: Columns, query: Map) -> tuple[int, ...]:
+    """The variables of a MAP query: none named, those that its solver can be asked for, if there are any."""
+    asked = _asked(columns, query, discrete=None)
+    if not query.variables and query.solver not in TREE_SOLVERS:
+        asked = tuple(v for v in asked if columns.n_values[v]) or asked
+    numeric = [columns.names[v] for v in asked if not columns.n_values[v]]
+    if numeric and query.solver not in TREE_SOLVERS:
+        raise InvalidEvidence(
+            f"Solver {query.solver!r} searches finite domains, and {', '.join(map(repr, numeric[:4]))} are numbers: name the "
+            f"discrete columns in variables, or use the solver {' or '.join(TREE_SOLVERS)}, which take a density's mode."
+        )
+    return asked
+
+
+def most_probable(columns: Columns, query: Query) -> list[Answer]:
+    """The answer to a MAP query, by the circuit of the columns."""
+    assert isinstance(query, Map)
+    asked = asked_of_map(columns, query)
+    x = columns.rows([query.evidence])[:, 0]
+    given = {int(v): float(x[v]) for v in np.flatnonzero(~np.isnan(x))}
+    found = map_query(
+        columns.circuit, asked, given, query.solver, time_limit_s=query.time_limit_s, k=query.k, seed=query.seed
+    )
+    answer: Answer = {
+        "assignment": {columns.names[v]: columns.value(v, code) for v, code in found.assignment.items()},
+        "log_probability": found.log_probability,
+        "upper_bound": found.upper_bound,
+        "is_optimal": bool(found.is_optimal),
+        "n_expanded": int(found.n_expanded),
+        "seconds": found.seconds,
+    }
+    return [answer]

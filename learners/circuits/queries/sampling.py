@@ -1,0 +1,66 @@
+"""Rows drawn from a circuit given evidence."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from learners.arrays import Floats, Integers, freeze
+from learners.circuits.queries.answers import edge_shares_in_log_space, prepared
+from learners.circuits.circuit import Circuit
+from learners.circuits.evaluation.evaluate import as_rows
+from learners.circuits.queries.sampling_kernels import draws, draws_of_row
+from learners.errors import InvalidParameter
+
+
+def sample(circuit: Circuit, x: ArrayLike, n: int = 1, seed: int = 0, places: Integers | None = None) -> Floats:
+    """Draw the missing values of each row from their joint distribution given the others.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    x : (n_variables, n_rows) float64 or integers
+        Missing is NaN, or for a discrete variable a code outside its domain.
+    n : int
+        Draws per row.
+    seed : int
+        The same seed gives the same draws, bit for bit; a draw depends on the seed, its row's place and its own number,
+        not on the other rows.
+    places : (n_rows,) int64, optional
+        The rows' places, from 0; by default as they come.
+
+    Returns
+    -------
+    (n_rows, n, n_variables) float64
+        Observed values are kept. A variable without a leaf in the circuit stays NaN.
+
+    Raises
+    ------
+    InvalidEvidence
+        If the rows do not fit the circuit.
+    ImpossibleEvidence
+        Naming a row of probability zero.
+    InvalidParameter
+        If n or seed is negative.
+    """
+    if n < 0:
+        raise InvalidParameter("n", n, "use zero or more draws")
+    if not 0 <= seed < 1 << 64:
+        raise InvalidParameter("seed", seed, "use a whole number from 0 to 2^64 - 1")
+    x = as_rows(circuit, x)
+    arrays = prepared(circuit).arrays
+    known = x.astype(np.float64)
+    discrete = circuit.n_values[:, np.newaxis] > 0
+    known[discrete & ~((known >= 0) & (known < circuit.n_values[:, np.newaxis]))] = np.nan
+    out = np.repeat(known.T[:, np.newaxis], n, axis=1)
+    if not out.size:
+        return out
+    stack = np.empty(circuit.n_nodes, np.int64)
+    places = np.arange(x.shape[1]) if places is None else np.ascontiguousarray(places, np.int64)
+    draws(arrays, x, np.uint64(seed), places, np.empty(circuit.n_nodes), stack, out)
+    for row in np.flatnonzero(out[:, 0, 0] == -np.inf):
+        out[row] = known[:, row]
+        share = edge_shares_in_log_space(circuit, x, int(row))
+        freeze(share)
+        draws_of_row(arrays, share, np.ones(circuit.n_nodes), np.uint64(seed), places[row], stack, out[row])
+    return out

@@ -1,0 +1,166 @@
+# mypy: disallow-untyped-defs=False, check-untyped-defs=False
+"""Rows drawn from a circuit, top down."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from learners.circuits.queries.answer_kernels import SMALLEST, upward
+from learners.circuits.evaluation.density_kernels import log_poisson
+from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, INDICATOR, POISSON, PRODUCT, ROUNDED, STEP, STUDENT, SUM
+from learners.circuits.evaluation.warp_kernels import cell_of, unwarp
+from learners.kernels.jit import inner_kernel, kernel
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+# Below this rate a Poisson number is found by adding up probabilities, from it on by transformed rejection.
+LARGE_RATE = 10.0
+
+
+@kernel
+def mixed(z):
+    """A bijection of uint64 that scatters nearby numbers: the output function of SplitMix64."""
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@kernel
+def uniform(state):
+    """A number in (0, 1), never its ends; advances state (1,) uint64.
+
+    References: Steele, Lea, Flood (2014), Fast splittable pseudorandom number generators, section 2.
+    """
+    state[0] += GOLDEN
+    return (np.float64(mixed(state[0]) >> np.uint64(12)) + 0.5) * (1.0 / 4503599627370496.0)
+
+
+@kernel
+def normal(state):
+    """A standard normal number, by Box and Muller (1958)."""
+    radius = np.sqrt(-2.0 * np.log(uniform(state)))
+    return radius * np.cos(2.0 * np.pi * uniform(state))
+
+
+@kernel
+def poisson(rate, state):
+    """A Poisson number; for large rates by Hörmann (1993), The transformed rejection method, algorithm PTRS."""
+    if rate < LARGE_RATE:
+        k, p, u = 0.0, np.exp(-rate), uniform(state)
+        while u > p and k < 1000.0:
+            u -= p
+            k += 1.0
+            p *= rate / k
+        return k
+    b = 0.931 + 2.53 * np.sqrt(rate)
+    a = -0.059 + 0.02483 * b
+    inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
+    v_r = 0.9277 - 3.6224 / (b - 2.0)
+    while True:
+        u = uniform(state) - 0.5
+        v = uniform(state)
+        u_s = 0.5 - abs(u)
+        k = np.floor((2.0 * a / u_s + b) * u + rate + 0.43)
+        if u_s >= 0.07 and v <= v_r:
+            return k
+        if k < 0.0 or (u_s < 0.013 and v > u_s):
+            continue
+        if np.log(v * inverse_alpha / (a / (u_s * u_s) + b)) <= log_poisson(rate, k):
+            return k
+
+
+@inner_kernel
+def leaf_draw(kind, n, parameters, first, state):
+    """A value of the variable of a leaf."""
+    a = parameters[first]
+    if kind == INDICATOR:
+        return a
+    if kind == CATEGORICAL:
+        u = uniform(state)
+        last = 0
+        for value in range(n):
+            p = parameters[first + value]
+            if p > 0.0:
+                last = value
+                u -= p
+                if u < 0.0:
+                    break
+        return np.float64(last)
+    if kind == GAUSSIAN:
+        return a + parameters[first + 1] * normal(state)
+    if kind == POISSON:
+        return poisson(a, state)
+    if kind >= ROUNDED:
+        x = unwarp(kind, parameters, first + 2, a + parameters[first + 1] * normal(state))
+        return cell_of(parameters, first + 2, x) if parameters[first + 2 + STEP] > 0.0 else x
+    if kind == STUDENT:
+        freedom = parameters[first + 2]
+        # Bailey (1994), Polar generation of random variates with the t-distribution: the product of radius and angle.
+        radius = np.sqrt(freedom * (uniform(state) ** (-2.0 / freedom) - 1.0))
+        return a + parameters[first + 1] * radius * np.cos(2.0 * np.pi * uniform(state))
+    return -np.log(uniform(state)) / a
+
+
+@kernel
+def draw(arrays, weight, values, state, stack, out):
+    """Fill what is NaN in OUT out (n_variables,) by following one induced tree from the root.
+
+    A child of a sum is taken in proportion to its weight (n_edges,) times its value (n_nodes,). stack (n_nodes,) int64 is
+    scratch.
+    """
+    child_starts, children, kinds = arrays.child_starts, arrays.children, arrays.kind
+    variable, leaf_starts, parameters, n_values = (
+        arrays.variable,
+        arrays.leaf_starts,
+        arrays.parameters,
+        arrays.n_values,
+    )
+    stack[0] = kinds.size - 1
+    depth = 1
+    while depth:
+        depth -= 1
+        node = stack[depth]
+        kind = kinds[node]
+        first, last = child_starts[node], child_starts[node + 1]
+        if kind == SUM:
+            u = uniform(state) * values[node]
+            chosen = first
+            for e in range(first, last):
+                share = weight[e] * values[children[e]]
+                if share > 0.0:
+                    chosen = e
+                    u -= share
+                    if u < 0.0:
+                        break
+            stack[depth] = children[chosen]
+            depth += 1
+        elif kind == PRODUCT:
+            for e in range(first, last):
+                stack[depth] = children[e]
+                depth += 1
+        else:
+            v = variable[node]
+            if np.isnan(out[v]):
+                out[v] = leaf_draw(kind, n_values[v], parameters, leaf_starts[node], state)
+
+
+@kernel
+def draws_of_row(arrays, weight, values, seed, row, stack, out):
+    """Draw OUT out (n_draws, n_variables) of a row, NaN where something is to be drawn; a draw depends on its seed, row and number."""
+    state = np.empty(1, np.uint64)
+    for i in range(out.shape[0]):
+        state[0] = mixed(mixed(mixed(seed + GOLDEN) + np.uint64(row)) + np.uint64(i))
+        draw(arrays, weight, values, state, stack, out[i])
+
+
+@kernel
+def draws(arrays, x, seed, places, values, stack, out):
+    """Draw for every row of x; OUT out (n_rows, n_draws, n_variables), whose first entry is -inf if the root is too small.
+
+    places (n_rows,) int64 are the rows' numbers; values (n_nodes,) float64 and stack (n_nodes,) int64 are scratch.
+    """
+    for row in range(x.shape[1]):
+        upward(arrays, x, row, values)
+        if not values[values.size - 1] > SMALLEST:
+            out[row, 0, 0] = -np.inf
+            continue
+        draws_of_row(arrays, arrays.weight, values, seed, places[row], stack, out[row])

@@ -1,0 +1,1 @@
+"""Circuits learned from a stream, row by row, and merged from shards."""

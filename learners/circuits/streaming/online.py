@@ -1,0 +1,337 @@
+"""Learning a circuit's weights from the stream, one row after the other: ADF and BMM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+
+from learners.arrays import Array, Floats
+from learners.circuits.circuit import Circuit
+from learners.circuits.evaluation.evaluate import as_rows, rows_in
+from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, SUM
+from learners.circuits.streaming.online_kernels import Posterior, Scratch, learn_rows
+from learners.circuits.streaming.two_child_kernels import N_BLOCK, N_ROOM
+from learners.circuits.evaluation.plan import ONE_ENTRY, Compiled, compiled
+from learners.circuits.streaming.projection_kernels import ADF, ADF_2017, ADF_CLOSED, BMM, BMM_2017
+from learners.errors import InvalidParameter, StatisticMismatch
+from learners.schema import Chunk
+
+RULES = {
+    ("adf", "exact"): ADF,
+    ("adf-closed-form", "exact"): ADF_CLOSED,
+    ("bmm", "exact"): BMM,
+    ("adf", "zhao2017"): ADF_2017,
+    ("bmm", "zhao2017"): BMM_2017,
+}
+
+
+class PseudoCounts(NamedTuple):
+    """What a circuit's parameters are worth before the first row.
+
+    Attributes
+    ----------
+    edge : (n_edges,) float64
+        At the edges of sums; zero where a weight is zero and stays so.
+    parameter : (n_parameters,) float64
+        At the probabilities of categorical leaves; else zero.
+    numeric : float
+        Rows that the parameters of each Gaussian, Poisson and exponential leaf stand for; infinite: they stay.
+    """
+
+    edge: Floats
+    parameter: Floats
+    numeric: float
+
+
+def random_pseudo_counts(circuit: Circuit, seed: int, least: float = 0.5, most: float = 1.5) -> PseudoCounts:
+    """Pseudo-counts drawn uniformly; equal ones would be a fixed point of circuits with symmetries.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    seed : int
+    least, most : float
+        The same for all edges of sums and probabilities of leaves.
+
+    Raises
+    ------
+    InvalidParameter
+        If least is not above zero, or above most.
+    """
+    if not 0 < least <= most:
+        raise InvalidParameter("least", least, f"above zero and not above most ({most})")
+    rng = np.random.default_rng(seed)
+    edge = rng.uniform(least, most, circuit.n_edges) * _of_kind(circuit, SUM, circuit.child_starts)
+    parameter = rng.uniform(least, most, circuit.leaf_parameters.size)
+    return PseudoCounts(edge, parameter * _of_kind(circuit, CATEGORICAL, circuit.leaf_starts), (least + most) / 2)
+
+
+def pseudo_counts_of(circuit: Circuit, strength: float, least: float = 1e-3) -> PseudoCounts:
+    """The circuit's own weights, worth `strength` rows at every sum and leaf.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    strength : float
+    least : float
+        Of any pseudo-count whose weight is not zero.
+
+    Raises
+    ------
+    InvalidParameter
+        If one of them is not above zero.
+    """
+    if not (strength > 0 and least > 0):
+        raise InvalidParameter("strength", strength, "above zero, and least, too")
+    of_sum = _of_kind(circuit, SUM, circuit.child_starts)
+    of_leaf = _of_kind(circuit, CATEGORICAL, circuit.leaf_starts)
+    return PseudoCounts(
+        _counts(circuit.log_weight, of_sum, strength, least),
+        _counts(circuit.leaf_parameters, of_leaf, strength, least),
+        strength,
+    )
+
+
+def _of_kind(circuit: Circuit, kind: int, starts: Array) -> Array:
+    """Whether an edge, or parameter, belongs to a node of a kind."""
+    belongs: Array = np.repeat(circuit.kind == kind, np.diff(starts))
+    return belongs
+
+
+def _counts(log: Floats, belongs: Array, strength: float, least: float) -> Floats:
+    counts = np.zeros(log.size)
+    chosen = belongs & (log > -np.inf)
+    counts[chosen] = np.maximum(strength * np.exp(log[chosen]), least)
+    return counts
+
+
+class StreamingPosterior:
+    """Dirichlet posteriors of a circuit's weights, updated by row after row, in the order of the rows.
+
+    A fold, not a statistic: rows in another order give another result. Seeded and deterministic: the same rows give the
+    same bits, however they are divided into updates. Weights of sums over indicators and of categorical leaves are
+    learned alike. Numeric leaves add up their sufficient statistics, weighted by the probability that the row's induced
+    tree contains the leaf. A node for which that probability is below 1e-10 is left as it is.
+
+    Parameters
+    ----------
+    circuit : Circuit
+        The structure.
+    prior : PseudoCounts
+        From `random_pseudo_counts` or `pseudo_counts_of`.
+    projection : {"adf", "bmm", "adf-closed-form"}
+        Onto Dirichlets: the one nearest in KL divergence, by Newton's method; the one with the same means and sum of
+        second moments; the first with the paper's approximation exp ψ(β) ≈ β - 1/2.
+    moments : {"exact", "zhao2017"}
+        The published rule ("adf" or "bmm") keeps the total pseudo-count of every sum.
+    rows_of : callable, optional
+        Makes (n_variables, n_rows) of a chunk; by default its `x`.
+    narrowest : (n_variables,) float64, optional
+        Least standard deviation of Gaussian and exponential leaves.
+
+    Attributes
+    ----------
+    n_rows, n_impossible : int
+        Rows so far, and how many of them had probability zero and were left out.
+
+    References
+    ----------
+    Zhao, Gordon (2017), section 4; Rashwan, Zhao, Poupart (2016); Minka (2000), "Estimating a Dirichlet distribution".
+    """
+
+    def __init__(
+        self,
+        circuit: Circuit,
+        prior: PseudoCounts,
+        projection: str = "adf",
+        moments: str = "exact",
+        rows_of: Callable[[Chunk], Array] | None = None,
+        narrowest: Floats | None = None,
+    ) -> None:
+        if (projection, moments) not in RULES:
+            allowed = ", ".join(f"{p} with {m}" for p, m in RULES)
+            raise InvalidParameter("projection", f"{projection} with {moments}", f"one of {allowed}")
+        self.structure, self.prior = circuit, prior
+        self.projection, self.moments, self.rows_of = projection, moments, rows_of
+        self.n_rows = self.n_impossible = 0
+        self._compiled = compiled(circuit)
+        # The parameters of numeric leaves change with every row.
+        self._plan = self._compiled.plan._replace(numeric=self._compiled.plan.numeric.copy())
+        self._state = _start(circuit, self._compiled, prior)
+        if narrowest is not None:
+            self._bound(narrowest)
+
+    def _bound(self, narrowest: Floats) -> None:
+        """Set the least standard deviations, and divide densities by the largest that they allow."""
+        numeric, variable = self._plan.numeric, self._plan.variable
+        is_gaussian = numeric[:, 0] == GAUSSIAN
+        bounded = (is_gaussian | (numeric[:, 0] == EXPONENTIAL)) & (narrowest[variable] > 0)
+        self._state.narrowest[bounded] = narrowest[variable[bounded]]
+        highest = -np.log(narrowest[variable[bounded]]) - 0.5 * np.log(2.0 * np.pi) * is_gaussian[bounded]
+        numeric[bounded, 3] = highest
+
+    @property
+    def spec(self) -> dict[str, object]:
+        """What is learned, and how."""
+        return {"fold": "circuit posterior", "projection": self.projection, "moments": self.moments}
+
+    def update(self, rows: Chunk | Array) -> None:
+        """Learn from rows, in their order.
+
+        Parameters
+        ----------
+        rows : Chunk, or (n_variables, n_rows) float64 or integers
+            Missing as in `evaluate.log_values`: a row says nothing about the distribution of what it misses.
+
+        Raises
+        ------
+        InvalidEvidence
+        """
+        x = as_rows(self.structure, rows_in(rows, self.rows_of))
+        n_slots = self._compiled.n_slots
+        most = int(np.diff(self._plan.starts).max(initial=1))
+        values, exponents, flows = np.empty((3, n_slots))
+        codes, shares = np.empty(x.shape[0], np.int64), np.empty((5, max(most, 2)))
+        block, room = np.empty(N_BLOCK, np.int64), np.ones(N_ROOM)
+        scratch = Scratch(values, exponents, flows, codes, shares, block, room)
+        rule = RULES[self.projection, self.moments]
+        n_impossible = learn_rows(self._plan, self._state, x, rule, scratch, np.isfinite(self.prior.numeric))
+        self.n_impossible += n_impossible
+        self.n_rows += x.shape[1]
+
+    def pseudo_counts(self) -> PseudoCounts:
+        """Pseudo-counts of the posterior."""
+        edge, parameter = _in_circuit(self.structure, self._compiled, self._state.pseudo_count)
+        return PseudoCounts(edge, parameter, self.prior.numeric)
+
+    def circuit(self) -> Circuit:
+        """The circuit with the posterior means."""
+        edge, parameter = _in_circuit(self.structure, self._compiled, self._state.weight)
+        structure = self.structure
+        learned = self._state.total > 0
+        log_weight, leaf_parameters = structure.log_weight.copy(), structure.leaf_parameters.copy()
+        of_learned = np.repeat(learned, np.diff(self._plan.starts))
+        edges = self._compiled.edge[of_learned & (self._compiled.edge >= 0)]
+        parameters = self._compiled.parameter[of_learned & (self._compiled.parameter >= 0)]
+        with np.errstate(divide="ignore"):
+            log_weight[edges] = np.log(edge[edges])
+            leaf_parameters[parameters] = np.log(parameter[parameters])
+        for i in np.flatnonzero(structure.kind[self._compiled.node] >= GAUSSIAN):
+            first, end = (
+                structure.leaf_starts[self._compiled.node[i]],
+                structure.leaf_starts[self._compiled.node[i] + 1],
+            )
+            leaf_parameters[first:end] = self._plan.numeric[i, 1 : 1 + end - first]
+        return structure.with_parameters(log_weight, leaf_parameters)
+
+    def to_arrow(self) -> pa.Table:
+        """The state: one row of lists, from which `from_arrow` goes on as if there had been no break."""
+        columns = self.state_arrays().items()
+        return pa.table({name: pa.array([array], pa.list_(pa.float64())) for name, array in columns})
+
+    def state_arrays(self) -> dict[str, Floats]:
+        """What learning changes, each as one row of numbers."""
+        columns = {name: array.ravel() for name, array in self._state._asdict().items()}
+        columns["numeric"] = self._plan.numeric.ravel()
+        columns["seen"] = np.array([self.n_rows, self.n_impossible], np.float64)
+        return columns
+
+    def from_arrow(self, table: pa.Table) -> Self:
+        """The posterior whose state `to_arrow` wrote, for the same circuit, prior and rule.
+
+        Raises
+        ------
+        StatisticMismatch
+            If it is the state of another circuit.
+        """
+        read = type(self)(self.structure, self.prior, self.projection, self.moments, self.rows_of)
+        targets = read._state._asdict() | {"numeric": read._plan.numeric}
+        for name, target in targets.items():
+            values = table.column(name).combine_chunks().flatten().to_numpy() if name in table.column_names else None
+            if values is None or values.size != target.size:
+                raise StatisticMismatch(
+                    f"The table holds no state of this circuit: {name!r} is missing or of another size."
+                )
+            target[...] = values.reshape(target.shape)
+        seen = table.column("seen").combine_chunks().flatten().to_pylist()
+        read.n_rows, read.n_impossible = int(seen[0]), int(seen[1])
+        return read
+
+    def copy(self) -> Self:
+        """Another in the same state."""
+        return self.from_arrow(self.to_arrow())
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both are of one structure and in the same state."""
+        if not isinstance(other, StreamingPosterior):
+            return NotImplemented
+        return self.spec == other.spec and bool(self.to_arrow().equals(other.to_arrow()))
+
+
+def renew(posterior: StreamingPosterior) -> None:
+    """Totals, weights and leaf parameters that belong to the counts."""
+    state, plan = posterior._state, posterior._plan
+    operation = np.repeat(np.arange(state.total.size), np.diff(plan.starts))
+    learned = state.total > 0
+    state.total[learned] = np.bincount(operation, state.pseudo_count, state.total.size)[learned]
+    of_learned = learned[operation]
+    state.weight[of_learned] = state.pseudo_count[of_learned] / state.total[operation][of_learned]
+    _write_missing(posterior._compiled, state.weight)
+    if not np.isfinite(posterior.prior.numeric):
+        return
+    kind = plan.numeric[:, 0]
+    n, x, x_squared = state.leaf.T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = x / n
+        spread = np.sqrt(np.maximum(x_squared / n - mean**2, 1e-12 * x_squared / n))
+        spread = np.maximum(spread, state.narrowest)
+        rate = 1.0 / np.maximum(mean, state.narrowest)
+        plan.numeric[:, 1] = np.select([kind == GAUSSIAN, kind == EXPONENTIAL], [state.centre + mean, rate], mean)
+    plan.numeric[:, 2] = np.where(kind == GAUSSIAN, spread, 0.0)
+    plan.numeric[kind == 0, 1] = 0.0
+
+
+def _start(circuit: Circuit, plan: Compiled, prior: PseudoCounts) -> Posterior:
+    """The prior as a state."""
+    n_operations = plan.node.size
+    sizes = np.diff(plan.plan.starts)
+    operation = np.repeat(np.arange(n_operations), sizes)
+    count = np.zeros(plan.edge.size)
+    count[plan.edge >= 0] = prior.edge[plan.edge[plan.edge >= 0]]
+    count[plan.parameter >= 0] = prior.parameter[plan.parameter[plan.parameter >= 0]]
+    total = np.bincount(operation, count, n_operations)
+    # A single positive weight is one, whatever the rows say.
+    total[np.bincount(operation, count > 0, n_operations) < 2] = 0.0
+    weight = np.where(count > 0, 1.0, 0.0)
+    weight[np.repeat(circuit.kind[plan.node] > SUM, sizes) & (plan.edge >= 0)] = 1.0
+    learned = total[operation] > 0
+    weight[learned] = count[learned] / total[operation][learned]
+    _write_missing(plan, weight)
+    leaf, centre, narrowest = np.zeros((n_operations, 3)), np.zeros(n_operations), np.zeros(n_operations)
+    if np.isfinite(prior.numeric):
+        kind, first, second = plan.plan.numeric[:, 0], plan.plan.numeric[:, 1], plan.plan.numeric[:, 2]
+        is_gaussian, is_exponential = kind == GAUSSIAN, kind == EXPONENTIAL
+        leaf[:, 0] = np.where(kind > 0, prior.numeric, 0.0)
+        centre[:] = np.where(is_gaussian, first, 0.0)
+        mean = np.where(is_exponential, 1.0 / np.where(is_exponential, first, 1.0), np.where(is_gaussian, 0.0, first))
+        leaf[:, 1] = leaf[:, 0] * mean
+        leaf[:, 2] = np.where(is_gaussian, leaf[:, 0] * second**2, 0.0)
+    entry = np.stack([count, weight, np.zeros(count.size)])
+    node = np.stack([total, np.zeros(n_operations), np.ones(n_operations)])
+    return Posterior(entry, node, leaf, centre, narrowest)
+
+
+def _write_missing(plan: Compiled, weight: Floats) -> None:
+    """Entries that are one by definition."""
+    weight[plan.parameter == ONE_ENTRY] = 1.0
+
+
+def _in_circuit(circuit: Circuit, plan: Compiled, entries: Floats) -> tuple[Floats, Floats]:
+    """(n_edges,) and (n_parameters,): entries of a plan where they are in the circuit."""
+    edge, parameter = np.zeros(circuit.n_edges), np.zeros(circuit.leaf_parameters.size)
+    edge[plan.edge[plan.edge >= 0]] = entries[plan.edge >= 0]
+    parameter[plan.parameter[plan.parameter >= 0]] = entries[plan.parameter >= 0]
+    return edge, parameter

@@ -1,0 +1,332 @@
+"""ADF and BMM side by side: shards of the rows begin from one shared trained start, and their posteriors are merged."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from itertools import pairwise
+from threading import Event
+
+import numpy as np
+import pyarrow as pa
+
+from learners.arrays import Array, Floats, Integers
+from learners.circuits.circuit import Circuit, CircuitArrays
+from learners.circuits.columns import columns_of
+from learners.circuits.streaming.online import PseudoCounts, StreamingPosterior, renew
+from learners.errors import Cancelled, StatisticMismatch
+from learners.passes.cluster import Cluster
+from learners.passes.engine import Advance, Checkpoints
+from learners.passes.rows import Rows
+from learners.passes.source import Source
+from learners.schema import Chunk, Schema
+
+# Rows that are learned one after the other before shards begin. Hidden states have no names: shards that begin untrained give
+# one state different meanings, and their sum none.
+START_ROWS = 20_000
+# Seconds between looks at shards on threads.
+LOOK_S = 0.2
+
+
+def merge_shards(parts: Sequence[StreamingPosterior], prior: PseudoCounts) -> StreamingPosterior:
+    """The posterior of all shards' rows from those of the shards, each learned from the same prior.
+
+    Parameters
+    ----------
+    parts : sequence of StreamingPosterior
+        Of one circuit and rule.
+    prior : PseudoCounts
+
+    Raises
+    ------
+    StatisticMismatch
+        If they are of different circuits or rules.
+
+    References
+    ----------
+    Rashwan, Zhao, Poupart (2016), section 4.3.
+    """
+    first = parts[0]
+    start = StreamingPosterior(first.structure, prior, first.projection, first.moments, first.rows_of)
+    start._state.narrowest[...] = first._state.narrowest
+    start._plan.numeric[:, 3] = first._plan.numeric[:, 3]
+    return merged_onto(start, parts)
+
+
+def merged_onto(start: StreamingPosterior, parts: Sequence[StreamingPosterior]) -> StreamingPosterior:
+    """The posterior of all shards' rows from those of the shards, each of which went on from the same start.
+
+    Natural parameters add, less the start's for all parts but one. ADF and BMM lower a node's pseudo-counts where rows leave open
+    which child they took, so that the start may exceed what shards have left; of such a node less of the start is taken off:
+    as much as leaves each pseudo-count at half the shards' mean.
+
+    Parameters
+    ----------
+    start : StreamingPosterior
+        With the rows that it has learned, if any.
+    parts : sequence of StreamingPosterior
+        Of its circuit and rule.
+
+    Raises
+    ------
+    StatisticMismatch
+        If they are of different circuits or rules.
+
+    References
+    ----------
+    Rashwan, Zhao, Poupart (2016), section 4.3; Broderick et al. (2013), "Streaming variational Bayes".
+    """
+    if any(part.spec != start.spec or part.structure != start.structure for part in parts):
+        raise StatisticMismatch("The shards are of different circuits or learned by different rules.")
+    whole = start.copy()
+    state, begun = whole._state, start._state
+    state.pseudo_count[...] = _merged_counts(
+        [part._state.pseudo_count for part in parts], begun.pseudo_count, whole._plan.starts
+    )
+    state.leaf[...] = begun.leaf + sum(part._state.leaf - begun.leaf for part in parts)
+    renew(whole)
+    whole.n_rows = start.n_rows + sum(part.n_rows - start.n_rows for part in parts)
+    whole.n_impossible = start.n_impossible + sum(part.n_impossible - start.n_impossible for part in parts)
+    return whole
+
+
+def _merged_counts(counts: Sequence[Floats], prior: Floats, starts: Integers) -> Floats:
+    """(n_entries,) float64: the shards' pseudo-counts together, less the prior's as far as that leaves something."""
+    together = np.sum(counts, axis=0)
+    surplus = (len(counts) - 1) * prior
+    most = np.full(prior.size, 1.0)
+    known = surplus > 0
+    most[known] = (1.0 - 0.5 / len(counts)) * together[known] / surplus[known]
+    operation = np.repeat(np.arange(starts.size - 1), np.diff(starts))
+    share = np.ones(starts.size - 1)
+    np.minimum.at(share, operation, most)
+    merged: Floats = together - share[operation] * surplus
+    return merged
+
+
+def in_shards(
+    rows: Rows, posterior: StreamingPosterior, n_shards: int | None, threads: int, advance: Advance
+) -> tuple[StreamingPosterior, int]:
+    """Learn all rows on top of a posterior: the first ones in their order, the rest in shards that go on from there.
+
+    Parameters
+    ----------
+    rows : Rows
+    posterior : StreamingPosterior
+        Learns the first rows.
+    n_shards : int or None
+        At most; by default 1, and on a cluster one for each worker. The result depends on it, not on threads or workers.
+    threads : int
+        For shards that no cluster learns.
+    advance : callable
+        Told of the rows that are learned; may raise, which ends the shards.
+
+    Returns
+    -------
+    StreamingPosterior, int
+        The posterior of all rows, and in how many shards it was learned: 1 is one stream.
+    """
+    cluster = rows.cluster if all(source.is_identified for source in rows.sources) else None
+    wanted = n_shards or (1 if cluster is None else cluster.n_workers)
+    if wanted == 1:
+
+        def told(n_rows: int) -> None:
+            advance(min(n_rows, rows.n_rows), rows.n_rows)
+
+        return learned_on(posterior, Shard(rows.sources, 0), rows.schema, told, rows.checkpoints), 1
+    pieces = [Rows(rows.schema, [source.carved([i])]) for source in rows.sources for i in range(len(source.fragments))]
+    n_begun, n_skipped = _begun(pieces, posterior)
+    shards = list(_divided(pieces[n_begun:], wanted, n_skipped))
+    start = StartOfShards.of(rows.schema, posterior)
+    n_before = posterior.n_rows
+
+    def learned(n_rows: int) -> None:
+        advance(min(n_before + n_rows, rows.n_rows), rows.n_rows)
+
+    learned(0)
+    if cluster is None:
+        states = _on_threads(start, shards, threads, learned, rows.checkpoints)
+    else:
+        states = _on_workers(start, shards, cluster, learned)
+    parts = [posterior.from_arrow(state) for state in states]
+    if len(parts) < 2:
+        return [posterior, *parts][-1], 1
+    return merged_onto(posterior, parts), len(parts)
+
+
+def _begun(pieces: Sequence[Rows], posterior: StreamingPosterior) -> tuple[int, int]:
+    """Learn the first rows; how many fragments were learned as a whole, and how many rows of the next one."""
+    left = START_ROWS
+    for number, piece in enumerate(pieces):
+        n_rows = 0
+        for chunk in piece.with_unseen():
+            if chunk.n_rows >= left:
+                posterior.update(chunk.rows(slice(0, left)))
+                return number, n_rows + left
+            posterior.update(chunk)
+            left -= chunk.n_rows
+            n_rows += chunk.n_rows
+    return len(pieces), 0
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Neighbouring fragments, less rows at their beginning that are learned already."""
+
+    sources: tuple[Source, ...]
+    skipped: int
+
+    @property
+    def n_rows(self) -> int:
+        """At most; a filtered source has fewer."""
+        return max(0, sum(source.n_rows for source in self.sources) - self.skipped)
+
+    def chunks(self, schema: Schema) -> Iterator[Chunk]:
+        """The rows in their order."""
+        left = self.skipped
+        for chunk in Rows(schema, self.sources).with_unseen():
+            if left >= chunk.n_rows:
+                left -= chunk.n_rows
+                continue
+            yield chunk.rows(slice(left, None)) if left else chunk
+            left = 0
+
+
+def _divided(pieces: Sequence[Rows], n_shards: int, skipped: int) -> Iterator[Shard]:
+    """At most so many shards of about equal numbers of rows."""
+    sizes = np.array([piece.n_rows for piece in pieces], np.int64)
+    if sizes.size:
+        sizes[0] = max(0, sizes[0] - skipped)
+    ends = np.cumsum(sizes)
+    cuts = [int(np.abs(ends - ends[-1] * k / n_shards).argmin()) + 1 for k in range(1, n_shards)] if sizes.size else []
+    for first, end in pairwise(sorted({0, *cuts, len(pieces)})):
+        if sizes[first:end].any():
+            sources = tuple(source for piece in pieces[first:end] for source in piece.sources)
+            yield Shard(sources, skipped if first == 0 else 0)
+
+
+@dataclass(frozen=True)
+class StartOfShards:
+    """A posterior as it is sent to workers."""
+
+    schema: Schema
+    arrays: CircuitArrays
+    prior: PseudoCounts
+    projection: str
+    moments: str
+    state: pa.Table
+
+    @classmethod
+    def of(cls, schema: Schema, posterior: StreamingPosterior) -> StartOfShards:
+        """What `posterior` makes again."""
+        rule = (posterior.projection, posterior.moments)
+        return cls(schema, posterior.structure.arrays, posterior.prior, *rule, posterior.to_arrow())
+
+    def posterior(self) -> StreamingPosterior:
+        """One that goes on from here."""
+        circuit = Circuit(self.arrays)
+        rows_of = columns_of(circuit, self.schema).rows_of_chunk
+        empty = StreamingPosterior(circuit, self.prior, self.projection, self.moments, rows_of)
+        return empty.from_arrow(self.state)
+
+
+def learned_shard(
+    start: StartOfShards,
+    shard: Shard,
+    told: Callable[[int], object] = lambda _: None,
+    checkpoints: Checkpoints | None = None,
+) -> pa.Table:
+    """The state of a posterior that has gone on with the rows of a shard, as `learned_on`."""
+    return learned_on(start.posterior(), shard, start.schema, told, checkpoints).to_arrow()
+
+
+def learned_on(
+    posterior: StreamingPosterior,
+    shard: Shard,
+    schema: Schema,
+    told: Callable[[int], object],
+    checkpoints: Checkpoints | None,
+) -> StreamingPosterior:
+    """A posterior that has gone on with the rows of a shard; `told` gets their number after each chunk, and may raise.
+
+    A run that was killed reads the rows of its checkpoint again, and learns only the others: the posterior is the same.
+    """
+    checkpoint = None if checkpoints is None else checkpoints.at(_key(posterior, shard, schema))
+    found = None if checkpoint is None else checkpoint.load()
+    n_known, n_rows = 0, 0
+    if found is not None:
+        table, note = found
+        posterior, n_known = posterior.from_arrow(table), note["rows"][0]
+    saved_at = time.perf_counter()
+    for chunk in shard.chunks(schema):
+        n_rows += chunk.n_rows
+        if n_rows > n_known:
+            # Checkpoints lie between chunks.
+            posterior.update(chunk)
+        told(n_rows)
+        if checkpoint is not None and n_rows > n_known and time.perf_counter() - saved_at >= checkpoint.every_s:
+            checkpoint.save(posterior.to_arrow(), {"rows": [n_rows]})
+            saved_at = time.perf_counter()
+    return posterior
+
+
+def _key(posterior: StreamingPosterior, shard: Shard, schema: Schema) -> str:
+    """What tells a stream from others: where it begins, its rows, and how it learns."""
+    told = [
+        posterior.spec,
+        posterior.prior.numeric,
+        schema.to_json(),
+        shard.skipped,
+        Rows(schema, shard.sources).identity,
+    ]
+    digest = hashlib.sha256(repr(told).encode())
+    arrays: list[Array] = [*posterior.structure.arrays, *posterior.state_arrays().values()]
+    for array in arrays:
+        digest.update(array.tobytes())
+    return f"stream-{digest.hexdigest()}"
+
+
+def _on_threads(
+    start: StartOfShards,
+    shards: Sequence[Shard],
+    threads: int,
+    learned: Callable[[int], object],
+    checkpoints: Checkpoints | None,
+) -> list[pa.Table]:
+    """States of shards; `learned` may raise, which ends them all."""
+    n_learned = [0] * len(shards)
+    has_ended = Event()
+
+    def learn(number: int) -> pa.Table:
+        def told(n_rows: int) -> None:
+            n_learned[number] = n_rows
+            if has_ended.is_set():
+                raise Cancelled("another shard has ended")
+
+        return learned_shard(start, shards[number], told, checkpoints)
+
+    with ThreadPoolExecutor(max(1, min(threads, len(shards))), thread_name_prefix="shard") as pool:
+        futures = [pool.submit(learn, number) for number in range(len(shards))]
+        try:
+            while wait(futures, LOOK_S, FIRST_EXCEPTION).not_done:
+                learned(sum(n_learned))
+                if any(future.done() and future.exception() for future in futures):
+                    break
+            return [future.result() for future in futures]
+        finally:
+            has_ended.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _on_workers(
+    start: StartOfShards, shards: Sequence[Shard], cluster: Cluster, learned: Callable[[int], object]
+) -> list[pa.Table]:
+    """The same by the workers of a cluster."""
+    states: dict[int, pa.Table] = {}
+    for number, state in cluster.each(learned_shard, [(start, shard) for shard in shards]):
+        states[number] = state
+        learned(sum(shards[done].n_rows for done in states))
+    return [states[number] for number in range(len(shards))]

@@ -1,0 +1,173 @@
+"""Circuits that the user gives: from a file to the columns of a schema."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+
+from learners.circuits.circuit import Circuit
+from learners.circuits.columns import Columns
+from learners.circuits.errors import CircuitFormatError, InvalidCircuit, InvalidEvidence
+from learners.circuits.kernels import (
+    CATEGORICAL,
+    EXPONENTIAL,
+    GAUSSIAN,
+    INDICATOR,
+    LOG_NORMAL,
+    POISSON,
+    QUANTILE,
+    ROUNDED,
+    STEP,
+    STUDENT,
+)
+from learners.circuits.structures.densities import LARGEST
+from learners.circuits.formats.text import from_json, parse_text
+from learners.errors import SchemaError
+from learners.passes.filesystems import read_bytes
+from learners.schema import Attribute, Schema
+from learners.schema.distributions import Distribution
+
+DISTRIBUTIONS: dict[int, Distribution] = {
+    GAUSSIAN: "gaussian",
+    POISSON: "poisson",
+    EXPONENTIAL: "exponential",
+    STUDENT: "student",
+    ROUNDED: "rounded",
+    LOG_NORMAL: "lognormal",
+    QUANTILE: "quantile",
+}
+ON_GRID: dict[int, Distribution] = {LOG_NORMAL: "rounded-lognormal", QUANTILE: "rounded-quantile"}
+
+
+def read_circuit(uri: str) -> Circuit:
+    """A circuit from a file of either format: JSON, if it begins with a brace, or text.
+
+    Parameters
+    ----------
+    uri : str
+        A path, or a URI that pyarrow opens.
+
+    Raises
+    ------
+    SourceError
+        If it cannot be read.
+    CircuitFormatError
+        If it holds no circuit; naming the line or the node.
+    """
+    try:
+        text = read_bytes(uri).decode("utf-8-sig")
+        circuit = from_json(text, uri) if text.lstrip().startswith("{") else parse_text(text.splitlines(), uri)
+        _check_sizes(circuit)
+    except UnicodeDecodeError as error:
+        raise CircuitFormatError(uri, "not a circuit: neither text nor JSON") from error
+    except InvalidCircuit as error:
+        raise CircuitFormatError(uri, str(error)) from error
+    return circuit
+
+
+def fingerprint(circuit: Circuit) -> str:
+    """SHA-256 of a circuit, by which a file that has changed is told."""
+    digest = hashlib.sha256()
+    for array in circuit.arrays:
+        digest.update(repr(array.shape).encode() + array.tobytes())
+    return digest.hexdigest()
+
+
+def _check_sizes(circuit: Circuit) -> None:
+    """Refuse densities of numbers whose squares leave double precision."""
+    for kind in DISTRIBUTIONS:
+        leaves = np.flatnonzero(circuit.kind == kind)
+        second = np.minimum(circuit.leaf_starts[leaves] + 1, circuit.leaf_starts[leaves + 1] - 1)
+        scale = circuit.leaf_parameters[second]
+        largest = np.maximum(scale, np.abs(circuit.leaf_parameters[circuit.leaf_starts[leaves]]))
+        wrong = (largest > LARGEST) | (scale < 1.0 / LARGEST)
+        if wrong.any():
+            reason = f"has a parameter above {LARGEST:g}, or a scale below {1.0 / LARGEST:g}: scale its column"
+            raise InvalidCircuit(reason, int(leaves[np.argmax(wrong)]))
+
+
+def with_leaves_of(schema: Schema, circuit: Circuit, uri: str) -> Schema:
+    """The schema whose numeric columns have the distributions of a circuit's leaves.
+
+    Variable i of the circuit is attribute i of the schema, the one after them the class.
+
+    Parameters
+    ----------
+    schema : Schema
+    circuit : Circuit
+    uri : str
+        Where it is from, for errors.
+
+    Raises
+    ------
+    SchemaError
+        If it is not a circuit of these columns, naming the first that does not fit.
+    """
+    n_columns = schema.n_attributes + (schema.target is not None)
+    if circuit.n_variables != n_columns:
+        told = (
+            f"{uri} has {circuit.n_variables} variables, but the table {n_columns} columns; variable i is the i-th of them, "
+            "and the target, if there is one, the last."
+        )
+        if schema.left_out:
+            left_out = ", ".join(f"{each.name!r} ({each.reason})" for each in schema.left_out)
+            values = json.dumps({schema.left_out[0].name: {"order": [0, 1]}})
+            told += f" Left out are {left_out}; a column stays if you give its values: --columns '{values}'."
+        raise SchemaError(told)
+    sizes = circuit.n_values.tolist()
+    kinds = _kinds_of_leaves(circuit)
+    if silent := [name for v, name in enumerate(schema.columns) if v not in kinds]:
+        raise SchemaError(f"{uri} has no leaf for column {silent[0]!r}.", silent[0])
+    _check_one_law(circuit, uri)
+    attributes = [_told(a, v, sizes[v], kinds[v], uri) for v, a in enumerate(schema.attributes)]
+    changed = replace(schema, attributes=tuple(attributes))
+    try:
+        Columns(circuit, changed)
+    except InvalidEvidence as error:
+        raise SchemaError(f"{uri}: {error}") from error
+    return changed
+
+
+def _check_one_law(circuit: Circuit, uri: str) -> None:
+    """Refuse a variable of which some leaves are masses of a grid and others densities, or masses of another grid."""
+    for v in np.unique(circuit.variable[circuit.kind >= ROUNDED]).tolist():
+        leaves = np.flatnonzero(circuit.variable == v)
+        first = circuit.leaf_starts[leaves] + 2 + STEP
+        steps = {
+            float(circuit.leaf_parameters[at]) if circuit.kind[leaf] >= ROUNDED else 0.0
+            for leaf, at in zip(leaves, np.minimum(first, circuit.leaf_parameters.size - 1), strict=True)
+        }
+        if len(steps) > 1:
+            raise SchemaError(
+                f"Variable {v} of {uri} has leaves of different steps, {', '.join(f'{s:g}' for s in sorted(steps))}: masses and densities "
+                "cannot be added. Give all of its leaves one step."
+            )
+
+
+def _kinds_of_leaves(circuit: Circuit) -> dict[int, Distribution | int]:
+    """The kind of the leaves of each variable; of several kinds of densities the one that has the most numbers."""
+    kinds: dict[int, Distribution | int] = {}
+    for kind in (POISSON, EXPONENTIAL, LOG_NORMAL, ROUNDED, QUANTILE, STUDENT, GAUSSIAN, CATEGORICAL, INDICATOR):
+        leaves = np.flatnonzero(circuit.kind == kind)
+        kinds |= dict.fromkeys(circuit.variable[leaves].tolist(), DISTRIBUTIONS.get(kind, kind))
+        if kind in ON_GRID:
+            on_grid = leaves[circuit.leaf_parameters[circuit.leaf_starts[leaves] + 2 + STEP] > 0]
+            kinds |= dict.fromkeys(circuit.variable[on_grid].tolist(), ON_GRID[kind])
+    return kinds
+
+
+def _told(attribute: Attribute, variable: int, size: int, kind: Distribution | int, uri: str) -> Attribute:
+    """An attribute as the leaves of its variable have it."""
+    if size:
+        return replace(attribute, distribution=None)
+    if attribute.kind != "numeric":
+        raise SchemaError(
+            f"Variable {variable} of {uri} is a number, but column {attribute.name!r} is nominal. If it holds numbers, say so: "
+            f'--columns \'{{"{attribute.name}": "numeric"}}\'.',
+            attribute.name,
+        )
+    return replace(attribute, distribution=cast("Distribution", kind))

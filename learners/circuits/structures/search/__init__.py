@@ -1,0 +1,1 @@
+"""Search for a structure and for the leaves of its columns."""

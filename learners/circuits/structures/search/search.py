@@ -1,0 +1,282 @@
+"""The right circuit for some rows: candidates of several structures, chosen and ended by the likelihood of other rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+
+import numpy as np
+
+from learners.arrays import Integers
+from learners.circuits.circuit import Circuit
+from learners.circuits.columns import columns_of
+from learners.circuits.evaluation.evaluate import as_rows
+from learners.circuits.em.in_memory_em import Fit, Rows
+from learners.circuits.structures import chow_liu, hclt, learnspn
+from learners.circuits.structures.mixtures import Make, clusters_of, mixture_of_clusters
+from learners.counts.pairwise import PairwiseCounts
+from learners.errors import EmptyData, InvalidParameter
+from learners.schema import Chunk, Schema
+
+# Edges of circuits that a thread takes a row through EM a second, by which minutes are counted as work: 230 to 270 million
+# were measured on circuits of 1,000 to 18,000 edges, less on larger ones.
+EDGES_A_SECOND = 150e6
+THREADS = 2
+# Passes in each round of the search, after which the better half goes on; those of the last round have all work that is left.
+PASSES = (3, 6, 12)
+# A candidate is left out if one pass over its rows would take more than this share of all work.
+MOST_OF_A_PASS = 0.04
+# Of all work, for pseudo-counts.
+FOR_PSEUDO_COUNTS = 0.1
+# Of hidden trees: states that differ more at first (docs/results/density.md).
+CONCENTRATION = 0.1
+# Of LearnSPN, for each row and pair of columns; and the most of all work that it may take.
+TESTS_OF_A_PAIR, MOST_OF_TESTS = 3.0, 0.25
+LAPLACE = (0.1, 1.0, 10.0, 0.01)
+FEWEST_ROWS = 50
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A structure to try.
+
+    Parameters
+    ----------
+    name : str
+    n_edges : float
+        About how many it will have.
+    make : callable
+        Makes the circuit to start from.
+    """
+
+    name: str
+    n_edges: float
+    make: Callable[[], Circuit]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What became of a candidate.
+
+    Attributes
+    ----------
+    name : str
+    n_edges, n_passes : int
+    laplace : float
+        Rows added to each count.
+    valid : float
+        Mean log likelihood of the rows to choose by, in nats; NaN of a candidate that was left out.
+    how : str
+        "ended" where nothing was gained any more, "stopped" where others were better, "out of work" at the end of the
+        budget, "too large" where one pass would have taken too much of it.
+    """
+
+    name: str
+    n_edges: int
+    n_passes: int
+    laplace: float
+    valid: float
+    how: str
+
+    def told(self) -> dict[str, object]:
+        """As plain values."""
+        return asdict(self) | {"valid": None if np.isnan(self.valid) else round(self.valid, 4)}
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """The circuit that was chosen.
+
+    Attributes
+    ----------
+    circuit : Circuit
+    laplace : float
+    tried : list of Tried
+        The best first.
+    """
+
+    circuit: Circuit
+    laplace: float
+    tried: list[Tried]
+
+
+def work_of(minutes: float) -> float:
+    """Rows times edges that two threads of a usual server take through EM in so many minutes."""
+    return minutes * 60 * THREADS * EDGES_A_SECOND
+
+
+def choose(
+    schema: Schema,
+    fit: Chunk,
+    valid: Chunk,
+    *,
+    pairs: PairwiseCounts | None = None,
+    minutes: float = 10.0,
+    threads: int = 1,
+    seed: int = 0,
+    states: Sequence[int] = (4, 8, 16, 32),
+    told: Callable[[float, str], None] = lambda _share, _note: None,
+) -> Choice:
+    """Try circuits of several structures on some rows, and take the one that explains others best.
+
+    Chow-Liu trees, hidden Chow-Liu trees of several sizes, LearnSPN, mixtures of trees and of hidden trees begin. In each
+    round all that are left get the same number of passes, of stepwise EM and then of whole ones, until nothing is gained,
+    and the better half goes on; the last have all work that is left. Then the best goes on with other pseudo-counts.
+
+    Work is counted, not timed: the same rows give the same circuit on any machine and on any number of threads.
+
+    Parameters
+    ----------
+    schema : Schema
+    fit, valid : Chunk
+        Rows to fit and rows to choose by.
+    pairs : PairwiseCounts, optional
+        Of all rows; by default those of `fit`.
+    minutes : float
+        Of two threads of a usual server.
+    threads : int
+    seed : int
+    states : sequence of int
+        Of hidden Chow-Liu trees.
+    told : callable
+        Called with the share of the work that is done and what is being tried; may raise.
+
+    Raises
+    ------
+    EmptyData
+        If there are no rows of either kind.
+    InvalidParameter
+
+    References
+    ----------
+    Chow, Liu (1968); Liu, Van den Broeck (2021); Gens, Domingos (2013); Meila, Jordan (2000); Jamieson, Talwalkar (2016),
+    Non-stochastic best arm identification (the halving).
+    """
+    if not fit.n_rows or not valid.n_rows:
+        raise EmptyData("There are too few rows to choose a circuit by.")
+    if not minutes > 0:
+        raise InvalidParameter("minutes", minutes, "more than zero")
+    if pairs is None:
+        pairs = PairwiseCounts(schema)
+        pairs.update(fit)
+    candidates, work = candidates_of(schema, fit, pairs, states, seed), work_of(minutes)
+    rows = _Rows(schema, fit, valid, threads)
+    left_out, fits = [], {}
+    for candidate in candidates:
+        if candidate.n_edges * fit.n_rows > MOST_OF_A_PASS * work and candidate is not candidates[0]:
+            left_out.append(Tried(candidate.name, int(candidate.n_edges), 0, 0.0, np.nan, "too large"))
+            continue
+        told(0.0, f"making {candidate.name}")
+        fits[candidate.name] = Fit(candidate.make(), seed=seed)
+    return _raced(fits, left_out, rows, work, told)
+
+
+class _Rows:
+    """The rows of chunks as each circuit takes them: all candidates have the same variables."""
+
+    def __init__(self, schema: Schema, fit: Chunk, valid: Chunk, threads: int) -> None:
+        self.schema, self.chunks, self.threads = schema, (fit, valid), threads
+        self._rows: Rows | None = None
+
+    def of(self, circuit: Circuit) -> Rows:
+        if self._rows is None:
+            rows_of = columns_of(circuit, self.schema).rows_of_chunk
+            fit, valid = (as_rows(circuit, rows_of(chunk)) for chunk in self.chunks)
+            self._rows = Rows(fit, valid, self.threads)
+        return self._rows
+
+
+def _raced(
+    fits: dict[str, Fit], left_out: list[Tried], rows: _Rows, work: float, told: Callable[[float, str], None]
+) -> Choice:
+    """Halve the candidates round after round, then try pseudo-counts."""
+    alive, meter = dict(fits), _Meter(work * (1 - FOR_PSEUDO_COUNTS), told)
+    for n_passes in (*PASSES, None):
+        best = sorted(alive, key=lambda name: -alive[name].valid)
+        alive = {
+            name: alive[name] for name in best[: len(best) if n_passes == PASSES[0] else max(1, -(-len(best) // 2))]
+        }
+        for name, fit in alive.items():
+            meter.spend(name, fit, rows.of(fit.circuit), n_passes)
+    alive = dict(sorted(alive.items(), key=lambda each: -each[1].valid))
+    winner = next(iter(alive))
+    others = [fits[winner].again(laplace) for laplace in LAPLACE if laplace != fits[winner].laplace]
+    meter.left += work * FOR_PSEUDO_COUNTS
+    for place, other in enumerate(others):
+        own = _Meter(meter.left / (len(others) - place), told)
+        meter.left -= own.left
+        own.spend(f"{winner}, {other.laplace:g} rows added to each count", other, rows.of(other.circuit), None)
+        meter.left += own.left
+    chosen = max([fits[winner], *others], key=lambda fit: fit.valid)
+    tried = [_became(name, fit, name in alive) for name, fit in fits.items()]
+    tried += [_became(winner, other, True) for other in others]
+    return Choice(chosen.best, chosen.laplace, sorted(tried, key=lambda each: -each.valid) + left_out)
+
+
+class _Meter:
+    """Work that is left."""
+
+    def __init__(self, work: float, told: Callable[[float, str], None]) -> None:
+        self.work, self.left, self.told = work, work, told
+
+    def spend(self, name: str, fit: Fit, rows: Rows, n_passes: int | None) -> None:
+        """Let a fit go on for some passes, or as long as there is work left."""
+        cost = float(rows.fit.shape[1]) * fit.circuit.n_edges
+        most = self.left if n_passes is None else min(self.left, n_passes * cost)
+        before = fit.work
+        fit.advance(rows, most, lambda: self.told(1 - (self.left - fit.work + before) / self.work, name))
+        self.left -= fit.work - before
+
+
+def _became(name: str, fit: Fit, is_last: bool) -> Tried:
+    how = "ended" if fit.has_ended else "out of work" if is_last else "stopped"
+    return Tried(name, fit.circuit.n_edges, fit.n_passes, fit.laplace, fit.valid, how)
+
+
+def candidates_of(
+    schema: Schema, fit: Chunk, pairs: PairwiseCounts, states: Sequence[int], seed: int
+) -> list[Candidate]:
+    """What `choose` tries; the first is always tried."""
+    codes, sizes = codes_of(schema, fit)
+    of_tree, n = float(sum(sizes) * max(sizes, default=1)), len(sizes)
+    found = [Candidate("Chow-Liu tree", of_tree, partial(chow_liu, pairs))]
+    for of_tree_states in states:
+        make = partial(hclt, pairs, of_tree_states, seed, concentration=CONCENTRATION)
+        found.append(Candidate(f"hidden tree of {of_tree_states} states", float(n * of_tree_states**2), make))
+    # Its tests take work, too, and are counted as edges: see MOST_OF_TESTS.
+    tests = n**2 * TESTS_OF_A_PAIR * MOST_OF_A_PASS / MOST_OF_TESTS
+    found.append(Candidate("LearnSPN", tests, partial(learnspn, codes, sizes, seed=seed)))
+
+    def mixed(n_parts: int, make: Make) -> Circuit:
+        return mixture_of_clusters(schema, fit, clusters_of(codes, sizes, n_parts, seed), make)
+
+    for n_parts in (4, 16):
+        if fit.n_rows >= FEWEST_ROWS * n_parts:
+            make = partial(mixed, n_parts, _tree)
+            found.append(Candidate(f"mixture of {n_parts} trees", n_parts * of_tree, make))
+    for n_parts, own in ((4, 6), (4, 12)):
+        if fit.n_rows >= FEWEST_ROWS * n_parts:
+            make = partial(mixed, n_parts, partial(_hidden_tree, own, seed))
+            name = f"mixture of {n_parts} hidden trees of {own} states"
+            found.append(Candidate(name, float(n_parts * n * own**2), make))
+    return found
+
+
+def _tree(pairs: PairwiseCounts, _number: int) -> Circuit:
+    return chow_liu(pairs)
+
+
+def _hidden_tree(states: int, seed: int, pairs: PairwiseCounts, number: int) -> Circuit:
+    return hclt(pairs, states, seed + number, concentration=CONCENTRATION)
+
+
+def codes_of(schema: Schema, rows: Chunk) -> tuple[Integers, list[int]]:
+    """Codes (n_variables, n_rows) int64, the class last, and the size of each domain; missing is -1."""
+    missing = np.array([attribute.has_missing for attribute in schema.attributes], np.int64)
+    codes = rows.x.astype(np.int64) - missing[:, np.newaxis]
+    sizes = (schema.domain_sizes - missing).tolist()
+    if schema.target is not None and rows.y is not None:
+        codes = np.concatenate([codes, rows.y[np.newaxis].astype(np.int64)])
+        sizes.append(schema.n_classes)
+    return codes, sizes

@@ -1,0 +1,146 @@
+"""All draws together against each circuit by itself."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learners.circuits.queries import answers
+from learners.circuits.circuit import Circuit
+from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws
+from learners.circuits.bayesian.posterior_samples.kernels import exponential
+from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
+from learners.circuits.evaluation.evaluate import log_values
+from learners.errors import InvalidParameter
+from learners.kernels.jit import kernel
+from tests.circuits.draws.problems import COLUMNS, draws_of
+
+DISCRETE, NUMERIC = [1, 4, 6], [0, 2, 3, 5]
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    return draws_of()
+
+
+def each(draws, ask):
+    """What every draw by itself says, the draws last."""
+    return np.stack([ask(draws.of(draw)) for draw in range(draws.n_draws)], axis=-1)
+
+
+def test_likelihoods_are_those_of_each_circuit(drawn):
+    draws, x = drawn
+    assert np.isnan(x).any()
+    assert np.allclose(draws.log_likelihoods(x), each(draws, lambda c: log_values(c, x)), rtol=0, atol=1e-12)
+
+
+def test_marginals_are_those_of_each_circuit(drawn):
+    draws, x = drawn
+    logs, found = draws.marginals(x, DISCRETE)
+    assert np.allclose(logs, draws.log_likelihoods(x), atol=1e-12)
+    for i, p in enumerate(found):
+        assert np.allclose(p, each(draws, lambda c, i=i: answers.marginals(c, x, DISCRETE)[i]), atol=1e-13)
+
+
+def test_moments_are_those_of_each_circuit(drawn):
+    draws, x = drawn
+    _, mean, variance = draws.moments(x, NUMERIC)
+    assert np.allclose(mean, each(draws, lambda c: answers.moments(c, x, NUMERIC)[0]), rtol=1e-11)
+    assert np.allclose(variance, each(draws, lambda c: answers.moments(c, x, NUMERIC)[1]), rtol=1e-10, atol=1e-12)
+
+
+def test_joint_distributions_are_those_of_each_circuit(drawn):
+    draws, x = drawn
+    few = np.ascontiguousarray(x[:, :5])
+    _, tables = draws.conditional(few, [4, 1])
+    wanted = each(draws, lambda c: answers.conditional(c, few, [4, 1]).reshape(5, -1))
+    assert np.allclose(tables, wanted, atol=1e-13)
+
+
+def test_class_posteriors_do_not_see_the_class(drawn):
+    draws, x = drawn
+    assert np.allclose(
+        draws.class_posteriors(x, 1), each(draws, lambda c: answers.class_posterior(c, x, 1)), atol=1e-13
+    )
+
+
+def test_what_is_too_improbable_for_linear_space_is_told_all_the_same(drawn):
+    draws, x = drawn
+    far = x.copy()
+    far[0, :4] = [1e8, -1e12, 1e30, np.nan]
+    assert np.allclose(draws.log_likelihoods(far), each(draws, lambda c: log_values(c, far)), rtol=1e-9)
+    assert np.isfinite(draws.marginals(far, DISCRETE)[1][0]).all()
+
+
+def products_of_far_leaves():
+    """Two draws in which no product has leaves that are both near a row: all values of the root are below 1e-300."""
+    draws, _ = draws_of(2, 4, columns=COLUMNS[:1] * 2)
+    circuit, parameter = draws.circuit, draws.parameter.copy()
+    variable = circuit.variable[circuit.kind == 4]
+    rank = np.arange(variable.size).reshape(-1, 2)
+    of_product = np.repeat(np.arange(2), variable.size // 2)
+    parameter[0::2] = np.where((variable == of_product[rank.ravel()]), 0.0, 1000.0)[:, np.newaxis]
+    parameter[1::2] = 1.0
+    return CircuitDraws(circuit, draws.weight, parameter)
+
+
+def test_products_of_small_numbers_are_evaluated_in_logarithms():
+    draws, x = products_of_far_leaves(), np.zeros((2, 3))
+    logs = draws.log_likelihoods(x)
+    assert logs.max() < -1000
+    assert np.allclose(logs, each(draws, lambda c: log_values(c, x)), rtol=1e-12)
+
+
+def test_impossible_evidence_is_named(drawn):
+    draws, x = drawn
+    below = x[:, :3].copy()
+    below[5, 2] = -1.0  # no exponential leaf has it
+    assert (draws.log_likelihoods(below)[2] == -np.inf).all()
+    with pytest.raises(ImpossibleEvidence, match="row 2") as raised:
+        draws.marginals(below, DISCRETE)
+    assert raised.value.row == 2
+    posterior = draws.class_posteriors(below, 1)
+    nothing = draws.class_posteriors(np.full((7, 1), np.nan), 1)
+    assert np.allclose(posterior[2], nothing[0])
+    assert not np.allclose(posterior[0], nothing[0])
+
+
+def test_bytes_are_rows_too():
+    draws, x = draws_of(3, 20, columns=(COLUMNS[1], COLUMNS[6]))
+    codes = np.where(np.isnan(x), 255, x).astype(np.uint8)
+    assert np.array_equal(draws.log_likelihoods(codes), draws.log_likelihoods(x))
+
+
+@given(st.lists(st.floats(-750, 0), min_size=1, max_size=40))
+def test_the_exponential_function_is_right_to_the_last_bits(numbers):
+    y = np.array(numbers)
+    out = np.empty_like(y)
+    exponentials(y, out)
+    wanted = np.exp(np.maximum(y, -708.0))
+    assert (np.abs(out - wanted) <= 2 * np.spacing(wanted)).all()
+
+
+@kernel
+def exponentials(y, out):
+    for i in range(y.size):
+        out[i] = exponential(y[i])
+
+
+def test_draws_that_do_not_fit_are_refused(drawn):
+    draws, _ = drawn
+    with pytest.raises(InvalidParameter, match="for this circuit"):
+        CircuitDraws(draws.circuit, draws.weight[1:], draws.parameter)
+    with pytest.raises(InvalidParameter, match="as many draws of weights as of leaves"):
+        CircuitDraws(draws.circuit, draws.weight[:, 1:], draws.parameter)
+    with pytest.raises(InvalidParameter, match="at least one"):
+        CircuitDraws(draws.circuit, draws.weight[:, :0], draws.parameter[:, :0])
+
+
+def test_questions_of_the_wrong_kind_are_refused(drawn):
+    draws, x = drawn
+    for ask in (draws.marginals, draws.conditional):
+        with pytest.raises(InvalidEvidence, match="Variable 0 is numeric"):
+            ask(x, [0])
+    with pytest.raises(InvalidEvidence, match="Variable 1 is discrete"):
+        draws.moments(x, [1])
+    assert isinstance(draws.of(0), Circuit)

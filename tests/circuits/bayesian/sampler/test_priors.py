@@ -1,0 +1,98 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learners.circuits.bayesian.sampler.leaf_kernels import FIRST, LOG, SECOND
+from learners.circuits.bayesian.sampler.priors import Column, Strengths, empirical_prior, family_of, given_prior
+from learners.circuits.bayesian.sampler.shape import complete_shape
+from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, POISSON
+from learners.errors import InvalidParameter
+from tests.circuits.gibbs.problems import COUNTS, MIXED, THREE, rows_of
+
+COLUMNS = (*THREE, *MIXED, *COUNTS)
+
+
+def prior_of_sample(shares, seed=0, n_children=2):
+    shape = complete_shape(len(COLUMNS), n_children)
+    sample = rows_of(COLUMNS, 500, missing=0.1)
+    return empirical_prior(
+        shape, COLUMNS, Strengths(gaussian=2.0, exponential=3.0, poisson=4.0), sample, shares, seed
+    ), sample
+
+
+def test_with_all_of_a_column_leaves_fit_its_mean_and_variance():
+    """Yokoi, Sato (2024), appendix C."""
+    prior, sample = prior_of_sample(np.ones(len(COLUMNS)))
+    family = family_of(prior.leaf)
+    for d in range(len(COLUMNS)):
+        known = sample[~np.isnan(sample[:, d]), d]
+        own = prior.leaf_column == d
+        gaussian, waits, counts = (own & (family == code) for code in (GAUSSIAN, EXPONENTIAL, POISSON))
+        assert np.allclose(prior.leaf[gaussian, FIRST], known.mean())
+        assert np.allclose(prior.leaf[gaussian, SECOND], 2.0 * known.var())
+        assert np.allclose(prior.leaf[waits, FIRST], 3.0 * known.mean())
+        assert np.allclose(prior.leaf[counts, FIRST], 4.0 / known.mean())
+
+
+def test_with_a_small_share_leaves_differ_and_each_is_of_a_subset():
+    prior, sample = prior_of_sample(np.full(len(COLUMNS), 0.05))
+    known = sample[~np.isnan(sample[:, 0]), 0]
+    means = prior.leaf[prior.leaf_column == 0, FIRST]
+    n = round(0.05 * known.size)
+    expected = known.std() * np.sqrt((1 - n / known.size) / n)
+    assert np.unique(means).size > 0.9 * means.size
+    assert means.std() == pytest.approx(expected, rel=0.25)
+    assert means.mean() == pytest.approx(known.mean(), abs=5 * expected / np.sqrt(16))
+
+
+def test_families_take_turns_at_each_sum():
+    prior, _ = prior_of_sample(np.ones(len(COLUMNS)), n_children=4)
+    family = family_of(prior.leaf).reshape(-1, 4)
+    mixed = family[prior.shape.column == 3]
+    assert (np.sort(mixed, axis=1) == [GAUSSIAN, GAUSSIAN, EXPONENTIAL, EXPONENTIAL]).all()
+    assert np.unique(mixed[:, 0]).size == 2
+
+
+def test_the_seed_decides():
+    shares = np.full(len(COLUMNS), 0.1)
+    assert np.array_equal(prior_of_sample(shares)[0].leaf, prior_of_sample(shares)[0].leaf)
+    assert not np.array_equal(prior_of_sample(shares)[0].leaf, prior_of_sample(shares, seed=1)[0].leaf)
+
+
+@given(st.floats(0.1, 10), st.floats(0.1, 10))
+def test_other_strengths_keep_means_and_variances(gaussian, rate):
+    prior, _ = prior_of_sample(np.full(len(COLUMNS), 0.3))
+    strengths = Strengths(gaussian=gaussian, exponential=rate, poisson=rate, alpha=0.3)
+    changed = prior.with_strengths(strengths)
+    family = family_of(prior.leaf)
+    for code, place, old, new in (
+        (GAUSSIAN, SECOND, 2.0, gaussian),
+        (EXPONENTIAL, FIRST, 3.0, rate),
+        (POISSON, FIRST, 4.0, rate),
+    ):
+        own = family == code
+        assert np.allclose(changed.leaf[own, place] / new, prior.leaf[own, place] / old)
+    assert not np.allclose(changed.leaf[:, LOG], prior.leaf[:, LOG])
+    assert np.allclose(changed.with_strengths(prior.strengths).leaf, prior.leaf)
+
+
+def test_no_prior_is_narrower_than_a_column_allows():
+    shape = complete_shape(1, 2)
+    prior = given_prior(shape, [Column(("gaussian",), least_variance=0.25)], Strengths(), np.zeros(2), np.zeros(2))
+    assert (prior.leaf[:, SECOND] == 0.25).all()
+
+
+@pytest.mark.parametrize(
+    ("families", "n_values"),
+    [((), 0), (("normal",), 0), (("categorical",), 0), (("gaussian",), 3), (("categorical", "gaussian"), 3)],
+)
+def test_families_that_do_not_fit_are_refused(families, n_values):
+    with pytest.raises(InvalidParameter, match="families="):
+        Column(families, n_values)
+
+
+@pytest.mark.parametrize("alpha", [0.0, -1.0, float("inf"), float("nan")])
+def test_strengths_out_of_range_are_refused(alpha):
+    with pytest.raises(InvalidParameter, match=r"alpha=.* a positive number"):
+        Strengths(alpha=alpha)

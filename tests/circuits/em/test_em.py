@@ -1,0 +1,206 @@
+"""Expected counts against the enumeration of induced trees; laws; what EM promises."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learners.circuits.em.em import ExpectedCounts, batch_em, em_passes
+from learners.circuits.evaluation.evaluate import log_values
+from learners.circuits.evaluation.evaluate_kernels import BLOCK
+from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON, SUM
+from learners.circuits.queries.moments import edge_posteriors
+from learners.circuits.streaming.online import StreamingPosterior, random_pseudo_counts
+from learners.circuits.em.stepwise import StepwiseEM
+from learners.circuits.formats.text import CircuitBuilder, read_text
+from learners.errors import InvalidParameter, StatisticMismatch
+from tests import laws
+from tests.circuits.map_circuits import random_circuit
+from tests.circuits.evaluation.test_evaluate import as_row, chain, mixed_circuit, mixed_rows, random_rows
+from tests.conftest import PUBLIC_SETS
+from tests.naive import induced_trees as naive
+
+CIRCUITS = PUBLIC_SETS.parent / "circuits"
+DENSITY = PUBLIC_SETS.parent / "density"
+# A row's share is rounded to 2^-32.
+ROUNDED = 2.0**-31
+N_ROWS = BLOCK + 3  # a block, and what is left over
+
+
+def counted(circuit, x):
+    counts = ExpectedCounts(circuit)
+    counts.update(x)
+    return counts
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_counts_are_sums_of_posteriors_over_all_induced_trees(seed):
+    rng = np.random.default_rng(seed)
+    circuit = random_circuit(rng, int(rng.integers(1, 5)), most_values=6, zeros=0.2)
+    x = random_rows(rng, circuit, N_ROWS)
+    expected = np.zeros(circuit.n_edges)
+    parameters = np.zeros(circuit.leaf_parameters.size)
+    n_impossible, log_likelihood = 0, 0.0
+    for column in x.T:
+        row = as_row(column)
+        value = naive.node_values(circuit, row)[-1]
+        if value == 0:
+            n_impossible += 1
+            continue
+        log_likelihood += math.log(value)
+        edge, node = naive.posteriors(circuit, row)
+        expected += edge
+        for leaf in np.flatnonzero(circuit.kind == CATEGORICAL):
+            first, end = circuit.leaf_starts[leaf : leaf + 2]
+            code = row[circuit.variable[leaf]]
+            share = np.exp(circuit.leaf_parameters[first:end]) if code is None else np.eye(end - first)[int(code)]
+            parameters[first:end] += node[leaf] * share
+    counts = counted(circuit, x)
+    edge, parameter, _ = counts.expected()
+    of_sum = np.repeat(circuit.kind == SUM, np.diff(circuit.child_starts))
+    assert edge[of_sum] == pytest.approx(expected[of_sum], abs=N_ROWS * ROUNDED)
+    assert parameter == pytest.approx(parameters, abs=N_ROWS * ROUNDED)
+    assert (counts.n_rows, counts.n_impossible) == (N_ROWS, n_impossible)
+    assert counts.log_likelihood == pytest.approx(log_likelihood, abs=N_ROWS * 2.0**-16)
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        laws.merging_commutes_and_associates,
+        laws.the_empty_statistic_is_neutral,
+        laws.merging_leaves_the_other_as_it_was,
+        laws.what_was_added_can_be_subtracted,
+        laws.arrow_gives_it_back,
+    ],
+)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_expected_counts_are_a_statistic(law, seed):
+    rng = np.random.default_rng(seed)
+    circuit = mixed_circuit(rng)
+    law(ExpectedCounts(circuit), [mixed_rows(rng, n) for n in rng.integers(1, 40, 5)])
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_order_and_partition_do_not_matter(seed):
+    rng = np.random.default_rng(seed)
+    circuit = mixed_circuit(rng)
+    parts = [mixed_rows(rng, n) for n in rng.integers(1, 40, 5)]
+    # Rows far out are evaluated in wide numbers.
+    parts[2][2, 0] = 100.0
+    laws.order_and_partition_do_not_matter(
+        ExpectedCounts(circuit), parts, lambda all_of: np.concatenate(all_of, axis=1)
+    )
+    shuffled = np.concatenate(parts, axis=1)
+    shuffled = shuffled[:, rng.permutation(shuffled.shape[1])]
+    assert counted(circuit, shuffled) == laws.updated(ExpectedCounts(circuit), parts)
+
+
+def test_counts_of_another_circuit_are_refused():
+    ours, theirs = (ExpectedCounts(mixed_circuit(np.random.default_rng(seed))) for seed in range(2))
+    laws.others_are_refused(ours, theirs, [mixed_rows(np.random.default_rng(0), 5)])
+    with pytest.raises(StatisticMismatch, match="different circuit"):
+        ExpectedCounts(chain(3, 0.5)).from_arrow(ours.to_arrow())
+
+
+def test_improbable_rows_count_like_others():
+    circuit = chain(3000, 1e-5)
+    x = np.ones((3000, 20), np.uint8)
+    x[1, ::3] = 0
+    x[2, 4] = 9
+    edge, parameter, _ = counted(circuit, x).expected()
+    expected = edge_posteriors(circuit, x).edge.sum(axis=1)
+    of_sum = np.repeat(circuit.kind == SUM, np.diff(circuit.child_starts))
+    assert edge[of_sum] == pytest.approx(expected[of_sum], abs=20 * ROUNDED)
+    # Both products have a leaf of every variable; together they see every row, the missing value by its probability.
+    by_variable = parameter.reshape(2, 3000, 2).sum(axis=0)
+    assert by_variable[0] == pytest.approx([0, 20], abs=1e-6)
+    assert by_variable[1] == pytest.approx([7, 13], abs=1e-6)
+    assert by_variable[2] == pytest.approx([1 - 1e-5, 19 + 1e-5], abs=1e-6)
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_a_step_never_lowers_the_likelihood(seed):
+    rng = np.random.default_rng(seed)
+    circuit = mixed_circuit(rng)
+    x = mixed_rows(rng, 300)
+    before = log_values(circuit, x).sum()
+    for _ in range(6):
+        circuit = counted(circuit, x).maximised()
+        after = log_values(circuit, x).sum()
+        assert after >= before - 1e-4
+        before = after
+
+
+def test_numeric_leaves_fit_their_rows():
+    build = CircuitBuilder([0, 0, 0])
+    leaves = [(GAUSSIAN, [1.0, 2.0]), (POISSON, [3.0]), (EXPONENTIAL, [0.5])]
+    build.product([build.leaf(kind, v, parameters) for v, (kind, parameters) in enumerate(leaves)])
+    rng = np.random.default_rng(5)
+    x = np.stack([rng.normal(7, 0.5, 500), rng.poisson(11, 500), rng.exponential(0.25, 500)])
+    for circuit in (counted(build.circuit(), x).maximised(), stepped(build.circuit(), x)):
+        expected = [x[0].mean(), x[0].std(), x[1].mean(), 1 / x[2].mean()]
+        assert circuit.leaf_parameters == pytest.approx(expected, rel=1e-4)
+
+
+def stepped(circuit, x):
+    stepwise = StepwiseEM(circuit, batch_rows=500, laplace=0.0)
+    stepwise.update(x)
+    return stepwise.circuit()
+
+
+def test_stepwise_em_does_not_depend_on_the_division_of_the_rows():
+    rng = np.random.default_rng(2)
+    circuit = mixed_circuit(rng)
+    x = mixed_rows(rng, 330)
+    whole, parts = (StepwiseEM(circuit, batch_rows=64) for _ in range(2))
+    whole.update(x)
+    for first in range(0, 330, 37):
+        parts.update(x[:, first : first + 37])
+        # A break changes nothing.
+        parts = StepwiseEM(circuit, batch_rows=64).from_arrow(parts.to_arrow())
+    assert whole.circuit() == parts.circuit()
+    assert whole.n_steps == 5
+    assert log_values(whole.circuit(), x).mean() > log_values(circuit, x).mean()
+    with pytest.raises(StatisticMismatch, match="another circuit"):
+        StepwiseEM(chain(3, 0.5)).from_arrow(parts.to_arrow())
+    with pytest.raises(InvalidParameter, match=r"above 0\.5"):
+        StepwiseEM(circuit, decay=0.3)
+
+
+def test_em_stops_when_it_gains_nothing():
+    circuit = mixed_circuit(np.random.default_rng(3))
+    x = mixed_rows(np.random.default_rng(3), 100)
+    passes, n = em_passes(circuit, 1000, 0.1, tolerance=0.01), 0
+    wanted = next(passes)
+    with pytest.raises(StopIteration):
+        while True:
+            n += 1
+            wanted.update(x)
+            wanted = passes.send(wanted)
+    assert n < 100
+
+
+@pytest.mark.skipif(not CIRCUITS.is_dir(), reason="the public circuits are not at ../shared/data/circuits")
+def test_one_pass_comes_close_to_batch_em_on_nltcs():
+    circuit = read_text(CIRCUITS / "nltcs.spn.txt")
+    train, test = (
+        np.stack([column.to_numpy() for column in pq.read_table(DENSITY / f"nltcs.{split}.parquet").columns])
+        for split in ("train", "test")
+    )
+    start = StreamingPosterior(circuit, random_pseudo_counts(circuit, 0)).circuit()
+    learned = batch_em(start, train, 20)
+    best = log_values(learned, test).mean()
+    assert best > -6.1
+    stepwise = StepwiseEM(start, batch_rows=200)
+    stepwise.update(train)
+    assert log_values(stepwise.circuit(), test).mean() > best - 0.1
+    for projection in ("adf", "bmm"):
+        posterior = StreamingPosterior(circuit, random_pseudo_counts(circuit, 0, 0.05, 0.15), projection)
+        posterior.update(train)
+        assert log_values(posterior.circuit(), test).mean() > best - 0.1

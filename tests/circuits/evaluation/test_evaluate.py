@@ -1,0 +1,197 @@
+"""Values and derivatives against the definitions."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learners.circuits.errors import InvalidEvidence
+from learners.circuits.evaluation.evaluate import log_values
+from learners.circuits.evaluation.evaluate_kernels import few_root_logs, root_logs
+from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, POISSON
+from learners.circuits.formats.text import CircuitBuilder, read_text
+from tests.circuits.map_circuits import random_circuit
+from tests.conftest import PUBLIC_SETS
+from tests.naive import induced_trees as naive
+from tests.naive.node_logs import node_log_derivatives, node_log_values
+
+
+def log(value):
+    return math.log(value) if value > 0 else -math.inf
+
+
+def random_rows(rng, circuit, n_rows, missing=0.3):
+    """Complete and incomplete rows: codes, NaN where missing."""
+    x = rng.integers(0, circuit.n_values[:, None], (circuit.n_variables, n_rows)).astype(float)
+    x[rng.random(x.shape) < missing] = np.nan
+    return x
+
+
+def as_row(column):
+    return [None if np.isnan(value) else value for value in column]
+
+
+def mixed_circuit(rng):
+    """A DAG of sums and products over one variable of every kind."""
+    build = CircuitBuilder([3, 9, 0, 0, 0])
+
+    def mixture(*children):
+        return build.sum(children, np.log(rng.dirichlet(np.ones(len(children)))))
+
+    few = [build.leaf(CATEGORICAL, 0, np.log(rng.dirichlet(np.ones(3)))) for _ in range(2)]
+    many = [build.leaf(CATEGORICAL, 1, np.log(rng.dirichlet(np.ones(9)))) for _ in range(2)]
+    some = build.sum([build.leaf(INDICATOR, 1, [value]) for value in (7, 2, 5)], np.log(rng.dirichlet(np.ones(3))))
+    only = build.leaf(INDICATOR, 1, [4])
+    normal = [build.leaf(GAUSSIAN, 2, [rng.normal(), rng.uniform(0.2, 2)]) for _ in range(3)]
+    counts = [build.leaf(POISSON, 3, [rng.uniform(0.5, 5)]) for _ in range(2)]
+    waits = [build.leaf(EXPONENTIAL, 4, [rng.uniform(0.5, 50)]) for _ in range(2)]
+    shared = mixture(*normal)
+    left = [
+        build.product([mixture(*few), shared, mixture(many[0], only, some)]),
+        build.product([few[0], normal[0], some]),
+        build.product([few[1], shared, mixture(many[1], only)]),
+    ]
+    right = [build.product([counts[k], waits[k]]) for k in range(2)]
+    tops = [build.product([mixture(*left), mixture(*right)]) for _ in range(2)]
+    mixture(*tops, build.product([left[1], right[0]]))
+    return build.circuit()
+
+
+def mixed_rows(rng, n_rows, missing=0.3):
+    x = np.stack([
+        rng.integers(0, 3, n_rows), rng.integers(0, 9, n_rows), rng.normal(size=n_rows),
+        rng.poisson(3, n_rows), rng.exponential(0.2, n_rows),
+    ]).astype(float)  # fmt: skip
+    x[rng.random(x.shape) < missing] = np.nan
+    return x
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_values_are_sums_over_all_complete_assignments(seed):
+    rng = np.random.default_rng(seed)
+    circuit = random_circuit(rng, int(rng.integers(1, 6)), most_values=6)
+    x = random_rows(rng, circuit, 37)
+    values = naive.joint(circuit)
+    expected = np.array([naive.marginal(circuit, as_row(column), values) for column in x.T])
+    assert np.exp(log_values(circuit, x)) == pytest.approx(expected, rel=1e-12, abs=0)
+    assert math.fsum(values.values()) == pytest.approx(1)
+
+
+@given(seed=st.integers(0, 2**32 - 1), is_mixed=st.booleans())
+def test_every_node_has_its_value_and_derivative(seed, is_mixed):
+    rng = np.random.default_rng(seed)
+    circuit = mixed_circuit(rng) if is_mixed else random_circuit(rng, int(rng.integers(1, 6)), zeros=0.4)
+    x = mixed_rows(rng, 19) if is_mixed else random_rows(rng, circuit, 19, missing=0.2)
+    values, derivatives = node_log_values(circuit, x), node_log_derivatives(circuit, x)
+    assert not np.isnan(values).any()
+    assert not np.isnan(derivatives).any()
+    for row, column in enumerate(x.T):
+        expected = naive.node_values(circuit, as_row(column))
+        assert np.exp(values[:, row]) == pytest.approx(expected, rel=1e-9, abs=0)
+        assert (values[:, row] == -np.inf).tolist() == [value == 0 for value in expected]
+        slopes = [naive.derivative(circuit, as_row(column), node) for node in range(circuit.n_nodes)]
+        assert np.exp(derivatives[:, row]) == pytest.approx(slopes, rel=1e-9, abs=1e-13)
+    assert log_values(circuit, x) == pytest.approx(values[-1], rel=1e-12, abs=1e-12)
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_a_row_does_not_depend_on_its_neighbours_nor_on_the_type(seed):
+    rng = np.random.default_rng(seed)
+    circuit = random_circuit(rng, 5, most_values=6)
+    x = random_rows(rng, circuit, 21)
+    whole = log_values(circuit, x)
+    one_by_one = np.array([log_values(circuit, x[:, row : row + 1])[0] for row in range(21)])
+    assert np.array_equal(whole, one_by_one)
+    for missing, dtype in ((-1, np.int64), (200, np.uint8), (9, np.int8), (1000, np.uint16)):
+        assert np.array_equal(whole, log_values(circuit, np.where(np.isnan(x), missing, x).astype(dtype)))
+
+
+def chain(n, p):
+    """A mixture of two products of n Bernoulli leaves."""
+    build = CircuitBuilder([2] * n)
+    logs = np.log([1 - p, p])
+    products = [build.product([build.leaf(CATEGORICAL, v, logs) for v in range(n)]) for _ in range(2)]
+    build.sum(products, np.log([0.25, 0.75]))
+    return build.circuit()
+
+
+@pytest.mark.parametrize("n_rows", [1, 40])
+def test_nothing_underflows(n_rows):
+    circuit = chain(3000, 1e-5)
+    x = np.ones((3000, n_rows), np.uint8)
+    x[:, ::2] = 0
+    x[0, ::2] = 1
+    expected = np.where(np.arange(n_rows) % 2, 3000 * math.log(1e-5), math.log(1e-5) + 2999 * math.log1p(-1e-5))
+    assert log_values(circuit, x) == pytest.approx(expected, rel=1e-12)
+    derivatives = node_log_derivatives(circuit, x)
+    # Of the first leaf: the weight, and all other leaves.
+    assert derivatives[0] == pytest.approx(math.log(0.25) + expected - math.log(1e-5), rel=1e-12)
+
+
+def test_zeros_are_zeros():
+    build = CircuitBuilder([2, 2])
+    leaves = [build.leaf(INDICATOR, v, [a]) for v in range(2) for a in range(2)]
+    pairs = [build.product([leaves[0], leaves[2]]), build.product([leaves[1], leaves[3]])]
+    build.sum(pairs, [math.log(0.5), math.log(0.5)])
+    circuit = build.circuit()
+    x = np.array([[0, 0, 1, 1, 2], [0, 1, 0, 1, 1]])
+    assert np.exp(log_values(circuit, x)).tolist() == [0.5, 0, 0, 0.5, 0.5]
+    # Both children of the second product are zero at (0, 0): no derivative by either; one of each product is at (0, 1).
+    assert np.exp(node_log_derivatives(circuit, x[:, :2]))[:4].tolist() == [[0.5, 0], [0, 0.5], [0.5, 0.5], [0, 0]]
+
+
+def test_densities_may_exceed_what_a_double_holds():
+    n = 400
+    build = CircuitBuilder([0] * n)
+    build.product([build.leaf(GAUSSIAN, v, [0.0, 1e-6]) for v in range(n)])
+    circuit = build.circuit()
+    height = -math.log(1e-6) - 0.5 * math.log(2 * math.pi)
+    x = np.zeros((n, 3))
+    x[5, 1] = np.nan
+    expected = [n * height, (n - 1) * height, n * height]
+    assert log_values(circuit, x) == pytest.approx(expected, rel=1e-12)
+    assert node_log_values(circuit, x)[-1] == pytest.approx(expected, rel=1e-12)
+
+
+def test_leaves_can_be_given():
+    rng = np.random.default_rng(0)
+    circuit = mixed_circuit(rng)
+    x = mixed_rows(rng, 30)
+    assert log_values(circuit, x, log_leaf=node_log_values(circuit, x)) == pytest.approx(log_values(circuit, x))
+
+
+def test_bad_rows_are_refused():
+    circuit = chain(3, 0.5)
+    with pytest.raises(InvalidEvidence, match=r"shape \(2, 4\).*3 variables"):
+        log_values(circuit, np.zeros((2, 4)))
+    with pytest.raises(InvalidEvidence, match=r"Variable 1 is discrete and has the value 0\.5"):
+        log_values(circuit, np.array([[np.nan], [0.5], [1.0]]))
+    assert log_values(circuit, np.zeros((3, 0))).shape == (0,)
+
+
+@pytest.mark.skipif(not PUBLIC_SETS.is_dir(), reason="the public circuits are not at ../shared/data/circuits")
+@pytest.mark.parametrize("name", ["nltcs", "plants_rat"])
+def test_public_circuits_agree_with_wide_numbers(name):
+    circuit = read_text(PUBLIC_SETS.parent / "circuits" / f"{name}.spn.txt")
+    x = np.random.default_rng(1).integers(0, 3, (circuit.n_variables, 50))
+    assert log_values(circuit, x) == pytest.approx(node_log_values(circuit, x)[-1], rel=1e-12)
+
+
+def test_kernels_are_compiled_for_two_types_of_rows():
+    for dtype in (np.uint8, np.int8, np.int64, np.float32, np.float64):
+        for n_rows in (1, 20):
+            log_values(chain(3, 0.5), np.zeros((3, n_rows), dtype))
+    assert len(root_logs.signatures) <= 2
+    assert len(few_root_logs.signatures) <= 2
+
+
+def test_codes_may_count():
+    """Rows of whole numbers as codes, also of a numeric variable."""
+    build = CircuitBuilder([0, 2])
+    build.product([build.leaf(POISSON, 0, [3.0]), build.leaf(CATEGORICAL, 1, np.log([0.5, 0.5]))])
+    x = np.array([[0, 3, 9, 7, 200], [0, 1, 2, 0, 1]], np.uint8)
+    assert np.array_equal(log_values(build.circuit(), x), log_values(build.circuit(), x.astype(float)))

@@ -1,0 +1,289 @@
+"""Queries by column names against enumeration."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from learners.circuits.columns import Columns
+from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
+from learners.circuits.kernels import CATEGORICAL, GAUSSIAN
+from learners.circuits.queries.queries import answer, answer_all
+from learners.errors import InvalidParameter, SchemaError, UnknownColumn
+from learners.query import Conditional, Map, Marginal, Moments, Query, Sample
+from learners.schema import Attribute, Chunk, LeftOut, Schema
+from tests.naive import circuits as naive
+from tests.naive.map import flat_circuit, value
+
+# colour: missing is summed out; size: in three intervals; weight: its own numbers; n: missing is a value of its own.
+SCHEMA = Schema(
+    (
+        Attribute("colour", "nominal", ("red", "green"), has_missing=True, n_folded=2),
+        Attribute("size", "numeric", cuts=(1.0, 2.5), arrow_type="double"),
+        Attribute("weight", "numeric", arrow_type="double"),
+        Attribute("n", "nominal", (3, 5), has_missing=True, arrow_type="int64"),
+    ),
+    "sold",
+    ("False", "True"),
+    "bool",
+    (LeftOut("serial", "constant"),),
+)
+
+
+def log(*p):
+    return [math.log(a) if a else -math.inf for a in p]
+
+
+CIRCUIT = flat_circuit(
+    [
+        (CATEGORICAL, 0, log(0.5, 0.3, 0.2)),
+        (CATEGORICAL, 1, log(0.1, 0.2, 0.7)),
+        (GAUSSIAN, 2, [1.0, 2.0]),
+        (CATEGORICAL, 3, log(0.0, 0.4, 0.6)),
+        (CATEGORICAL, 4, log(1.0, 0.0)),
+        ("product", [0, 1, 2, 3, 4]),
+        (CATEGORICAL, 0, log(0.1, 0.8, 0.1)),
+        (CATEGORICAL, 1, log(0.6, 0.2, 0.2)),
+        (GAUSSIAN, 2, [5.0, 1.0]),
+        (CATEGORICAL, 3, log(0.3, 0.3, 0.4)),
+        (CATEGORICAL, 4, log(0.2, 0.8)),
+        ("product", [6, 7, 8, 9, 10]),
+        ("sum", [(5, 0.4), (11, 0.6)]),
+    ],
+    [3, 3, 0, 3, 2],
+)
+
+EVIDENCE = {"size": 2.5, "n": 5, "colour": None}
+CODES = {1: 1, 3: 2}
+
+
+def test_the_probability_of_values():
+    found = answer(CIRCUIT, SCHEMA, Marginal(EVIDENCE))
+    assert found["kind"] == "marginal"
+    assert found["probability"] == pytest.approx(value(CIRCUIT, CODES))
+    assert found["log_probability"] == pytest.approx(math.log(value(CIRCUIT, CODES)))
+
+
+def test_each_distribution_by_itself_and_all_together():
+    found = answer(CIRCUIT, SCHEMA, Conditional(("colour", "sold"), EVIDENCE))
+    assert list(found["distributions"]["colour"]) == ["red", "green", "(other)"]
+    expected = naive.conditional(CIRCUIT, CODES, [0])
+    assert list(found["distributions"]["colour"].values()) == pytest.approx(list(expected.values()))
+    expected = naive.conditional(CIRCUIT, CODES, [4])
+    assert found["distributions"]["sold"] == pytest.approx({"False": expected[0,], "True": expected[1,]})
+    together = answer(CIRCUIT, SCHEMA, Conditional(("colour", "sold"), EVIDENCE, joint=True))["distribution"]
+    expected = naive.conditional(CIRCUIT, CODES, [0, 4])
+    labels = (["red", "green", "(other)"], ["False", "True"])
+    by_label = {(labels[0][a], labels[1][b]): p for (a, b), p in expected.items()}
+    assert {tuple(cell["values"].values()): cell["probability"] for cell in together} == pytest.approx(by_label)
+    assert together == sorted(together, key=lambda cell: -cell["probability"])
+
+
+def test_columns_that_are_not_named_are_all_of_the_kind():
+    assert list(answer(CIRCUIT, SCHEMA, Conditional((), EVIDENCE))["distributions"]) == ["colour", "sold"]
+    assert list(answer(CIRCUIT, SCHEMA, Moments())["moments"]) == ["weight"]
+    assert list(answer(CIRCUIT, SCHEMA, Map((), {"weight": 1.0}, "bt"))["assignment"]) == [
+        "colour",
+        "size",
+        "n",
+        "sold",
+    ]
+    assert list(answer(CIRCUIT, SCHEMA, Sample(1, EVIDENCE))["rows"][0]) == ["colour", "size", "weight", "n", "sold"]
+
+
+def test_moments_of_a_number():
+    found = answer(CIRCUIT, SCHEMA, Moments(("weight",), EVIDENCE))["moments"]["weight"]
+    assert (found["mean"], found["variance"]) == pytest.approx(naive.moments(CIRCUIT, CODES, 2))
+
+
+def test_a_number_is_evidence():
+    found = answer(CIRCUIT, SCHEMA, Conditional(("sold",), {"weight": 4, "sold": None}))
+    expected = naive.conditional(CIRCUIT, {2: 4.0}, [4])
+    assert found["distributions"]["sold"]["True"] == pytest.approx(expected[1,])
+
+
+def test_samples_are_raw_values():
+    rows = answer(CIRCUIT, SCHEMA, Sample(2000, EVIDENCE, seed=3))["rows"]
+    assert {row["colour"] for row in rows} == {"red", "green", "(other)"}
+    assert {row["size"] for row in rows} == {"(1, 2.5]"}
+    assert {row["n"] for row in rows} == {5}
+    assert {row["sold"] for row in rows} == {False, True}
+    expected = naive.conditional(CIRCUIT, CODES, [0])
+    # Five standard errors of 2000 draws.
+    assert np.mean([row["colour"] == "red" for row in rows]) == pytest.approx(expected[0,], abs=0.056)
+    assert {row["n"] for row in answer(CIRCUIT, SCHEMA, Sample(200, {"sold": True}, ("n",)))["rows"]} == {None, 3, 5}
+
+
+def test_the_most_probable_values():
+    found = answer(CIRCUIT, SCHEMA, Map(("colour", "sold", "n"), {"size": 0.5}))
+    values = naive.all_values(CIRCUIT, [0, 4, 3], {1: 0})
+    best = max(values, key=values.get)
+    colours, sold, numbers = ["red", "green", "(other)"], [False, True], [None, 3, 5]
+    assert found["assignment"] == {"colour": colours[best[0]], "sold": sold[best[1]], "n": numbers[best[2]]}
+    assert found["log_probability"] == pytest.approx(math.log(values[best]))
+    assert found["is_optimal"]
+
+
+def test_a_batch_of_queries_gives_each_its_own_answer():
+    queries = [
+        Marginal({"size": 3}),
+        Conditional(("sold",), {"colour": "red"}),
+        Conditional(("sold",), {"n": 3, "weight": 2.0}),
+        Sample(2, {"colour": "red"}, seed=1),
+        Marginal({}),
+        Conditional(("sold",), {}),
+        Moments((), {"sold": True}),
+        Map(("sold",), {"n": 3}, solver="bt"),
+        Sample(2, {"colour": "green"}, seed=1),
+    ]
+    together = answer_all(CIRCUIT, SCHEMA, queries)
+    alone = [answer(CIRCUIT, SCHEMA, query) for query in queries]
+    for ours in (*together, *alone):
+        ours.pop("seconds", None)
+    assert together == alone
+    assert answer_all(CIRCUIT, SCHEMA, []) == []
+
+
+def test_answers_are_json():
+    queries = [Marginal(EVIDENCE), Conditional(), Conditional(("n", "sold"), joint=True), Moments(), Sample(3), Map()]
+    queries[-1] = Map(("colour",))
+    json.dumps(answer_all(CIRCUIT, SCHEMA, queries), allow_nan=False)
+
+
+def test_pydantic_reads_queries():
+    adapter = TypeAdapter(Query)
+    read = adapter.validate_json(
+        '{"kind": "conditional", "variables": ["a"], "evidence": {"b": 1, "c": "x", "d": null}}'
+    )
+    assert read == Conditional(("a",), {"b": 1, "c": "x", "d": None})
+    assert adapter.validate_python({"kind": "sample", "n": 3}) == Sample(3)
+    assert adapter.validate_python({"kind": "map", "solver": "bt"}) == Map(solver="bt")
+    with pytest.raises(ValidationError, match="use 1 or more samples"):
+        adapter.validate_python({"kind": "sample", "n": 0})
+    with pytest.raises(ValidationError, match="solver"):
+        adapter.validate_python({"kind": "map", "solver": "guess"})
+
+
+@pytest.mark.parametrize(
+    ("query", "error", "message"),
+    [
+        (Marginal({"colur": "red"}), UnknownColumn, "Column 'colur' is not in the table .similar: colour"),
+        (Conditional(("price",)), UnknownColumn, "'price'"),
+        (Marginal({"n": 4}), InvalidEvidence, "Column 'n' never had the value 4 in training .known: '.*3'"),
+        (Marginal({"sold": "maybe"}), InvalidEvidence, "Column 'sold' never had the value 'maybe'"),
+        (Marginal({"size": "big"}), SchemaError, "Column 'size' holds 'big'"),
+        (Marginal({"weight": "heavy"}), SchemaError, "Column 'weight' holds 'heavy' .*expects a number"),
+        (Marginal({"serial": 7}), InvalidEvidence, "Column 'serial' was left out of the model .constant"),
+        (Conditional(("serial",)), InvalidEvidence, "Column 'serial' was left out of the model .constant"),
+        (Conditional(("n",), {"n": 3}), InvalidEvidence, "'n' is both asked for and given"),
+        (Conditional(("weight",)), InvalidEvidence, "'weight' is numeric: ask for its moments"),
+        (Moments(("n",)), InvalidEvidence, "'n' is discrete"),
+        (Moments((), {"weight": 1.0}), InvalidEvidence, "No numeric column is left"),
+        (Sample(1, variables=("n", "n")), InvalidEvidence, "Column 'n' is asked for twice"),
+        (Conditional(("size",), {"colour": "red", "n": "(missing)", "sold": True}), None, ""),
+        (Conditional(("size",), {"n": "(missing)"}), None, ""),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_by_name(query, error, message):
+    if error is None:
+        assert answer(CIRCUIT, SCHEMA, query)["log_evidence"] > -math.inf
+        return
+    with pytest.raises(error, match=message):
+        answer(CIRCUIT, SCHEMA, query)
+
+
+def test_impossible_evidence_names_the_query():
+    never = flat_circuit(
+        [(CATEGORICAL, 0, log(1.0, 0.0)), (CATEGORICAL, 1, log(0.5, 0.5)), ("product", [0, 1])], [2, 2]
+    )
+    schema = Schema((Attribute("a", "nominal", ("x", "y")), Attribute("b", "nominal", ("x", "y"))), None, ("",))
+    assert answer(never, schema, Marginal({"a": "y"})) == {
+        "kind": "marginal",
+        "log_probability": -math.inf,
+        "probability": 0.0,
+    }
+    for query in (Conditional(("b",), {"a": "y"}), Sample(1, {"a": "y"}), Map(("b",), {"a": "y"})):
+        with pytest.raises(
+            ImpossibleEvidence, match="gives the evidence probability zero: column 'a' can never be 'y'"
+        ):
+            answer(never, schema, query)
+        with pytest.raises(ImpossibleEvidence, match="query 2") as caught:
+            answer_all(never, schema, [Marginal(), type(query)(**(vars(query) | {"evidence": {}})), query])
+        assert (caught.value.row, caught.value.column) == (2, "a")
+
+
+def test_impossible_evidence_names_the_column_that_does_not_go_with_the_others():
+    nodes = [(CATEGORICAL, v, log(*p)) for p in ((1, 0), (0, 1)) for v in range(3)]
+    equal = flat_circuit(
+        [*nodes[:3], ("product", [0, 1, 2]), *nodes[3:], ("product", [4, 5, 6]), ("sum", [(3, 0.5), (7, 0.5)])], [2] * 3
+    )
+    schema = Schema(tuple(Attribute(name, "nominal", ("x", "y")) for name in "abc"), None, ("",))
+    with pytest.raises(ImpossibleEvidence, match="'b' is never, with what else is given, 'y'"):
+        answer(equal, schema, Conditional(("c",), {"a": "x", "b": "y"}))
+
+
+def test_no_probability_is_above_one():
+    third = [(CATEGORICAL, v, [math.log(1 / 3 + 2e-10)] * 3) for v in range(5)]
+    circuit = flat_circuit([*third, ("product", list(range(5)))], [3] * 5)
+    schema = Schema(tuple(Attribute(name, "nominal", ("x", "y", "z")) for name in "abcde"), None, ("",))
+    told = answer_all(circuit, schema, [Marginal(), Conditional(("a",))])
+    assert told[0] == {"kind": "marginal", "log_probability": 0.0, "probability": 1.0}
+    assert told[1]["log_evidence"] == 0.0
+
+
+def test_values_may_have_the_names_of_missing_and_of_rare_ones():
+    names = ("(missing)", "(other)", "x")
+    column = Attribute("a", "nominal", names, has_missing=True, n_folded=3)
+    schema = Schema((column, Attribute("b", "nominal", ("x", "y"))), None, ("",))
+    p = (0.1, 0.2, 0.3, 0.15, 0.25)
+    circuit = flat_circuit([(CATEGORICAL, 0, log(*p)), (CATEGORICAL, 1, log(0.5, 0.5)), ("product", [0, 1])], [5, 2])
+    told = answer(circuit, schema, Conditional(("a",)))["distributions"]["a"]
+    assert list(told) == ["((missing))", *names, "((other))"] and list(told.values()) == pytest.approx(p)
+    for name, expected in told.items():
+        assert answer(circuit, schema, Marginal({"a": name}))["probability"] == pytest.approx(expected)
+
+
+def test_what_the_circuit_knows_nothing_of_is_refused_as_evidence_too():
+    """A network that selected its columns would call anything about the others certain."""
+    circuit = flat_circuit([(CATEGORICAL, 0, log(0.5, 0.5))], [2, 2])
+    schema = Schema(tuple(Attribute(name, "nominal", ("x", "y")) for name in "ab"), None, ("",))
+    for query in (Marginal({"b": "x"}), Conditional(("b",)), Map(("a",), {"b": "x"})):
+        with pytest.raises(InvalidEvidence, match="Column 'b' was left out when the circuit was made"):
+            answer(circuit, schema, query)
+    assert answer(circuit, schema, Marginal({"b": None}))["probability"] == 1.0
+
+
+def test_parameters_out_of_range_are_refused():
+    with pytest.raises(InvalidParameter, match="n=0"):
+        Sample(0)
+    with pytest.raises(InvalidParameter, match="time_limit_s=nan"):
+        Map(time_limit_s=math.nan)
+    for k in (0, 1001, 10**400):
+        with pytest.raises(InvalidParameter, match="k="):
+            Map(k=k)
+    for seed in (-1, 1 << 64):
+        with pytest.raises(InvalidParameter, match="seed="):
+            Map(seed=seed)
+
+
+def test_a_circuit_of_another_schema_is_refused():
+    with pytest.raises(InvalidEvidence, match="5 variables, the schema 3 columns"):
+        Columns(CIRCUIT, Schema(SCHEMA.attributes[:3], None, ("",)))
+    with pytest.raises(InvalidEvidence, match="Variable 4 of the circuit has 2 values, column 'x' 4"):
+        wider = Attribute("x", "nominal", ("a", "b", "c", "d"))
+        Columns(CIRCUIT, Schema((*SCHEMA.attributes, wider), None, ("",)))
+
+
+def test_chunks_become_rows_with_missing_values_summed_out():
+    schema = Schema((SCHEMA.attributes[0], SCHEMA.attributes[3]), "sold", ("no", "yes"))
+    circuit = flat_circuit(
+        [*((CATEGORICAL, v, log(*[1 / n] * n)) for v, n in enumerate((3, 3, 2))), ("product", [0, 1, 2])], [3, 3, 2]
+    )
+    chunk = Chunk(np.array([[0, 1, 3, 4], [0, 1, 2, 3]], np.uint8), np.array([0, 1, 1, 0], np.uint8))
+    rows = Columns(circuit, schema).rows_of_chunk(chunk)
+    assert rows.tolist() == [[-1, 0, 2, -1], [0, 1, 2, -1], [0, 1, 1, 0]]
+    assert Columns(circuit, schema).rows_of_chunk(chunk, with_class=False)[2].tolist() == [-1] * 4

@@ -1,0 +1,139 @@
+"""Networks as circuits: the same distribution in every world."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learners.circuits.structures.from_network import NetworkTooLarge, network_circuit
+from learners.classifiers.family_trees import trees_of
+from learners.classifiers.hdp import HDPParameters, hdp_map_estimates
+from learners.classifiers.lookup import LookupModel
+from learners.classifiers.m_estimate import m_estimates
+from learners.classifiers.structure import Structure, k_dependence, naive_structure, tree_augmented
+from learners.counts.family import FamilyCounts
+from learners.counts.pairwise import PairwiseCounts
+from learners.schema import Chunk
+from tests.naive import circuits as naive
+from tests.strategies import chunk_of, schema_of
+
+
+def trained(seed, sizes, n_classes, structure_of, hierarchical=False, n_rows=60):
+    schema = schema_of(sizes, n_classes)
+    chunk = chunk_of(seed, schema, n_rows)
+    pairs = PairwiseCounts(schema)
+    pairs.update(chunk)
+    structure = structure_of(pairs)
+    families = FamilyCounts(schema, structure.families())
+    families.update(chunk)
+    trees = trees_of(families)
+    if hierarchical:
+        estimates = [posterior.estimates for posterior in hdp_map_estimates(trees, HDPParameters())]
+    else:
+        estimates = [m_estimates(tree, 1.0) for tree in trees]
+    return LookupModel.of(schema, structure, families.class_counts, trees, estimates, {})
+
+
+def probability(tree, estimates, path, x):
+    """p(x | the context of a path of class and parent codes), walking down the tree from the definition."""
+    node, p = 0, estimates.rest[0]
+    for level in range(len(path) + 1):
+        cells = range(tree.cell_starts[node], tree.cell_starts[node + 1])
+        of_x = [c for c in cells if tree.cell_value[c] == x]
+        if of_x:
+            p = estimates.probability[of_x[0]]
+        elif level:
+            p = estimates.rest[node] * p if estimates.hierarchical else estimates.rest[node]
+        if level == len(path):
+            break
+        below = [
+            u
+            for u in range(tree.level_starts[level + 1], tree.level_starts[level + 2])
+            if tree.parent[u] == node and tree.branch[u] == path[level]
+        ]
+        if not below:
+            break
+        node = below[0]
+    return p
+
+
+def network_joint(model):
+    """{codes and class: probability} from the tables, world by world."""
+    sizes = [*model.schema.domain_sizes.tolist(), model.schema.n_classes]
+    counts = model.class_counts
+    prior = (counts + 1 / counts.size) / (counts.sum() + 1)
+    joint = {}
+    for world in itertools.product(*map(range, sizes)):
+        p = prior[world[-1]]
+        network = model.network
+        for attribute, parents, tree, estimates in zip(
+            network.order, network.parents, model.trees, model.estimates, strict=True
+        ):
+            p *= probability(tree, estimates, [world[-1], *(world[v] for v in parents)], world[attribute])
+        joint[world] = p
+    return joint
+
+
+STRUCTURES = {
+    "nb": lambda pairs: naive_structure(len(pairs.margins)),
+    "tan": tree_augmented,
+    "kdb2": lambda pairs: k_dependence(pairs, 2),
+    "kdb3": lambda pairs: k_dependence(pairs, 3),
+}
+
+
+@pytest.mark.parametrize("hierarchical", [False, True])
+@pytest.mark.parametrize("name", STRUCTURES)
+@given(seed=st.integers(0, 2**32 - 1), sizes=st.lists(st.integers(1, 3), min_size=1, max_size=5), c=st.integers(2, 3))
+def test_the_circuit_is_the_product_of_the_tables_in_all_worlds(name, hierarchical, seed, sizes, c):
+    model = trained(seed, sizes, c, STRUCTURES[name], hierarchical, n_rows=30)
+    circuit = network_circuit(model)
+    joint = naive.joint(circuit)
+    assert sum(joint.values()) == pytest.approx(1.0)
+    for world, p in network_joint(model).items():
+        assert joint[world] == pytest.approx(p, rel=1e-6)  # estimates are kept as float32
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_the_class_posterior_is_the_classifiers(seed):
+    model = trained(seed, [2, 3, 2, 3], 3, STRUCTURES["kdb2"])
+    joint = naive.joint(network_circuit(model))
+    rows = np.random.default_rng(seed).integers(0, [2, 3, 2, 3], (20, 4))
+    expected = model.predict_proba(Chunk(np.ascontiguousarray(rows.T.astype(np.uint8)), None))
+    for row, p in zip(rows.tolist(), expected, strict=True):
+        ours = np.array([joint[(*row, y)] for y in range(3)])
+        assert ours / ours.sum() == pytest.approx(p, abs=1e-5)
+
+
+def test_tables_of_a_tree_shaped_network_set_the_size():
+    sizes = [3] * 100
+    model = trained(0, sizes, 2, tree_augmented)
+    circuit = network_circuit(model)
+    # Per attribute: 2 classes, 3 x 3 weights, and a product of at most its indicator and the subtrees.
+    assert circuit.n_edges < 100 * 2 * (9 + 9)
+    assert network_circuit(trained(0, sizes, 2, STRUCTURES["nb"])).n_edges == 100 * 2 * 3 + 2 * 101 + 2
+
+
+def test_attributes_that_were_selected_away_have_no_leaf():
+    model = trained(0, [2, 2, 2], 2, lambda pairs: Structure((1,), ((),)))
+    circuit = network_circuit(model)
+    assert circuit.n_variables == 4
+    assert circuit.scope(circuit.root) == [1, 3]
+    only_class = trained(0, [2, 2], 2, lambda pairs: Structure((), ()))
+    assert network_circuit(only_class).scope(-1) == [2]
+
+
+def test_a_network_that_is_too_wide_is_refused_with_its_size():
+    model = trained(0, [8] * 30, 2, STRUCTURES["kdb3"], n_rows=4000)
+    with pytest.raises(NetworkTooLarge, match=r"would have [\d,]+ edges, more than max_edges=1,000") as caught:
+        network_circuit(model, max_edges=1000)
+    assert caught.value.n_edges > 1000
+    small = trained(0, [2, 3, 2, 3], 3, STRUCTURES["kdb2"])
+    with pytest.raises(NetworkTooLarge) as caught:
+        network_circuit(small, max_edges=1)
+    # What is foretold is what it takes, up to products of one child that need no edge.
+    assert 0.7 * caught.value.n_edges <= network_circuit(small).n_edges <= caught.value.n_edges
