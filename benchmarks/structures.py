@@ -25,7 +25,7 @@ from benchmarks.tables import ROW_GROUP_ROWS, scratch
 from service.operations.measuring import apart, bare_scan
 
 if TYPE_CHECKING:
-    from learners.orders.bge import BGe
+    from learners.orders.scores.bge import BGe
 
 Array = np.ndarray[Any, Any]
 
@@ -61,7 +61,7 @@ def linear_gaussian(d: int, n: int, seed: int) -> Problem:
 
 def bge_of(rows: Array) -> BGe:
     """The score of rows as they are."""
-    from learners.orders.bge import BGe
+    from learners.orders.scores.bge import BGe
 
     deviations = rows - rows.mean(axis=0)
     return BGe(len(rows), rows.mean(axis=0), deviations.T @ deviations)
@@ -76,11 +76,11 @@ def known_edges(problem: Problem, n: int, seed: int) -> list[tuple[int, int]]:
 
 def posterior_seconds(d: int, n_sets: int, rounds: int) -> dict[str, Any]:
     """Seconds from moments to all edge marginals, and of one query with 16 known edges."""
-    from learners.orders.bge import Standard
-    from learners.orders.edges import edge_probabilities
-    from learners.orders.evidence import Edges
+    from learners.orders.scores.bge import Standard
+    from learners.orders.queries.edges import edge_probabilities
+    from learners.orders.scores.edge_constraints import Edges
     from learners.orders.parameters import OrderParameters
-    from learners.orders.priors import StructurePrior
+    from learners.orders.scores.priors import StructurePrior
     from learners.orders.recipes import posterior_of
 
     def run(d: int, sets: int, seed: int) -> tuple[Any, float, float]:
@@ -169,9 +169,9 @@ def of_pass(n_rows: int, rounds: int) -> Figure:
 def bdeu_seconds(n_rows: int, d: int) -> dict[str, Any]:
     """Seconds a family of all families of at most four parents of nominal columns, counted rows given."""
     from learners.counts.rows import DistinctRows
-    from learners.orders.bdeu import BDeu
-    from learners.orders.candidates import all_candidates
-    from learners.orders.priors import StructurePrior
+    from learners.orders.scores.bdeu import BDeu
+    from learners.orders.scores.candidates import all_candidates
+    from learners.orders.scores.priors import StructurePrior
     from learners.schema import Attribute, Chunk, Schema
 
     codes = nominal_rows(n_rows, d)

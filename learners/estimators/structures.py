@@ -134,7 +134,7 @@ standardise, ess, n_bins, max_values, sets, draws, seed
         return source_of_stream(rows.arrow_schema, rows.batches, uuid4().hex)
 
     def query(self, query: StructureQuery) -> dict[str, Any]:
-        """The answer to `Edges`, `Graph`, `Graphs`, `Paths`, `Effects` or `Score`; see `learners.orders.queries.Asked.answer`.
+        """The answer to `Edges`, `Graph`, `Graphs`, `Paths`, `Effects` or `Score`; see `learners.orders.queries.queries.Asked.answer`.
 
         Raises
         ------

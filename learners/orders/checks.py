@@ -11,8 +11,8 @@ from learners.arrays import Arrays, Floats
 from learners.counts.moments import Moments
 from learners.errors import InvalidArray, LearnerError, SchemaError
 from learners.model import Header
-from learners.orders.bge import BGe, BGePrior, Standard
-from learners.orders.graphs import members
+from learners.orders.scores.bge import BGe, BGePrior, Standard
+from learners.orders.lattice.graphs import members
 from learners.schema import Schema
 
 MOST_COLUMNS = 64

@@ -11,18 +11,18 @@ import pyarrow as pa
 from learners.arrays import Arrays, Floats, freeze
 from learners.errors import NoClass
 from learners.model import Header
-from learners.orders.bdeu import BDeu
-from learners.orders.bge import BGe, BGePrior, Standard
-from learners.orders.conditional import ConditionalPosteriors
-from learners.orders.edges import edge_probabilities
-from learners.orders.families import KeptRows
-from learners.orders.graphs import BestGraph, Graph, as_sets, best_graph, members
-from learners.orders.network import NoTables, gaussian_bif, nominal_bif
+from learners.orders.scores.bdeu import BDeu
+from learners.orders.scores.bge import BGe, BGePrior, Standard
+from learners.orders.queries.conditional import ConditionalPosteriors
+from learners.orders.queries.edges import edge_probabilities
+from learners.orders.scores.graph_scores import KeptRows
+from learners.orders.lattice.graphs import BestGraph, Graph, as_sets, best_graph, members
+from learners.orders.queries.network import NoTables, gaussian_bif, nominal_bif
 from learners.orders.parameters import OrderParameters
-from learners.orders.posterior import Coverage, OrderPosterior, Share
-from learners.orders.predictive import log_densities, log_shares, numeric_rows
-from learners.orders.queries import Answer, Asked
-from learners.orders.scores import FamilyScores
+from learners.orders.lattice.posterior import Coverage, OrderPosterior, Share
+from learners.orders.queries.predictive import log_densities, log_shares, numeric_rows
+from learners.orders.queries.queries import Answer, Asked
+from learners.orders.scores.scores import FamilyScores
 from learners.query import Graphs, StructureQuery
 from learners.schema import Chunk, Schema
 

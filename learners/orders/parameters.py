@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from learners.errors import InvalidParameter, UnknownColumn
-from learners.orders.bge import BGePrior
-from learners.orders.evidence import Edge, arrow, cycle_of
-from learners.orders.priors import StructurePrior
+from learners.orders.scores.bge import BGePrior
+from learners.orders.scores.edge_constraints import Edge, arrow, cycle_of
+from learners.orders.scores.priors import StructurePrior
 from learners.parameters import Parameters
 
 ARROW = "->"

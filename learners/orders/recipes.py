@@ -15,19 +15,19 @@ from learners.counts.moments import Moments, Unit
 from learners.counts.rows import DistinctRows
 from learners.errors import InvalidParameter, SchemaError
 from learners.memory import memory_limit
-from learners.orders.bdeu import BDeu
-from learners.orders.bge import BGe, Standard
-from learners.orders.candidates import all_candidates, greedy_candidates
+from learners.orders.scores.bdeu import BDeu
+from learners.orders.scores.bge import BGe, Standard
+from learners.orders.scores.candidates import all_candidates, greedy_candidates
 from learners.orders.checks import check_columns, check_numeric, gaussian_score
-from learners.orders.covered import covered_posterior
-from learners.orders.families import KeptRows
-from learners.orders.graphs import best_graph
-from learners.orders.lattice import step_bytes
+from learners.orders.lattice.adaptive_lattice import covered_posterior
+from learners.orders.scores.graph_scores import KeptRows
+from learners.orders.lattice.graphs import best_graph
+from learners.orders.lattice.lattice import step_bytes
 from learners.orders.model import OrderModel
-from learners.orders.network import conditional_tables
+from learners.orders.queries.network import conditional_tables
 from learners.orders.parameters import OrderParameters
-from learners.orders.posterior import Coverage, OrderPosterior
-from learners.orders.priors import StructurePrior, with_prior
+from learners.orders.lattice.posterior import Coverage, OrderPosterior
+from learners.orders.scores.priors import StructurePrior, with_prior
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
 from learners.schema import Kept, Overrides, Schema

@@ -11,7 +11,7 @@ from learners.ensembles.model import EnsembleModel
 from learners.errors import InvalidParameter, LearnerError
 from learners.model import Model
 from learners.orders.model import OrderModel
-from learners.orders.picture import posterior_svg
+from learners.orders.drawing import posterior_svg
 from service.json_values import JSONObject
 from service.predictor import Served, map_version
 from service.product.circuit_forms import Form, circuit_of

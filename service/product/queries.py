@@ -15,8 +15,8 @@ from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError
 from learners.model import Model
 from learners.orders.model import OrderModel
-from learners.orders.queries import answer_size as structures_size
-from learners.orders.queries import n_draws
+from learners.orders.queries.queries import answer_size as structures_size
+from learners.orders.queries.queries import n_draws
 from learners.query import AnyQuery, Map, Query, Sample, StructureQuery, Surprise
 from service.json_values import JSONObject
 from service.networks import compiled_network

@@ -16,7 +16,7 @@ from learners.evaluation.metrics import NO_ROWS, RowScores, losses_of_class_shar
 from learners.explanation import explain
 from learners.model import Model, blocks_of
 from learners.orders.model import OrderModel
-from learners.orders.network import NoTables
+from learners.orders.queries.network import NoTables
 from learners.passes.source import Source
 from learners.schema import Chunk
 from learners.schema.classes import known_or_not

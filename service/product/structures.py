@@ -5,7 +5,7 @@ from pathlib import Path
 
 from learners.errors import LearnerError
 from learners.orders.model import OrderModel
-from learners.orders.picture import Picture, posterior_svg
+from learners.orders.drawing import Picture, posterior_svg
 from service.predictor import map_version
 from service.product.outputs import check_free
 from service.product.registry import find_version

@@ -7,10 +7,10 @@ from collections import Counter
 
 import numpy as np
 
-from learners.orders.bdeu import BDeu
-from learners.orders.bge import BGe, BGePrior
-from learners.orders.candidates import all_candidates
-from learners.orders.priors import StructurePrior, with_prior
+from learners.orders.scores.bdeu import BDeu
+from learners.orders.scores.bge import BGe, BGePrior
+from learners.orders.scores.candidates import all_candidates
+from learners.orders.scores.priors import StructurePrior, with_prior
 from tests.naive import orders as naive
 
 

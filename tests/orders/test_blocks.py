@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners import recipes
-from learners.orders.chains import OrderTarget, beginnings, draw_chain_orders
-from learners.orders.coverage import binomial_share, coverage_of
-from learners.orders.edges import edge_probabilities
-from learners.orders.growth import _promising, grown_sets
-from learners.orders.lattice import complete_lattice, lattice_of
-from learners.orders.priors import StructurePrior
-from learners.orders.sums import order_sums
+from learners.orders.lattice.order_mcmc import OrderTarget, beginnings, draw_chain_orders
+from learners.orders.lattice.coverage import binomial_share, coverage_of
+from learners.orders.queries.edges import edge_probabilities
+from learners.orders.lattice.growth import _promising, grown_sets
+from learners.orders.lattice.lattice import complete_lattice, lattice_of
+from learners.orders.scores.priors import StructurePrior
+from learners.orders.lattice.forward_backward import order_sums
 from learners.passes.learner import drive
 from learners.passes.source import Source
 from learners.query import Edges, Graph, Graphs, Paths, Score

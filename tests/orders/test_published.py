@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from learners.orders.bdeu import BDeu
-from learners.orders.scores import FamilyScores
+from learners.orders.scores.bdeu import BDeu
+from learners.orders.scores.scores import FamilyScores
 from tests.orders.problems import Rows, bge_of
 from tests.published import rows_of
 

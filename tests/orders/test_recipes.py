@@ -16,8 +16,8 @@ from learners.kinds import load_model
 from learners.memory import limit_memory, memory_limit
 from learners.orders.bif import parse_bif
 from learners.orders.checks import TooFewRows
-from learners.orders.evidence import ImpossibleEdges
-from learners.orders.queries import NotGaussian
+from learners.orders.scores.edge_constraints import ImpossibleEdges
+from learners.orders.queries.queries import NotGaussian
 from learners.passes.learner import Part, drive
 from learners.passes.ledger import MemoryStore
 from learners.passes.source import Source

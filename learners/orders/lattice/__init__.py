@@ -1,0 +1,1 @@
+"""The lattice of subsets: sums over orders, exact or by sampling."""

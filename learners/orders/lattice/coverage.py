@@ -1,0 +1,81 @@
+"""How much of a posterior a lattice of orders holds, by draws that know nothing of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy
+
+from learners.arrays import Integers, Mask, Uint64s
+from learners.orders.lattice.order_mcmc import OrderTarget, beginnings
+from learners.orders.lattice.graphs import draw_families
+from learners.orders.lattice.lattice import Lattice
+from learners.orders.lattice.lattice_kernels import count_orders, place_of
+from learners.orders.lattice.posterior import Coverage, Share
+
+LEVEL = 0.95
+
+
+def coverage_of(target: OrderTarget, lattice: Lattice, orders: Integers, seed: int) -> Coverage:
+    """The shares of drawn orders, and of a graph drawn given each, that the lattice holds.
+
+    Parameters
+    ----------
+    target : OrderTarget
+    lattice : Lattice
+    orders : (n_chains, n, d) int64
+        Of chains that did not make the lattice.
+    seed : int
+        Of the graphs.
+    """
+    sets = beginnings(orders)
+    places = np.minimum(np.searchsorted(lattice.sets, sets), lattice.sets.size - 1)
+    by_order = (lattice.sets[places] == sets).all(axis=-1)
+    by_graph = by_order.copy()
+    missing = ~by_order
+    if missing.any():
+        by_graph[missing] = _have_orders(lattice, _graphs_of(target, orders[missing], sets[missing], seed))
+    return Coverage(False, binomial_share(by_order), binomial_share(by_graph), by_order.size)
+
+
+def _graphs_of(target: OrderTarget, orders: Integers, sets: Uint64s, seed: int) -> Uint64s:
+    """(n, d) uint64: a graph drawn given each order (n, d), the parents of each node as bits."""
+    scores, rng = target.scores, np.random.default_rng([seed, 2])
+    before = np.take_along_axis(sets, np.argsort(orders, axis=1), axis=1)
+    parents = np.zeros(orders.shape, np.uint64)
+    for node, candidates in enumerate(scores.candidates):
+        index = np.array(
+            [place_of(own, node, scores.starts, scores.byte_places) - scores.starts[node] for own in before[:, node]],
+            np.int64,
+        )
+        draw_families(scores, node, rng.random((len(orders), candidates.size)), index)
+        for bit, other in enumerate(candidates.tolist()):
+            parents[:, node] |= ((index >> bit) & 1).astype(np.uint64) << np.uint64(other)
+    return parents
+
+
+def _have_orders(lattice: Lattice, graphs: Uint64s) -> Mask:
+    """(n,) bool: which graphs (n, d) have an order in the lattice."""
+    m, e = np.empty(lattice.sets.size), np.empty(lattice.sets.size, np.int32)
+    return np.array([count_orders(lattice, parents, m, e)[0] > 0 for parents in graphs])
+
+
+def binomial_share(is_covered: Mask) -> Share:
+    """The share of draws (n_chains, n), and its Clopper-Pearson interval at 95 %.
+
+    Draws of a chain depend on each other: they count as many as give the variance between the chains' own shares.
+
+    References
+    ----------
+    Clopper, Pearson (1934), The use of confidence or fiducial limits illustrated in the case of the binomial.
+    """
+    n_chains, n = is_covered.shape
+    share = float(is_covered.mean())
+    size = float(n_chains * n)
+    if n_chains > 1 and 0 < share < 1:
+        of_mean = float(is_covered.mean(axis=1).var(ddof=1)) / n_chains
+        if of_mean > 0:
+            size = min(size, max(float(n_chains), share * (1 - share) / of_mean))
+    hits = share * size
+    low = float(scipy.special.betaincinv(hits, size - hits + 1, (1 - LEVEL) / 2)) if share > 0 else 0.0
+    high = float(scipy.special.betaincinv(hits + 1, size - hits, (1 + LEVEL) / 2)) if share < 1 else 1.0
+    return Share(share, low, high)

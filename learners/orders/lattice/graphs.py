@@ -1,0 +1,170 @@
+"""Single graphs: the most probable one, draws, and how many orders a graph has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from learners.arrays import Floats, Integers, Mask, Uint8s, Uint64s
+from learners.kernels.scaled_arithmetic import log_of, max_subsets, scale
+from learners.orders.scores.family_kernels import draw_orders, draw_subsets, partial_sums
+from learners.orders.lattice.lattice import Lattice
+from learners.orders.lattice.lattice_kernels import best_orders, count_orders
+from learners.orders.scores.scores import FamilyScores
+from learners.orders.lattice.forward_backward import OrderSums, Scaled
+
+Graph = tuple[tuple[int, ...], ...]
+
+
+def members(set_of_nodes: int) -> tuple[int, ...]:
+    """The nodes of a set, ascending."""
+    return tuple(node for node in range(int(set_of_nodes).bit_length()) if (int(set_of_nodes) >> node) & 1)
+
+
+def as_sets(graph: Sequence[Iterable[int]]) -> Uint64s:
+    """(d,) uint64: the parents of each node as bits."""
+    return np.array([sum(1 << parent for parent in parents) for parents in graph], np.uint64)
+
+
+@dataclass(frozen=True)
+class BestGraph:
+    """A most probable graph.
+
+    Parameters
+    ----------
+    parents : tuple of tuple of int
+        Of each node.
+    log_score : float
+        Sum of the log scores of its families.
+    """
+
+    parents: Graph
+    log_score: float
+
+
+def best_graph(scores: FamilyScores, lattice: Lattice) -> BestGraph:
+    """The graph of the largest score among those with an order in the lattice; there must be one that is possible.
+
+    Among equal parent sets of a node, one is taken of which no parent can be left out without loss.
+
+    References
+    ----------
+    Silander, Myllymäki (2006), A simple approach for finding the globally optimal Bayesian network structure.
+    """
+    best = scores.logs.copy()
+    for node in range(scores.d):
+        max_subsets(best[scores.starts[node] : scores.starts[node + 1]])
+    n = lattice.sets.size
+    value, last = np.empty(n), np.empty(n, np.int64)
+    best_orders(lattice, best, value, last)
+    parents: list[tuple[int, ...]] = [()] * scores.d
+    at = n - 1
+    while at > 0:
+        edge = int(last[at])
+        node = int(lattice.nodes[edge])
+        start = int(scores.starts[node])
+        index = _smallest(best[start : int(scores.starts[node + 1])], int(lattice.places[edge]) - start)
+        parents[node] = tuple(scores.candidates[node][bit] for bit in members(index))
+        at = int(np.searchsorted(lattice.starts, edge, side="right")) - 1
+    graph = tuple(tuple(map(int, of_node)) for of_node in parents)
+    return BestGraph(graph, scores.log_score(graph))
+
+
+def _smallest(best: Floats, index: int) -> int:
+    """A subset with the same maximum over its subsets, of which nothing can be left out."""
+    for bit in range(index.bit_length()):
+        if (index >> bit) & 1 and best[index ^ (1 << bit)] == best[index]:
+            index ^= 1 << bit
+    return index
+
+
+@dataclass(frozen=True)
+class DrawnGraphs:
+    """Graphs drawn from the posterior, each with an order.
+
+    Parameters
+    ----------
+    parents : (n, d) uint64
+        The parents of each node as bits.
+    orders : (n, d) uint8
+        The nodes in turn.
+    log_scores : (n,) float64
+        Sums of the log scores of the families.
+    """
+
+    parents: Uint64s
+    orders: Uint8s
+    log_scores: Floats
+
+    def adjacency(self) -> Mask:
+        """(n, d, d) bool: [g, i, j] whether graph g has the edge from i to j."""
+        nodes = np.arange(self.parents.shape[1], dtype=np.uint64)
+        return ((self.parents[:, np.newaxis, :] >> nodes[:, np.newaxis]) & np.uint64(1)).astype(bool)
+
+
+def draw_graphs(sums: OrderSums, n: int, seed: int) -> DrawnGraphs:
+    """Graphs drawn independently from the posterior, under the order prior; `sums.log_z` is finite.
+
+    Parameters
+    ----------
+    sums : OrderSums
+    n : int
+    seed : int
+        The same seed draws the same graphs.
+    """
+    scores, d = sums.scores, sums.scores.d
+    rng = np.random.default_rng(seed)
+    orders, places = np.empty((n, d), np.uint8), np.empty((n, d), np.int64)
+    draw_orders(
+        sums.lattice,
+        sums.alpha.mantissa,
+        sums.alpha.exponent,
+        sums.after.mantissa,
+        sums.after.exponent,
+        rng.random((n, d)),
+        orders,
+        places,
+    )
+    parents, log_scores = np.zeros((n, d), np.uint64), np.zeros(n)
+    for node, candidates in enumerate(scores.candidates):
+        index = places[:, node] - scores.starts[node]
+        draw_families(scores, node, rng.random((n, candidates.size)), index)
+        log_scores += scores.of(node)[index]
+        for bit, other in enumerate(candidates.tolist()):
+            parents[:, node] |= ((index >> bit) & 1).astype(np.uint64) << np.uint64(other)
+    return DrawnGraphs(parents, orders, log_scores)
+
+
+def draw_families(scores: FamilyScores, node: int, uniforms: Floats, index: Integers) -> None:
+    """Replace sets of a node's candidates by parent sets within them, drawn in proportion to their scores.
+
+    Parameters
+    ----------
+    uniforms : (n, k) float64, in [0, 1)
+    index : (n,) int64
+        Of the sets in the node's table; in place.
+    """
+    logs = scores.of(node)
+    numbers = Scaled.empty(logs.size)
+    largest = float(logs.max())
+    scale(logs, largest, numbers.mantissa, numbers.exponent)
+    k = uniforms.shape[1]
+    sums, exponents = np.empty((k + 1, logs.size)), np.empty((k + 1, logs.size), np.int32)
+    partial_sums(numbers.mantissa, numbers.exponent, sums, exponents)
+    draw_subsets(sums, exponents, uniforms, index)
+
+
+def log_n_orders(lattice: Lattice, parents: Uint64s) -> Floats:
+    """(n,) float64: log of how many orders of the lattice each graph has; equal graphs are counted once.
+
+    Parameters
+    ----------
+    lattice : Lattice
+    parents : (n, d) uint64
+    """
+    distinct, place = np.unique(parents, axis=0, return_inverse=True)
+    m, e = np.empty(lattice.sets.size), np.empty(lattice.sets.size, np.int32)
+    counts = [log_of(*count_orders(lattice, row, m, e)) for row in distinct]
+    return np.array(counts)[place.ravel()]

@@ -1,0 +1,94 @@
+"""Lattices that grow where the posterior is."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from learners.arrays import Uint64s
+from learners.orders.scores.bge import Advance
+from learners.orders.lattice.order_mcmc import OrderTarget
+from learners.orders.lattice.growth_kernels import NONE, index_sets, promising_sets, set_masses
+from learners.orders.lattice.lattice import Lattice, lattice_of
+from learners.orders.lattice.lattice_kernels import backward, forward
+from learners.orders.lattice.forward_backward import Scaled
+
+# Sets that add at least this share are taken first; then the threshold falls, until the lattice is full.
+FIRST_THRESHOLD = 1e-2
+LAST_THRESHOLD = 1e-13
+FALL = 4.0
+ROUNDS = 2
+# A round that adds less than this share of the sets is the last at its threshold.
+WORTHWHILE = 0.1
+
+
+def grown_sets(target: OrderTarget, sets: Uint64s, most_sets: int, advance: Advance | None = None) -> Uint64s:
+    """Sets of a lattice to which those are added, again and again, that add the most mass.
+
+    What a lattice sums is a lower bound of the sum over all orders, its evidence lower bound at the best weights: so each
+    set is chosen by how much the bound gains.
+
+    Parameters
+    ----------
+    target : OrderTarget
+    sets : (n,) uint64
+        Ascending, with at least one order among them.
+    most_sets : int
+        Those that are given are all kept.
+    advance : callable, optional
+        Called with (sets so far, most sets); may raise.
+
+    Returns
+    -------
+    (m,) uint64, ascending
+    """
+    threshold, n_rounds = FIRST_THRESHOLD, 0
+    while sets.size < most_sets and threshold >= LAST_THRESHOLD:
+        if advance is not None:
+            advance(sets.size, most_sets)
+        found, gains = _promising(target, lattice_of(sets, target.scores), threshold)
+        if found.size > most_sets - sets.size:
+            best = np.argsort(-gains, kind="stable")[: most_sets - sets.size]
+            found = found[best]
+        n_before = sets.size
+        sets = np.union1d(sets, found)
+        n_rounds += 1
+        if found.size < WORTHWHILE * n_before or n_rounds >= ROUNDS:
+            threshold, n_rounds = threshold / FALL, 0
+    return sets
+
+
+def _promising(target: OrderTarget, lattice: Lattice, threshold: float) -> tuple[Uint64s, np.ndarray]:
+    """The sets that add at least as much as the threshold, ascending, and what they add."""
+    alpha, n = target.alpha, lattice.sets.size
+    before, after = Scaled.empty(n), Scaled.empty(n)
+    forward(lattice, alpha.mantissa, alpha.exponent, before.mantissa, before.exponent)
+    backward(lattice, alpha.mantissa, alpha.exponent, after.mantissa, after.exponent)
+    masses = np.empty(n)
+    set_masses(before.mantissa, before.exponent, after.mantissa, after.exponent, masses)
+    keys = np.empty(1 << int(2 * n).bit_length(), np.uint64)
+    places = np.empty(keys.size, np.int32)
+    index_sets(lattice.sets, keys, places)
+    families = (target.scores.starts, target.scores.byte_places)
+    size = 4 * keys.size
+    while True:
+        found, gains = np.empty(size, np.uint64), np.empty(size)
+        n_found = promising_sets(
+            lattice,
+            alpha.mantissa,
+            alpha.exponent,
+            after.mantissa,
+            after.exponent,
+            masses,
+            threshold,
+            (keys, places),
+            families,
+            found,
+            gains,
+        )
+        if n_found >= 0:
+            break
+        size *= 2
+    chosen = np.flatnonzero(found != NONE)
+    chosen = chosen[gains[chosen] >= threshold]
+    order = np.argsort(found[chosen])
+    return found[chosen][order], gains[chosen][order]

@@ -1,0 +1,55 @@
+"""Lattices of orders: the sets of nodes that may come first."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from learners.arrays import Uint64s, freeze
+from learners.orders.lattice.lattice_kernels import Lattice, complete_steps, count_steps, fill_steps
+from learners.orders.scores.scores import FamilyScores
+
+__all__ = ["Lattice", "complete_lattice", "lattice_of", "step_bytes"]
+
+MAX_NODES = 64
+# Of each step: its node, its target and its place.
+_STEP_BYTES = 9
+
+
+def step_bytes(d: int) -> int:
+    """Bytes of the steps of the lattice of all orders of d nodes."""
+    return _STEP_BYTES * d << (d - 1)
+
+
+def complete_lattice(scores: FamilyScores) -> Lattice:
+    """The lattice of all orders."""
+    d = scores.d
+    n_steps = d << (d - 1)
+    lattice = Lattice(
+        np.empty(1 << d, np.uint64),
+        np.empty((1 << d) + 1, np.int64),
+        np.empty(n_steps, np.uint8),
+        np.empty(n_steps, np.int32),
+        np.empty(n_steps, np.int32),
+    )
+    complete_steps(d, scores.starts, scores.byte_places, lattice)
+    freeze(*lattice)
+    return lattice
+
+
+def lattice_of(sets: Uint64s, scores: FamilyScores) -> Lattice:
+    """The lattice of some sets of nodes: its orders are those of which every beginning is among them.
+
+    Parameters
+    ----------
+    sets : (n,) uint64
+        Ascending, from the empty set to that of all nodes.
+    scores : FamilyScores
+    """
+    n_steps = np.empty(sets.size, np.int64)
+    count_steps(sets, scores.d, n_steps)
+    starts = np.concatenate([[0], np.cumsum(n_steps)])
+    total = int(starts[-1])
+    lattice = Lattice(sets, starts, np.empty(total, np.uint8), np.empty(total, np.int32), np.empty(total, np.int32))
+    fill_steps(scores.d, scores.starts, scores.byte_places, starts[:-1].copy(), lattice)
+    freeze(*lattice)
+    return lattice

@@ -1,0 +1,93 @@
+"""Orders drawn by Markov chains: where a lattice begins to grow, and how its coverage is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from learners.arrays import Floats, Integers, Uint64s
+from learners.kernels.scaled_arithmetic import STEP, add_subsets
+from learners.orders.lattice.chain_kernels import first_order, walk
+from learners.orders.scores.scores import FamilyScores
+from learners.orders.lattice.forward_backward import Scaled, scaled_families
+
+# Steps of a chain for each node, before the first draw and between two of them.
+STEPS_AT_FIRST = 4000
+STEPS_BETWEEN = 50
+N_CHAINS = 8
+
+
+@dataclass(frozen=True)
+class OrderTarget:
+    """The posterior over orders.
+
+    Parameters
+    ----------
+    scores : FamilyScores
+    alpha : Scaled, (total,)
+        Sums over parent sets within each set of candidates.
+    shifts : (d,) float64
+        Logs by which they are divided.
+    """
+
+    scores: FamilyScores
+    alpha: Scaled
+    shifts: Floats
+
+    @classmethod
+    def of(cls, scores: FamilyScores) -> OrderTarget:
+        """That of some scores."""
+        alpha, shifts = scaled_families(scores)
+        for node in range(scores.d):
+            part = slice(scores.starts[node], scores.starts[node + 1])
+            add_subsets(alpha.mantissa[part], alpha.exponent[part])
+        return cls(scores, alpha, shifts)
+
+    @property
+    def log_alpha(self) -> Floats:
+        """(total,) float64."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.alpha.mantissa) + STEP * self.alpha.exponent)
+
+
+def draw_chain_orders(
+    target: OrderTarget, n: int, seed: int, n_chains: int = N_CHAINS, between: int = STEPS_BETWEEN
+) -> Integers:
+    """Orders of independent chains, each from a random start.
+
+    Parameters
+    ----------
+    target : OrderTarget
+        There is an order with a positive sum.
+    n : int
+        Draws of each chain.
+    seed : int
+    n_chains : int
+    between : int
+        Steps between two draws, for each node.
+
+    Returns
+    -------
+    (n_chains, n, d) int64: the nodes in turn
+    """
+    scores, d = target.scores, target.scores.d
+    log_alpha = target.log_alpha
+    drawn = np.empty((n_chains, n, d), np.int64)
+    for chain in range(n_chains):
+        rng = np.random.default_rng([seed, chain])
+        order = np.empty(d, np.int64)
+        first_order(log_alpha, scores.starts, scores.byte_places, rng.random(d), order)
+        for draw in range(n):
+            n_steps = d * (between if draw else STEPS_AT_FIRST)
+            walk(order, 1.0, rng.random((n_steps, 4)), log_alpha, scores.starts, scores.byte_places)
+            drawn[chain, draw] = order
+    return drawn
+
+
+def beginnings(orders: Integers) -> Uint64s:
+    """(..., d + 1) uint64: the sets of the first 0 to d nodes of orders (..., d)."""
+    bits = np.uint64(1) << orders.astype(np.uint64)
+    sets = np.zeros((*orders.shape[:-1], orders.shape[-1] + 1), np.uint64)
+    np.cumsum(bits, axis=-1, out=sets[..., 1:])
+    return sets

@@ -1,0 +1,57 @@
+"""Probabilities of edges."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from learners.arrays import Floats
+from learners.kernels.scaled_arithmetic import NOTHING, add_supersets
+from learners.orders.scores.family_kernels import family_posterior, memberships
+from learners.orders.lattice.lattice_kernels import add_weights
+from learners.orders.lattice.forward_backward import OrderSums, Scaled, scaled_families
+
+
+def allowing_orders(sums: OrderSums) -> Scaled:
+    """(total,): for each family, the sum over the orders in which its parents precede its node."""
+    total = sums.scores.logs.size
+    weights = Scaled(np.zeros(total), np.full(total, NOTHING, np.int32))
+    add_weights(
+        sums.lattice,
+        sums.before.mantissa,
+        sums.before.exponent,
+        sums.after.mantissa,
+        sums.after.exponent,
+        weights.mantissa,
+        weights.exponent,
+    )
+    for node in range(sums.scores.d):
+        part = slice(sums.scores.starts[node], sums.scores.starts[node + 1])
+        add_supersets(weights.mantissa[part], weights.exponent[part])
+    return weights
+
+
+def family_probabilities(sums: OrderSums) -> Floats:
+    """(total,) float64: the probability of each family, laid out as the scores are."""
+    numbers, _ = scaled_families(sums.scores)
+    weights = allowing_orders(sums)
+    q = numbers.mantissa
+    z = (float(sums.after.mantissa[0]), int(sums.after.exponent[0]))
+    family_posterior(numbers.mantissa, numbers.exponent, weights.mantissa, weights.exponent, z, q)
+    return q
+
+
+def edge_probabilities(sums: OrderSums) -> Floats:
+    """(d, d) float64: [i, j] the probability of the edge from i to j.
+
+    References
+    ----------
+    Koivisto (2006), Advances in exact Bayesian structure discovery in Bayesian networks, section 3.
+    """
+    scores = sums.scores
+    q = family_probabilities(sums)
+    found = np.zeros((scores.d, scores.d))
+    for node, candidates in enumerate(scores.candidates):
+        shares = np.zeros(candidates.size)
+        memberships(q[scores.starts[node] : scores.starts[node + 1]], shares)
+        found[candidates, node] = shares
+    return np.clip(found, 0.0, 1.0)

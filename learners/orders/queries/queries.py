@@ -1,0 +1,388 @@
+"""Queries about structures in the words of the columns, and their answers in plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from learners.arrays import Floats
+from learners.errors import LearnerError
+from learners.orders.scores.bdeu import BDeu
+from learners.orders.scores.bge import BGe
+from learners.orders.bif import parse_bif
+from learners.orders.queries.conditional import ConditionalPosteriors
+from learners.orders.queries.graph_samples import WeightedGraphs, weighted_graphs
+from learners.orders.queries.edges import edge_probabilities
+from learners.orders.queries.effects import draw_effects, mean_effects, mean_effects_bytes
+from learners.orders.scores.edge_constraints import Edges as KnownEdges
+from learners.orders.scores.edge_constraints import ImpossibleEdges, arrow, check_edges, cycle_of, held
+from learners.orders.scores.graph_scores import OutsideMass, estimated_log_orders, log_family, log_prior, outside_mass
+from learners.orders.lattice.graphs import Graph as ParentSets
+from learners.orders.lattice.graphs import as_sets, best_graph, log_n_orders, members
+from learners.orders.parameters import edge_of
+from learners.orders.queries.paths import MOST_EXACT, ancestor_relations, path_probabilities
+from learners.orders.lattice.posterior import Coverage, OrderPosterior
+from learners.orders.lattice.forward_backward import OrderSums
+from learners.query import Edges, Effects, Graph, Graphs, Paths, Score, StructureQuery
+
+Answer = dict[str, Any]
+
+# Beyond this, means of effects come from draws.
+EFFECTS_BYTES = 1 << 30
+# Draws by which the mass of families beyond the tables is estimated.
+OUTSIDE_DRAWS = 200
+
+
+class NotGaussian(LearnerError, ValueError):
+    """Effects were asked of a posterior over networks of nominal columns."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Effects are of linear Gaussian models, and this one scores nominal columns (BDeu). Train with score='bge' on numbers."
+        )
+
+
+class UnscoredFamily(LearnerError, ValueError):
+    """The model keeps nothing from which a family beyond its tables could be scored."""
+
+    def __init__(self, name: str, parents: str) -> None:
+        super().__init__(
+            f"The model has no score of {name!r} with the parents {parents or 'none'}, and keeps no rows to count it from. Train "
+            "again, with these edges in required, more candidates, a larger max_parents, or fewer distinct rows."
+        )
+
+
+def _as_probability(odds: float, error: float, name: str = "probability") -> Answer:
+    """Odds against what is covered as a share of both, with its standard error."""
+    return {name: odds / (1.0 + odds), "standard_error": error / (1.0 + odds) ** 2}
+
+
+class Asked:
+    """A posterior over named columns, which answers queries.
+
+    Parameters
+    ----------
+    posterior : OrderPosterior
+    names : sequence of str
+        Of the columns.
+    conditional : ConditionalPosteriors, optional
+        For known edges that the posterior's lattice or candidates do not hold; without it such questions are refused.
+    bdeu : BDeu, optional
+        Of nominal columns, for families that the tables do not hold.
+    """
+
+    def __init__(
+        self,
+        posterior: OrderPosterior,
+        names: Sequence[str],
+        conditional: ConditionalPosteriors | None = None,
+        bdeu: BDeu | None = None,
+    ) -> None:
+        self.posterior, self.names, self.conditional = posterior, list(names), conditional
+        self.score: BGe | BDeu | None = posterior.bge or bdeu
+
+    def answer(self, query: StructureQuery, pause: Callable[[], None] | None = None) -> Answer:
+        """The answer, with `kind` and `coverage`, and
+
+        - edges: `log_evidence` and `edges`: `from`, `to`, `probability` of each pair; where the tables leave families
+          out, also `outside`, an estimate of their mass, and of an edge from no candidate `is_candidate` false with an
+          estimated `probability`, None if nothing is known of it;
+        - graph: `edges` (`from`, `to`), `log_score` and `log_posterior` given what is known;
+        - graphs: `graphs`, distinct ones with how often each was drawn as `count`;
+        - paths: `paths`: `from`, `to`, `probability` of each pair, and `is_exact`;
+        - effects: `effects`: `from`, `to`, `mean`, `low`, `high` of each pair, and `is_exact` of the means;
+        - score: `log_score`, `log_posterior` and `log_odds` against the best graph, and `is_covered`: whether the
+          posterior's tables and orders hold the graph. If not, `log_posterior` is an upper bound and `notes` say why.
+
+        What comes from draws has a `standard_error`; with prior "graph", `effective_sample_size` tells how many draws of
+        equal weight they are worth. Where no order that the model covers has the known edges, a lattice grows around
+        them, and `coverage` is that lattice's; `pause` is called while it grows, and what it raises ends the answering.
+
+        Raises
+        ------
+        UnknownColumn, InvalidParameter
+        ImpossibleEdges
+            If no graph has the edges that are said to be known.
+        NotGaussian
+        BIFError
+        """
+        self.check(query)
+        if isinstance(query, Score):
+            return (
+                {"kind": query.kind} | self._score(query) | {"coverage": self.posterior.told(self.posterior.coverage)}
+            )
+        answers: dict[type, Callable[[Any, OrderSums], Answer]] = {
+            Edges: self._edges,
+            Graph: self._graph,
+            Graphs: self._graphs,
+            Paths: self._paths,
+            Effects: self._effects,
+        }
+        sums, coverage = self._given(self.known(query), pause)
+        return {"kind": query.kind} | answers[type(query)](query, sums) | {"coverage": self.posterior.told(coverage)}
+
+    def check(self, query: StructureQuery) -> None:
+        """Refuse a query that names what is not there, without answering it.
+
+        Raises
+        ------
+        UnknownColumn, InvalidParameter, ImpossibleEdges, NotGaussian, BIFError
+        """
+        if isinstance(query, Effects) and self.posterior.bge is None:
+            raise NotGaussian
+        if isinstance(query, Score):
+            self._parents(query)
+        else:
+            self.known(query)
+
+    def known(self, query: StructureQuery) -> KnownEdges:
+        """The known edges of a query.
+
+        Raises
+        ------
+        UnknownColumn, InvalidParameter, ImpossibleEdges
+        """
+        if isinstance(query, Score):
+            return KnownEdges()
+        present, absent = (
+            frozenset(edge_of(text, self.names, name) for text in getattr(query, name))
+            for name in ("present", "absent")
+        )
+        edges = KnownEdges(present, absent)
+        if edges:
+            check_edges(edges, self.posterior.scores, self.names, self._can_add)
+            if self.conditional is not None:
+                self.conditional.check(edges)
+        return edges
+
+    @property
+    def _can_add(self) -> bool:
+        return self.conditional is not None and self.conditional.can_add
+
+    def _given(self, edges: KnownEdges, pause: Callable[[], None] | None) -> tuple[OrderSums, Coverage]:
+        """The sums given edges: from the model's own lattice if it holds them, or from one that grows around them."""
+        own = self.posterior
+        is_held = held(edges, own.scores) == edges
+        if is_held:
+            sums = own.sums(edges)
+            if sums.log_z > -np.inf:
+                return sums, own.coverage
+        if self.conditional is not None and not (is_held and own.coverage.is_exact):
+            posterior = self.conditional.given(edges, pause)
+            return posterior.prior_sums, posterior.coverage
+        words = ", ".join(
+            [arrow(edge, self.names) for edge in sorted(edges.present)]
+            + [f"no {arrow(edge, self.names)}" for edge in sorted(edges.absent)]
+        )
+        covered = "" if own.coverage.is_exact else " that the model covers"
+        raise ImpossibleEdges(f"no order of the columns{covered} allows {words} together with what the prior requires")
+
+    def _drawn(self, query: Edges | Graphs | Paths | Effects, sums: OrderSums) -> WeightedGraphs:
+        return weighted_graphs(sums, query.n, query.seed, query.prior)
+
+    def _edges(self, query: Edges, sums: OrderSums) -> Answer:
+        told: Answer = {"log_evidence": sums.log_z - self.posterior.prior_sums.log_z, "prior": query.prior}
+        if query.prior == "order":
+            told |= {"edges": self._pairs(probability=edge_probabilities(sums))}
+        else:
+            drawn = self._drawn(query, sums)
+            mean, error = drawn.mean(drawn.graphs.adjacency())
+            told |= self._size(drawn) | {"edges": self._pairs(probability=mean, standard_error=error)}
+        return told | self._outside(query, sums, told["edges"])
+
+    def _outside(self, query: Edges, sums: OrderSums, pairs: list[Answer]) -> Answer:
+        """What the tables leave out: nothing, or an estimate of its mass; edges from no candidate get theirs."""
+        if not self.posterior.leaves_out:
+            return {}
+        absent = self.known(query).absent
+        prior = None if self.conditional is None else self.conditional.prior
+        found: OutsideMass | None = None
+        if self.score is not None and prior is not None:
+            drawn = weighted_graphs(sums, OUTSIDE_DRAWS, query.seed, query.prior)
+            found = outside_mass(drawn, sums.scores, self.score, prior, absent)
+        place = {name: node for node, name in enumerate(self.names)}
+        n_outside = 0
+        for pair in pairs:
+            edge = (place[pair["from"]], place[pair["to"]])
+            is_excluded = edge in absent or (prior is not None and edge in prior.forbidden)
+            if is_excluded or edge[0] in sums.scores.candidates[edge[1]]:
+                continue
+            n_outside += 1
+            pair.update(is_candidate=False, probability=None)
+            if found is not None:
+                pair.update(_as_probability(float(found.odds[edge]), float(found.errors[edge])))
+        told: Answer = {} if found is None else _as_probability(found.total, found.total_error, "mass")
+        words = (
+            f"{n_outside} edges come from columns that are no candidate parents"
+            if n_outside
+            else ("the tables leave out parent sets larger than max_parents")
+        )
+        how = "their mass is not known" if found is None else f"one more parent would have the mass {told['mass']:.3g}"
+        return {"outside": told | {"n_edges": n_outside}, "notes": [f"{words}; {how}"]}
+
+    def _graph(self, query: Graph, sums: OrderSums) -> Answer:
+        best = best_graph(sums.scores, sums.lattice)
+        return {"edges": self._edges_of(best.parents)} | self._logs(best.parents, sums)
+
+    def _graphs(self, query: Graphs, sums: OrderSums) -> Answer:
+        drawn = self._drawn(query, sums)
+        distinct, first, place = np.unique(drawn.graphs.parents, axis=0, return_index=True, return_inverse=True)
+        counts = np.bincount(place.ravel(), minlength=len(distinct))
+        weights = np.bincount(place.ravel(), drawn.weights, len(distinct))
+        n_orders = log_n_orders(sums.lattice, distinct)
+        told = []
+        for row in np.lexsort((first, -weights)).tolist():
+            log_score = float(drawn.graphs.log_scores[first[row]])
+            entry: Answer = {
+                "edges": self._edges_of(tuple(members(own) for own in distinct[row].tolist())),
+                "count": int(counts[row]),
+                "log_score": log_score,
+                "log_posterior": log_score + float(n_orders[row]) - sums.log_z,
+            }
+            told.append(entry | ({"weight": float(weights[row])} if query.prior == "graph" else {}))
+        return {"prior": query.prior, "n": query.n} | self._size(drawn) | {"graphs": told}
+
+    def _paths(self, query: Paths, sums: OrderSums) -> Answer:
+        told: Answer = {"prior": query.prior, "is_exact": False}
+        if query.prior == "order" and self.posterior.sets is None and len(self.names) <= MOST_EXACT:
+            return told | {"is_exact": True, "paths": self._pairs(probability=path_probabilities(sums))}
+        drawn = self._drawn(query, sums)
+        mean, error = drawn.mean(ancestor_relations(drawn.graphs))
+        return told | self._size(drawn) | {"paths": self._pairs(probability=mean, standard_error=error)}
+
+    def _effects(self, query: Effects, sums: OrderSums) -> Answer:
+        bge = self.posterior.bge
+        if bge is None:
+            raise NotGaussian
+        drawn = self._drawn(query, sums)
+        effects = draw_effects(drawn.graphs, bge, query.seed)
+        spread = self.posterior.standard.spread
+        # From the units in which the columns were scored to their own.
+        units = spread[np.newaxis, :] / spread[:, np.newaxis]
+        low, high = (bound * units for bound in drawn.interval(effects.draws, query.level))
+        told: Answer = {"prior": query.prior, "level": query.level, "n": query.n, "is_exact": False} | self._size(drawn)
+        if query.prior == "order" and mean_effects_bytes(sums) <= EFFECTS_BYTES:
+            mean = mean_effects(sums, bge) * units
+            return told | {"is_exact": True, "effects": self._pairs(mean=mean, low=low, high=high)}
+        mean, error = drawn.mean(effects.means)
+        pairs = self._pairs(mean=mean * units, low=low, high=high, standard_error=error * units)
+        return told | {"effects": pairs}
+
+    def _parents(self, query: Score) -> ParentSets:
+        """The graph of a query."""
+        texts = parse_bif(query.bif, "bif").edges if query.bif else query.edges
+        edges = {edge_of(text, self.names, "edges") for text in texts}
+        cycle = cycle_of(edges)
+        if cycle:
+            raise ImpossibleEdges(f"{'->'.join(self.names[node] for node in cycle)} is a cycle")
+        return tuple(tuple(sorted(a for a, child in edges if child == node)) for node in range(len(self.names)))
+
+    def _score(self, query: Score) -> Answer:
+        parents = self._parents(query)
+        best = best_graph(self.posterior.scores, self.posterior.lattice)
+        logs = self._own_logs(parents)
+        return logs | {
+            "log_odds": logs["log_score"] - best.log_score,
+            "best_log_score": best.log_score,
+            "best_edges": self._edges_of(best.parents),
+        }
+
+    def _own_logs(self, parents: ParentSets) -> Answer:
+        """The log score of any graph by its own families, and its log posterior: a bound if the posterior lacks it."""
+        sums, scores = self.posterior.prior_sums, self.posterior.scores
+        notes, log_score = [], 0.0
+        for node, own in enumerate(parents):
+            index = scores.index(node, own)
+            log = -np.inf if index is None else float(scores.of(node)[index])
+            if log == -np.inf:
+                log, note = self._beyond(node, own)
+                notes.append(note)
+            log_score += log
+        n_orders = float(log_n_orders(sums.lattice, as_sets(parents)[np.newaxis])[0])
+        if n_orders == -np.inf:
+            n_orders, error = estimated_log_orders(as_sets(parents), 0)
+            notes.append(
+                f"no order of the lattice has this graph; its number of orders is estimated, standard error {error:.1%}"
+            )
+        log_joint = log_score + n_orders
+        told: Answer = {"log_score": log_score, "log_posterior": log_joint - sums.log_z, "is_covered": not notes}
+        if not notes:
+            return told
+        if log_score > -np.inf:
+            # The mass of this graph itself was left out of the sum: with it, the share is a bound from above.
+            told["log_posterior"] = log_joint - float(np.logaddexp(log_joint, sums.log_z))
+            notes.append("the posterior does not hold this graph: its log posterior is at most this")
+        return told | {"notes": notes}
+
+    def _beyond(self, node: int, own: tuple[int, ...]) -> tuple[float, str]:
+        """The log score of a family that the tables do not hold, and why they do not.
+
+        Raises
+        ------
+        UnscoredFamily
+            If the model keeps nothing to score it from.
+        """
+        name, above = self.names[node], ", ".join(repr(self.names[parent]) for parent in own)
+        candidates = set(self.posterior.scores.candidates[node].tolist())
+        others = [self.names[parent] for parent in own if parent not in candidates]
+        if self.conditional is not None:
+            prior = log_prior(self.conditional.prior, node, own, len(self.names))
+            if prior == -np.inf:
+                return (
+                    prior,
+                    f"the prior forbids the parents of {name!r} ({above or 'none'}), so the graph is impossible",
+                )
+            if self.score is not None:
+                reason = (
+                    f"{', '.join(map(repr, others))} is no candidate parent of {name!r}"
+                    if others
+                    else f"{name!r} has {len(own)} parents, and the tables hold at most {self.conditional.most}"
+                )
+                return prior + log_family(self.score, node, own), f"{reason}: scored by the family itself"
+        raise UnscoredFamily(name, above)
+
+    def _logs(self, parents: ParentSets, sums: OrderSums) -> Answer:
+        """The log score of a graph, and its log posterior under the order prior."""
+        log_score = sums.scores.log_score(parents)
+        n_orders = float(log_n_orders(sums.lattice, as_sets(parents)[np.newaxis])[0])
+        return {"log_score": log_score, "log_posterior": log_score + n_orders - sums.log_z}
+
+    def _size(self, drawn: WeightedGraphs) -> Answer:
+        return {} if drawn.is_equal else {"effective_sample_size": drawn.effective_sample_size}
+
+    def _edges_of(self, parents: ParentSets) -> list[Mapping[str, str]]:
+        return [
+            {"from": self.names[parent], "to": self.names[node]} for node, own in enumerate(parents) for parent in own
+        ]
+
+    def _pairs(self, **values: Floats) -> list[Answer]:
+        """Of every pair of different columns."""
+        d = len(self.names)
+        return [
+            {"from": self.names[i], "to": self.names[j]} | {name: float(value[i, j]) for name, value in values.items()}
+            for i in range(d)
+            for j in range(d)
+            if i != j
+        ]
+
+
+def answer_size(d: int, queries: Sequence[StructureQuery]) -> int:
+    """How many values the answers have at most."""
+    pairs = 5 * d * (d - 1)
+    return sum(query.n * (d * d // 2 + 4) if isinstance(query, Graphs) else pairs for query in queries)
+
+
+def n_draws(queries: Sequence[StructureQuery], d: int, is_exact: bool) -> int:
+    """How many graphs the queries draw."""
+    total = 0
+    for query in queries:
+        if isinstance(query, Graphs | Effects):
+            total += query.n
+        elif isinstance(query, Edges):
+            total += query.n if query.prior == "graph" else 0
+        elif isinstance(query, Paths):
+            needs = query.prior == "graph" or not is_exact or d > MOST_EXACT
+            total += query.n if needs else 0
+    return total

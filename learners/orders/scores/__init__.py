@@ -1,0 +1,1 @@
+"""Scores of families, candidate parents and edge constraints."""

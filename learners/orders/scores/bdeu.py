@@ -1,0 +1,141 @@
+"""The BDeu score: marginal likelihood of a nominal node given its parents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from learners.arrays import Codes, Floats, Integers, Mask, Uint64s
+from learners.errors import LearnerError
+from learners.orders.scores.bdeu_kernels import add_set_counts, potentials, sparse_potential
+
+Advance = Callable[[int, int], None]
+
+# Of the tables that are counted together.
+TABLE_CELLS = 1 << 22
+# Uint64s with more combinations than this are counted in dense tables only while they are fewer than four times the rows.
+DENSE_CELLS = 1 << 12
+
+
+class TooManyCombinations(LearnerError, ValueError):
+    """A set of columns has too many combinations of values to count them where the rows are in files."""
+
+
+class WeightedRows(Protocol):
+    """Distinct rows and how often each occurs."""
+
+    @property
+    def n_distinct(self) -> int:
+        """How many rows are distinct."""
+
+    def blocks(self) -> Iterator[tuple[Codes, Integers]]:
+        """Codes (d, n) uint8 or uint16 and counts (n,) int64, block by block; one block if all are in memory."""
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether there is one block."""
+
+
+@dataclass(frozen=True)
+class BDeu:
+    """The BDeu score of one table.
+
+    A log score is the difference of two potentials: h(node and parents) - h(parents), where h(U) is the sum over the
+    combinations of values of U of lgamma(count + a) - lgamma(a), and a is the equivalent sample size divided by the number
+    of combinations there could be.
+
+    Parameters
+    ----------
+    rows : WeightedRows
+    sizes : (d,) int64
+        Of the columns' domains.
+    ess : float
+        Equivalent sample size.
+
+    References
+    ----------
+    Heckerman, Geiger, Chickering (1995), Learning Bayesian networks, section 5; Buntine (1991).
+    """
+
+    rows: WeightedRows
+    sizes: Integers
+    ess: float = 1.0
+
+    def tables(self, candidates: Sequence[Integers], most: int, advance: Advance | None = None) -> list[Floats]:
+        """Of each node, (2^k,) float64: the log score of each set of its k candidates, -inf above `most` parents."""
+        own = [_sets_of(of_node, most) for of_node in candidates]
+        with_node = [sets[possible] | np.uint64(1 << node) for node, (sets, possible) in enumerate(own)]
+        needed = np.unique(np.concatenate([sets[possible] for sets, possible in own] + with_node))
+        h = self.potentials(needed, advance)
+        scores = []
+        for (sets, possible), larger in zip(own, with_node, strict=True):
+            table = np.full(sets.size, -np.inf)
+            table[possible] = h[np.searchsorted(needed, larger)] - h[np.searchsorted(needed, sets[possible])]
+            scores.append(table)
+        return scores
+
+    def potentials(self, sets: Uint64s, advance: Advance | None = None) -> Floats:
+        """(s,) float64: h of each of some sets of columns (s,), ascending.
+
+        Raises
+        ------
+        TooManyCombinations
+        """
+        log_cells = np.zeros(sets.size)
+        for i, size in enumerate(self.sizes.tolist()):
+            log_cells += np.log(size) * ((sets >> np.uint64(i)) & np.uint64(1))
+        dense = np.exp(log_cells) <= max(DENSE_CELLS, min(TABLE_CELLS, 4 * self.rows.n_distinct)) * (1 + 1e-9)
+        h = np.empty(sets.size)
+        h[dense] = self._dense(sets[dense], log_cells[dense], advance)
+        if not dense.all():
+            h[~dense] = self._sparse(sets[~dense], log_cells[~dense], advance)
+        return h
+
+    def _dense(self, sets: Uint64s, log_cells: Floats, advance: Advance | None) -> Floats:
+        """By tables of all combinations, as many sets at a time as `TABLE_CELLS` allows."""
+        n_cells = np.rint(np.exp(log_cells)).astype(np.int64)
+        h = np.empty(sets.size)
+        first = 0
+        while first < sets.size:
+            if advance is not None:
+                advance(first, sets.size)
+            within = np.cumsum(n_cells[first:])
+            last = first + max(1, int(np.searchsorted(within, TABLE_CELLS, side="right")))
+            starts = np.concatenate([[0], within[: last - first]])
+            tables = np.zeros(int(starts[-1]), np.int64)
+            for x, weights in self.rows.blocks():
+                add_set_counts(x, weights, self.sizes, sets[first:last], starts, tables)
+            potentials(starts, tables, self.ess / n_cells[first:last], h[first:last])
+            first = last
+        return h
+
+    def _sparse(self, sets: Uint64s, log_cells: Floats, advance: Advance | None) -> Floats:
+        """By hashing the combinations that occur, one set after the other."""
+        if not self.rows.is_in_memory:
+            raise TooManyCombinations(
+                f"{int(np.bitwise_count(sets[0]))} columns have {np.exp(log_cells[0]):.3g} combinations of values together, and the "
+                "distinct rows are more than memory holds. Lower max_parents or max_values, or raise FEWPASS_MEMORY."
+            )
+        ((x, weights),) = self.rows.blocks()
+        n = weights.size
+        slots = 1 << max(4, int(2 * n - 1).bit_length())
+        labels, counts = np.empty(n, np.int64), np.empty(max(1, n), np.int64)
+        keys, values = np.empty(slots, np.int64), np.empty(slots, np.int64)
+        h = np.empty(sets.size)
+        for j, (one, log) in enumerate(zip(sets.tolist(), log_cells.tolist(), strict=True)):
+            if advance is not None and j % 256 == 0:
+                advance(j, sets.size)
+            columns = np.array([i for i in range(self.sizes.size) if (one >> i) & 1], np.int64)
+            h[j] = sparse_potential(x, weights, columns, self.ess * np.exp(-log), labels, keys, values, counts)
+        return h
+
+
+def _sets_of(candidates: Integers, most: int) -> tuple[Uint64s, Mask]:
+    """Every set of candidates as bits of all columns, in the order of the index; and which are small enough."""
+    sets = np.zeros(1, np.uint64)
+    for candidate in candidates.tolist():
+        sets = np.concatenate([sets, sets | np.uint64(1 << candidate)])
+    return sets, np.bitwise_count(sets) <= most

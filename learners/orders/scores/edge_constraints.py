@@ -1,0 +1,118 @@
+"""Edges that are known to be present or absent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from learners.errors import LearnerError
+from learners.orders.scores.family_kernels import keep_sets
+from learners.orders.scores.scores import FamilyScores
+
+Edge = tuple[int, int]
+
+
+class ImpossibleEdges(LearnerError, ValueError):
+    """No graph of the posterior has the given edges."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The given edges are impossible: {reason}.")
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Edges:
+    """What is known of a graph.
+
+    Parameters
+    ----------
+    present, absent : frozenset of (parent, child)
+    """
+
+    present: frozenset[Edge] = frozenset()
+    absent: frozenset[Edge] = frozenset()
+
+    def __bool__(self) -> bool:
+        """Whether anything is known."""
+        return bool(self.present or self.absent)
+
+
+def arrow(edge: Edge, names: Sequence[str]) -> str:
+    """An edge in words."""
+    return f"{names[edge[0]]}->{names[edge[1]]}"
+
+
+def cycle_of(edges: Iterable[Edge]) -> list[int]:
+    """A directed cycle among edges, its first node again at the end; empty if there is none."""
+    below: dict[int, list[int]] = {}
+    for parent, child in sorted(edges):
+        below.setdefault(parent, []).append(child)
+    done: set[int] = set()
+    for start in sorted(below):
+        path: list[int] = []
+        on_path: set[int] = set()
+        stack = [(start, False)]
+        while stack:
+            node, is_left = stack.pop()
+            if is_left:
+                on_path.discard(path.pop())
+                done.add(node)
+            elif node in on_path:
+                return [*path[path.index(node) :], node]
+            elif node not in done:
+                path.append(node)
+                on_path.add(node)
+                stack += [(node, True), *((child, False) for child in reversed(below.get(node, [])))]
+    return []
+
+
+def held(edges: Edges, scores: FamilyScores) -> Edges:
+    """The edges without those that are present but from no candidate."""
+    return replace(edges, present=frozenset(edge for edge in edges.present if edge[0] in scores.candidates[edge[1]]))
+
+
+def check_edges(edges: Edges, scores: FamilyScores, names: Sequence[str], can_add: bool = False) -> None:
+    """Refuse what contradicts itself, the prior or, unless more can be added, the candidate parents.
+
+    Raises
+    ------
+    ImpossibleEdges
+        Naming the edges at fault.
+    """
+    for edge in sorted(edges.present & edges.absent):
+        raise ImpossibleEdges(f"{arrow(edge, names)} is both present and absent")
+    cycle = cycle_of(edges.present)
+    if cycle:
+        raise ImpossibleEdges(f"{'->'.join(names[node] for node in cycle)} is a cycle")
+    within = held(edges, scores)
+    for parent, child in sorted(edges.present - within.present):
+        if not can_add:
+            raise ImpossibleEdges(
+                f"{names[parent]!r} is not among the {scores.candidates[child].size} candidate parents of "
+                f"{names[child]!r}; train with more candidates, or with this edge required"
+            )
+    given = with_edges(scores, within)
+    for node in range(scores.d):
+        if given.of(node).max() == -np.inf:
+            own = [arrow(edge, names) for edge in sorted(edges.present | edges.absent) if edge[1] == node]
+            raise ImpossibleEdges(
+                f"no parent set of {names[node]!r} that the prior allows agrees with {', '.join(own)}"
+            )
+
+
+def with_edges(scores: FamilyScores, edges: Edges) -> FamilyScores:
+    """The scores with -inf for every family that contradicts the edges; present edges must be from candidates."""
+    if not edges:
+        return scores
+    logs = scores.logs.copy()
+    for node in range(scores.d):
+        candidates = set(scores.candidates[node].tolist())
+        present = scores.index(node, [parent for parent, child in edges.present if child == node])
+        absent = scores.index(node, [a for a, child in edges.absent if child == node and a in candidates])
+        assert present is not None
+        assert absent is not None
+        if present or absent:
+            keep_sets(logs[scores.starts[node] : scores.starts[node + 1]], present, absent)
+    return replace(scores, logs=logs)

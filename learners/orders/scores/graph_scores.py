@@ -1,0 +1,205 @@
+"""Families beyond the tables: any graph scored by its own families, and the mass that the tables leave out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from learners.arrays import Codes, Floats, Integers, Uint64s, freeze
+from learners.orders.scores.bdeu import BDeu
+from learners.orders.scores.bge import BGe
+from learners.orders.queries.graph_samples import WeightedGraphs
+from learners.orders.lattice.graphs import members
+from learners.orders.scores.priors import StructurePrior
+from learners.orders.scores.scores import FamilyScores
+
+# Of the distinct rows that a model of nominal columns keeps.
+MOST_ROW_BYTES = 1 << 24
+# Sets of columns times distinct rows that are counted for one estimate.
+COUNTED_CELLS = 50_000_000
+# Random orders by which the orders of a graph are counted.
+N_ORDERS = 4000
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """Distinct rows that a model keeps.
+
+    Parameters
+    ----------
+    x : (d, n) uint8 or uint16
+    counts : (n,) int64
+    """
+
+    x: Codes
+    counts: Integers
+
+    is_in_memory = True
+
+    def __post_init__(self) -> None:
+        freeze(self.x, self.counts)
+
+    @property
+    def n_distinct(self) -> int:
+        """How many there are."""
+        return int(self.counts.size)
+
+    def blocks(self) -> Iterator[tuple[Codes, Integers]]:
+        """All rows as one block."""
+        yield self.x, self.counts
+
+    @classmethod
+    def of(cls, score: BDeu) -> KeptRows | None:
+        """Those of a score; None if they are larger than a model keeps."""
+        if not score.rows.is_in_memory or score.sizes.size * score.rows.n_distinct * 2 > MOST_ROW_BYTES:
+            return None
+        ((x, counts),) = score.rows.blocks()
+        return cls(np.array(x), np.array(counts))
+
+
+def log_family(score: BGe | BDeu, node: int, parents: tuple[int, ...]) -> float:
+    """The log marginal likelihood of a node given any parents."""
+    if isinstance(score, BGe):
+        r, own, k = score.scale, list(parents), len(parents)
+        variance = r[node, node] - r[node, own] @ np.linalg.solve(r[np.ix_(own, own)], r[own, node])
+        log_det = float(np.linalg.slogdet(r[np.ix_(own, own)])[1])
+        return float(score.constants(k)[k] - 0.5 * log_det - (score.degrees + k + 1) / 2 * np.log(variance))
+    without = sum(1 << parent for parent in parents)
+    both = np.array(sorted((without, without | (1 << node))), np.uint64)
+    h = dict(zip(both.tolist(), score.potentials(both).tolist(), strict=True))
+    return h[without | (1 << node)] - h[without]
+
+
+def log_prior(prior: StructurePrior, node: int, parents: tuple[int, ...], d: int) -> float:
+    """The log prior of a family, as the tables have it: -inf if the prior forbids it."""
+    if not set(prior.required_of(node)) <= set(parents) or any((other, node) in prior.forbidden for other in parents):
+        return -np.inf
+    odds = sum(prior.log_odds.get((other, node), 0.0) for other in parents)
+    return float(prior.of_sizes(d)[len(parents)]) + odds
+
+
+def estimated_log_orders(parents: Uint64s, seed: int) -> tuple[float, float]:
+    """Log of how many orders a graph (d,) has, with its standard error, by drawing one node after another.
+
+    Each draw takes any node whose parents are there already. The product of the numbers of choices has the number of
+    orders as its mean (Knuth 1975, Estimating the efficiency of backtrack programs).
+    """
+    d, rng = parents.size, np.random.default_rng(seed)
+    placed, logs = np.zeros(N_ORDERS, np.uint64), np.zeros(N_ORDERS)
+    bits = np.uint64(1) << np.arange(d, dtype=np.uint64)
+    for _ in range(d):
+        is_free = ((placed[:, np.newaxis] & bits) == 0) & ((placed[:, np.newaxis] & parents) == parents)
+        logs += np.log(is_free.sum(axis=1))
+        placed |= bits[np.where(is_free, rng.random(is_free.shape), -1.0).argmax(axis=1)]
+    weights = np.exp(logs - logs.max())
+    mean = float(weights.mean())
+    return float(logs.max() + np.log(mean)), float(weights.std(ddof=1) / mean / np.sqrt(N_ORDERS))
+
+
+@dataclass(frozen=True)
+class OutsideMass:
+    """What one further parent would add to the graphs that are covered, as odds against all of these.
+
+    Parameters
+    ----------
+    odds, errors : (d, d) float64
+        [i, j] of graphs in which i is a parent of j that the tables have not; and the standard errors.
+    total, total_error : float
+        Of all further parents.
+    n_draws : int
+    """
+
+    odds: Floats
+    errors: Floats
+    total: float
+    total_error: float
+    n_draws: int
+
+
+def outside_mass(
+    drawn: WeightedGraphs,
+    scores: FamilyScores,
+    score: BGe | BDeu,
+    prior: StructurePrior,
+    absent: frozenset[tuple[int, int]],
+) -> OutsideMass:
+    """The mass of families with one parent more than the tables hold, by importance sampling from what they hold.
+
+    Draw an order and a graph. A node earlier in the order joins the parents of a later one: the ratio of the two families'
+    scores has as its mean the mass of all such graphs, divided by the mass that is covered. The estimate is unbiased.
+    """
+    d, graphs = scores.d, drawn.graphs
+    rank = np.argsort(graphs.orders, axis=1)
+    families = sorted({(node, own) for row in graphs.parents.tolist() for node, own in enumerate(row)})
+    further = {key: _further(*key, scores, prior, absent) for key in families}
+    n = len(graphs.parents)
+    if isinstance(score, BDeu):
+        n_sets = 2 * sum(map(len, further.values()))
+        n = max(2, min(n, COUNTED_CELLS * n // max(1, n_sets * score.rows.n_distinct)))
+        families = sorted({(node, own) for row in graphs.parents[:n].tolist() for node, own in enumerate(row)})
+    ratios = _ratios(score, {key: further[key] for key in families}, prior)
+    added = np.zeros((n, d, d))
+    for g, row in enumerate(graphs.parents[:n].tolist()):
+        for node, own in enumerate(row):
+            others = further[node, own]
+            added[g, others, node] = np.where(rank[g, others] < rank[g, node], ratios[node, own], 0.0)
+    weights = drawn.weights[:n] / drawn.weights[:n].sum()
+    part = WeightedGraphs(graphs, weights, drawn.is_equal)
+    odds, errors = part.mean(added)
+    total, total_error = part.mean(added.sum(axis=(1, 2)))
+    return OutsideMass(odds, errors, float(total), float(total_error), n)
+
+
+def _further(
+    node: int, own: int, scores: FamilyScores, prior: StructurePrior, absent: frozenset[tuple[int, int]]
+) -> list[int]:
+    """The nodes that the prior lets join a parent set, though the tables have no score of the larger set."""
+    parents = members(own)
+    found = []
+    for other in range(scores.d):
+        edge = (other, node)
+        if other == node or other in parents or edge in prior.forbidden or edge in absent:
+            continue
+        index = scores.index(node, (*parents, other))
+        if index is None or scores.of(node)[index] == -np.inf:
+            found.append(other)
+    return found
+
+
+def _ratios(
+    score: BGe | BDeu, further: dict[tuple[int, int], list[int]], prior: StructurePrior
+) -> dict[tuple[int, int], Floats]:
+    """Of each node and parent set, the score of the set with each further node divided by its own; at most e^600."""
+    found = {}
+    h: dict[int, float] = {}
+    if isinstance(score, BDeu):
+        d = int(score.sizes.size)
+        larger = {own | (1 << i) for (_, own), others in further.items() for i in [*others]}
+        larger |= {own | (1 << i) | (1 << node) for (node, own), others in further.items() for i in others}
+        larger |= {own | bit for node, own in further for bit in (0, 1 << node)}
+        sets = np.array(sorted(larger), np.uint64)
+        h = dict(zip(sets.tolist(), score.potentials(sets).tolist(), strict=True))
+    else:
+        d = score.d
+        scale, constants = score.scale, score.constants(d)
+    of_sizes = prior.of_sizes(d)
+    for (node, own), others in further.items():
+        parents, bit = list(members(own)), 1 << node
+        k = len(parents)
+        if isinstance(score, BDeu):
+            base = h[own | bit] - h[own]
+            logs = np.array([h[own | bit | (1 << i)] - h[own | (1 << i)] - base for i in others])
+        else:
+            solved = np.linalg.solve(scale[np.ix_(parents, parents)], scale[parents])
+            rest = scale - scale[:, parents] @ solved if k else scale
+            pivots = np.diag(rest)[others]
+            variance = rest[node, node] - rest[node, others] ** 2 / pivots
+            logs = constants[k + 1] - constants[k] - 0.5 * np.log(pivots)
+            logs = logs - (score.degrees + k + 2) / 2 * np.log(variance)
+            logs = logs + (score.degrees + k + 1) / 2 * np.log(rest[node, node])
+        logs = logs + (of_sizes[k + 1] - of_sizes[k] if k + 1 < d else -np.inf)
+        logs = logs + np.array([prior.log_odds.get((i, node), 0.0) for i in others])
+        found[node, own] = np.exp(np.minimum(logs, 600.0))
+    return found

@@ -1,0 +1,69 @@
+"""How probable further rows are under the most probable graph."""
+
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from learners import recipes
+from learners.errors import UnknownColumn
+from learners.orders.scores.bge import BGe, BGePrior
+from learners.orders.queries.predictive import log_densities
+from learners.passes.learner import drive
+from learners.passes.source import Source
+from tests.orders.problems import bge_of, gaussian_table, naive_bge
+
+GRAPH = ((1,), (), (0, 1), (2,))
+
+
+def learned(table, **parameters):
+    return drive(recipes.learner("orders", parameters, None), Source.of_table(table))
+
+
+@pytest.mark.parametrize("prior", [BGePrior(), BGePrior(0.3, 7.5, 0.8)])
+def test_a_row_is_as_probable_as_it_raises_the_score(prior):
+    """p(x | rows, graph) is the marginal likelihood of the rows and x over that of the rows."""
+    x = gaussian_table(4, 30, 1) + 0.5
+    alpha_w, t = prior.resolved(4)
+
+    def log_score(rows):
+        log_family = naive_bge(rows, prior.alpha_mu, alpha_w, t)
+        return sum(log_family(node, own) for node, own in enumerate(GRAPH))
+
+    new = gaussian_table(4, 5, 2) * 3 - 1
+    expected = [log_score(np.vstack([x, row])) - log_score(x) for row in new]
+    np.testing.assert_allclose(log_densities(bge_of(x, prior), GRAPH, new), expected, rtol=1e-9)
+
+
+def test_densities_add_up_to_one_in_the_units_of_the_columns():
+    rng = np.random.default_rng(3)
+    a = rng.normal(5.0, 40.0, 60)
+    model = learned(pa.table({"a": a, "b": a / 1000 + rng.normal(0.0, 0.01, 60)}))
+    grid_a, grid_b = np.linspace(-400, 400, 801), np.linspace(-0.5, 0.5, 801)
+    mesh = np.stack(np.meshgrid(grid_a, grid_b), axis=-1).reshape(-1, 2)
+    batch = pa.RecordBatch.from_arrays([pa.array(mesh[:, 0]), pa.array(mesh[:, 1])], names=["a", "b"])
+    mass = np.exp(model.log_likelihood(batch)).sum() * (grid_a[1] - grid_a[0]) * (grid_b[1] - grid_b[0])
+    assert mass == pytest.approx(1.0, abs=1e-3)
+
+
+def test_rows_of_words_have_the_probabilities_of_the_tables():
+    rng = np.random.default_rng(4)
+    a = rng.integers(0, 2, 90)
+    b = np.where(rng.random(90) < 0.9, a, 1 - a)
+    table = pa.table({"a": pa.array([f"a{v}" for v in a]), "b": pa.array([f"b{v}" for v in b])})
+    model = learned(table, ess=2.0)
+    assert len(model.best_edges()) == 1
+    (batch,) = pa.table({"b": ["b0", "b1", "new"], "a": ["a0", "a0", "a1"]}).to_batches()
+    n_0, n_00 = np.sum(a == 0), np.sum((a == 0) & (b == 0))
+    expected = [math.log((n_00 + 0.5) / 92), math.log((n_0 - n_00 + 0.5) / 92), math.nan]
+    np.testing.assert_allclose(model.log_likelihood(batch), expected)
+
+
+def test_what_is_missing_is_not_guessed():
+    model = learned(pa.table({"a": np.arange(9.0) ** 2, "b": np.arange(9.0)}))
+    (batch,) = pa.table({"a": [1.0, None], "b": [2.0, 3.0]}).to_batches()
+    assert np.isnan(model.log_likelihood(batch)).tolist() == [False, True]
+    with pytest.raises(UnknownColumn, match="Column 'b' is not in the table"):
+        model.log_likelihood(batch.select(["a"]))
+    assert isinstance(model.posterior.bge, BGe)
