@@ -39,8 +39,8 @@ def log_losses(repetitions: int, log: Path | None) -> dict[str, dict[str, float]
 
 def row_seconds(n: int, rounds: int) -> float:
     """Seconds that one thread takes for a row of n attributes and two classes."""
-    from learners.classifiers.averaged import AveragedTrees
-    from learners.classifiers.tree_average import tree_posterior
+    from learners.classifiers.averaged_tan.model import AveragedTrees
+    from learners.classifiers.averaged_tan.tree_average import tree_posterior
     from learners.counts.pairwise import PairwiseCounts
     from learners.schema import Attribute, Chunk, Schema
 

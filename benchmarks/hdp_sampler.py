@@ -42,7 +42,7 @@ def trees_of(name: str, n_rows: int, k: int = 5) -> list:
 
 def measure(name: str, n_rows: int, rounds: int) -> dict:
     """Seconds and sizes of one set."""
-    from learners.classifiers.hdp import HDPParameters, hdp_estimates, hdp_map_estimates
+    from learners.classifiers.estimates.hdp import HDPParameters, hdp_estimates, hdp_map_estimates
 
     trees = trees_of(name, n_rows)
     n_cells = sum(int((tree.cell_count[tree.cell_starts[1] :] > 1).sum()) for tree in trees)

@@ -11,9 +11,9 @@ from learners.baselines.boosted_checks import check_boosted_model
 from learners.circuits.bayesian.posterior_samples.model import BayesianCircuit
 from learners.circuits.mixtures.model import GaussianModel
 from learners.circuits.model import CircuitModel
-from learners.classifiers.averaged import AveragedTrees, check_trees
-from learners.classifiers.checks import check_arrays
-from learners.classifiers.lookup import LookupModel
+from learners.classifiers.averaged_tan.model import AveragedTrees, check_trees
+from learners.classifiers.lookup.checks import check_arrays
+from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.checks import check_ensemble
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError

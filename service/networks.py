@@ -5,7 +5,7 @@ from weakref import WeakKeyDictionary
 
 from learners.circuits.structures.from_network import MAX_EDGES, network_circuit
 from learners.circuits.model import CircuitModel
-from learners.classifiers.lookup import LookupModel
+from learners.classifiers.lookup.lookup import LookupModel
 
 _compiled: WeakKeyDictionary[LookupModel, CircuitModel] = WeakKeyDictionary()
 _compiling = threading.Lock()

@@ -16,7 +16,7 @@ import structlog
 
 from learners.circuits.structures.from_network import NetworkTooLarge
 from learners.circuits.model import CircuitModel
-from learners.classifiers.lookup import LookupModel
+from learners.classifiers.lookup.lookup import LookupModel
 from learners.distributions import distributions
 from learners.ensembles.model import EnsembleModel
 from learners.errors import InvalidParameter, LearnerError, NoClass

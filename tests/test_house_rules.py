@@ -16,9 +16,9 @@ FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("
 MAX_LINES = 400
 # What implements a paper, and says which.
 OF_PAPERS = [
-    "learners/classifiers/context_tree.py::ContextTree",
-    "learners/classifiers/m_estimate.py::m_estimates",
-    "learners/classifiers/choosing.py::choose_m",
+    "learners/classifiers/estimates/context_tree.py::ContextTree",
+    "learners/classifiers/estimates/m_estimate.py::m_estimates",
+    "learners/classifiers/m_selection.py::choose_m",
     "learners/classifiers/structure.py::k_dependence",
     "learners/classifiers/structure.py::tree_augmented",
     "learners/counts/holdout.py::draw",

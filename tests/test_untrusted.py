@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from learners import recipes
-from learners.classifiers import compile as compile_module
+from learners.classifiers.lookup import compile as compile_module
 from learners.errors import InvalidArray, LearnerError, SchemaError
 from learners.explanation import explain
 from learners.kinds import load_model

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from learners.arrays import Array, Floats, Integers
-from learners.classifiers.context_tree import ContextTree, Estimates
+from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.structure import Structure
 from learners.schema import Schema
 

@@ -6,18 +6,18 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
-from learners.classifiers.averaged import AveragedTrees
-from learners.classifiers.choosing import choose_m
-from learners.classifiers.context_tree import ContextTree
-from learners.classifiers.family_trees import each_grown, trees_of
-from learners.classifiers.hdp import HDPParameters, Posterior, hdp_estimates, hdp_map_estimates
-from learners.classifiers.lookup import LookupModel
-from learners.classifiers.loss_tables import Measure, measure
-from learners.classifiers.m_estimate import m_estimates
-from learners.classifiers.mixing import pruned
-from learners.classifiers.selection import LOSSES, PrefixLosses
+from learners.classifiers.averaged_tan.model import AveragedTrees
+from learners.classifiers.m_selection import choose_m
+from learners.classifiers.estimates.context_tree import ContextTree
+from learners.classifiers.estimates.family_trees import each_grown, trees_of
+from learners.classifiers.estimates.hdp import HDPParameters, Posterior, hdp_estimates, hdp_map_estimates
+from learners.classifiers.lookup.lookup import LookupModel
+from learners.classifiers.selection.loss_tables import Measure, measure
+from learners.classifiers.estimates.m_estimate import m_estimates
+from learners.classifiers.estimates.backoff import pruned
+from learners.classifiers.selection.selection import LOSSES, PrefixLosses
 from learners.classifiers.structure import Structure, k_dependence, naive_structure, tree_augmented
-from learners.classifiers.tree_average import TreePosterior, most_probable_prior, tree_posterior
+from learners.classifiers.averaged_tan.tree_average import TreePosterior, most_probable_prior, tree_posterior
 from learners.counts.family import FamilyCounts
 from learners.counts.holdout import HoldOut
 from learners.counts.pairwise import PairwiseCounts

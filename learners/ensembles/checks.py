@@ -10,7 +10,7 @@ import numpy as np
 
 from learners.arrays import Arrays
 from learners.baselines.boosted_checks import check_booster
-from learners.classifiers.checks import check_arrays, check_tables
+from learners.classifiers.lookup.checks import check_arrays, check_tables
 from learners.classifiers.structure import Structure
 from learners.ensembles.compile import PooledFamilies
 from learners.ensembles.forest import check_forest

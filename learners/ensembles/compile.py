@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.arrays import Integers
-from learners.classifiers import kernels
-from learners.classifiers.compile import compile_tables
+from learners.classifiers.lookup import kernels
+from learners.classifiers.lookup.compile import compile_tables
 from learners.classifiers.structure import Structure
 from learners.ensembles.fit import Pool
 from learners.ensembles.model import Entries

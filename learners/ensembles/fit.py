@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from learners.arrays import Float32s, Floats, Integers
-from learners.classifiers.context_tree import context_tree_from_cells
+from learners.classifiers.estimates.context_tree import context_tree_from_cells
 from learners.counts.family import Family, FamilyCounts
 from learners.ensembles.levels import Levels
 from learners.ensembles.members import Member, distinct_families

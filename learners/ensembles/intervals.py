@@ -8,8 +8,8 @@ from statistics import NormalDist
 import numpy as np
 
 from learners.arrays import Codes, Floats, Integers
-from learners.classifiers import kernels
-from learners.classifiers.tables import log_joints
+from learners.classifiers.lookup import kernels
+from learners.classifiers.lookup.tables import log_joints
 from learners.errors import InvalidParameter
 
 

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from learners.arrays import Array, Arrays, Codes, Floats, Integers, Uint8s, freeze
-from learners.classifiers import kernels
-from learners.classifiers.contributions import log_factors
-from learners.classifiers.incomplete import Completeness, normalized
-from learners.classifiers.lookup import PARALLEL_ROWS, LookupModel
-from learners.classifiers.tables import log_joints, probabilities
+from learners.classifiers.lookup import kernels
+from learners.classifiers.lookup.log_terms import log_factors
+from learners.classifiers.lookup.incomplete import Completeness, normalized
+from learners.classifiers.lookup.lookup import PARALLEL_ROWS, LookupModel
+from learners.classifiers.lookup.tables import log_joints, probabilities
 from learners.ensembles import describe
 from learners.ensembles.cuts import parent_grouping
 from learners.ensembles.forest import forest_of_arrays

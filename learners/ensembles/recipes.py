@@ -9,9 +9,9 @@ from typing import Literal
 import numpy as np
 
 from learners.arrays import Floats
-from learners.classifiers.context_tree import context_tree_from_cells
-from learners.classifiers.hdp import HDPParameters, hdp_map_estimates
-from learners.classifiers.lookup import LookupModel
+from learners.classifiers.estimates.context_tree import context_tree_from_cells
+from learners.classifiers.estimates.hdp import HDPParameters, hdp_map_estimates
+from learners.classifiers.lookup.lookup import LookupModel
 from learners.counts.drawn import EVERYTHING, DrawnRows
 from learners.counts.pairwise import PairwiseCounts
 from learners.counts.viewed import Viewed, ViewedFamilies

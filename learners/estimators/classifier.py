@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from learners import recipes
 from learners.arrays import Floats
-from learners.classifiers.folding import folding_costs
+from learners.classifiers.rare_value_cost import folding_costs
 from learners.distributions import all_distributions
 from learners.errors import InvalidParameter, LearnerError, SchemaError
 from learners.estimators.columns import KnownColumns

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from learners.arrays import Floats, Integers
-from learners.classifiers.context_tree import ContextTree
-from learners.classifiers.lookup import LookupModel
+from learners.classifiers.estimates.context_tree import ContextTree
+from learners.classifiers.lookup.lookup import LookupModel
 from learners.errors import NoImportances
 from learners.model import Model
 

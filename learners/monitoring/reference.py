@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from learners.arrays import Integers
-from learners.classifiers.context_tree import ContextTree
+from learners.classifiers.estimates.context_tree import ContextTree
 from learners.monitoring.slices import ServedCounts
 from learners.monitoring.watched import Watched
 

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from learners.arrays import Codes, Integers, freeze
-from learners.classifiers.lookup import LookupModel
+from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.model import Model
 from learners.monitoring.kernels import CONFIDENCE_BINS, SURPRISE_BINS, Places

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from learners import recipes
 from learners.circuits.model import CircuitModel
-from learners.classifiers.lookup import LookupModel
+from learners.classifiers.lookup.lookup import LookupModel
 from learners.distributions import distributions
 from learners.kernels.jit import noticing_compilation
 from learners.kinds import load_model

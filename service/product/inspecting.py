@@ -6,7 +6,7 @@ from pathlib import Path
 
 from learners.circuits.bayesian.posterior_samples.model import BayesianCircuit
 from learners.circuits.model import CircuitModel
-from learners.classifiers.lookup import LookupModel
+from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import InvalidParameter, LearnerError
 from learners.model import Model

@@ -8,7 +8,7 @@ from learners import recipes
 from learners.circuits.columns import check_left_out, knows_nothing_of, labels_of, never_had
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.queries import check
-from learners.classifiers.lookup import LookupModel
+from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import SourceError, UnknownColumn
 from learners.model import Model

@@ -9,7 +9,7 @@ from typing import Any
 
 from learners import recipes
 from learners.circuits.model import CircuitModel
-from learners.classifiers.folding import folding_costs
+from learners.classifiers.rare_value_cost import folding_costs
 from learners.kinds import load_model
 from learners.memory import allocate_frugally, limit_memory
 from learners.model import Model

@@ -11,7 +11,7 @@ import numpy as np
 from learners.arrays import Arrays
 from learners.baselines.boosted import BoostedModel
 from learners.circuits.model import CircuitModel
-from learners.classifiers.lookup import LookupModel
+from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError
 from learners.kinds import load_model

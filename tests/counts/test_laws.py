@@ -16,9 +16,9 @@ import learners
 from learners.circuits.em.em import ExpectedCounts
 from learners.circuits.mixtures.row_sample import DrawnNumbers
 from learners.circuits.mixtures.em_statistics import ExpectedMoments
-from learners.classifiers.family_trees import each_grown
-from learners.classifiers.loss_tables import measure
-from learners.classifiers.selection import PrefixLosses
+from learners.classifiers.estimates.family_trees import each_grown
+from learners.classifiers.selection.loss_tables import measure
+from learners.classifiers.selection.selection import PrefixLosses
 from learners.classifiers.structure import Structure
 from learners.counts.drawn import DrawnRows
 from learners.counts.family import Family, FamilyCounts

@@ -34,7 +34,7 @@ KERNELS = (
     "learners.schema.word_kernels",
     "learners.counts.kernels",
     "learners.counts.cell_kernels",
-    "learners.classifiers.kernels",
+    "learners.classifiers.lookup.kernels",
 )
 # uint8 and uint16 codes. `translate` also reads indices of one and of four bytes.
 MOST_SIGNATURES = {"learners.schema.kernels.translate": 4}
@@ -109,7 +109,7 @@ def test_kernels_have_few_signatures_and_mapped_models_add_none(tmp_path):
         once, twice, n_new = in_a_fresh_process(tmp_path)
     for name, n in once.items():
         assert n <= MOST_SIGNATURES.get(name, 2), name
-    assert once["learners.classifiers.kernels.answer"] == 2
+    assert once["learners.classifiers.lookup.kernels.answer"] == 2
     assert twice == once
 
 

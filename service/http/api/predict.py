@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from learners.classifiers.lookup import LookupModel
+from learners.classifiers.lookup.lookup import LookupModel
 from learners.errors import InvalidBuffers
 from learners.monitoring.raw import BatchRows, ColumnRows, RawRows, RecordRows
 from learners.schema import Chunk

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.circuits.structures.from_network import NetworkTooLarge, network_circuit
-from learners.classifiers.family_trees import trees_of
-from learners.classifiers.hdp import HDPParameters, hdp_map_estimates
-from learners.classifiers.lookup import LookupModel
-from learners.classifiers.m_estimate import m_estimates
+from learners.classifiers.estimates.family_trees import trees_of
+from learners.classifiers.estimates.hdp import HDPParameters, hdp_map_estimates
+from learners.classifiers.lookup.lookup import LookupModel
+from learners.classifiers.estimates.m_estimate import m_estimates
 from learners.classifiers.structure import Structure, k_dependence, naive_structure, tree_augmented
 from learners.counts.family import FamilyCounts
 from learners.counts.pairwise import PairwiseCounts

@@ -11,7 +11,7 @@ import pytest
 
 import learners
 from learners import recipes
-from learners.classifiers.lookup import LookupModel
+from learners.classifiers.lookup.lookup import LookupModel
 from learners.passes.learner import drive
 from learners.passes.source import Source
 from service import product

@@ -16,7 +16,7 @@ import pytest
 
 from service.processes.local_server import local_server
 from service.settings import Settings
-from tests.classifiers.test_many_classes import table
+from tests.classifiers.lookup.test_many_classes import table
 from tests.service.asking import client_of
 from tests.service.cli.test_cli import fewpass
 from tests.service.http.test_predict import problem, stream_of

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from learners.circuits.model import CircuitModel
-from learners.classifiers.lookup import LookupModel
+from learners.classifiers.lookup.lookup import LookupModel
 from service import product
 from service.cli import app
 from service.operations import precompile

@@ -1,0 +1,1 @@
+"""Tree-augmented naive Bayes, averaged over all trees."""

@@ -1,0 +1,1 @@
+"""Probabilities of context trees: m-estimates, back-off, hierarchical Dirichlet processes."""

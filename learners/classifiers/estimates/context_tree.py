@@ -1,0 +1,245 @@
+"""The tree of contexts of an attribute: root, class, then one level per parent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from learners.arrays import Array, Floats, Integers
+from learners.classifiers.estimates.tree_kernels import first_differences, summed_level
+
+
+class ContextTree(NamedTuple):
+    """Counts of an attribute in every context that occurred, level by level; nodes of a level sorted by path.
+
+    Level 0 is the root, level 1 branches on the class, level l + 1 on parent number l. A cell is a pair (node, value)
+    with a positive count.
+
+    Parameters
+    ----------
+    level_starts : (n_levels + 1,) int64
+        Ranges of nodes.
+    parent : (n_nodes,) int64
+        Node above; -1 at the root.
+    branch : (n_nodes,) int64
+        Class or parent-attribute code under the node above; -1 at the root.
+    cell_starts : (n_nodes + 1,) int64
+        Ranges of cells.
+    cell_value : (n_cells,) int64
+        Code of the attribute, ascending within a node.
+    cell_count : (n_cells,) int64
+        Rows with this context and value; at inner nodes the sum over the children.
+    cell_parent : (n_cells,) int64
+        The cell of the same value at the node above; -1 at the root.
+    n_values : int
+        Codes of the attribute, without the unseen one.
+
+    References
+    ----------
+    Petitjean, Buntine, Webb, Zaidi (2018), section 4.1.
+    """
+
+    level_starts: Integers
+    parent: Integers
+    branch: Integers
+    cell_starts: Integers
+    cell_value: Integers
+    cell_count: Integers
+    cell_parent: Integers
+    n_values: int
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+        return self.parent.size
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells."""
+        return self.cell_value.size
+
+    def node_of_cell(self) -> Integers:
+        """(n_cells,) int64: the node that each cell belongs to."""
+        return np.repeat(np.arange(self.n_nodes), np.diff(self.cell_starts))
+
+    def node_counts(self) -> Integers:
+        """(n_nodes,) int64: rows in each context."""
+        return np.add.reduceat(self.cell_count, self.cell_starts[:-1]) if self.n_nodes else np.empty(0, np.int64)
+
+
+class Averaged(NamedTuple):
+    """What a node tells of rows whose further parents are missing: (n_cells,) and (n_nodes,) as in `Estimates`."""
+
+    probability: Floats
+    rest: Floats
+
+
+class Estimates(NamedTuple):
+    """Probabilities of one context tree.
+
+    Parameters
+    ----------
+    probability : (n_cells,) float64
+        p(x | node) of the values that have a cell.
+    rest : (n_nodes,) float64
+        For a value without a cell at node u: if hierarchical, p(x | u) = rest[u] * p(x | node above), and at the root
+        p(x | u) = rest[u]; if not, p(x | u) = rest[u].
+    hierarchical : bool
+        True for HDP estimates, False for m-estimates.
+    averaged : Averaged, optional
+        As `probability` and `rest`, for rows whose parents below a node are missing: the average over these, where `probability` is that
+        of a context which training never saw. Without, both are the same.
+    """
+
+    probability: Floats
+    rest: Floats
+    hierarchical: bool
+    averaged: Averaged | None = None
+
+
+def context_tree_from_cells(
+    y: Integers,
+    parents: Integers,
+    x: Integers,
+    counts: Integers,
+    n_values: int,
+    parent_sizes: Sequence[int] | None = None,
+) -> ContextTree:
+    """Build the tree of a family from its distinct cells.
+
+    Parameters
+    ----------
+    y : (m,) int64
+        Class codes.
+    parents : (m, k) int64
+        Codes of the parents in the order of the levels.
+    x : (m,) int64
+        Codes of the attribute.
+    counts : (m,) int64
+        Positive numbers of rows.
+    n_values : int
+    parent_sizes : sequence of int, optional
+        Domain sizes of the parents; not needed, codes may be any non-negative integers.
+
+    Returns
+    -------
+    ContextTree
+        The same for any order of the cells.
+    """
+    del parent_sizes
+    path = np.column_stack([y, parents.reshape(y.size, -1)])
+    return levels_from_paths([path, x, counts], n_values).tree()
+
+
+class Level(NamedTuple):
+    """One level of a tree that is not laid out yet; int32 where that is enough.
+
+    Attributes
+    ----------
+    above, branch : (n_nodes,)
+        The node in the level above, and the code under it.
+    node, value, n_rows, cell_above : (n_cells,)
+        The node of each cell in this level, its value and rows, and the cell of the same value in the level above.
+    """
+
+    above: Array
+    branch: Array
+    node: Array
+    value: Array
+    n_rows: Array
+    cell_above: Array
+
+
+class Levels(NamedTuple):
+    """The levels of a context tree, top first: a third of the memory that the tree takes, and of each level its own.
+
+    Attributes
+    ----------
+    levels : list of Level
+    n_values : int
+    """
+
+    levels: list[Level]
+    n_values: int
+
+    def tree(self, n_parents: int | None = None) -> ContextTree:
+        """The tree, by default of all parents, or of the first so many."""
+        levels = self.levels if n_parents is None else self.levels[: n_parents + 2]
+        node_starts = np.concatenate([[0], np.cumsum([level.above.size for level in levels])]).astype(np.int64)
+        cell_firsts = np.concatenate([[0], np.cumsum([level.value.size for level in levels])]).astype(np.int64)
+        # Nothing is above the root: its -1 stays.
+        before = [0, *node_starts.tolist()]
+        cells_before = [0, *cell_firsts.tolist()]
+        per_node = [np.bincount(level.node, minlength=level.above.size) for level in levels]
+        return ContextTree(
+            level_starts=node_starts,
+            parent=_joined([level.above for level in levels], before),
+            branch=_joined([level.branch for level in levels]),
+            cell_starts=np.concatenate([[0], np.cumsum(np.concatenate(per_node))]).astype(np.int64),
+            cell_value=_joined([level.value for level in levels]),
+            cell_count=_joined([level.n_rows for level in levels]),
+            cell_parent=_joined([level.cell_above for level in levels], cells_before),
+            n_values=self.n_values,
+        )
+
+
+def levels_from_paths(cells: list[Array], n_values: int) -> Levels:
+    """The levels of a tree from its distinct cells.
+
+    Parameters
+    ----------
+    cells : list
+        Emptied, so that its arrays are in memory no longer than they are needed: (m, k + 1) class and codes of the parents in the
+        order of the levels, (m,) codes of the attribute, and (m,) int64 positive numbers of rows.
+    n_values : int
+    """
+    path, value, count = cells
+    cells.clear()
+    if path.dtype != np.uint16:
+        is_narrow = path.size == 0 or (path.min() >= 0 and path.max() <= np.iinfo(np.uint16).max)
+        path = path.astype(np.uint16 if is_narrow else np.int64, order="C")
+    value, count = value.astype(np.int32), count.astype(np.int64, copy=False)
+    differs = np.empty(value.size, np.int8)
+    first_differences(path, value, differs)
+    if value.size and differs.min() < 0:  # counts come in this order; others may not
+        order = np.lexsort((value, *path.T[::-1]))
+        path, value, count = np.ascontiguousarray(path[order]), value[order], count[order]
+        first_differences(path, value, differs)
+    depth = path.shape[1]
+    is_first = differs < depth
+    node = np.cumsum(is_first, dtype=np.int32)
+    node -= 1
+    path, differs = path[is_first], differs[is_first]  # one row per node, of the lowest level first
+    del is_first
+    seen = np.full(n_values, -1, np.int64)
+    levels = []
+    for level in range(depth, 0, -1):
+        is_start = differs < level - 1 if level > 1 else np.arange(differs.size) == 0
+        above_of_node = np.cumsum(is_start, dtype=np.int32)
+        above_of_node -= 1
+        out_node, out_value, cell_parent = (np.empty(value.size, np.int32) for _ in range(3))
+        out_count = np.empty(value.size, np.int64)
+        n_above = summed_level(node, value, count, above_of_node, seen, out_node, out_value, out_count, cell_parent)
+        branch = path[:, level - 1]
+        own = [_narrowed(part) for part in (above_of_node, branch, node, value, count, cell_parent)]
+        levels.append(Level._make(own))
+        node, value, count = out_node[:n_above].copy(), out_value[:n_above].copy(), out_count[:n_above].copy()
+        path, differs = path[is_start], differs[is_start]
+    none = np.full(1, -1, np.int32)
+    cells = [_narrowed(part) for part in (node, value, count)]
+    levels.append(Level._make([none, none, *cells, np.full(value.size, -1, np.int32)]))
+    return Levels(levels[::-1], n_values)
+
+
+def _narrowed(numbers: Array) -> Array:
+    """As int32 where that is enough."""
+    is_short = numbers.dtype == np.int32 or numbers.max(initial=0) <= np.iinfo(np.int32).max
+    return numbers.astype(np.int32, copy=False) if is_short else numbers
+
+
+def _joined(parts: Sequence[Array], before: Sequence[int] | None = None) -> Integers:
+    """Levels one behind the other as int64, each moved by what comes before the level above it."""
+    moved = before or [0] * len(parts)
+    return np.concatenate([part.astype(np.int64) + first for part, first in zip(parts, moved, strict=False)])

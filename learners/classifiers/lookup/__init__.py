@@ -1,0 +1,1 @@
+"""A network as look-up tables that answer."""

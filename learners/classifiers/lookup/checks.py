@@ -1,0 +1,166 @@
+"""What the arrays of a look-up model must be, before kernels that check nothing follow the indices in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from learners.arrays import Array, Arrays
+from learners.classifiers.lookup import kernels
+from learners.classifiers.lookup.array_checks import check_starts, refuse, typed
+from learners.classifiers.lookup.compile import strides_of
+from learners.classifiers.estimates.context_tree import ContextTree
+from learners.classifiers.lookup.lookup import MANY_TABLES, LookupHeader
+from learners.classifiers.lookup.lookup import TABLES as TABLES_STORED
+from learners.classifiers.lookup.many_checks import check_many_tables
+from learners.classifiers.lookup.compression import NUMBERS, VARIANCE, unpack
+from learners.classifiers.structure import Structure
+from learners.errors import InvalidArray
+from learners.schema import Schema
+
+TABLES: dict[str, type] = dict.fromkeys(kernels.LookupTables._fields, np.int64)
+TABLES |= {"dense": np.float32, "vectors": np.float32, "log_prior": np.float64, "is_hierarchical": np.uint8}
+TABLES |= {"hash_words": np.uint64, "hash_ranks": np.int32, "key_low": np.uint32, "key_high": np.uint32}
+MOST_ROWS = 1 << 53  # a float64 holds them all
+INFINITE = 0x7F80  # the upper half of a float32's infinity; beyond it are NaN and negative numbers
+
+
+def check_arrays(header: Mapping[str, object], arrays: Arrays) -> None:
+    """Refuse arrays from which no model could have been written; costs about as much as reading them.
+
+    Parameters
+    ----------
+    header, arrays
+        As `LookupModel.to_arrays` makes them.
+
+    Raises
+    ------
+    InvalidArray
+        Naming the array.
+    """
+    stored = cast(LookupHeader, header)
+    schema = Schema.from_json(stored["schema"])
+    structure = Structure(tuple(stored["order"]), tuple(tuple(parents) for parents in stored["parents"]))
+    known = range(schema.n_attributes)
+    if not all(type(a) is int and a in known for a in (*structure.order, *sum(structure.parents, ()))):
+        raise InvalidArray("order", "names attributes that are not in the schema")
+    if TABLES_STORED[0] in arrays:  # or else they are compiled from the rest
+        check_tables(schema, structure, arrays)
+    elif MANY_TABLES[0] in arrays:
+        check_many_tables(schema, structure, arrays)
+    counts = typed(arrays, "class_counts", np.int64, schema.n_classes)
+    refuse("class_counts", (counts < 0) | (counts > MOST_ROWS), "holds what is no number of rows")
+    sizes = schema.domain_sizes[list(structure.order)].tolist()
+    if stored["tree_values"] != sizes or len(stored["hierarchical"]) != len(sizes):
+        raise InvalidArray("tree_values", "does not fit the schema")
+    _check_packed(arrays, len(sizes))
+    trees = unpack(arrays, sizes, stored["hierarchical"]).trees
+    for tree, parents in zip(trees, structure.parents, strict=True):
+        _check_tree(tree, [schema.n_classes, *schema.domain_sizes[list(parents)].tolist()])
+
+
+def _check_packed(arrays: Arrays, m: int) -> None:
+    """The types, and levels without gaps of which the first is a root."""
+    levels = typed(arrays, "tree_levels", np.int64, m, None)
+    refuse("tree_levels", (levels < 0) | (levels > MOST_ROWS), "holds what is no number of nodes")
+    if m and ((levels[:, 0] != 1).any() or ((levels[:, 1:] > 0) & (levels[:, :-1] == 0)).any()):
+        raise InvalidArray("tree_levels", "has a tree without one root, or a gap")
+    for name in NUMBERS:
+        typed(arrays, name, np.uint8)
+        for part in ("at", "above"):
+            typed(arrays, f"{name}_{part}", np.uint32)
+    for name in ("probability", "rest"):
+        estimates = typed(arrays, f"estimate_{name}", np.float32)
+        refuse(f"estimate_{name}", ~((estimates >= 0) & (estimates < np.inf)), "holds what is no estimate")
+    if VARIANCE in arrays:
+        refuse(VARIANCE, typed(arrays, VARIANCE, np.uint16) >= INFINITE, "holds what is no variance")
+
+
+def check_tables(schema: Schema, structure: Structure, arrays: Arrays) -> None:
+    """Refuse look-up tables that do not follow from a schema and a structure.
+
+    Raises
+    ------
+    InvalidArray
+        Naming the array.
+    """
+    tables = {name: typed(arrays, f"table_{name}", dtype) for name, dtype in TABLES.items() if name != "vectors"}
+    n_classes, m = schema.n_classes, len(structure.order)
+    parents = [p for of_one in structure.parents for p in of_one]
+    strides = [strides_of(schema, a, of_one) for a, of_one in zip(structure.order, structure.parents, strict=True)]
+    expected: dict[str, ArrayLike] = {
+        "attribute": structure.order,
+        "n_values": schema.domain_sizes[list(structure.order)],
+        "parent_starts": np.cumsum([0, *map(len, structure.parents)]),
+        "parents": parents,
+        "parent_sizes": schema.domain_sizes[parents],
+        "strides": np.concatenate([np.empty(0, np.int64), *strides]),
+    }
+    for name, values in expected.items():
+        if not np.array_equal(tables[name], values):
+            raise InvalidArray(f"table_{name}", "does not follow from the schema and the structure")
+    vectors = typed(arrays, "table_vectors", np.float32, None, n_classes)
+    _check_hashes(tables, m, len(vectors))
+    _check_dense(tables, structure, n_classes)
+    for name, logs in (("dense", tables["dense"]), ("vectors", vectors)):
+        unusable = logs == np.inf if name == "vectors" else ~(logs < np.inf)  # NaN: no rest for a class
+        refuse(f"table_{name}", unusable, "holds what is no logarithm of a probability")
+    log_prior = typed(arrays, "table_log_prior", np.float64, n_classes)
+    refuse("table_log_prior", ~np.isfinite(log_prior), "holds a value that is not finite")
+    typed(arrays, "table_is_hierarchical", np.uint8, 1)
+
+
+def _check_hashes(tables: Mapping[str, Array], m: int, n_vectors: int) -> None:
+    """Hash tables of powers of two slots, of which one at least is empty: or else a search in them would not end."""
+    starts, shifts, words = tables["hash_starts"], tables["hash_shifts"], tables["hash_words"]
+    check_starts("table_hash_starts", starts, m, words.size)
+    if tables["dense_starts"].size != m or (np.diff(starts)[tables["dense_starts"] < 0] == 0).any():
+        raise InvalidArray("table_hash_starts", "leaves an attribute without a table")
+    has_slots = np.diff(starts) > 0
+    fits = np.diff(starts)[has_slots] == 1 << np.maximum(58 - shifts[has_slots], 0) if shifts.size == m else np.zeros(1)
+    if shifts.size != m or ((shifts < 1) | (shifts > 63)).any() or not fits.all():
+        raise InvalidArray("table_hash_shifts", "does not fit the sizes of the hash tables")
+    is_full = words == np.uint64(2**64 - 1)
+    if has_slots.any() and np.logical_and.reduceat(is_full, starts[:-1][has_slots]).any():
+        raise InvalidArray("table_hash_words", "has a hash table without an empty slot")
+    in_use = np.bitwise_count(words).astype(np.int64)
+    if not np.array_equal(tables["hash_ranks"], np.cumsum(in_use) - in_use) or int(in_use.sum()) != n_vectors:
+        raise InvalidArray("table_hash_ranks", "points past the end of the vectors")
+    if tables["key_low"].size != n_vectors or tables["key_high"].size not in (0, n_vectors):
+        raise InvalidArray("table_key_low", "is not as long as the vectors")
+
+
+def _check_dense(tables: Mapping[str, Array], structure: Structure, n_classes: int) -> None:
+    starts = tables["dense_starts"]
+    if starts.size != len(structure.order):
+        raise InvalidArray("table_dense_starts", "does not have one entry for each attribute")
+    radices = (tables["parent_sizes"] + 1).tolist()
+    for a, start in enumerate(starts.tolist()):
+        size = int(tables["n_values"][a]) * n_classes
+        for radix in radices[int(tables["parent_starts"][a]) : int(tables["parent_starts"][a + 1])]:
+            size *= radix  # of Python's integers, which do not overflow
+        if start != -1 and not 0 <= start <= start + size <= tables["dense"].size:
+            raise InvalidArray("table_dense_starts", "points past the end of the dense tables")
+
+
+def _check_tree(tree: ContextTree, level_sizes: list[int]) -> None:
+    """One context tree: every node below one of the level above it, every code one of its column.
+
+    `level_sizes` are the numbers of classes, and of values of each parent.
+    """
+    edges = tree.level_starts.tolist()
+    if len(edges) > len(level_sizes) + 2:
+        raise InvalidArray("tree_levels", "has more levels than the structure has parents")
+    for (above, first), (_, last), n_branches in zip(pairwise(edges), pairwise(edges[1:]), level_sizes, strict=False):
+        parent = tree.parent[first:last]
+        refuse(
+            "tree_n_children", (parent < above) | (parent >= first), "leads to a node that is not of the level below"
+        )
+        refuse("tree_branch", tree.branch[first:last] >= n_branches, "holds codes that there are none of")
+    refuse("tree_n_cells", np.diff(tree.cell_starts) == 0, "has a node without a cell")
+    refuse("tree_cell_value", tree.cell_value >= tree.n_values, "holds codes that there are none of")
+    refuse("tree_cell_count", tree.cell_count > MOST_ROWS, "holds what is no number of rows")

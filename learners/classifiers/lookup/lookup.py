@@ -1,0 +1,261 @@
+"""A Bayesian network classifier in the form that answers: one table per attribute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from itertools import pairwise
+from typing import ClassVar, cast
+
+import numpy as np
+import pyarrow as pa
+
+from learners.arrays import Array, Arrays, Codes, Floats, Integers, freeze
+from learners.classifiers.lookup import kernels
+from learners.classifiers.lookup.compile import compile_tables
+from learners.classifiers.estimates.context_tree import ContextTree, Estimates
+from learners.classifiers.lookup.log_terms import log_factors
+from learners.classifiers.describe import describe_structure, describe_tables
+from learners.classifiers.lookup.elimination import Elimination
+from learners.classifiers.lookup.incomplete import Completeness, normalized
+from learners.classifiers.lookup.intervals import credible_intervals, spread_tables
+from learners.classifiers.lookup.many_classes import compile_many
+from learners.classifiers.lookup.many_kernels import ManyClassTables
+from learners.classifiers.lookup.compression import Contents, pack, rounded, rounded_variances, unpack
+from learners.classifiers.structure import Structure
+from learners.classifiers.lookup.tables import Tables, probabilities
+from learners.errors import InvalidParameter
+from learners.model import DerivedHeader
+from learners.passes.engine import available_cores
+from learners.schema import Chunk, Schema
+from learners.schema.schema import FEW_CLASSES
+
+# Below this many rows a thread costs more than it brings.
+PARALLEL_ROWS = 8192
+TABLES = tuple(f"table_{name}" for name in kernels.LookupTables._fields)
+MANY_TABLES = tuple(f"many_{name}" for name in ManyClassTables._fields)
+
+
+class LookupHeader(DerivedHeader):
+    """The header of a stored `LookupModel`."""
+
+    order: list[int]
+    parents: list[list[int]]
+    hierarchical: list[bool]
+    tree_values: list[int]
+
+
+class LookupModel:
+    """NB, TAN, kDB or SkDB with its estimates: P(y | x) by one look-up per attribute.
+
+    Make one by `LookupModel.of`; it is immutable.
+
+    Parameters
+    ----------
+    schema : Schema
+    structure : Structure
+    class_counts : (n_classes,) int64
+    contents : callable
+        Gives the trees and estimates, which predictions do not need; called once, when somebody asks.
+    tables : LookupTables, or ManyClassTables for more than `FEW_CLASSES` classes
+        The compiled form.
+    facts : dict
+        What else is known of the training: learner, parameters, the chosen m, …; JSON can hold it.
+    """
+
+    kind: ClassVar[str] = "lookup"
+
+    def __init__(
+        self,
+        schema: Schema,
+        structure: Structure,
+        class_counts: Integers,
+        contents: Callable[[], Contents],
+        tables: Tables,
+        facts: Mapping[str, object],
+    ) -> None:
+        self.schema, self.network, self.class_counts = schema, structure, class_counts
+        self.facts, self._read_contents = dict(facts), contents
+        freeze(*tables)  # mapped and fresh models then share one compiled signature
+        self._tables = tables
+
+    def __getstate__(self) -> dict[str, object]:
+        # What is read when it is first asked for travels as it is, since the reading function cannot be pickled.
+        return vars(self) | {"_contents": self._contents, "_read_contents": None}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state)
+        freeze(*self._tables)
+
+    @cached_property
+    def _contents(self) -> Contents:
+        return self._read_contents()
+
+    @property
+    def trees(self) -> tuple[ContextTree, ...]:
+        """One per entry of the order."""
+        return self._contents.trees
+
+    @property
+    def estimates(self) -> tuple[Estimates, ...]:
+        """One per tree."""
+        return self._contents.estimates
+
+    @property
+    def variances(self) -> tuple[Floats, ...]:
+        """(n_cells,) float64 of each tree: the posterior variance of each probability; empty if the estimates have none."""
+        return self._contents.variances
+
+    @classmethod
+    def of(
+        cls,
+        schema: Schema,
+        structure: Structure,
+        class_counts: Integers,
+        trees: Sequence[ContextTree],
+        estimates: list[Estimates],
+        facts: Mapping[str, object],
+        variances: list[Floats] | None = None,
+    ) -> LookupModel:
+        """Compile the estimates, as float32 holds them, into tables; they and their variances are taken out of their lists."""
+        contents = Contents(tuple(trees), tuple(rounded(estimates)), tuple(rounded_variances(variances or [])))
+        compiled = compile_tables if class_counts.size <= FEW_CLASSES else compile_many
+        tables = compiled(schema, structure, class_counts, trees, contents.estimates)
+        return cls(schema, structure, class_counts, lambda: contents, tables, facts)
+
+    def predict_proba(self, chunk: Chunk, threads: int | None = None) -> Floats:
+        """Class probabilities.
+
+        An attribute whose value training never saw, or that is absent, is summed out (`Elimination`). A null is such a value or
+        hides one (`Completeness`).
+
+        Parameters
+        ----------
+        chunk : Chunk
+        threads : int, optional
+            By default one per core for many rows.
+
+        Returns
+        -------
+        (n_rows, n_classes) float64
+            Each row sums to one.
+        """
+        out = np.empty((chunk.n_rows, self.schema.n_classes))
+        n_parts = chunk.n_rows // PARALLEL_ROWS
+        n_parts = n_parts and min(n_parts, threads or available_cores())
+        if n_parts <= 1:
+            probabilities(self._tables, chunk.x, 0, chunk.n_rows, out)
+        else:
+            edges = np.linspace(0, chunk.n_rows, n_parts + 1).astype(int).tolist()
+            with ThreadPoolExecutor(n_parts) as pool:
+                parts = [
+                    pool.submit(probabilities, self._tables, chunk.x, first, last, out)
+                    for first, last in pairwise(edges)
+                ]
+                for part in parts:
+                    part.result()
+        self._completeness.answer_incomplete(chunk.x, self.answer_known, out)
+        return out
+
+    @cached_property
+    def _completeness(self) -> Completeness:
+        parents = set().union(*map(set, self.network.parents)) if self.network.parents else set()
+        return Completeness(self.schema, sorted(parents), self.network.order)
+
+    @cached_property
+    def _elimination(self) -> Elimination:
+        return Elimination(self._tables, self.network, self.schema.domain_sizes)
+
+    @cached_property
+    def _spread_elimination(self) -> Elimination:
+        return Elimination(self._tables, self.network, self.schema.domain_sizes, self._spread)
+
+    def answer_known(self, x: Codes) -> tuple[Floats, Floats]:
+        """Of (n_attributes, n) codes the (n, n_classes) class probabilities, what is missing summed out, and (n,) log P(known)."""
+        return normalized(self._elimination.log_joint(x)[0], self._tables.log_prior)
+
+    def log_terms(self, chunk: Chunk) -> tuple[Floats, Floats]:
+        """The terms whose sum is log P(y, x): (n_classes,) log P(y), and (n_attributes, n_rows, n_classes) the rest."""
+        return self._tables.log_prior, log_factors(self._tables, chunk)
+
+    def log_joint(self, chunk: Chunk) -> Floats:
+        """(n_rows, n_classes) float64: log P(class, attributes) of what is known of each row."""
+        return self._elimination.log_joint(chunk.x)[0]
+
+    @cached_property
+    def _spread(self) -> kernels.LookupTables:
+        return spread_tables(self.schema, self.network, self.class_counts, self.trees, self.estimates, self.variances)
+
+    def credible_intervals(self, chunk: Chunk, level: float = 0.9) -> tuple[Floats, Floats]:
+        """Central credible intervals of the class probabilities; see `intervals.credible_intervals`.
+
+        Parameters
+        ----------
+        chunk : Chunk
+        level : float
+            Posterior probability of each interval.
+
+        Returns
+        -------
+        low, high : (n_rows, n_classes) float64
+
+        Raises
+        ------
+        InvalidParameter
+            If the level is none, the model has m-estimates, which have no posterior, or it has too many classes.
+        """
+        if self.schema.n_classes > FEW_CLASSES:
+            reason = f"models of more than {FEW_CLASSES} classes have none, and this one has {self.schema.n_classes:,}"
+            raise InvalidParameter("interval", level, reason)
+        if self.network.order and not self.variances:
+            raise InvalidParameter("interval", level, "this model has m-estimates; train with estimator hdp or hdp-map")
+        _, variance = self._spread_elimination.log_joint(chunk.x)
+        return credible_intervals(variance, self.predict_proba(chunk), level)
+
+    def to_arrays(self) -> tuple[LookupHeader, Arrays]:
+        """Header and named arrays, from which `from_arrays` makes an equal model."""
+        names = MANY_TABLES if isinstance(self._tables, ManyClassTables) else TABLES
+        header: LookupHeader = {
+            "kind": self.kind,
+            "schema": self.schema.to_json(),
+            "order": list(self.network.order),
+            "parents": [list(parents) for parents in self.network.parents],
+            "hierarchical": [estimates.hierarchical for estimates in self.estimates],
+            "tree_values": [tree.n_values for tree in self.trees],
+            "facts": self.facts,
+            "derived": list(names),
+        }
+        arrays: dict[str, Array] = {"class_counts": np.asarray(self.class_counts)}
+        arrays.update(zip(names, self._tables, strict=True))
+        return header, arrays | pack(self._contents)
+
+    @classmethod
+    def from_arrays(cls, header: Mapping[str, object], arrays: Arrays) -> LookupModel:
+        """The model of `to_arrays`; nothing is copied. Tables that are missing are compiled from the rest."""
+        stored = cast(LookupHeader, header)
+        structure = Structure(tuple(stored["order"]), tuple(tuple(parents) for parents in stored["parents"]))
+        schema = Schema.from_json(stored["schema"])
+
+        def contents() -> Contents:
+            return unpack(arrays, stored["tree_values"], stored["hierarchical"])
+
+        tables: Tables
+        if all(name in arrays for name in TABLES):
+            tables = kernels.LookupTables(*(arrays[name] for name in TABLES))
+        elif all(name in arrays for name in MANY_TABLES):
+            tables = ManyClassTables(*(arrays[name] for name in MANY_TABLES))
+        else:
+            compiled = compile_tables if schema.n_classes <= FEW_CLASSES else compile_many
+            tables = compiled(schema, structure, arrays["class_counts"], *contents()[:2])
+        return cls(schema, structure, arrays["class_counts"], contents, tables, stored["facts"])
+
+    def structure(self) -> dict[str, object]:
+        """Nodes and edges of the network, with domain and context-tree sizes; and `facts`, what else the training found."""
+        return describe_structure(self.schema, self.network, self.trees) | {"facts": self.facts}
+
+    def tables(self) -> dict[str, pa.Table]:
+        """Attributes, values, edges, class counts, and every context's counts and probabilities."""
+        return describe_tables(
+            self.schema, self.network, self.class_counts, self.trees, self.estimates, self.variances, self.facts
+        )

@@ -1,0 +1,118 @@
+"""Look-up kernels of models with many classes, one thread each."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from learners.arrays import Codes, Float32s, Floats, Int32s, Integers, Uint8s
+from learners.classifiers.lookup.kernels import normalize
+from learners.counts.sort_kernels import place_among
+from learners.kernels.jit import inner_kernel, kernel
+
+
+class ManyClassTables(NamedTuple):
+    """Estimates of m attributes with C classes, of which each context has few; all arrays read-only.
+
+    A context is a path of values of the parents, whatever the class. Contexts of an attribute are numbered level by level, those
+    below one another in the order of their values; the first is that of no parent. A context lists the classes that have been
+    there with what their rest is worth, and of each value that it has seen the classes that had it.
+
+    Parameters
+    ----------
+    attribute : (m,) int64
+    n_values : (m,) int64
+    parent_starts : (m + 1,) int64
+    parents, parent_sizes : (sum of k,) int64
+    value_starts : (m,) int64
+        Where the logarithms of the root's probabilities of an attribute begin in `root_log`.
+    root_log : (sum of v,) float32
+    roots : (m,) int64
+        The first context of each attribute.
+    child_starts, child_ends : (n,) int64
+        Contexts with one parent more.
+    branch : (n,) int32
+        Value of the last parent; -1 at roots.
+    rest_starts : (n + 1,) int64
+        Ranges of `rest_class` and `rest_log`.
+    rest_class : (r,) uint16
+    rest_log : (r,) float32
+        If hierarchical, the logarithm of what the level above is multiplied by for a value that the class has not had here;
+        else of the probability itself.
+    pair_starts : (n + 1,) int64
+        Ranges of values seen.
+    pair_value : (p,) int32, ascending within a context
+    cell_starts : (p + 1,) int64
+        Ranges of `cell_class` and `cell_log`.
+    cell_class : (q,) uint16
+    cell_log : (q,) float32
+    log_prior : (C,) float64
+    is_hierarchical : (1,) uint8
+    """
+
+    attribute: Integers
+    n_values: Integers
+    parent_starts: Integers
+    parents: Integers
+    parent_sizes: Integers
+    value_starts: Integers
+    root_log: Float32s
+    roots: Integers
+    child_starts: Integers
+    child_ends: Integers
+    branch: Int32s
+    rest_starts: Integers
+    rest_class: Codes
+    rest_log: Float32s
+    pair_starts: Integers
+    pair_value: Int32s
+    cell_starts: Integers
+    cell_class: Codes
+    cell_log: Float32s
+    log_prior: Floats
+    is_hierarchical: Uint8s
+
+
+@inner_kernel
+def _add_attribute(tables, a, x, row, own, log_joint):  # OUT (C,) float64 own: scratch; OUT (C,) float64
+    """Add log P(value | class, parents) of a row: from the root down, each context sets what it knows of its classes."""
+    value = np.int64(x[tables.attribute[a], row])
+    if value >= tables.n_values[a]:
+        return
+    above = np.float64(tables.root_log[tables.value_starts[a] + value])
+    for k in range(own.size):
+        own[k] = above
+    is_hierarchical = tables.is_hierarchical[0] == 1
+    context = tables.roots[a]
+    first = tables.parent_starts[a]
+    depth = tables.parent_starts[a + 1] - first
+    for d in range(depth + 1):
+        for entry in range(tables.rest_starts[context], tables.rest_starts[context + 1]):
+            k = tables.rest_class[entry]
+            own[k] = own[k] + tables.rest_log[entry] if is_hierarchical else np.float64(tables.rest_log[entry])
+        pair = place_among(tables.pair_value, tables.pair_starts[context], tables.pair_starts[context + 1], value)
+        if pair >= 0:
+            for entry in range(tables.cell_starts[pair], tables.cell_starts[pair + 1]):
+                own[tables.cell_class[entry]] = tables.cell_log[entry]
+        if d == depth:
+            break
+        code = np.int64(x[tables.parents[first + d], row])
+        context = place_among(tables.branch, tables.child_starts[context], tables.child_ends[context], code)
+        if context < 0:
+            break
+    for k in range(own.size):
+        log_joint[k] += own[k]
+
+
+@kernel
+def answer(tables, x, first, last, is_normalized, out):
+    """As `kernels.answer`."""
+    own = np.empty(tables.log_prior.size, np.float64)
+    for row in range(first, last):
+        for k in range(own.size):
+            out[row, k] = tables.log_prior[k]
+        for a in range(tables.attribute.size):
+            _add_attribute(tables, a, x, row, own, out[row])
+        if is_normalized:
+            normalize(out[row], tables.log_prior)

@@ -1,0 +1,72 @@
+"""The m of m-estimates, measured on a hold-out."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from learners.arrays import Floats
+from learners.classifiers.estimates.family_trees import trees_of
+from learners.classifiers.estimates.m_estimate import GRID, m_estimates
+from learners.classifiers.lookup.many_classes import layout_of
+from learners.classifiers.lookup.many_kernels import ManyClassTables
+from learners.classifiers.lookup.compression import rounded
+from learners.classifiers.structure import Structure
+from learners.classifiers.lookup.tables import probabilities
+from learners.counts.family import FamilyCounts
+from learners.model import blocks_of
+from learners.passes.engine import Advance, unheard
+from learners.schema import Chunk
+
+
+def choose_m(
+    structure: Structure, families: FamilyCounts, hold_out: Chunk, advance: Advance = unheard
+) -> tuple[float, dict[str, float]]:
+    """The m of least RMSE on the hold-out, whose counts are taken out of the others.
+
+    Parameters
+    ----------
+    structure : Structure
+    families : FamilyCounts
+        Of all rows.
+    hold_out : Chunk
+        Some of them.
+    advance : callable, optional
+        Called with (pieces of the work done, all of them) now and then; may raise.
+
+    Returns
+    -------
+    m : float
+        The smallest of equally good ones; 1 if the hold-out has no rows.
+    rmse : dict
+        Of each value of the grid.
+
+    References
+    ----------
+    Petitjean, Buntine, Webb, Zaidi (2018), section 6.1.
+    """
+    if not hold_out.n_rows:
+        return 1.0, {}
+    rest, held = families.empty(), families.empty()
+    held.update(hold_out)
+    rest.merge(families)
+    rest.subtract(held)
+    n_trees, n_all = len(families.families), len(families.families) + len(GRID)
+    trees = trees_of(rest, lambda n_done, *_: advance(n_done, n_all))
+    rmse: dict[str, float] = {}
+    # The values of the grid differ in their logarithms alone: where these go is found once, and no model is made.
+    layout = layout_of(families.schema, structure, rest.class_counts, trees)
+    for m in GRID:
+        advance(n_trees + len(rmse), n_all)
+        tables = layout.filled(rounded([m_estimates(tree, m) for tree in trees]))
+        parts = [_of_class(tables, part) for part in blocks_of(hold_out, families.schema.n_classes)]
+        rmse[str(m)] = float(np.sqrt(np.mean((1.0 - np.concatenate(parts)) ** 2)))
+    best = min(GRID, key=lambda m: (rmse[str(m)], m))
+    return best, rmse
+
+
+def _of_class(tables: ManyClassTables, rows: Chunk) -> Floats:
+    """(n_rows,) float64: the probability of each row's own class."""
+    assert rows.y is not None
+    found = np.empty((rows.n_rows, tables.log_prior.size))
+    probabilities(tables, rows.x, 0, rows.n_rows, found)
+    return found[np.arange(rows.n_rows), rows.y]

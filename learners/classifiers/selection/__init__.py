@@ -1,0 +1,1 @@
+"""SkDB's selection of attributes and parents."""

@@ -1,0 +1,313 @@
+"""The tables of SkDB's selection: of each row of the data the estimates without it, for every number of parents."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from learners.arrays import Float32s, Floats, Int32s, Integers, Uint64s, distinct_of, freeze, stacked
+from learners.classifiers.selection import selection_kernels as kernels
+from learners.classifiers.estimates.context_tree import Level, Levels
+from learners.classifiers.lookup.kernels import EMPTY, fill_hash
+from learners.classifiers.estimates.backoff import BLOCK_CELLS, best_concentration, mixed, telling_levels, totals_of
+from learners.classifiers.structure import Structure
+from learners.schema import Schema
+
+M = 1.0
+"""The pseudo-count of m-estimates, and of every root (Martínez et al. 2016, section 4)."""
+
+DENSE_ROWS = 1 << 14
+WORD = 64
+
+
+class Measure(NamedTuple):
+    """What losses are measured with.
+
+    Parameters
+    ----------
+    structure : Structure
+        Without the last parents that tell nothing, if these are dropped.
+    tables : LossTables
+    digest : str
+        Of the counts behind the tables.
+    mixes : bool
+        Whether the estimates of a context are mixed with those of the context without its last parent.
+    """
+
+    structure: Structure
+    tables: kernels.LossTables
+    digest: str
+    mixes: bool
+
+
+class _Entry(NamedTuple):
+    """One level as the kernels read it."""
+
+    is_dense: bool
+    words: Uint64s
+    shift: int
+    keys: Integers
+    log_probability: Float32s
+    left_out: Float32s
+
+
+def measure(
+    schema: Schema,
+    structure: Structure,
+    grown: Iterable[Levels],
+    class_counts: Integers,
+    mixes: bool = True,
+    prunes: bool = False,
+) -> Measure:
+    """The tables of leave-one-out losses.
+
+    Parameters
+    ----------
+    schema : Schema
+    structure : Structure
+        Of kDB with the largest k.
+    grown : iterable of Levels
+        One per entry of `structure.order`, from all the rows that will be measured. Each is emptied before the next is asked for.
+    class_counts : (n_classes,) int64
+    mixes : bool
+        Whether the estimates of a context are mixed with those of the context without its last parent, as those of hierarchical
+        Dirichlet processes are. m-estimates are not; where contexts have a handful of rows they choose fewer parents.
+    prunes : bool
+        Whether each attribute loses its last parents that tell nothing of it beyond those before.
+    """
+    digest = hashlib.sha256(class_counts.tobytes())
+    parents, of_attributes, n_values = [], list[list[_Entry]](), []
+    given = iter(structure.parents)
+    for levels in grown:  # alone: `zip` and `enumerate` keep what they gave last until they have the next
+        own = next(given)
+        own = own[: telling_levels(levels)] if prunes else own
+        parents.append(own)
+        n_values.append(levels.n_values)
+        del levels.levels[len(own) + 2 :]
+        _add_counts(digest, levels)
+        sizes = [int(schema.domain_sizes[parent]) for parent in own]
+        of_attributes.append(list(_entries(levels, sizes, class_counts.size, mixes)))
+        del levels
+    shortened = Structure(structure.order, tuple(parents))
+    tables = _tables(schema, shortened, n_values, class_counts, of_attributes)
+    return Measure(shortened, tables, digest.hexdigest(), mixes)
+
+
+def _add_counts(digest: hashlib._Hash, grown: Levels) -> None:
+    for level in grown.levels:
+        for array in (level.branch, level.node, level.value, level.n_rows):
+            digest.update(np.ascontiguousarray(array).tobytes())
+
+
+def _entries(grown: Levels, sizes: Sequence[int], n_classes: int, mixes: bool) -> Iterator[_Entry]:
+    """Estimates of every level below the root, with and without a row.
+
+    Parameters
+    ----------
+    grown : Levels
+        Of which none are left then.
+    sizes : sequence of int
+        Domain sizes of the parents.
+    n_classes : int
+    mixes : bool
+        Whether each level mixes its frequencies with the estimate of the level above, by the concentration that predicts the rows
+        best when each is left out. If not: m-estimates, as Martínez et al. have them.
+    """
+    n_values = grown.n_values
+    root = grown.levels.pop(0)
+    n = root.n_rows.astype(np.float64)
+    # Whatever the class, the row that is left out is missing from the root.
+    left_out = (n - 1 + M / n_values) / np.maximum(n.sum() - 1 + M, M)
+    probability = left_out
+    told = _Told(root.value.astype(np.int64), np.repeat(left_out[:, np.newaxis], n_classes, axis=1))
+    number, label = np.zeros(1, np.int64), np.zeros(1, np.int32)
+    n_contexts = 1
+    for depth in range(len(grown.levels)):
+        level = grown.levels.pop(0)
+        size = 1 if depth == 0 else sizes[depth - 1]
+        label = level.branch if depth == 0 else label[level.above]
+        number = number[level.above] * size + (0 if depth == 0 else level.branch)
+        n_contexts *= size
+        totals = totals_of(level)
+        weight, probability, left_out = _estimated(level, totals, n_values, probability, left_out, mixes)
+        seen, context = distinct_of(number)
+        is_dense = n_contexts * n_values <= DENSE_ROWS
+        # Of a context of one row nothing stays without it: all estimates are those of the level above, here and further down.
+        is_kept = np.full(seen.size, True) if depth == 0 or is_dense else np.bincount(context, totals) > 1
+        # Classes that have been in the context, but not with a value.
+        nodes = np.flatnonzero(is_kept[context])
+        rest = np.full((int(is_kept.sum()), n_classes), np.nan)
+        rest[(np.cumsum(is_kept) - 1)[context[nodes]], label[nodes]] = weight / (totals[nodes] + weight)
+        cells = np.flatnonzero(is_kept[context][level.node])
+        contexts, node = seen[is_kept], level.node[cells]
+        del seen, context, is_kept, nodes, totals
+        keys, row = distinct_of(number[node] * n_values + level.value[cells])
+        told = _spread(keys, told, n_values, size, contexts, rest, mixes)
+        told.probability[row, label[node]] = probability[cells]
+        del level, contexts, rest
+        slots = _slots(keys, n_contexts * n_values if is_dense else None)
+        yield _entry(slots, told.probability, row, label[node], left_out[cells])
+        del slots
+
+
+def _estimated(
+    level: Level, totals: Floats, n_values: int, probability: Floats, left_out: Floats, mixes: bool
+) -> tuple[float, Floats, Floats]:
+    """The weight of what is above, and of each cell the estimate, and without one of its rows, from those of the level above."""
+    if mixes:
+        weight = best_concentration(level, totals, left_out)
+        return weight, mixed(level, totals, probability, weight), mixed(level, totals, left_out, weight, 1)
+    uniform = np.full(probability.size, 1.0 / n_values)
+    without = mixed(level, totals, uniform, M, 1)
+    is_alone = totals[level.node] == 1  # without its row the context is empty; then the last parent is dropped
+    without[is_alone] = left_out[level.cell_above[is_alone]]
+    return M, mixed(level, totals, uniform, M), without
+
+
+class _Told(NamedTuple):
+    """Estimates over the classes: a row per (codes of the parents, value)."""
+
+    keys: Integers  # (r,) ascending
+    probability: Floats  # (r, C)
+
+
+def _spread(
+    keys: Integers, above: _Told, n_values: int, size: int, contexts: Integers, rest: Floats, mixes: bool
+) -> _Told:
+    """Estimates of the classes that have not been in a context, or not with a value: from those of the level above.
+
+    Parameters
+    ----------
+    keys : (r,) int64
+    above : _Told
+    n_values : int
+    size : int
+        Domain size of the last parent.
+    contexts : (n,) int64
+        Ascending.
+    rest : (n, C) float64
+        What is left of each class for values it has not been seen with in the context; NaN if it has not been there.
+    mixes : bool
+    """
+    spread = np.empty((keys.size, rest.shape[1]))
+    for first in range(0, keys.size, BLOCK_CELLS):
+        own = spread[first : first + BLOCK_CELLS]
+        context, value = np.divmod(keys[first : first + BLOCK_CELLS], n_values)
+        own[:] = above.probability[np.searchsorted(above.keys, context // size * n_values + value)]
+        of_context = rest[np.searchsorted(contexts, context)]
+        np.multiply(of_context, own if mixes else 1.0 / n_values, out=own, where=~np.isnan(of_context))
+    return _Told(keys, spread)
+
+
+class _Slots(NamedTuple):
+    """Where rows go: in a dense table to their keys, in a hash table to the order of their slots."""
+
+    is_dense: bool
+    words: Uint64s
+    shift: int
+    keys: Integers  # in the order of the slots; none if dense
+    n_rows: int
+    place: Integers | Int32s  # (r,) of each row
+
+
+def _slots(keys: Integers, n_keys: int | None) -> _Slots:
+    """Of so many keys that there could be; None if they are too many for a dense table."""
+    if n_keys is not None:
+        return _Slots(True, np.empty(0, np.uint64), 0, np.empty(0, np.int64), n_keys, keys)
+    bits = max(WORD.bit_length() - 1, int(2 * keys.size).bit_length())
+    owners = np.full(1 << bits, EMPTY, np.int32)
+    fill_hash(keys, WORD - bits, owners)
+    is_used = owners != EMPTY
+    order = owners[is_used]
+    words = np.packbits(is_used, bitorder="little").view("<u8").astype(np.uint64)
+    place = np.empty(order.size, np.int32)
+    place[order] = np.arange(order.size, dtype=np.int32)
+    return _Slots(False, words, WORD - bits, keys[order], order.size, place)
+
+
+def _entry(slots: _Slots, probability: Floats, row: Integers, label: Int32s, left_out: Floats) -> _Entry:
+    """What the kernels read of a level.
+
+    Of two classes what the kernel adds are the log odds of the wrong class.
+
+    Parameters
+    ----------
+    slots : _Slots
+    probability : (r, C) float64
+        From all rows.
+    row, label : (m,)
+        Of each cell; other classes have no rows.
+    left_out : (m,) float64
+        Of the class of a row that is left out.
+    """
+    log_probability, log_left_out = (np.zeros((slots.n_rows, probability.shape[1]), np.float32) for _ in range(2))
+    for first in range(0, len(probability), BLOCK_CELLS):
+        block = slice(first, first + BLOCK_CELLS)
+        log_probability[slots.place[block]] = np.log(probability[block])
+    log_left_out[slots.place[row], label] = np.log(left_out)
+    if probability.shape[1] == 2:
+        log_probability = np.ascontiguousarray(log_probability[:, ::-1] - log_left_out)
+        log_left_out = np.empty((0, 2), np.float32)
+    return _Entry(slots.is_dense, slots.words, slots.shift, slots.keys, log_probability, log_left_out)
+
+
+def _tables(
+    schema: Schema,
+    structure: Structure,
+    n_values: Sequence[int],
+    class_counts: Integers,
+    of_attributes: list[list[_Entry]],
+) -> kernels.LossTables:
+    """The arrays that the kernels read: dense tables first, then the rows of hash tables."""
+    entries = [entry for entries in of_attributes for entry in entries]
+    n_levels = [len(entries) for entries in of_attributes]
+    of_attributes.clear()
+    dense_sizes = np.array([len(entry.log_probability) if entry.is_dense else 0 for entry in entries], np.int64)
+    words = np.concatenate([np.empty(0, np.uint64), *(entry.words for entry in entries)])
+    keys = np.concatenate([np.empty(0, np.int64), *(entry.keys for entry in entries)])
+    is_wide = keys.size and int(keys.max()) >= 1 << 32
+    low, high = keys.astype(np.uint32), (keys >> 32).astype(np.uint32) if is_wide else np.empty(0, np.uint32)
+    is_dense = np.array([entry.is_dense for entry in entries], np.uint8)
+    hash_starts = _starts([entry.words.size for entry in entries])
+    hash_shifts = np.array([entry.shift for entry in entries], np.int64)
+    ordered = sorted(entries, key=lambda entry: not entry.is_dense)
+    told, left_out = [entry.log_probability for entry in ordered], [entry.left_out for entry in ordered]
+    del keys, entries, ordered  # so that of the rows there are only these two lists, which become shorter
+    n, share = class_counts.astype(np.float64), M / class_counts.size
+    none = np.empty((0, n.size), np.float32)
+    tables = kernels.LossTables(
+        attribute=np.array(structure.order, np.int64),
+        n_values=np.array(n_values, np.int64),
+        parent_starts=_starts([len(parents) for parents in structure.parents]),
+        level_starts=_starts(n_levels),
+        parents=np.array([p for parents in structure.parents for p in parents], np.int64),
+        parent_sizes=np.array([schema.domain_sizes[p] for parents in structure.parents for p in parents], np.int64),
+        is_dense=is_dense,
+        row_starts=np.array(np.cumsum(dense_sizes) - dense_sizes, np.int64),
+        n_dense=np.array([dense_sizes.sum()], np.int64),
+        hash_starts=hash_starts,
+        hash_shifts=hash_shifts,
+        hash_words=words,
+        hash_ranks=_ranks(words),
+        key_low=low,
+        key_high=high,
+        log_probability=stacked(told, none),
+        left_out=stacked(left_out, none),
+        log_prior=np.log((n + share) / (n.sum() - 1 + M)).astype(np.float32),
+        log_prior_left_out=np.log((np.maximum(n - 1, 0) + share) / (n.sum() - 1 + M)).astype(np.float32),
+    )
+    freeze(*tables)
+    return tables
+
+
+def _ranks(words: Uint64s) -> Int32s:
+    """The row of the first used slot of each word."""
+    n_used = np.bitwise_count(words)
+    return (np.cumsum(n_used, dtype=np.int64) - n_used).astype(np.int32)
+
+
+def _starts(sizes: Sequence[int]) -> Integers:
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

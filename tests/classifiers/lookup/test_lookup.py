@@ -1,0 +1,282 @@
+"""Predictions of the compiled model against products of conditional probabilities counted from raw rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learners.classifiers.lookup import compile as compile_module
+from learners.classifiers.lookup import lookup as lookup_module
+from learners.classifiers.m_selection import choose_m
+from learners.classifiers.estimates.family_trees import trees_of
+from learners.classifiers.lookup.lookup import LookupModel
+from learners.classifiers.estimates.m_estimate import GRID, m_estimates
+from learners.classifiers.structure import Structure, k_dependence, naive_structure, tree_augmented
+from learners.classifiers.lookup.tables import probabilities
+from learners.counts.family import FamilyCounts
+from learners.counts.holdout import HoldOut
+from learners.counts.pairwise import PairwiseCounts
+from learners.kinds import load_model
+from learners.schema import Chunk
+from tests import laws, strategies
+from tests.naive import estimates as naive
+
+# float32 logarithms: 6e-8 each way for every attribute, of magnitudes up to about 15.
+TOLERANCE = 2e-5
+
+
+def model_of(schema, structure, chunk, m):
+    families = laws.updated(FamilyCounts(schema, structure.families()), [chunk])
+    trees = trees_of(families)
+    estimates = [m_estimates(tree, m) for tree in trees]
+    return LookupModel.of(schema, structure, families.class_counts, trees, estimates, {"m": m})
+
+
+def looked_up(model, asked):
+    """What the tables alone say: an unseen parent ends the context. Answers sum it out: see `test_elimination`."""
+    found = np.empty((asked.n_rows, model.schema.n_classes))
+    probabilities(model._tables, asked.x, 0, asked.n_rows, found)
+    return found
+
+
+def assert_equals_naive(model, training, asked, m):
+    schema, network = model.schema, model.network
+    found = looked_up(model, asked)
+    assert found.shape == (asked.n_rows, schema.n_classes)
+    assert np.allclose(found.sum(axis=1), 1)
+    for row in range(asked.n_rows):
+        expected = naive.probabilities(
+            asked.x[:, row],
+            training.x,
+            training.y,
+            schema.domain_sizes.tolist(),
+            schema.n_classes,
+            network.order,
+            network.parents,
+            m,
+        )
+        assert np.allclose(found[row], expected, rtol=0, atol=TOLERANCE), (row, asked.x[:, row])
+
+
+FORMS = ["dense", "hash", "many"]
+
+
+def every_form(monkeypatch, form):
+    """Force dense tables, hash tables, or those of many classes."""
+    monkeypatch.setattr(lookup_module, "FEW_CLASSES", 0 if form == "many" else 256)
+    monkeypatch.setattr(compile_module, "SMALL_TABLE", 1 << 14 if form == "dense" else -1)
+    monkeypatch.setattr(compile_module, "DENSE_RATIO", 10**9 if form == "dense" else 0)
+
+
+def is_dense(model):
+    return (model.to_arrays()[1]["table_dense_starts"] >= 0).tolist()
+
+
+@st.composite
+def networks(draw, unseen):
+    """(schema, structure, training chunk, chunk to ask about); with unseen codes if so wished."""
+    wide = draw(st.booleans())
+    schema = draw(strategies.schemas(wide, max_attributes=4))
+    training = strategies.chunk_of(draw(st.integers(0, 9999)), schema, draw(st.sampled_from([1, 5, 40, 300])), 2.0)
+    order = tuple(draw(st.permutations(range(schema.n_attributes))))
+    parents = tuple(
+        tuple(draw(st.lists(st.sampled_from(order[:r]), unique=True, max_size=3))) if r else ()
+        for r in range(len(order))
+    )
+    asked = strategies.chunk_of(draw(st.integers(0, 9999)), schema, 12, 2.0)
+    if unseen:
+        absent = np.random.default_rng(draw(st.integers(0, 99))).random(asked.x.shape) < 0.3
+        x = np.where(absent, schema.domain_sizes[:, np.newaxis], asked.x).astype(schema.code_dtype)
+        asked = Chunk(x, asked.y)
+    return schema, Structure(order, parents), training, asked
+
+
+def only_trained_values(training, asked, sizes):
+    """The rows asked about, with values that training has none of made unseen."""
+    x = asked.x.copy()
+    for i, size in enumerate(sizes):
+        x[i][~np.isin(x[i], training.x[i])] = size
+    return Chunk(x, asked.y)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("unseen", [False, True], ids=["all known", "some unseen"])
+@given(data=st.data(), m=st.sampled_from(GRID))
+def test_predictions_equal_the_product_of_counted_probabilities(form, unseen, data, m):
+    schema, structure, training, asked = data.draw(networks(unseen))
+    with pytest.MonkeyPatch.context() as patch:
+        every_form(patch, form)
+        model = model_of(schema, structure, training, m)
+    if form == "hash":
+        assert not any(is_dense(model))
+    asked = only_trained_values(training, asked, schema.domain_sizes.tolist())
+    assert_equals_naive(model, training, asked, m)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@given(data=st.data(), m=st.sampled_from(GRID))
+def test_a_value_of_the_domain_that_training_has_no_row_of_is_smoothed(form, data, m):
+    """Its count is zero, so smoothing answers: the same in every form and context, as the formula says."""
+    schema, structure, training, asked = data.draw(networks(unseen=True))
+    with pytest.MonkeyPatch.context() as patch:
+        every_form(patch, form)
+        model = model_of(schema, structure, training, m)
+    assert_equals_naive(model, training, asked, m)
+
+
+@pytest.mark.parametrize("m", [0.05, 1.0])
+def test_a_value_without_a_row_does_not_favour_the_class_of_an_unseen_context(m):
+    """The parent's value 0 occurs in class 0 only, the value 2 never: that says little, and nothing for class 1."""
+    schema = strategies.schema_of((3, 2), 2)
+    training = Chunk(
+        np.array([[0, 1] * 10 + [0, 1] * 10, [0] * 20 + [1] * 20], np.uint8), np.repeat([0, 1], 20).astype(np.uint8)
+    )
+    model = model_of(schema, Structure((1, 0), ((), (1,))), training, m)
+    asked = Chunk(np.array([[2], [0]], np.uint8), None)
+    assert_equals_naive(model, training, asked, m)
+
+
+@given(data=st.data())
+def test_dense_and_hash_tables_give_the_same_bits(data):
+    schema, structure, training, asked = data.draw(networks(unseen=True))
+    found = []
+    for form in ("dense", "hash"):
+        with pytest.MonkeyPatch.context() as patch:
+            every_form(patch, form)
+            found.append(model_of(schema, structure, training, 1.0).predict_proba(asked))
+    assert np.array_equal(*found)
+
+
+@pytest.mark.parametrize("k", [0, 1, 3])
+def test_m_is_the_best_of_the_grid_on_the_hold_out(k):
+    """Counts of the hold-out are taken away, and each value of the grid is measured on it."""
+    schema = strategies.schema_of((3, 4, 2, 5), 3)
+    chunk = strategies.chunk_of(k, schema, 400, 1.5)
+    pairs = laws.updated(PairwiseCounts(schema), [chunk])
+    structure = k_dependence(pairs, k) if k else naive_structure(4)
+    families = laws.updated(FamilyCounts(schema, structure.families()), [chunk])
+    held = laws.updated(HoldOut(schema), [chunk]).draw()
+    assert held.n_rows == 40
+    rest = without(chunk, held)
+    best, rmse = choose_m(structure, families, held)
+    sizes = schema.domain_sizes.tolist()
+    expected = {
+        m: naive.rmse_on(held.x, held.y, rest.x, rest.y, sizes, 3, structure.order, structure.parents, m) for m in GRID
+    }
+    assert list(rmse.values()) == pytest.approx(list(expected.values()), abs=TOLERANCE)
+    assert best == min(GRID, key=expected.get)
+
+
+def without(chunk, held):
+    """The rows that are left when one row of the chunk is taken away for each one held."""
+    left = [(*chunk.x[:, row], chunk.y[row]) for row in range(chunk.n_rows)]
+    for row in range(held.n_rows):
+        left.remove((*held.x[:, row], held.y[row]))
+    rows = np.array(left)
+    return Chunk(np.ascontiguousarray(rows[:, :-1].T), rows[:, -1].astype(np.uint8))
+
+
+def test_m_is_chosen_fairly_where_many_values_are_rare():
+    """A value all of whose rows are held out has a count of zero: it is smoothed, as in any other context."""
+    schema = strategies.schema_of((200, 3, 200), 2)
+    chunk = strategies.chunk_of(5, schema, 500)
+    structure = Structure((1, 0, 2), ((), (1,), (0, 1)))
+    families = laws.updated(FamilyCounts(schema, structure.families()), [chunk])
+    held = laws.updated(HoldOut(schema), [chunk]).draw()
+    rest = without(chunk, held)
+    _, rmse = choose_m(structure, families, held)
+    for m in GRID:
+        expected = naive.rmse_on(
+            held.x, held.y, rest.x, rest.y, (200, 3, 200), 2, structure.order, structure.parents, m
+        )
+        assert rmse[str(m)] == pytest.approx(expected, abs=TOLERANCE), m
+
+
+def test_without_a_hold_out_m_is_one():
+    schema = strategies.schema_of((3, 4), 2)
+    chunk = strategies.chunk_of(0, schema, 9)
+    structure = naive_structure(2)
+    families = laws.updated(FamilyCounts(schema, structure.families()), [chunk])
+    assert choose_m(structure, families, laws.updated(HoldOut(schema), [chunk]).draw()) == (1.0, {})
+
+
+def test_nothing_known_of_a_row_gives_the_smoothed_prior():
+    schema = strategies.schema_of((3, 4), 3)
+    chunk = strategies.chunk_of(0, schema, 50, 2.0)
+    model = model_of(schema, Structure((1, 0), ((), (1,))), chunk, 1.0)
+    asked = Chunk(np.array([[3], [4]], np.uint8), None)
+    n = np.bincount(chunk.y, minlength=3)
+    assert model.predict_proba(asked)[0] == pytest.approx((n + 1 / 3) / 51)
+
+
+def test_a_row_that_no_class_can_produce_gets_the_prior_and_not_nan():
+    schema = strategies.schema_of((2, 2), 2)
+    training = Chunk(np.array([[0, 0, 1], [0, 0, 1]], np.uint8), np.array([0, 1, 1], np.uint8))
+    training_only_equal = model_of(schema, naive_structure(2), training, 0.0)
+    never = Chunk(np.array([[1], [1]], np.uint8), None)
+    assert training_only_equal.predict_proba(never)[0] == pytest.approx([0, 1])
+    training = Chunk(np.array([[0, 1], [0, 1]], np.uint8), np.array([0, 1], np.uint8))
+    model = model_of(schema, naive_structure(2), training, 0.0)
+    assert model.predict_proba(Chunk(np.array([[0], [1]], np.uint8), None))[0] == pytest.approx([0.5, 0.5])
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 255, 256, 257, 40_000])
+def test_threads_do_not_change_predictions(n_rows):
+    schema = strategies.schema_of((3, 300, 4, 2), 3)
+    training = strategies.chunk_of(0, schema, 3000)
+    pairs = laws.updated(PairwiseCounts(schema), [training])
+    model = model_of(schema, tree_augmented(pairs), training, 1.0)
+    asked = strategies.chunk_of(1, schema, n_rows)
+    one = model.predict_proba(asked, threads=1)
+    assert one.shape == (n_rows, 3)
+    for threads in (2, 3):
+        assert np.array_equal(model.predict_proba(asked, threads=threads), one)
+    halves = [
+        model.predict_proba(asked.rows(slice(n_rows // 3))),
+        model.predict_proba(asked.rows(slice(n_rows // 3, None))),
+    ]
+    assert np.array_equal(np.concatenate(halves), one)
+
+
+@given(networks(unseen=True))
+def test_a_model_read_back_is_the_same(drawn):
+    schema, structure, training, asked = drawn
+    model = model_of(schema, structure, training, 0.2)
+    header, arrays = model.to_arrays()
+    for array in arrays.values():
+        array.setflags(write=False)
+    read = load_model(header, arrays)
+    assert read.schema == model.schema
+    assert read.network == model.network
+    assert read.facts == model.facts
+    assert np.array_equal(read.predict_proba(asked), model.predict_proba(asked))
+    again = read.to_arrays()
+    assert again[0] == header
+    assert {name: array.dtype for name, array in again[1].items()} == {name: a.dtype for name, a in arrays.items()}
+    assert all(np.array_equal(array, arrays[name], equal_nan=True) for name, array in again[1].items())
+    assert read.structure() == model.structure()
+    for name, table in model.tables().items():
+        assert read.tables()[name].equals(table)
+
+
+def test_tables_and_graph_say_what_was_counted():
+    schema = strategies.schema_of((3, 4), 2, {1})
+    chunk = strategies.chunk_of(0, schema, 60)
+    model = model_of(schema, Structure((1, 0), ((), (1,))), chunk, 1.0)
+    graph = model.structure()
+    assert [node["name"] for node in graph["nodes"]] == ["class", "a1", "a0"]
+    assert [(edge["from"], edge["to"], edge["rank"]) for edge in graph["edges"]] == [
+        ("class", "a1", 0),
+        ("class", "a0", 0),
+        ("a1", "a0", 1),
+    ]
+    tables = model.tables()
+    assert tables["classes"]["n_rows"].to_pylist() == np.bincount(chunk.y).tolist()
+    contexts, cells = tables["contexts"].to_pandas(), tables["cells"].to_pandas()
+    assert (contexts.groupby(["attribute", "level"]).n_rows.sum() == 60).all()
+    summed = cells.merge(contexts, on=["attribute", "node"]).groupby(["attribute", "level"]).n_rows_x.sum()
+    assert (summed == 60).all()
+    values = tables["attribute_values"].to_pandas()
+    assert values[values.attribute == 1]["value"].iloc[0] == "(missing)"

@@ -1,0 +1,167 @@
+"""Up to 10,000 classes: learned, stored and answered without tables of contexts times classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learners import recipes
+from learners.arrays import Array, Arrays
+from learners.classifiers.lookup import lookup
+from learners.classifiers.lookup.checks import check_arrays
+from learners.classifiers.estimates.family_trees import trees_of
+from learners.classifiers.estimates.hdp import HDPParameters, hdp_map_estimates
+from learners.classifiers.lookup.lookup import LookupModel
+from learners.classifiers.lookup.many_checks import TYPES
+from learners.counts.family import FamilyCounts
+from learners.errors import InvalidArray, InvalidParameter, SchemaError
+from learners.kinds import load_model
+from learners.passes.inference import infer_schema
+from learners.passes.learner import drive
+from learners.passes.source import Source
+from learners.schema.encode import encode
+from learners.schema.records import record_classifier
+from tests import laws
+from tests.classifiers.lookup.test_lookup import networks
+
+N_CLASSES = 10_000
+
+
+def table(n_rows: int, n_classes: int, seed: int = 0) -> pa.Table:
+    """Two texts and a number that together tell most classes apart; every class has two rows at least."""
+    rng = np.random.default_rng(seed)
+    y = np.concatenate([np.arange(n_classes)] * 2 + [rng.integers(0, n_classes, n_rows - 2 * n_classes)])
+    rng.shuffle(y)
+    is_noise = rng.random(n_rows) < 0.05
+    place = np.where(is_noise, rng.integers(0, 100, n_rows), y % 100)
+    return pa.table(
+        {
+            "shelf": [f"s{a}" for a in y // 100],
+            "place": [f"p{a}" for a in place],
+            "weight": y % 7 + rng.normal(0, 0.1, n_rows),
+            "article": pa.array(y * 10),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def extreme() -> pa.Table:
+    return table(30_000, N_CLASSES)
+
+
+@pytest.mark.parametrize(("learner", "parameters"), [("nb", {}), ("kdb", {"k": 2}), ("tan", {})])
+def test_ten_thousand_classes_are_learned_and_told_apart(
+    extreme: pa.Table, learner: str, parameters: dict[str, object]
+) -> None:
+    model = drive(recipes.learner(learner, parameters, "article"), Source.of_table(extreme), threads=1)
+    assert isinstance(model, LookupModel)
+    assert model.schema.n_classes == N_CLASSES and model.schema.class_values()[:2] == [0, 10]
+    asked = table(20_000, N_CLASSES, seed=1).slice(0, 200)
+    chunk = encode(asked, model.schema)
+    found = model.predict_proba(chunk)
+    assert np.allclose(found.sum(axis=1), 1)
+    assert (found.argmax(axis=1) == chunk.y).mean() > 0.85
+    header, arrays = model.to_arrays()
+    check_arrays(header, arrays)
+    assert np.array_equal(load_model(header, arrays).predict_proba(chunk), found)
+    without = {name: array for name, array in arrays.items() if name not in header["derived"]}
+    assert np.array_equal(load_model(header, without).predict_proba(chunk), found)
+    # Ten times as many bytes as the cells that were counted, not contexts times classes.
+    n_cells = sum(tree.n_cells for tree in model.trees)
+    assert sum(array.nbytes for array in arrays.values()) < 64 * n_cells
+    record = {name: asked[name][0].as_py() for name in ("shelf", "place", "weight")}
+    assert np.array_equal(record_classifier(model)(record), found[0])
+    log_prior, terms = model.log_terms(chunk.rows(slice(0, 3)))
+    assert np.allclose(log_prior + terms.sum(axis=0), model.log_joint(chunk.rows(slice(0, 3))))
+    with pytest.raises(InvalidParameter, match="more than 256 classes have none, and this one has 10,000"):
+        model.credible_intervals(chunk)
+
+
+@given(data=st.data())
+def test_tables_of_many_classes_answer_as_the_others(data: st.DataObject) -> None:
+    """With the hierarchical estimates, which m-estimates in test_lookup are not."""
+    schema, structure, training, asked = data.draw(networks(unseen=True))
+    families = laws.updated(FamilyCounts(schema, structure.families()), [training])
+    trees = trees_of(families)
+    estimates = [posterior.estimates for posterior in hdp_map_estimates(trees, HDPParameters())]
+    found = []
+    for most in (0, 256):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(lookup, "FEW_CLASSES", most)
+            model = LookupModel.of(schema, structure, families.class_counts, trees, list(estimates), {})
+            found.append((model.predict_proba(asked), model.log_joint(asked), model.log_terms(asked)[1]))
+            check_arrays(*model.to_arrays())
+    for many, few in zip(*found, strict=True):
+        assert np.allclose(many, few, rtol=1e-5, atol=2e-5)
+
+
+@cache
+def stored() -> tuple[Mapping[str, object], Arrays]:
+    model = drive(recipes.learner("kdb", {"k": 1}, "article"), Source.of_table(table(1200, 300)), threads=1)
+    return model.to_arrays()
+
+
+def refused(change: Callable[[Array], Array], name: str, says: str) -> None:
+    header, arrays = stored()
+    with pytest.raises(InvalidArray, match=says):
+        check_arrays(header, dict(arrays) | {f"many_{name}": change(arrays[f"many_{name}"].copy())})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("rest_class", 300, "codes that there are none of"),
+        ("cell_class", 65_535, "codes that there are none of"),
+        ("roots", -1, "points past the end"),
+        ("child_ends", 1 << 40, "points past the end"),
+        ("rest_starts", 5, "ascend"),
+        ("pair_starts", 1, "ascend"),
+        ("cell_starts", -1, "ascend"),
+        ("rest_log", np.nan, "no logarithm"),
+        ("cell_log", np.inf, "no logarithm"),
+        ("log_prior", np.nan, "no finite number"),
+        ("value_starts", 9, "does not follow"),
+    ],
+)
+def test_damaged_tables_are_refused(name: str, value: float, says: str) -> None:
+    def first(array: Array) -> Array:
+        array[0] = value
+        return array
+
+    refused(first, name, f"many_{name}.*{says}")
+
+
+@pytest.mark.parametrize("name", sorted(TYPES))
+def test_tables_of_another_type_or_length_are_refused(name: str) -> None:
+    refused(lambda array: array.astype(np.complex128), name, f"many_{name}.*complex128")
+    refused(lambda array: array[:-1], name, "many_")
+
+
+def test_a_target_of_one_row_each_is_no_class() -> None:
+    rows = pa.table({"x": ["a", "b"] * 300, "y": np.arange(600)})
+    with pytest.raises(SchemaError, match="'y' has 600 different values in 600 rows, less than two rows for each"):
+        infer_schema(Source.of_table(rows), "y")
+
+
+def test_more_classes_than_the_limit_are_refused() -> None:
+    rows = pa.table({"x": ["a", "b"] * 10_001, "y": np.arange(20_002) // 2})
+    with pytest.raises(SchemaError, match="'y' has more than 10,000 different values"):
+        infer_schema(Source.of_table(rows), "y")
+
+
+@pytest.mark.parametrize("learner", ["skdb", "auto", "xgboost", "spn"])
+def test_other_learners_say_which_take_so_many(learner: str) -> None:
+    rows = table(1200, 300)
+    with pytest.raises(
+        SchemaError, match=r"more than 256 different values.* 10,000 classes take learners nb, tan and kdb"
+    ):
+        drive(recipes.learner(learner, {}, "article"), Source.of_table(rows), threads=1)
+    schema = infer_schema(Source.of_table(rows), "article")
+    with pytest.raises(SchemaError, match="more than 256 different values"):
+        recipes.learner(learner, {}, "article", schema)
