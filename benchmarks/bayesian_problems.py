@@ -20,9 +20,9 @@ from learners.circuits.bayesian.sampler.tuning import Chosen, given
 from learners.passes.engine import collect
 from learners.passes.source import Source
 from learners.schema import Schema
-from learners.schema.binned import binned_schema
-from learners.schema.encode import encode
-from learners.schema.summaries import ColumnSummaries
+from learners.schema.inference.binned_schema import binned_schema
+from learners.schema.encoding.encode import encode
+from learners.schema.inference.summaries import ColumnSummaries
 
 MIXED = Path(__file__).resolve().parents[1] / "../shared/data/mixed"
 

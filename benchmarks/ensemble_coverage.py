@@ -15,7 +15,7 @@ from benchmarks.measuring import Figure, report
 from learners import recipes
 from learners.passes.learner import drive
 from learners.passes.source import Source
-from learners.schema.encode import encode
+from learners.schema.encoding.encode import encode
 
 N_ATTRIBUTES, N_VALUES, N_TEST = 8, 3, 1000
 LEARNERS = {"eskdb": {}, "auto": {}, "kdb": {"k": 2, "estimator": "hdp-map"}, "nb": {"estimator": "hdp-map"}}

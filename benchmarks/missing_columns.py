@@ -20,7 +20,7 @@ from learners.evaluation.metrics import evaluate
 from learners.model import Model
 from learners.passes.learner import drive
 from learners.passes.source import Source
-from learners.schema.encode import encode
+from learners.schema.encoding.encode import encode
 
 SETS = [
     "abalone_3class",

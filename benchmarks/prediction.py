@@ -19,8 +19,8 @@ from benchmarks.measuring import Figure, alternated, figure, machine, ratio, rep
 from learners import recipes
 from learners.passes.learner import drive
 from learners.passes.source import Source
-from learners.schema.encode import encode
-from learners.schema.records import record_classifier
+from learners.schema.encoding.encode import encode
+from learners.schema.encoding.records import record_classifier
 
 TREES, DEPTH = 100, 6
 SINGLE_ROWS = 2000

@@ -113,7 +113,7 @@ def learned(paths: Sequence[Path], name: str, test: Sequence[Path], rounds: int)
     from learners.evaluation.metrics import evaluate
     from learners.passes.learner import drive
     from learners.passes.source import Source
-    from learners.schema.encode import encode
+    from learners.schema.encoding.encode import encode
 
     learner, k = LEARNERS[name]
     parameters = {"k": k, "estimator": ESTIMATOR}

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from learners.recipes import learner as learner
     from learners.schema import Chunk as Chunk
     from learners.schema import Schema as Schema
-    from learners.schema.encode import encode as encode
-    from learners.schema.records import record_classifier as record_classifier
+    from learners.schema.encoding.encode import encode as encode
+    from learners.schema.encoding.records import record_classifier as record_classifier
 
 # Imported when first used: a command that only asks a server should not wait for numba and scikit-learn.
 _HOME = {
@@ -51,13 +51,13 @@ _HOME = {
     "SumProductNetwork": "learners.estimators",
     "collect": "learners.passes.engine",
     "drive": "learners.passes.learner",
-    "encode": "learners.schema.encode",
+    "encode": "learners.schema.encoding.encode",
     "explain": "learners.explanation",
     "infer_schema": "learners.passes.inference",
     "learner": "learners.recipes",
     "load_model": "learners.kinds",
     "read_bif": "learners.orders.bif",
-    "record_classifier": "learners.schema.records",
+    "record_classifier": "learners.schema.encoding.records",
 }
 
 __all__ = list(_HOME)

@@ -16,8 +16,8 @@ from learners.monitoring.kernels import sampled_rows
 from learners.monitoring.raw import BatchRows, RecordRows, status_counts
 from learners.monitoring.slices import ServedCounts, ServedRows
 from learners.monitoring.watched import Watched
-from learners.schema.encode import encoder_of
-from learners.schema.records import Observed
+from learners.schema.encoding.encode import encoder_of
+from learners.schema.encoding.records import Observed
 from service.logged import logged_rows, predictions_table
 from service.settings import Settings
 from service.telemetry import MONITORED_ROWS, SAMPLED_OUT_ROWS

@@ -24,7 +24,7 @@ from learners.kinds import load_model
 from learners.model import Model
 from learners.monitoring.raw import RawRows
 from learners.schema import Chunk, Schema
-from learners.schema.records import encode_records, record_classifier
+from learners.schema.encoding.records import encode_records, record_classifier
 from learners.schema.schema import Value
 from service.json_values import JSONMapping
 from service.logged import Keys

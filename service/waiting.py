@@ -15,7 +15,7 @@ from learners.model import Model
 from learners.monitoring.raw import RawRows
 from learners.monitoring.slices import ServedCounts
 from learners.monitoring.watched import Watched
-from learners.schema.records import Observed
+from learners.schema.encoding.records import Observed
 from learners.schema.schema import FEW_CLASSES
 from service.logged import KEY_BYTES, Keys, Logged
 from storage.monitoring import MonitorChoice

@@ -11,7 +11,7 @@ import pytest
 
 from learners.errors import StatisticMismatch
 from learners.passes.statistic import Derivable, Divisible, Recodable, Sampled, Statistic
-from learners.schema.extension import code_maps
+from learners.schema.schema_growth import code_maps
 
 
 def updated(empty, parts):

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from learners import recipes
 from learners.passes.learner import drive
 from learners.passes.source import Source
-from learners.schema.encode import encode
+from learners.schema.encoding.encode import encode
 from tests import laws, strategies
 
 TEXT = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text()

@@ -11,8 +11,8 @@ from learners.distributions import distributions
 from learners.errors import InvalidPrediction
 from learners.explanation import explain
 from learners.passes.source import Source
-from learners.schema.encode import encode
-from learners.schema.records import record_classifier
+from learners.schema.encoding.encode import encode
+from learners.schema.encoding.records import record_classifier
 from service.predictor import Served
 from service.product.scoring import probabilities_of, score
 

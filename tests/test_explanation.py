@@ -14,7 +14,7 @@ from learners.explanation import explain, log_answers, shapley_terms
 from learners.passes.learner import drive
 from learners.passes.source import Source
 from learners.schema import Chunk
-from learners.schema.encode import encode
+from learners.schema.encoding.encode import encode
 
 
 def rows(n_columns: int, n_rows: int = 300) -> pa.Table:

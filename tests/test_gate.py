@@ -26,7 +26,7 @@ from learners import FewPassClassifier, recipes
 from learners.evaluation.metrics import evaluate
 from learners.passes.learner import drive
 from learners.passes.source import Source
-from learners.schema.encode import encode
+from learners.schema.encoding.encode import encode
 from service.http.app import create_app
 from service.settings import Settings
 from tests.service import commands

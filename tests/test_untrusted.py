@@ -19,7 +19,7 @@ from learners.explanation import explain
 from learners.kinds import load_model
 from learners.passes.learner import drive
 from learners.passes.source import Source
-from learners.schema.encode import encode
+from learners.schema.encoding.encode import encode
 
 N = 240
 TABLE = pa.table(

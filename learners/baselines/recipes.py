@@ -9,8 +9,8 @@ from learners.baselines.boosted import BoostedModel
 from learners.baselines.settings import XGBoostParameters
 from learners.passes.learner import Passes, RowWork, Work
 from learners.schema import Kept, Overrides, Schema
-from learners.schema.binned import binned_schema
-from learners.schema.summaries import ColumnSummaries
+from learners.schema.inference.binned_schema import binned_schema
+from learners.schema.inference.summaries import ColumnSummaries
 
 
 def xgboost(

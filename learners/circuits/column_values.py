@@ -13,7 +13,7 @@ from learners.circuits.columns import Columns
 from learners.errors import SchemaError
 from learners.query import RawValue
 from learners.schema import Chunk
-from learners.schema.encode import class_codes, encode
+from learners.schema.encoding.encode import class_codes, encode
 from learners.schema.schema import OTHER, Attribute, clock_of
 
 DAY_S = 86_400

@@ -13,7 +13,7 @@ from learners.circuits.errors import InvalidEvidence
 from learners.errors import UnknownColumn
 from learners.query import RawValue
 from learners.schema import Attribute, Chunk, Schema
-from learners.schema.records import in_short, number_reader, value_encoders
+from learners.schema.encoding.records import in_short, number_reader, value_encoders
 from learners.schema.schema import OTHER
 
 

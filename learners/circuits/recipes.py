@@ -40,9 +40,9 @@ from learners.passes.learner import Passes, RowWork
 from learners.passes.rows import Rows
 from learners.passes.together import Together
 from learners.schema import Kept, Overrides, Schema
-from learners.schema.binned import binned_schema
+from learners.schema.inference.binned_schema import binned_schema
 from learners.schema.distributions import DISTRIBUTIONS, Distribution
-from learners.schema.summaries import ColumnSummaries
+from learners.schema.inference.summaries import ColumnSummaries
 
 GAUSSIANS = "gaussian-mixture"
 # Of hidden trees, unless the user says how many.

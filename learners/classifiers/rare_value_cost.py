@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.schema.losses import FoldingCost
+from learners.schema.discarded_columns import FoldingCost
 
 
 def folding_costs(model: LookupModel) -> dict[str, FoldingCost]:

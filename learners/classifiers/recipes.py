@@ -28,7 +28,7 @@ from learners.passes.learner import Passes, Work
 from learners.passes.together import Together
 from learners.schema import Chunk, Kept, Overrides, Schema
 from learners.schema.schema import FEW_CLASSES, MAX_CLASSES
-from learners.schema.summaries import ColumnSummaries
+from learners.schema.inference.summaries import ColumnSummaries
 
 ESTIMATORS = ("hdp-map", "hdp", "m")
 MAX_K = 5

@@ -11,7 +11,7 @@ from learners.arrays import Codes, Integers, Mask, Uint64s
 from learners.counts.kernels import row_hashes
 from learners.errors import StatisticMismatch
 from learners.schema import Chunk, Schema
-from learners.schema.extension import CodeMaps
+from learners.schema.schema_growth import CodeMaps
 
 # Twice as many rows are kept as are drawn, so that rows can be subtracted until half of them are gone.
 RESERVE = 2

@@ -18,7 +18,7 @@ from learners.counts.spill import Run
 from learners.errors import FamilyTooLarge, InvalidCounts, StatisticMismatch
 from learners.memory import memory_limit
 from learners.schema import Chunk, Schema
-from learners.schema.extension import CodeMaps
+from learners.schema.schema_growth import CodeMaps
 
 __all__ = ["Family", "FamilyCounts"]
 

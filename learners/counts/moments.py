@@ -23,7 +23,7 @@ from learners.counts.moment_kernels import (
 from learners.errors import EmptyStatistic, SchemaError, StatisticMismatch, UnknownColumn
 from learners.schema import Attribute
 from learners.schema.discretise import numbers_of
-from learners.schema.encode import numbers
+from learners.schema.encoding.encode import numbers
 
 # Of the distance between the outermost cut points of a column.
 RESOLUTION_BITS = 22

@@ -26,7 +26,7 @@ from learners.counts.triples import LEAST_ROWS, MOST_PAIRS, triples_of
 from learners.counts.widths import wide_enough
 from learners.errors import InvalidCounts, StatisticMismatch
 from learners.schema import Chunk, Schema
-from learners.schema.extension import CodeMaps
+from learners.schema.schema_growth import CodeMaps
 from learners.schema.schema import FEW_CLASSES
 
 # Measured: bit-planes win while the product of the domains less one stays below this.

@@ -15,7 +15,7 @@ from learners.counts.spill import Folder
 from learners.errors import InvalidCounts, StatisticMismatch
 from learners.memory import memory_limit
 from learners.schema import Chunk, Schema
-from learners.schema.extension import CodeMaps
+from learners.schema.schema_growth import CodeMaps
 
 PARTITION_BITS = 6
 # Rows that there is room for at first.

@@ -12,7 +12,7 @@ from learners.counts.family import Family, FamilyCounts
 from learners.counts.pairwise import PairwiseCounts
 from learners.memory import memory_limit
 from learners.schema import Chunk, Schema
-from learners.schema.extension import CodeMaps
+from learners.schema.schema_growth import CodeMaps
 
 MEMORY_SHARE = 8  # of the limit, as for families
 FEW_CELLS = 4096  # a pair, on the average: sparse tables would be no smaller

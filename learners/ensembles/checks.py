@@ -18,7 +18,7 @@ from learners.ensembles.model import JOINT
 from learners.errors import InvalidArray
 from learners.schema import Schema
 from learners.schema.checks import check_schema
-from learners.schema.views import Views
+from learners.schema.encoding.views import Views
 
 
 def check_ensemble(header: Mapping[str, Any], arrays: Arrays) -> None:

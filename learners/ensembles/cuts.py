@@ -10,7 +10,7 @@ import numpy as np
 from learners.arrays import Floats, Integers
 from learners.schema import Schema
 from learners.schema.discretise import Histogram, mdl_cut_points
-from learners.schema.summaries import ColumnSummaries
+from learners.schema.inference.summaries import ColumnSummaries
 
 # The groupings of an attribute: first that of the pair counts, then for each member those of its values and as a parent.
 OF_PAIRS = 0

@@ -14,7 +14,7 @@ from learners.counts.information import conditional_mutual_information, mutual_i
 from learners.counts.pairwise import PairwiseCounts
 from learners.ensembles.cuts import parent_grouping, value_grouping
 from learners.schema import Chunk, Schema
-from learners.schema.views import Views
+from learners.schema.encoding.views import Views
 
 NOISE = 0.3
 JOINT_PARENTS = 2

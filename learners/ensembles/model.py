@@ -26,7 +26,7 @@ from learners.ensembles.intervals import pooled_intervals
 from learners.ensembles.shap import shap_terms
 from learners.passes.engine import available_cores
 from learners.schema import Chunk, Schema
-from learners.schema.views import Views
+from learners.schema.encoding.views import Views
 
 JOINT = "joint_"
 LEAST = 1e-300

@@ -37,8 +37,8 @@ from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
 from learners.passes.together import Together
 from learners.schema import Chunk, Kept, Overrides, Schema
-from learners.schema.summaries import ColumnSummaries
-from learners.schema.views import Views
+from learners.schema.inference.summaries import ColumnSummaries
+from learners.schema.encoding.views import Views
 
 FEWEST_PARENTS, MOST_PARENTS = 2, 5
 

@@ -33,8 +33,8 @@ from learners.passes.streams import source_of_stream
 from learners.passes.text_types import told_types
 from learners.query import How, Query, RawValue
 from learners.schema import Overrides, Schema
-from learners.schema.encode import encode
-from learners.schema.losses import losses
+from learners.schema.encoding.encode import encode
+from learners.schema.discarded_columns import losses
 
 # `sample` is a method.
 RENAMED = {"sample": "sample_rows"}

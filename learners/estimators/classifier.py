@@ -38,11 +38,11 @@ from learners.passes.source import Source
 from learners.passes.streams import source_of_stream
 from learners.passes.text_types import told_types
 from learners.schema import Chunk, Schema
-from learners.schema.encode import encode
-from learners.schema.losses import losses
-from learners.schema.records import encode_records
+from learners.schema.encoding.encode import encode
+from learners.schema.discarded_columns import losses
+from learners.schema.encoding.records import encode_records
 from learners.schema.schema import Value
-from learners.schema.summaries import ColumnSummaries
+from learners.schema.inference.summaries import ColumnSummaries
 
 
 class Classifier(ClassifierMixin, BaseEstimator):

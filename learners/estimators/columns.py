@@ -11,7 +11,7 @@ from typing import Any
 from learners.arrays import Floats
 from learners.errors import ColumnWarning, SchemaError
 from learners.model import Model
-from learners.schema.records import reads_text, record_classifier
+from learners.schema.encoding.records import reads_text, record_classifier
 
 MOST_TOLD = 8  # columns of one warning
 

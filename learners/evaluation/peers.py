@@ -20,7 +20,7 @@ from learners.errors import InvalidParameter, SchemaError
 from learners.evaluation.raw_columns import Predict, RawColumns
 from learners.passes.inference import infer_schema
 from learners.passes.source import Source
-from learners.schema.encode import encode
+from learners.schema.encoding.encode import encode
 
 
 @dataclass(frozen=True)

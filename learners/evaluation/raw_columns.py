@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from learners.arrays import Floats
 from learners.passes.source import type_family
-from learners.schema.encode import distinct, numbers
+from learners.schema.encoding.encode import distinct, numbers
 
 Predict = Callable[[pa.Table], Floats]
 

@@ -21,7 +21,7 @@ from learners.evaluation.peers import PEERS, parse_peer_parameters
 from learners.evaluation.specs import LearnerSpec
 from learners.passes.learner import drive
 from learners.passes.source import Source
-from learners.schema.encode import encode
+from learners.schema.encoding.encode import encode
 
 Predict = Callable[[pa.Table], Floats]
 

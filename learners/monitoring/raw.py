@@ -13,9 +13,9 @@ import pyarrow as pa
 from learners.arrays import Codes, Floats, Integers, Mask
 from learners.errors import LearnerError
 from learners.monitoring.watched import STATUSES
-from learners.schema.batches import BatchEncoder
-from learners.schema.encode import numbers
-from learners.schema.records import number_reader
+from learners.schema.encoding.batches import BatchEncoder
+from learners.schema.encoding.encode import numbers
+from learners.schema.encoding.records import number_reader
 from learners.schema.schema import Attribute
 
 ABSENT, NULL, UNSEEN, BELOW, ABOVE, COMPARED, LOW_TAIL, HIGH_TAIL = range(len(STATUSES))

@@ -16,7 +16,7 @@ from learners.monitoring.gathered import GatheredColumns
 from learners.monitoring.raw import BatchRows, RawRows, status_counts
 from learners.monitoring.watched import REPEAT_CELLS, Watched
 from learners.schema import Chunk
-from learners.schema.encode import encode, encoder_of
+from learners.schema.encoding.encode import encode, encoder_of
 
 COUNTED, SERVED, REQUESTS = range(3)
 

@@ -17,8 +17,8 @@ from learners.ensembles.model import EnsembleModel
 from learners.model import Model
 from learners.monitoring.kernels import CONFIDENCE_BINS, SURPRISE_BINS, Places
 from learners.schema import Schema
-from learners.schema.batches import BatchEncoder
-from learners.schema.encode import batch_encoder
+from learners.schema.encoding.batches import BatchEncoder
+from learners.schema.encoding.encode import batch_encoder
 from learners.schema.kernels import translate_views
 from learners.schema.schema import Attribute
 

@@ -31,9 +31,9 @@ from learners.orders.scores.priors import StructurePrior, with_prior
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
 from learners.schema import Kept, Overrides, Schema
-from learners.schema.binned import quantile_cut_points
+from learners.schema.inference.binned_schema import quantile_cut_points
 from learners.schema.discretise import Histogram
-from learners.schema.summaries import ColumnSummaries
+from learners.schema.inference.summaries import ColumnSummaries
 
 # Beyond this the lattice of all orders takes minutes, whatever memory there is.
 MOST_EXACT = 24

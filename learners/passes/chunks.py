@@ -11,7 +11,7 @@ from learners.arrays import Codes, Floats
 from learners.passes.content import BATCH_ROWS
 from learners.passes.statistic import Statistic, Tabulated
 from learners.schema import Chunk
-from learners.schema.encode import Encoder
+from learners.schema.encoding.encode import Encoder
 
 # Tables beyond the second cache are fetched again for every chunk, which takes longer than counting: 246 pairs of 5.1 M cells
 # took 133 ms for 300,000 rows in chunks of 65,536, and 72 ms in one.

@@ -18,7 +18,7 @@ from learners.errors import EmptyData, InvalidBuffers, SchemaError, SourceError
 from learners.passes.chunks import Chunks
 from learners.passes.source import Fragment, Source
 from learners.passes.statistic import Checked, ColumnWise, Preparable, Statistic
-from learners.schema.encode import Encoder
+from learners.schema.encoding.encode import Encoder
 
 S = TypeVar("S", bound=Statistic)
 

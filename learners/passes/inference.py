@@ -6,7 +6,7 @@ from learners.passes.engine import OnProgress, collect, require_rows
 from learners.passes.source import Source
 from learners.schema import Overrides, Schema
 from learners.schema.schema import MAX_CLASSES
-from learners.schema.summaries import ColumnSummaries
+from learners.schema.inference.summaries import ColumnSummaries
 
 
 def infer_schema(

@@ -13,7 +13,7 @@ from learners.passes.source import Source
 from learners.passes.statistic import Derivable, Divisible, Recodable, Sampled, Statistic
 from learners.passes.together import Together, leaves_of, with_leaves
 from learners.schema import Schema
-from learners.schema.extension import code_maps
+from learners.schema.schema_growth import code_maps
 
 S = TypeVar("S", bound=Statistic)
 

@@ -12,7 +12,7 @@ from learners.passes.cluster import Cluster
 from learners.passes.engine import Checkpoints
 from learners.passes.source import Source
 from learners.schema import Chunk, Schema
-from learners.schema.encode import Encoder, encode
+from learners.schema.encoding.encode import Encoder, encode
 
 
 class Rows:

@@ -19,8 +19,8 @@ from learners.passes.content import BATCH_ROWS, Bounds, Content
 from learners.passes.files import Path, SourceFile, common_schema, expanded, file_identity, type_family
 from learners.passes.filesystems import filesystem_of
 from learners.passes.opening import opened_files
-from learners.schema.batches import IndexCheck
-from learners.schema.columns import kind_of, nothing_of
+from learners.schema.encoding.batches import IndexCheck
+from learners.schema.inference.column_summary import kind_of, nothing_of
 
 _READ_BYTES = 4 << 20
 __all__ = ["Condition", "Fragment", "Mask", "Source", "SourceFile", "file_identity", "type_family"]

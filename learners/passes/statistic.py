@@ -8,7 +8,7 @@ from typing import Protocol, Self, TypeVar, runtime_checkable
 import pyarrow as pa
 
 from learners.schema import Chunk, Schema
-from learners.schema.extension import CodeMaps
+from learners.schema.schema_growth import CodeMaps
 
 Family = TypeVar("Family")
 

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from learners.arrays import Codes
 from learners.errors import SchemaError
-from learners.schema.encode import class_codes, encoder_of
+from learners.schema.encoding.encode import class_codes, encoder_of
 from learners.schema.schema import FEW_CLASSES, MAX_CLASSES, Schema
 
 MANY_TAKEN_BY = "learners nb, tan and kdb"

@@ -57,7 +57,7 @@ class Attribute:
         probabilities, the others densities. "rounded" ones are over the cells of the grid on which the column is recorded.
     groupings : tuple of tuple of int
         Coarser cut points of a numeric attribute, each as ascending positions in `cuts`; the members of an ensemble read
-        the attribute by them (`learners.schema.views`).
+        the attribute by them (`learners.schema.encoding.views`).
     quantiles : tuple of float
         Of a numeric column in training: the least value, evenly spaced quantiles, the greatest; for those who watch what
         is served. No part of what the codes mean, so schemas that differ in nothing else are equal.

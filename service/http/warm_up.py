@@ -24,9 +24,9 @@ from learners.passes.engine import available_cores
 from learners.passes.learner import drive
 from learners.passes.source import Source
 from learners.query import Conditional, Impute, Map, Marginal, Moments, Query, Sample, Solver, Surprise
-from learners.schema.encode import encode
-from learners.schema.json_columns import json_columns_of
-from learners.schema.records import encode_columns, encode_records, record_classifier
+from learners.schema.encoding.encode import encode
+from learners.schema.encoding.json_columns import json_columns_of
+from learners.schema.encoding.records import encode_columns, encode_records, record_classifier
 from learners.schema.schema import Schema
 from service.json_values import JSONObject
 from service.product.queries import queryable

@@ -16,8 +16,8 @@ from learners.passes.filesystems import filesystem_of
 from learners.passes.formats import format_of
 from learners.passes.learner import drive
 from learners.passes.source import Source
-from learners.schema.encode import encode
-from learners.schema.records import record_classifier
+from learners.schema.encoding.encode import encode
+from learners.schema.encoding.records import record_classifier
 from service.operations.demo_data import write_synthetic
 from service.operations.measuring import apart, bare_scan, ratio
 from service.problems import InvalidRequest

@@ -26,8 +26,8 @@ from learners.passes.learner import drive
 from learners.passes.source import Source
 from learners.query import Edges, Effects, Graph, Graphs, Paths, Score, StructureQuery
 from learners.schema import Chunk, Schema
-from learners.schema.batches import IndexCheck
-from learners.schema.encode import Encoder, encode
+from learners.schema.encoding.batches import IndexCheck
+from learners.schema.encoding.encode import Encoder, encode
 from service.http.warm_up import RUNS, TABLE, answer_rows, ask_all, ask_everything, compile_learner
 from service.json_values import JSONObject
 

@@ -10,7 +10,7 @@ from learners.passes.source import Source, SourceFile
 from learners.passes.text_types import told_types
 from learners.schema import Schema
 from learners.schema.schema import MAX_CLASSES
-from learners.schema.summaries import ColumnSummaries
+from learners.schema.inference.summaries import ColumnSummaries
 from service.jobs import children
 from service.jobs.steps import LOCAL, Run
 from service.json_values import JSONMapping, JSONObject

@@ -14,7 +14,7 @@ from learners.errors import SourceError, UnknownColumn
 from learners.model import Model
 from learners.orders.model import OrderModel
 from learners.query import AnyQuery, Marginal, Query, Surprise
-from learners.schema.records import encode_records
+from learners.schema.encoding.records import encode_records
 from service.jobs.limits import check_limits
 from service.product.data_roots import check_roots, files_of, plain
 from service.product.datasets import get_dataset

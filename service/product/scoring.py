@@ -20,7 +20,7 @@ from learners.orders.queries.network import NoTables
 from learners.passes.source import Source
 from learners.schema import Chunk
 from learners.schema.classes import known_or_not
-from learners.schema.encode import encode
+from learners.schema.encoding.encode import encode
 from service.answers import check_columns, check_top_k, top_batch, top_classes
 from service.json_values import JSONObject
 from service.predictor import Probabilities, intervals_of, scored_batch

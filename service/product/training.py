@@ -17,7 +17,7 @@ from learners.monitoring.watched import network_of
 from learners.passes.cluster import connected
 from learners.passes.learner import Account, Checkpoints, Part, drive
 from learners.schema import Kept
-from learners.schema.losses import losses
+from learners.schema.discarded_columns import losses
 from service.jobs.limits import counts_bytes
 from service.jobs.steps import Run, Step
 from service.json_values import JSONObject

@@ -18,7 +18,7 @@ from learners.kinds import load_model
 from learners.model import Model
 from learners.query import Marginal
 from learners.schema import Chunk
-from learners.schema.records import encode_records, record_classifier
+from learners.schema.encoding.records import encode_records, record_classifier
 from learners.schema.schema import FEW_CLASSES
 from service.problems import InvalidRequest
 from service.product.aside import aside

@@ -19,7 +19,7 @@ from learners.model import Model
 from learners.orders.model import OrderModel
 from learners.query import Conditional, Edges, Evidence, Map, Marginal, Moments, RawValue
 from learners.schema import Attribute, Chunk
-from learners.schema.records import encode_records
+from learners.schema.encoding.records import encode_records
 from service.predictor import Served, intervals_of
 from service.product.queries import answers, queryable
 

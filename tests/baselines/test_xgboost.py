@@ -19,8 +19,8 @@ from learners.evaluation.metrics import evaluate
 from learners.evaluation.peers import PEERS, RawXGBoostParameters
 from learners.passes.learner import Learner, Part, drive
 from learners.passes.source import Source
-from learners.schema.encode import encode
-from learners.schema.records import encode_records, record_classifier
+from learners.schema.encoding.encode import encode
+from learners.schema.encoding.records import encode_records, record_classifier
 from storage.compiled import map_compiled, write_compiled
 
 N = 1200

@@ -32,8 +32,8 @@ from learners.passes.source import Source
 from learners.query import Conditional, Map, Marginal, Moments, Sample
 from learners.schema import Attribute, Kept
 from learners.schema.discretise import Histogram
-from learners.schema.encode import encode
-from learners.schema.records import encode_columns, encode_records, record_classifier
+from learners.schema.encoding.encode import encode
+from learners.schema.encoding.records import encode_columns, encode_records, record_classifier
 from learners.schema.schema import ColumnOverride
 from tests.circuits.map_circuits import random_circuit
 from tests.passes.test_engine import same

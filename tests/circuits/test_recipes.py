@@ -19,7 +19,7 @@ from learners.passes.ledger import MemoryStore
 from learners.passes.source import Source
 from learners.query import Conditional, Map, Marginal
 from learners.schema import Chunk
-from learners.schema.encode import encode
+from learners.schema.encoding.encode import encode
 from tests.passes.test_engine import same
 from tests.passes.test_reuse import OVERRIDES, write
 

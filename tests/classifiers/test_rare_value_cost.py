@@ -16,7 +16,7 @@ from learners.classifiers.rare_value_cost import folding_costs
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.passes.learner import drive
 from learners.passes.source import Source
-from learners.schema.losses import FoldingCost, losses
+from learners.schema.discarded_columns import FoldingCost, losses
 
 
 def information(pairs: list[tuple[str, str]]) -> float:

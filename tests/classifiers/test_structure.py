@@ -14,7 +14,7 @@ from learners.counts.information import conditional_mutual_information, mutual_i
 from learners.counts.pairwise import PairwiseCounts
 from learners.passes.inference import infer_schema
 from learners.passes.source import Source
-from learners.schema.encode import encode
+from learners.schema.encoding.encode import encode
 from tests import laws, strategies
 from tests.conftest import needs_public_sets, public_sets
 from tests.naive import structure as naive

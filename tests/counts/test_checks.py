@@ -14,7 +14,7 @@ from learners.errors import InvalidCounts
 from learners.passes.engine import collect
 from learners.passes.source import Source
 from learners.passes.together import Together
-from learners.schema.views import Views
+from learners.schema.encoding.views import Views
 from tests import laws, strategies
 
 SIZES = (3, 5, 70, 2)

@@ -112,7 +112,7 @@ def test_a_hold_out_is_subtracted_while_enough_is_known():
 
 
 def test_a_larger_domain_changes_no_hash():
-    from learners.schema.extension import code_maps
+    from learners.schema.schema_growth import code_maps
 
     small, large = strategies.schema_of((4, 3), 2), strategies.schema_of((9, 5), 3, {0})
     chunk = strategies.chunk_of(0, small, 500)

@@ -33,8 +33,8 @@ from learners.passes.engine import collect
 from learners.passes.source import Source
 from learners.passes.together import Together
 from learners.schema import Attribute, Schema
-from learners.schema.summaries import ColumnSummaries
-from learners.schema.views import Views
+from learners.schema.inference.summaries import ColumnSummaries
+from learners.schema.encoding.views import Views
 from tests import laws, strategies
 
 FEW = settings(max_examples=20)

@@ -11,7 +11,7 @@ from hypothesis import given
 from learners.counts.rows import DistinctRows
 from learners.errors import StatisticMismatch
 from learners.memory import limit_memory, memory_limit
-from learners.schema.extension import code_maps
+from learners.schema.schema_growth import code_maps
 from tests import laws, strategies
 
 

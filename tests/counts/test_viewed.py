@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from learners.counts.family import Family
 from learners.counts.pairwise import PairwiseCounts
 from learners.counts.viewed import Viewed, ViewedFamilies
-from learners.schema.views import Views
+from learners.schema.encoding.views import Views
 from tests import laws, strategies
 from tests.naive import ensembles as naive
 from tests.naive.counts import family_counts, pair_counts

@@ -8,9 +8,9 @@ import pyarrow as pa
 from learners.ensembles.cuts import ensemble_schema, members_in, parent_grouping, value_grouping
 from learners.passes.engine import collect
 from learners.passes.source import Source
-from learners.schema.encode import encode
-from learners.schema.summaries import ColumnSummaries
-from learners.schema.views import Views
+from learners.schema.encoding.encode import encode
+from learners.schema.inference.summaries import ColumnSummaries
+from learners.schema.encoding.views import Views
 
 
 def test_each_member_sees_numbers_by_its_own_cut_points():

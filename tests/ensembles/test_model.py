@@ -18,7 +18,7 @@ from learners.passes.learner import Part, drive
 from learners.passes.ledger import MemoryStore
 from learners.passes.source import Source
 from learners.schema import Kept
-from learners.schema.encode import encode
+from learners.schema.encoding.encode import encode
 
 
 def table_of(n, seed=0, classes=("no", "yes")):

@@ -25,9 +25,9 @@ from learners.passes.engine import collect
 from learners.passes.learner import drive
 from learners.passes.source import Source
 from learners.schema import Chunk
-from learners.schema.encode import encode
-from learners.schema.summaries import ColumnSummaries
-from learners.schema.views import Views
+from learners.schema.encoding.encode import encode
+from learners.schema.inference.summaries import ColumnSummaries
+from learners.schema.encoding.views import Views
 from tests.naive import ensembles as naive
 from tests.naive.counts import family_counts
 

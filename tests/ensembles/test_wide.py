@@ -18,7 +18,7 @@ from learners.passes.ledger import MemoryStore
 from learners.passes.selection import Selection, window
 from learners.passes.source import Source
 from learners.schema import Kept
-from learners.schema.summaries import ColumnSummaries
+from learners.schema.inference.summaries import ColumnSummaries
 from tests.passes.test_engine import same
 from tests.passes.test_reuse import OVERRIDES, User, learned, write
 

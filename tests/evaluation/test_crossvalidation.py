@@ -22,7 +22,7 @@ from learners.evaluation.peers import PEERS, RawColumns
 from learners.evaluation.specs import LearnerSpec, code_digest
 from learners.passes.learner import drive
 from learners.passes.source import Source
-from learners.schema.encode import encode
+from learners.schema.encoding.encode import encode
 
 LEARNERS = ["nb:m=1", "kdb:k=2,m=1"]
 

@@ -22,16 +22,16 @@ from learners.kernels.jit import inner_kernel, kernel, noticing_compilation
 from learners.kinds import load_model
 from learners.passes.learner import drive
 from learners.passes.source import Source
-from learners.schema.encode import encode
+from learners.schema.encoding.encode import encode
 from learners.schema.kernels import n_below
-from learners.schema.records import record_classifier
+from learners.schema.encoding.records import record_classifier
 
 ROOT = Path(__file__).parents[2]
 KERNELS = (
     "learners.schema.kernels",
-    "learners.schema.batch_kernels",
-    "learners.schema.json_kernels",
-    "learners.schema.word_kernels",
+    "learners.schema.encoding.batch_kernels",
+    "learners.schema.encoding.json_kernels",
+    "learners.schema.encoding.string_kernels",
     "learners.counts.kernels",
     "learners.counts.cell_kernels",
     "learners.classifiers.lookup.kernels",

@@ -15,8 +15,8 @@ from learners.monitoring.slices import ServedCounts, ServedRows
 from learners.monitoring.watched import Watched
 from learners.passes.engine import collect
 from learners.passes.source import Source
-from learners.schema.encode import encode, encoder_of
-from learners.schema.records import encode_records
+from learners.schema.encoding.encode import encode, encoder_of
+from learners.schema.encoding.records import encode_records
 from tests import laws
 from tests.monitoring import problems
 from tests.naive import monitoring as naive

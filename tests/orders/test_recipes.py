@@ -23,7 +23,7 @@ from learners.passes.ledger import MemoryStore
 from learners.passes.source import Source
 from learners.query import Edges, Effects, Graph, Graphs, Paths, Score
 from learners.schema import Kept
-from learners.schema.encode import encode
+from learners.schema.encoding.encode import encode
 from tests.naive import orders as naive
 from tests.orders.problems import gaussian_table, log_fair, naive_bdeu, naive_bge
 

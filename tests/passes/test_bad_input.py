@@ -12,8 +12,8 @@ from learners.errors import EmptyData, InvalidParameter, LearnerError, SchemaErr
 from learners.kinds import load_model
 from learners.passes.learner import drive
 from learners.passes.source import Source
-from learners.schema.encode import encode
-from learners.schema.records import encode_records, record_classifier
+from learners.schema.encoding.encode import encode
+from learners.schema.encoding.records import encode_records, record_classifier
 
 N = 600
 RNG = np.random.default_rng(0)

@@ -17,8 +17,8 @@ from learners.passes import engine
 from learners.passes.chunks import Chunks
 from learners.passes.source import Source
 from learners.passes.together import Together
-from learners.schema.encode import Encoder, encode
-from learners.schema.summaries import ColumnSummaries
+from learners.schema.encoding.encode import Encoder, encode
+from learners.schema.inference.summaries import ColumnSummaries
 from tests.passes.test_engine import folder, table_of  # noqa: F401  (a fixture)
 
 

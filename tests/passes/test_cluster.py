@@ -17,8 +17,8 @@ from learners.passes.engine import collect
 from learners.passes.learner import drive
 from learners.passes.selection import window
 from learners.passes.source import Source
-from learners.schema.encode import encode
-from learners.schema.summaries import ColumnSummaries
+from learners.schema.encoding.encode import encode
+from learners.schema.inference.summaries import ColumnSummaries
 from tests.passes.test_engine import same
 from tests.passes.test_reuse import OVERRIDES, write
 from tests.processes import ended, runs, wait_for

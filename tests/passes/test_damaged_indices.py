@@ -15,7 +15,7 @@ from learners.passes.engine import collect
 from learners.passes.inference import infer_schema
 from learners.passes.parquet import ParquetContent
 from learners.passes.source import Source
-from learners.schema.encode import encode
+from learners.schema.encoding.encode import encode
 from tests import strategies
 
 TABLE = pa.table({name: ["u", "v", "w", "u"] * 5 for name in ("word", "other", "class")})

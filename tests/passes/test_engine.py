@@ -20,7 +20,7 @@ from learners.passes.learner import Part, drive
 from learners.passes.ledger import MemoryStore
 from learners.passes.source import Source
 from learners.passes.together import Together
-from learners.schema.encode import encode
+from learners.schema.encoding.encode import encode
 from tests.processes import wait_for
 
 LEARNERS = [

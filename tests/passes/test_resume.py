@@ -23,7 +23,7 @@ from learners.passes.ledger import MemoryStore, Supply
 from learners.passes.reuse import Recall
 from learners.passes.selection import Selection
 from learners.passes.source import Source
-from learners.schema.summaries import ColumnSummaries
+from learners.schema.inference.summaries import ColumnSummaries
 from storage.checkpoints import CheckpointFile
 from storage.compiled import map_compiled
 from tests.passes.test_engine import same

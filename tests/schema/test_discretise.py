@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from learners.schema import discretise
 from learners.schema.discretise import Histogram, equal_frequency_cut_points, keys_of, mdl_cut_points, numbers_of
-from learners.schema.encode import numbers
+from learners.schema.encoding.encode import numbers
 from tests.conftest import needs_public_sets, public_sets
 from tests.naive import discretise as naive
 

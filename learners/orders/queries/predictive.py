@@ -13,7 +13,7 @@ from learners.errors import UnknownColumn
 from learners.orders.scores.bge import BGe
 from learners.orders.lattice.graphs import Graph
 from learners.schema import Schema
-from learners.schema.encode import encode, numbers
+from learners.schema.encoding.encode import encode, numbers
 
 
 def log_densities(bge: BGe, parents: Graph, x: Floats) -> Floats:

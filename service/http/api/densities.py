@@ -14,7 +14,7 @@ from learners.circuits.queries.imputation import filled
 from learners.circuits.model import CircuitModel
 from learners.query import How
 from learners.schema import Chunk
-from learners.schema.records import encode_columns, encode_records
+from learners.schema.encoding.records import encode_columns, encode_records
 from service.json_values import JSONObject
 from service.predictor import Predictor, Served
 from service.problems import BodyTooLarge, InvalidRequest, NotReady

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from learners.monitoring.raw import ColumnRows
-from learners.schema.records import encode_columns
+from learners.schema.encoding.records import encode_columns
 from learners.schema.schema import Attribute
 from service import product
 from service.answers import check_size

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from learners.monitoring.raw import BatchRows, ColumnRows, RecordRows
-from learners.schema.records import encode_columns, encode_records
+from learners.schema.encoding.records import encode_columns, encode_records
 from service.answers import check_size
 from service.http.api.bodies import decoded
 from service.http.api.decoded_sizes import check_csv

@@ -15,9 +15,9 @@ from learners.classifiers.lookup.lookup import LookupModel
 from learners.errors import InvalidBuffers
 from learners.monitoring.raw import BatchRows, ColumnRows, RawRows, RecordRows
 from learners.schema import Chunk
-from learners.schema.encode import encode
-from learners.schema.json_columns import NotColumns, json_columns_of
-from learners.schema.records import encode_columns, encode_records
+from learners.schema.encoding.encode import encode
+from learners.schema.encoding.json_columns import NotColumns, json_columns_of
+from learners.schema.encoding.records import encode_columns, encode_records
 from learners.schema.schema import FEW_CLASSES
 from service import problems
 from service.answers import check_answer, check_columns, classes_in_json, top_batch, top_classes

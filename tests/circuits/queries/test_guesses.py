@@ -12,7 +12,7 @@ from learners.errors import InvalidParameter
 from learners.passes.learner import drive
 from learners.passes.source import Source
 from learners.query import Conditional, Impute, Marginal, Moments, Surprise
-from learners.schema.encode import encode
+from learners.schema.encoding.encode import encode
 
 N = 400
 

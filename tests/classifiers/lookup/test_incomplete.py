@@ -8,7 +8,7 @@ import pytest
 from learners.estimators.ensembles import FewPassClassifier
 from learners.estimators.networks import KDB, NB, TAN
 from learners.schema import Chunk
-from learners.schema.records import encode_records
+from learners.schema.encoding.records import encode_records
 
 COLUMNS = ("a", "b", "c", "d")
 

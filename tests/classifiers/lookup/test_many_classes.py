@@ -25,8 +25,8 @@ from learners.kinds import load_model
 from learners.passes.inference import infer_schema
 from learners.passes.learner import drive
 from learners.passes.source import Source
-from learners.schema.encode import encode
-from learners.schema.records import record_classifier
+from learners.schema.encoding.encode import encode
+from learners.schema.encoding.records import record_classifier
 from tests import laws
 from tests.classifiers.lookup.test_lookup import networks
 

@@ -14,7 +14,7 @@ import pytest
 from learners.errors import LearnerError
 from learners.passes.engine import collect
 from learners.passes.source import Source
-from learners.schema.summaries import ColumnSummaries
+from learners.schema.inference.summaries import ColumnSummaries
 from service.jobs.children import Children
 from service.problems import JobFailed, OutOfMemory
 from service.processes.local_server import local_server

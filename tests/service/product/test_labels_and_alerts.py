@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners.monitoring.raw import BatchRows
-from learners.schema.encode import encode
+from learners.schema.encoding.encode import encode
 from service import product
 from service.logged import predictions_table
 from service.observing import Observer

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.schema import Attribute, Schema
-from learners.schema.records import encode_records
+from learners.schema.encoding.records import encode_records
 from service.product.what_if import _drops, choices
 from storage.models import ModelVersion
 from tests.service.conftest import Site

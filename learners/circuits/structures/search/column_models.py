@@ -12,8 +12,8 @@ from learners.circuits.structures.from_file import with_leaves_of
 from learners.errors import SchemaError
 from learners.passes.learner import Passes
 from learners.schema import Attribute, Kept, Overrides, Schema
-from learners.schema.binned import binned_schema
-from learners.schema.summaries import ColumnSummaries
+from learners.schema.inference.binned_schema import binned_schema
+from learners.schema.inference.summaries import ColumnSummaries
 
 AUTO = "auto"
 # Learning whose numeric leaves have conjugate priors.

@@ -6,9 +6,9 @@ from learners.circuits.bayesian.sampler.columns import BY_COLUMN, INTERVALS, PAP
 from learners.errors import SchemaError
 from learners.passes.engine import collect
 from learners.passes.source import Source
-from learners.schema.binned import binned_schema
-from learners.schema.encode import encode
-from learners.schema.summaries import ColumnSummaries
+from learners.schema.inference.binned_schema import binned_schema
+from learners.schema.encoding.encode import encode
+from learners.schema.inference.summaries import ColumnSummaries
 
 RNG = np.random.default_rng(0)
 N = 600

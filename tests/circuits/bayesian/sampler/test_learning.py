@@ -18,7 +18,7 @@ from learners.memory import limit_memory, memory_limit
 from learners.passes.learner import Learner, Part, drive
 from learners.passes.source import Source
 from learners.query import Conditional, Map, Marginal, Moments, Sample
-from learners.schema.encode import encode
+from learners.schema.encoding.encode import encode
 from service.jobs.checkpoints import JobCheckpoints
 
 SETTINGS = {"learning": "gibbs", "iterations": 60, "draws": 20}

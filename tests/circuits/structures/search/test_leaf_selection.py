@@ -14,7 +14,7 @@ from learners.kinds import load_model
 from learners.query import Impute, Marginal, Moments, Sample
 from learners.schema import Attribute, Kept
 from learners.schema.discretise import Histogram, equal_frequency_cut_points
-from learners.schema.encode import encode
+from learners.schema.encoding.encode import encode
 
 PARAMETERS = {"structure": "chow-liu", "leaves": "auto", "passes": 3, "n_bins": 4}
 

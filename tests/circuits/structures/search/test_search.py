@@ -159,7 +159,7 @@ def test_auto_is_the_default_of_em_and_tells_what_it_tried() -> None:
 
 
 def recipes_chunk(model, table: pa.Table) -> Chunk:
-    from learners.schema.encode import encode
+    from learners.schema.encoding.encode import encode
 
     return encode(table, model.schema)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from learners.arrays import Integers
-from learners.schema.word_kernels import BEGIN, LENGTH, Words, fill_slots
+from learners.schema.encoding.string_kernels import BEGIN, LENGTH, Words, fill_slots
 
 MAX_ROOMY_SLOTS = 1024
 

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from learners.arrays import Codes, Floats, freeze
 from learners.errors import SchemaError, UnknownColumn
-from learners.schema.batches import BatchEncoder, sound_column
+from learners.schema.encoding.batches import BatchEncoder, sound_column
 from learners.schema.chunk import Chunk
 from learners.schema.kernels import interval_codes, translate
 from learners.schema.schema import DICTIONARY, Attribute, Schema, clock_of

@@ -6,7 +6,7 @@ import numpy as np
 
 from learners.schema import Schema
 from learners.schema.discretise import Histogram, equal_frequency_cut_points
-from learners.schema.summaries import ColumnSummaries
+from learners.schema.inference.summaries import ColumnSummaries
 
 
 def binned_schema(summaries: ColumnSummaries, max_bin: int) -> Schema:

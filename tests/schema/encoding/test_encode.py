@@ -19,9 +19,9 @@ from learners.passes.inference import infer_schema
 from learners.passes.learner import drive
 from learners.passes.source import Source
 from learners.schema import Attribute, Schema
-from learners.schema.encode import encode, numbers
+from learners.schema.encoding.encode import encode, numbers
 from learners.schema.kernels import MOST_COMPARED, interval_codes
-from learners.schema.records import encode_columns, encode_records, record_classifier
+from learners.schema.encoding.records import encode_columns, encode_records, record_classifier
 from tests import strategies
 from tests.conftest import needs_public_sets, public_sets
 from tests.naive.encoding import code_of

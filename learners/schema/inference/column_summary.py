@@ -12,8 +12,8 @@ from learners.arrays import Floats, Integers
 from learners.errors import SchemaError
 from learners.schema.discretise import EXACT, Histogram, numbers_of
 from learners.schema.schema import ColumnOverride, Schema, Value, clock_of
-from learners.schema.tally import Tally
-from learners.schema.value_tally import ValueTally
+from learners.schema.inference.numeric_counts import Tally
+from learners.schema.inference.category_counts import ValueTally
 
 WIDEST_NULL = 256  # bytes
 

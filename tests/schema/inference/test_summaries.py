@@ -15,8 +15,8 @@ from learners.errors import EmptyData, InvalidParameter, SchemaError, UnknownCol
 from learners.passes.inference import infer_schema
 from learners.passes.source import Source
 from learners.schema import Schema
-from learners.schema.binned import binned_schema
-from learners.schema.summaries import ColumnSummaries
+from learners.schema.inference.binned_schema import binned_schema
+from learners.schema.inference.summaries import ColumnSummaries
 from tests import strategies
 
 N = 400
@@ -355,7 +355,7 @@ def test_a_million_different_values():
 
 
 def test_more_values_than_can_be_counted_are_left_out(monkeypatch):
-    monkeypatch.setattr("learners.schema.value_tally.MAX_DISTINCT", 100)
+    monkeypatch.setattr("learners.schema.inference.category_counts.MAX_DISTINCT", 100)
     reasons = left_out({"x": [f"w{i % 150}" for i in range(N)]})
     assert reasons == {"x": "more than 100 different values"}
 

@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from learners.arrays import Integers, Uint8s
 from learners.errors import SchemaError
-from learners.schema.encode import distinct, plain_values
-from learners.schema.tally_kernels import count_indices
+from learners.schema.encoding.encode import distinct, plain_values
+from learners.schema.inference.numeric_count_kernels import count_indices
 
 _BYTES = (pa.int8(), pa.uint8())
 FEW_BYTES = 8

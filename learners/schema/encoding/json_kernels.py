@@ -13,7 +13,7 @@ import numpy as np
 from learners.arrays import Integers
 from learners.kernels.jit import inner_kernel, kernel, load, popcount
 from learners.schema.kernels import n_below
-from learners.schema.word_kernels import SLOT_BYTES, code_of_word, is_ascii
+from learners.schema.encoding.string_kernels import SLOT_BYTES, code_of_word, is_ascii
 
 TEXT, WHOLE, NUMBER = range(3)
 FINE, STRANGE = range(2)

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from learners.arrays import Codes, Floats, Integers, Mask
 from learners.errors import InvalidBuffers, SourceError
-from learners.schema import batch_kernels as kernels
+from learners.schema.encoding import batch_kernels as kernels
 from learners.schema.schema import Attribute
-from learners.schema.strings import joined, word_table
+from learners.schema.encoding.string_tables import joined, word_table
 
 MAX_PLANS = 8  # Arrow schemas remembered; a training has one, a served model as many as its clients
 NUMBERS = {

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from learners.errors import InvalidBuffers, SchemaError
 from learners.schema import Attribute, Schema
-from learners.schema.batches import IndexCheck
-from learners.schema.encode import encode
+from learners.schema.encoding.batches import IndexCheck
+from learners.schema.encoding.encode import encode
 from tests.naive.encoding import code_of
-from tests.schema.test_strings import WORDS
+from tests.schema.encoding.test_string_tables import WORDS
 
 TEXT_TYPES = [
     pa.string(),

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from learners.errors import SchemaError
 from learners.schema import Attribute, Schema
-from learners.schema.json_columns import JsonColumns, NotColumns
-from learners.schema.records import encode_columns
-from tests.schema.test_batches import naive
-from tests.schema.test_strings import WORDS
+from learners.schema.encoding.json_columns import JsonColumns, NotColumns
+from learners.schema.encoding.records import encode_columns
+from tests.schema.encoding.test_batches import naive
+from tests.schema.encoding.test_string_tables import WORDS
 
 Value = str | int | float | bool | None
 read = msgspec.json.Decoder(list[Value]).decode

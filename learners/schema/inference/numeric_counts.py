@@ -6,7 +6,7 @@ import numpy as np
 
 from learners.arrays import Floats, Integers
 from learners.schema.discretise import Histogram, most_bins
-from learners.schema.tally_kernels import EMPTY, Slots, count_numbers, fill_places
+from learners.schema.inference.numeric_count_kernels import EMPTY, Slots, count_numbers, fill_places
 
 FIRST_KEYS = 256
 

@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.errors import SchemaError
-from learners.schema import discretise, value_tally
-from learners.schema.columns import Column
+from learners.schema import discretise
+from learners.schema.inference import category_counts
+from learners.schema.inference.column_summary import Column
 from learners.schema.discretise import Histogram, numbers_of
-from learners.schema.tally import Tally
-from learners.schema.value_counts import value_counts
-from learners.schema.value_tally import ValueTally
+from learners.schema.inference.numeric_counts import Tally
+from learners.schema.inference.value_counts import value_counts
+from learners.schema.inference.category_counts import ValueTally
 from tests.naive import value_counts as naive
 
 NUMBERS = st.floats(width=64) | st.sampled_from([0.0, -0.0, 1.0, -1.0, float("nan"), float("inf"), float("-inf")])
@@ -103,7 +104,7 @@ def test_values_of_many_batches_are_counted_as_row_by_row(
 ) -> None:
     batches, other = data.draw(st.lists(kind, max_size=5)), data.draw(st.lists(kind, max_size=2))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(value_tally, "MOST_WAITING", most_waiting)
+        patch.setattr(category_counts, "MOST_WAITING", most_waiting)
         tallies = ValueTally(), ValueTally()
         for tally, own in zip(tallies, (batches, other), strict=True):
             for batch in own:
@@ -118,7 +119,7 @@ def test_values_of_many_batches_are_counted_as_row_by_row(
 
 
 def test_of_too_many_values_only_that_remains(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(value_tally, "MAX_DISTINCT", 3)
+    monkeypatch.setattr(category_counts, "MAX_DISTINCT", 3)
     tally, few = ValueTally(), ValueTally({"a": 1})
     tally.add(pa.array(list("abcd")), np.ones(4, np.int64), "x")
     few.add(pa.array(["b"]), np.ones(1, np.int64), "x")

@@ -1,0 +1,1 @@
+"""Raw values to codes: Arrow, records, JSON, text."""

@@ -1,0 +1,1 @@
+"""The schema that follows from what columns hold."""
