@@ -194,7 +194,7 @@ def queries(rounds: int) -> list[Figure]:
     from learners import recipes
     from learners.circuits.queries.answers import log_likelihood
     from learners.passes.learner import drive
-    from learners.passes.source import Source
+    from learners.passes.sources.source import Source
 
     settings = {"learning": "gibbs", "iterations": 20, "draws": 100, "children": 4}
     model = drive(recipes.learner("spn", settings, None), Source.of_table(table_of("abalone")), threads=1)

@@ -18,7 +18,7 @@ from learners.circuits.bayesian.sampler.settings import GibbsParameters
 from learners.circuits.bayesian.sampler.shape import complete_shape
 from learners.circuits.bayesian.sampler.tuning import Chosen, given
 from learners.passes.engine import collect
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema import Schema
 from learners.schema.inference.binned_schema import binned_schema
 from learners.schema.encoding.encode import encode

@@ -14,7 +14,7 @@ import pyarrow as pa
 from benchmarks.measuring import Figure, report
 from learners import recipes
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode
 
 N_ATTRIBUTES, N_VALUES, N_TEST = 8, 3, 1000

@@ -19,7 +19,7 @@ from learners.evaluation.folds import stratified_folds
 from learners.evaluation.metrics import evaluate
 from learners.model import Model
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode
 
 SETS = [

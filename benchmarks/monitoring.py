@@ -29,7 +29,7 @@ from learners.monitoring.reference import training_reference
 from learners.monitoring.slices import ServedCounts
 from learners.monitoring.watched import Watched
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 
 N_COLUMNS, N_TRAIN, N_SCORED = 40, 100_000, 20_000
 PERSISTENCE, LOOKS = 2, 3

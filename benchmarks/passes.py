@@ -19,8 +19,8 @@ from learners.counts.holdout import HoldOut
 from learners.counts.pairwise import PairwiseCounts
 from learners.passes.engine import collect
 from learners.passes.inference import infer_schema
-from learners.passes.source import Source
-from learners.passes.together import Together
+from learners.passes.sources.source import Source
+from learners.passes.combined import Together
 from service.operations.measuring import bare_scan
 
 SAMPLED_PAIRS = 20

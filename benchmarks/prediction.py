@@ -18,7 +18,7 @@ from benchmarks import tables
 from benchmarks.measuring import Figure, alternated, figure, machine, ratio, report
 from learners import recipes
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode
 from learners.schema.encoding.records import record_classifier
 

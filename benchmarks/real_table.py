@@ -58,8 +58,8 @@ def time_passes(paths: Sequence[Path], rounds: int) -> dict[str, list[float]]:
     from learners.memory import allocate_frugally
     from learners.passes.engine import collect
     from learners.passes.inference import infer_schema
-    from learners.passes.source import Source
-    from learners.passes.together import Together
+    from learners.passes.sources.source import Source
+    from learners.passes.combined import Together
 
     pa.set_cpu_count(1)
     allocate_frugally()  # as `fewpass train` and its jobs do; the scan, too
@@ -112,7 +112,7 @@ def learned(paths: Sequence[Path], name: str, test: Sequence[Path], rounds: int)
     from learners import recipes
     from learners.evaluation.metrics import evaluate
     from learners.passes.learner import drive
-    from learners.passes.source import Source
+    from learners.passes.sources.source import Source
     from learners.schema.encoding.encode import encode
 
     learner, k = LEARNERS[name]

@@ -30,7 +30,7 @@ from pathlib import Path
 from learners import recipes
 from learners.counts import pairwise
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from service.jobs.checkpoints import ForgivingStore, JobCheckpoints
 from storage.compiled import write_compiled
 from storage.statistics import StatisticStore
@@ -72,7 +72,7 @@ def main() -> None:
     asked = parser.parse_args()
 
     from learners.passes.inference import infer_schema
-    from learners.passes.source import Source
+    from learners.passes.sources.source import Source
     from storage.compiled import map_compiled
 
     path = tables.table(asked.rows)

@@ -17,7 +17,7 @@ def train(path: Path, small: Path, threads: int) -> float:
     """Seconds of all passes, the schema's included, and of the estimates; kernels are warm."""
     from learners import recipes
     from learners.passes.learner import drive
-    from learners.passes.source import Source
+    from learners.passes.sources.source import Source
 
     def learn(place: Path) -> None:
         parameters = {"k": 5, "estimator": "hdp-map"}

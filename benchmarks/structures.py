@@ -153,7 +153,7 @@ def of_pass(n_rows: int, rounds: int) -> Figure:
     from learners.counts.moments import Moments, Unit
     from learners.passes.engine import collect
     from learners.passes.inference import infer_schema
-    from learners.passes.source import Source
+    from learners.passes.sources.source import Source
 
     pa.set_cpu_count(1)
     path = numeric_table(n_rows, 16)

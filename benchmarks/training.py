@@ -27,7 +27,7 @@ def train_ours(path: Path, warm: Path, threads: int, learner: str, parameters: d
     from learners import recipes
     from learners.passes.inference import infer_schema
     from learners.passes.learner import drive
-    from learners.passes.source import Source
+    from learners.passes.sources.source import Source
 
     def learn(place: Path) -> tuple[float, float]:
         source = Source.open(str(place))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from learners.passes.engine import collect as collect
     from learners.passes.inference import infer_schema as infer_schema
     from learners.passes.learner import drive as drive
-    from learners.passes.source import Source as Source
+    from learners.passes.sources.source import Source as Source
     from learners.recipes import learner as learner
     from learners.schema import Chunk as Chunk
     from learners.schema import Schema as Schema
@@ -46,7 +46,7 @@ _HOME = {
     "LearnerError": "learners.errors",
     "Progress": "learners.passes.engine",
     "Schema": "learners.schema",
-    "Source": "learners.passes.source",
+    "Source": "learners.passes.sources.source",
     "StructurePosterior": "learners.estimators",
     "SumProductNetwork": "learners.estimators",
     "collect": "learners.passes.engine",

@@ -31,7 +31,7 @@ WINDOW = r"^[1-9]\d{0,8}[mhdwf]$"
 
 
 def _window(length: str) -> str:
-    """The length of a window, refused in the words of `learners.passes.selection.window`, before any file is opened."""
+    """The length of a window, refused in the words of `learners.passes.sources.row_filter.window`, before any file is opened."""
     if re.fullmatch(WINDOW, length) is None:
         raise InvalidParameter("window", length, "a number and a unit: m, h, d, w for time, f for files; such as 30d")
     return length

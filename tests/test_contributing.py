@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 from learners import recipes
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode
 from tests import laws, strategies
 

@@ -10,7 +10,7 @@ from learners import KDB
 from learners.distributions import distributions
 from learners.errors import InvalidPrediction
 from learners.explanation import explain
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode
 from learners.schema.encoding.records import record_classifier
 from service.predictor import Served

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from learners import recipes
 from learners.explanation import explain, log_answers, shapley_terms
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema import Chunk
 from learners.schema.encoding.encode import encode
 

@@ -25,7 +25,7 @@ from starlette.testclient import TestClient
 from learners import FewPassClassifier, recipes
 from learners.evaluation.metrics import evaluate
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode
 from service.http.app import create_app
 from service.settings import Settings

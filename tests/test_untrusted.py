@@ -18,7 +18,7 @@ from learners.errors import InvalidArray, LearnerError, SchemaError
 from learners.explanation import explain
 from learners.kinds import load_model
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode
 
 N = 240

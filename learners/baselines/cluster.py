@@ -12,7 +12,7 @@ from learners.baselines.settings import XGBoostParameters, booster_settings
 from learners.passes.cluster import grouped
 from learners.passes.engine import Advance
 from learners.passes.rows import Rows
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema import Schema
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from learners.errors import InvalidParameter
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, RowWork
 from learners.passes.rows import Rows
-from learners.passes.together import Together
+from learners.passes.combined import Together
 from learners.schema import Kept, Overrides, Schema
 from learners.schema.inference.binned_schema import binned_schema
 from learners.schema.distributions import DISTRIBUTIONS, Distribution

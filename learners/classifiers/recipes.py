@@ -25,7 +25,7 @@ from learners.counts.sparse_pairs import PairCounts, pair_counts
 from learners.errors import InvalidParameter
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
-from learners.passes.together import Together
+from learners.passes.combined import Together
 from learners.schema import Chunk, Kept, Overrides, Schema
 from learners.schema.schema import FEW_CLASSES, MAX_CLASSES
 from learners.schema.inference.summaries import ColumnSummaries

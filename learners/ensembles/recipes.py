@@ -35,7 +35,7 @@ from learners.errors import InvalidParameter
 from learners.parameters import Parameters
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
-from learners.passes.together import Together
+from learners.passes.combined import Together
 from learners.schema import Chunk, Kept, Overrides, Schema
 from learners.schema.inference.summaries import ColumnSummaries
 from learners.schema.encoding.views import Views

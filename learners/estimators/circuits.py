@@ -28,9 +28,9 @@ from learners.estimators.forms import Rows, are_paths, column_of, is_pandas_fram
 from learners.estimators.labels import classes_of, name_of
 from learners.passes.engine import OnProgress
 from learners.passes.learner import drive
-from learners.passes.source import Source
-from learners.passes.streams import source_of_stream
-from learners.passes.text_types import told_types
+from learners.passes.sources.source import Source
+from learners.passes.sources.streams import source_of_stream
+from learners.passes.sources.csv_types import told_types
 from learners.query import How, Query, RawValue
 from learners.schema import Overrides, Schema
 from learners.schema.encoding.encode import encode

@@ -33,10 +33,10 @@ from learners.model import Model
 from learners.monitoring.watched import network_of
 from learners.passes.engine import OnProgress
 from learners.passes.learner import Part, drive
-from learners.passes.ledger import MemoryStore
-from learners.passes.source import Source
-from learners.passes.streams import source_of_stream
-from learners.passes.text_types import told_types
+from learners.passes.stored_statistics import MemoryStore
+from learners.passes.sources.source import Source
+from learners.passes.sources.streams import source_of_stream
+from learners.passes.sources.csv_types import told_types
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.encode import encode
 from learners.schema.discarded_columns import losses

@@ -13,7 +13,7 @@ import pyarrow.dataset as pads
 
 from learners.arrays import Integers
 from learners.errors import InvalidParameter, SchemaError, SourceError, one_line
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 
 SLICE_ROWS = 65_536
 SLICE_CELLS = 1 << 24  # of a sparse matrix, made dense at a time: 128 MiB

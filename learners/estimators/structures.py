@@ -17,8 +17,8 @@ from learners.estimators.forms import are_paths, rows_of
 from learners.orders.model import OrderModel
 from learners.passes.engine import OnProgress
 from learners.passes.learner import drive
-from learners.passes.source import Source
-from learners.passes.streams import source_of_stream
+from learners.passes.sources.source import Source
+from learners.passes.sources.streams import source_of_stream
 from learners.query import StructureQuery
 from learners.schema import Schema
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from learners.arrays import Integers
 from learners.errors import SchemaError, SourceError, UnknownColumn
-from learners.passes.source import type_family
+from learners.passes.sources.source import type_family
 from learners.schema.encoding.encode import plain_values
 from learners.schema.schema import Value
 

@@ -19,7 +19,7 @@ from learners.arrays import Floats
 from learners.errors import InvalidParameter, SchemaError
 from learners.evaluation.raw_columns import Predict, RawColumns
 from learners.passes.inference import infer_schema
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode
 
 

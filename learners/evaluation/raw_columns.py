@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from learners.arrays import Floats
-from learners.passes.source import type_family
+from learners.passes.sources.source import type_family
 from learners.schema.encoding.encode import distinct, numbers
 
 Predict = Callable[[pa.Table], Floats]

@@ -20,7 +20,7 @@ from learners.evaluation.metrics import evaluate
 from learners.evaluation.peers import PEERS, parse_peer_parameters
 from learners.evaluation.specs import LearnerSpec
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode
 
 Predict = Callable[[pa.Table], Floats]

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from learners.arrays import Codes, Floats
-from learners.passes.content import BATCH_ROWS
+from learners.passes.sources.content import BATCH_ROWS
 from learners.passes.statistic import Statistic, Tabulated
 from learners.schema import Chunk
 from learners.schema.encoding.encode import Encoder

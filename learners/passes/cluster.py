@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from learners.errors import ClusterError
 from learners.passes.engine import OnProgress, Progress, collect
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.passes.statistic import Statistic
 
 if TYPE_CHECKING:  # slow to import, and not always installed

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from learners.errors import EmptyData, InvalidBuffers, SchemaError, SourceError
 from learners.passes.chunks import Chunks
-from learners.passes.source import Fragment, Source
+from learners.passes.sources.source import Fragment, Source
 from learners.passes.statistic import Checked, ColumnWise, Preparable, Statistic
 from learners.schema.encoding.encode import Encoder
 

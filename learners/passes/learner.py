@@ -21,11 +21,11 @@ from learners.passes.engine import (
     collect,
     require_rows,
 )
-from learners.passes.ledger import Store, Supply
+from learners.passes.stored_statistics import Store, Supply
 from learners.passes.reuse import Account, Recall
 from learners.passes.rows import Rows
-from learners.passes.selection import Selection
-from learners.passes.source import Source
+from learners.passes.sources.row_filter import Selection
+from learners.passes.sources.source import Source
 from learners.passes.statistic import Ordered, Statistic
 from learners.schema import Schema
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from learners.errors import SchemaError
 from learners.passes.cluster import Cluster
 from learners.passes.engine import Checkpoints
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.encode import Encoder, encode
 

@@ -22,7 +22,7 @@ from learners.kernels.jit import noticing_compilation
 from learners.kinds import load_model
 from learners.passes.engine import available_cores
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.query import Conditional, Impute, Map, Marginal, Moments, Query, Sample, Solver, Surprise
 from learners.schema.encoding.encode import encode
 from learners.schema.encoding.json_columns import json_columns_of

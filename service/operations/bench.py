@@ -12,10 +12,10 @@ from learners import recipes
 from learners.errors import InvalidParameter, LearnerError
 from learners.evaluation.specs import LearnerSpec
 from learners.model import Model
-from learners.passes.filesystems import filesystem_of
-from learners.passes.formats import format_of
+from learners.passes.sources.filesystems import filesystem_of
+from learners.passes.sources.formats import format_of
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode
 from learners.schema.encoding.records import record_classifier
 from service.operations.demo_data import write_synthetic

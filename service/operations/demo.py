@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from learners.arrays import Codes, Floats
 from learners.evaluation.metrics import evaluate
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from service import product
 from service.json_values import JSONObject
 from service.operations.demo_orders import TARGET, USER, Orders, write_orders

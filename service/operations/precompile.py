@@ -23,7 +23,7 @@ from learners.orders.model import OrderModel
 from learners.passes.engine import collect
 from learners.passes.inference import infer_schema
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.query import Edges, Effects, Graph, Graphs, Paths, Score, StructureQuery
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.batches import IndexCheck

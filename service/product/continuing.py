@@ -11,8 +11,8 @@ from learners.circuits.recipes import continued, sampled_further
 from learners.circuits.structures.from_file import fingerprint, read_circuit
 from learners.kinds import load_model
 from learners.passes.learner import Account, Learner, Part
-from learners.passes.selection import Selection
-from learners.passes.source import Source
+from learners.passes.sources.row_filter import Selection
+from learners.passes.sources.source import Source
 from service.json_values import JSONMapping
 from service.product.datasets import file_facts
 from service.product.registry import find_version

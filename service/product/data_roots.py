@@ -6,8 +6,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from learners.passes.source import Source
-from learners.passes.text_types import told_types
+from learners.passes.sources.source import Source
+from learners.passes.sources.csv_types import told_types
 from learners.schema import Schema
 from service.json_values import JSONMapping, JSONObject
 from service.problems import OutsideRoots

@@ -6,8 +6,8 @@ from typing import Literal
 
 from learners.errors import UnknownColumn
 from learners.passes.engine import collect
-from learners.passes.source import Source, SourceFile
-from learners.passes.text_types import told_types
+from learners.passes.sources.source import Source, SourceFile
+from learners.passes.sources.csv_types import told_types
 from learners.schema import Schema
 from learners.schema.schema import MAX_CLASSES
 from learners.schema.inference.summaries import ColumnSummaries

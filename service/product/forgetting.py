@@ -13,7 +13,7 @@ from learners import recipes
 from learners.errors import UnknownColumn
 from learners.kinds import load_model
 from learners.passes.learner import Part, drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema import Kept
 from service.jobs.steps import LOCAL, Run, Step, run_now
 from service.json_values import JSONObject

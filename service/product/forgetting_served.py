@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from learners.monitoring.slices import ServedCounts, ServedRows
 from learners.monitoring.watched import Watched
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from service.product.windows import Watching
 from service.waiting import keyed
 from service.workspace import Workspace

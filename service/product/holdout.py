@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from learners.passes.source import Condition, Fragment, Mask, SourceFile
+from learners.passes.sources.source import Condition, Fragment, Mask, SourceFile
 
 
 @dataclass(frozen=True)

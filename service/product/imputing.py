@@ -13,7 +13,7 @@ from learners.circuits.column_values import is_in_intervals, missing_cells, name
 from learners.circuits.queries.imputation import filled
 from learners.circuits.model import CircuitModel
 from learners.errors import EmptyData, InvalidParameter, UnknownColumn
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.query import How
 from service.json_values import JSONObject
 from service.problems import InvalidRequest

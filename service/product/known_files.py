@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from learners.passes.files import whole_and_part
-from learners.passes.source import Source, SourceFile, file_identity
+from learners.passes.sources.file_sets import whole_and_part
+from learners.passes.sources.source import Source, SourceFile, file_identity
 from service.product.kept_counts import COLUMNS, CONTENTS, Ledger
 from service.product.reports import Report
 from service.workspace import Workspace

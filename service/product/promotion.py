@@ -10,7 +10,7 @@ import structlog
 
 from learners.errors import LearnerError
 from learners.model import Model
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from service.jobs.steps import Run, Step
 from service.json_values import JSONMapping, JSONObject
 from service.predictor import map_version

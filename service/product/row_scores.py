@@ -11,7 +11,7 @@ from learners.circuits.column_values import chunk_of_batch
 from learners.circuits.evaluation.leaf_shapes import density_variables
 from learners.circuits.model import CircuitModel
 from learners.errors import EmptyData, UnknownColumn
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from service.json_values import JSONObject
 from service.problems import InvalidRequest
 from service.product.outputs import ParquetDraft, check_parquet, in_order, plain

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from learners.model import Model
 from learners.monitoring.slices import ServedCounts
 from learners.monitoring.watched import Watched
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from storage.files import publish
 from storage.model_file import read_table
 from storage.models import ModelVersion

@@ -17,7 +17,7 @@ from learners.explanation import explain
 from learners.model import Model, blocks_of
 from learners.orders.model import OrderModel
 from learners.orders.queries.network import NoTables
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema import Chunk
 from learners.schema.classes import known_or_not
 from learners.schema.encoding.encode import encode

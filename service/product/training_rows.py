@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from learners.passes.files import whole_and_part
-from learners.passes.selection import Selection, window
-from learners.passes.source import Condition, Fragment, Mask, Source, SourceFile, file_identity
+from learners.passes.sources.file_sets import whole_and_part
+from learners.passes.sources.row_filter import Selection, window
+from learners.passes.sources.source import Condition, Fragment, Mask, Source, SourceFile, file_identity
 from service.jobs.steps import Run
 from service.json_values import JSONMapping
 from service.problems import Conflict

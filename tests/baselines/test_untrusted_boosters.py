@@ -20,7 +20,7 @@ from learners.baselines.boosted import BoostedModel, loaded_booster
 from learners.baselines.boosted_checks import check_booster
 from learners.kinds import load_model
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from service.product import trial
 from service.settings import Settings
 from service.workspace import Workspace

@@ -18,7 +18,7 @@ from learners.evaluation.folds import stratified_folds
 from learners.evaluation.metrics import evaluate
 from learners.evaluation.peers import PEERS, RawXGBoostParameters
 from learners.passes.learner import Learner, Part, drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode
 from learners.schema.encoding.records import encode_records, record_classifier
 from storage.compiled import map_compiled, write_compiled

@@ -27,8 +27,8 @@ from learners.circuits.formats.text import CircuitBuilder
 from learners.errors import InvalidParameter, SchemaError
 from learners.kinds import load_model
 from learners.passes.learner import drive
-from learners.passes.ledger import MemoryStore
-from learners.passes.source import Source
+from learners.passes.stored_statistics import MemoryStore
+from learners.passes.sources.source import Source
 from learners.query import Conditional, Map, Marginal, Moments, Sample
 from learners.schema import Attribute, Kept
 from learners.schema.discretise import Histogram

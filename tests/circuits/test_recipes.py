@@ -15,8 +15,8 @@ from learners.circuits.structures import learnspn
 from learners.errors import InvalidParameter, NoClass, SchemaError
 from learners.kinds import load_model
 from learners.passes.learner import Learner, Part, drive
-from learners.passes.ledger import MemoryStore
-from learners.passes.source import Source
+from learners.passes.stored_statistics import MemoryStore
+from learners.passes.sources.source import Source
 from learners.query import Conditional, Map, Marginal
 from learners.schema import Chunk
 from learners.schema.encoding.encode import encode

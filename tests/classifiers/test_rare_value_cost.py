@@ -15,7 +15,7 @@ from learners import recipes
 from learners.classifiers.rare_value_cost import folding_costs
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema.discarded_columns import FoldingCost, losses
 
 

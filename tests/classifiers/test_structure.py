@@ -13,7 +13,7 @@ from learners.classifiers.structure import Structure, k_dependence, naive_struct
 from learners.counts.information import conditional_mutual_information, mutual_information
 from learners.counts.pairwise import PairwiseCounts
 from learners.passes.inference import infer_schema
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode
 from tests import laws, strategies
 from tests.conftest import needs_public_sets, public_sets

@@ -12,8 +12,8 @@ from learners.counts.rows import DistinctRows
 from learners.counts.viewed import Viewed
 from learners.errors import InvalidCounts
 from learners.passes.engine import collect
-from learners.passes.source import Source
-from learners.passes.together import Together
+from learners.passes.sources.source import Source
+from learners.passes.combined import Together
 from learners.schema.encoding.views import Views
 from tests import laws, strategies
 

@@ -30,8 +30,8 @@ from learners.counts.sparse_pairs import SparsePairs
 from learners.counts.viewed import Viewed, ViewedFamilies
 from learners.monitoring.slices import ServedCounts
 from learners.passes.engine import collect
-from learners.passes.source import Source
-from learners.passes.together import Together
+from learners.passes.sources.source import Source
+from learners.passes.combined import Together
 from learners.schema import Attribute, Schema
 from learners.schema.inference.summaries import ColumnSummaries
 from learners.schema.encoding.views import Views
@@ -186,7 +186,7 @@ def test_arrow_gives_it_back(name, data):
 @pytest.mark.parametrize("name", STATISTICS)
 @pytest.mark.parametrize("sizes", [(3, 4, 2, 5), (300, 300, 300, 2)])
 def test_any_number_of_threads_collects_the_same(name, sizes, monkeypatch):
-    monkeypatch.setattr("learners.passes.source.BATCH_ROWS", 64)
+    monkeypatch.setattr("learners.passes.sources.source.BATCH_ROWS", 64)
     schema = strategies.schema_of(sizes, 3, {1})
     chunk = strategies.chunk_of(1, schema, 1500)
     table = strategies.table_of(schema, [chunk])

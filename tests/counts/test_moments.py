@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from learners.counts.moments import Moments, Unit
 from learners.errors import EmptyStatistic, SchemaError, StatisticMismatch, UnknownColumn
 from learners.passes.engine import collect
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema import Attribute
 from tests import laws
 
@@ -110,7 +110,7 @@ def test_rounding_is_far_below_the_spread():
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_any_number_of_threads_collects_the_same(threads, monkeypatch):
-    monkeypatch.setattr("learners.passes.source.BATCH_ROWS", 64)
+    monkeypatch.setattr("learners.passes.sources.source.BATCH_ROWS", 64)
     rng = np.random.default_rng(2)
     columns = {name: rng.normal(size=3000) for name in "abcd"}
     columns["a"][::50] = 1e11

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from learners.ensembles.cuts import ensemble_schema, members_in, parent_grouping, value_grouping
 from learners.passes.engine import collect
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode
 from learners.schema.inference.summaries import ColumnSummaries
 from learners.schema.encoding.views import Views

@@ -15,8 +15,8 @@ from learners.errors import InvalidParameter
 from learners.explanation import explain
 from learners.kinds import load_model
 from learners.passes.learner import Part, drive
-from learners.passes.ledger import MemoryStore
-from learners.passes.source import Source
+from learners.passes.stored_statistics import MemoryStore
+from learners.passes.sources.source import Source
 from learners.schema import Kept
 from learners.schema.encoding.encode import encode
 

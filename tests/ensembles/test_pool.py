@@ -23,7 +23,7 @@ from learners.ensembles.recipes import largest_k
 from learners.kinds import load_model
 from learners.passes.engine import collect
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema import Chunk
 from learners.schema.encoding.encode import encode
 from learners.schema.inference.summaries import ColumnSummaries

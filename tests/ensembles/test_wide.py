@@ -14,9 +14,9 @@ from learners.ensembles.cuts import ensemble_schema
 from learners.passes import cluster as clusters
 from learners.passes.engine import collect
 from learners.passes.learner import drive
-from learners.passes.ledger import MemoryStore
-from learners.passes.selection import Selection, window
-from learners.passes.source import Source
+from learners.passes.stored_statistics import MemoryStore
+from learners.passes.sources.row_filter import Selection, window
+from learners.passes.sources.source import Source
 from learners.schema import Kept
 from learners.schema.inference.summaries import ColumnSummaries
 from tests.passes.test_engine import same

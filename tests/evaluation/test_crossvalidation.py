@@ -21,7 +21,7 @@ from learners.evaluation.metrics import evaluate
 from learners.evaluation.peers import PEERS, RawColumns
 from learners.evaluation.specs import LearnerSpec, code_digest
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode
 
 LEARNERS = ["nb:m=1", "kdb:k=2,m=1"]

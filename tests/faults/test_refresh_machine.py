@@ -25,7 +25,7 @@ from learners.errors import LearnerError
 from learners.kinds import load_model
 from learners.model import Model
 from learners.passes.learner import Part, drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema import Kept
 from service import product
 from service.requests import ForgetRequest, TrainRequest

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from learners.circuits.structures.from_file import read_circuit
 from learners.circuits.formats.text import parse_text, to_json
-from learners.passes.opening import opened_files
+from learners.passes.sources.opening import opened_files
 from service import product
 from service.http.app import create_app
 from service.jobs.cron import Cron

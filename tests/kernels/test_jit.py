@@ -21,7 +21,7 @@ from learners import recipes
 from learners.kernels.jit import inner_kernel, kernel, noticing_compilation
 from learners.kinds import load_model
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode
 from learners.schema.kernels import n_below
 from learners.schema.encoding.records import record_classifier

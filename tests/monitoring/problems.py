@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from learners import recipes
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 
 
 def rows(n_rows, seed, yes=0.4):

@@ -14,7 +14,7 @@ from learners.monitoring.slices import ServedCounts
 from learners.monitoring.watched import Watched
 from learners.passes.engine import collect
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from tests.monitoring import problems
 
 N_ROWS = 12_000

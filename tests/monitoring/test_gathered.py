@@ -13,7 +13,7 @@ from learners.monitoring.slices import ServedCounts
 from learners.monitoring.watched import Watched
 from learners.passes import engine
 from learners.passes.engine import collect
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from tests.monitoring import problems
 
 

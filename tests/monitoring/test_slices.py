@@ -14,7 +14,7 @@ from learners.monitoring.reference import training_reference
 from learners.monitoring.slices import ServedCounts, ServedRows
 from learners.monitoring.watched import Watched
 from learners.passes.engine import collect
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode, encoder_of
 from learners.schema.encoding.records import encode_records
 from tests import laws

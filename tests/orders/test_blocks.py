@@ -18,7 +18,7 @@ from learners.orders.lattice.lattice import complete_lattice, lattice_of
 from learners.orders.scores.priors import StructurePrior
 from learners.orders.lattice.forward_backward import order_sums
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.query import Edges, Graph, Graphs, Paths, Score
 from tests.naive import orders as naive
 from tests.orders.problems import bge_of, family_scores, gaussian_table

@@ -19,8 +19,8 @@ from learners.orders.checks import TooFewRows
 from learners.orders.scores.edge_constraints import ImpossibleEdges
 from learners.orders.queries.queries import NotGaussian
 from learners.passes.learner import Part, drive
-from learners.passes.ledger import MemoryStore
-from learners.passes.source import Source
+from learners.passes.stored_statistics import MemoryStore
+from learners.passes.sources.source import Source
 from learners.query import Edges, Effects, Graph, Graphs, Paths, Score
 from learners.schema import Kept
 from learners.schema.encoding.encode import encode

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 
 MB = 1 << 20
 REPEATING = {"use_dictionary": False, "column_encoding": {"bomb": "DELTA_BYTE_ARRAY", "class": "PLAIN"}}

@@ -11,7 +11,7 @@ from learners import recipes
 from learners.errors import EmptyData, InvalidParameter, LearnerError, SchemaError, SourceError, UnknownColumn
 from learners.kinds import load_model
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode
 from learners.schema.encoding.records import encode_records, record_classifier
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners.passes.engine import collect
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema.inference.summaries import ColumnSummaries
 from tests.passes.hostile import MB, classes, long_texts, written
 

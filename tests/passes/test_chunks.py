@@ -15,8 +15,8 @@ from learners.errors import SchemaError, UnknownColumn
 from learners.passes import chunks as chunks_module
 from learners.passes import engine
 from learners.passes.chunks import Chunks
-from learners.passes.source import Source
-from learners.passes.together import Together
+from learners.passes.sources.source import Source
+from learners.passes.combined import Together
 from learners.schema.encoding.encode import Encoder, encode
 from learners.schema.inference.summaries import ColumnSummaries
 from tests.passes.test_engine import folder, table_of  # noqa: F401  (a fixture)

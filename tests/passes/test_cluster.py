@@ -15,8 +15,8 @@ from learners.errors import Cancelled, ClusterError, SourceError
 from learners.passes import cluster as clusters
 from learners.passes.engine import collect
 from learners.passes.learner import drive
-from learners.passes.selection import window
-from learners.passes.source import Source
+from learners.passes.sources.row_filter import window
+from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode
 from learners.schema.inference.summaries import ColumnSummaries
 from tests.passes.test_engine import same

@@ -13,8 +13,8 @@ from learners.counts.pairwise import PairwiseCounts
 from learners.errors import InvalidBuffers, LearnerError, SourceError
 from learners.passes.engine import collect
 from learners.passes.inference import infer_schema
-from learners.passes.parquet import ParquetContent
-from learners.passes.source import Source
+from learners.passes.sources.parquet import ParquetContent
+from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode
 from tests import strategies
 

@@ -17,9 +17,9 @@ from learners.passes import engine
 from learners.passes.engine import Progress, collect
 from learners.passes.inference import infer_schema
 from learners.passes.learner import Part, drive
-from learners.passes.ledger import MemoryStore
-from learners.passes.source import Source
-from learners.passes.together import Together
+from learners.passes.stored_statistics import MemoryStore
+from learners.passes.sources.source import Source
+from learners.passes.combined import Together
 from learners.schema.encoding.encode import encode
 from tests.processes import wait_for
 

@@ -19,10 +19,10 @@ from learners.counts.pairwise import PairwiseCounts
 from learners.errors import Cancelled
 from learners.passes.engine import collect
 from learners.passes.learner import drive
-from learners.passes.ledger import MemoryStore, Supply
+from learners.passes.stored_statistics import MemoryStore, Supply
 from learners.passes.reuse import Recall
-from learners.passes.selection import Selection
-from learners.passes.source import Source
+from learners.passes.sources.row_filter import Selection
+from learners.passes.sources.source import Source
 from learners.schema.inference.summaries import ColumnSummaries
 from storage.checkpoints import CheckpointFile
 from storage.compiled import map_compiled
@@ -35,7 +35,7 @@ PROGRAM = """
 import os, sys
 from learners import recipes
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from service.jobs.checkpoints import ForgivingStore, JobCheckpoints
 from storage.compiled import write_compiled
 from storage.statistics import StatisticStore

@@ -14,9 +14,9 @@ import pytest
 from learners import recipes
 from learners.errors import EmptyData, InvalidParameter, SourceError, UnknownColumn
 from learners.passes.learner import Part, drive
-from learners.passes.ledger import MemoryStore, Supply
-from learners.passes.selection import Selection, window
-from learners.passes.source import Source, file_identity
+from learners.passes.stored_statistics import MemoryStore, Supply
+from learners.passes.sources.row_filter import Selection, window
+from learners.passes.sources.source import Source, file_identity
 from learners.schema import Kept
 from tests.passes.test_engine import same
 

@@ -21,7 +21,7 @@ from learners.errors import Cancelled, StatisticMismatch
 from learners.passes.cluster import Cluster
 from learners.passes.engine import Advance, Checkpoints
 from learners.passes.rows import Rows
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema import Chunk, Schema
 
 # Rows that are learned one after the other before shards begin. Hidden states have no names: shards that begin untrained give

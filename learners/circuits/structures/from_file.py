@@ -27,7 +27,7 @@ from learners.circuits.kernels import (
 from learners.circuits.structures.densities import LARGEST
 from learners.circuits.formats.text import from_json, parse_text
 from learners.errors import SchemaError
-from learners.passes.filesystems import read_bytes
+from learners.passes.sources.filesystems import read_bytes
 from learners.schema import Attribute, Schema
 from learners.schema.distributions import Distribution
 

@@ -10,7 +10,7 @@ from learners import recipes
 from learners.circuits.errors import InvalidEvidence
 from learners.errors import InvalidParameter
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.query import Conditional, Impute, Marginal, Moments, Surprise
 from learners.schema.encoding.encode import encode
 

@@ -20,7 +20,7 @@ from learners.circuits.structures import Variable, independent
 from learners.circuits.formats.text import parse_text
 from learners.errors import SchemaError
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.query import How
 from tests.circuits.answer_circuits import circuits_and_rows
 from tests.naive.circuits import naive_filled

@@ -12,7 +12,7 @@ from learners.circuits.streaming import shards
 from learners.circuits.streaming.online import StreamingPosterior
 from learners.errors import Cancelled, InvalidParameter
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode
 from service.jobs.checkpoints import JobCheckpoints
 from tests.naive.shards import merged_counts

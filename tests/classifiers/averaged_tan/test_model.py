@@ -20,7 +20,7 @@ from learners.counts.pairwise import PairwiseCounts
 from learners.errors import InvalidArray, InvalidParameter
 from learners.kinds import load_model
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema import Attribute, Chunk, Schema
 from tests.naive import trees as naive
 

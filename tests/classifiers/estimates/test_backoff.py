@@ -16,7 +16,7 @@ from learners.classifiers.structure import Structure
 from learners.counts.family import Family, FamilyCounts
 from learners.errors import InvalidParameter
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from tests import laws, strategies
 from tests.naive.selection import best_weights, estimate
 

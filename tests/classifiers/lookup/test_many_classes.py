@@ -24,7 +24,7 @@ from learners.errors import InvalidArray, InvalidParameter, SchemaError
 from learners.kinds import load_model
 from learners.passes.inference import infer_schema
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode
 from learners.schema.encoding.records import record_classifier
 from tests import laws

@@ -13,7 +13,7 @@ from learners.counts.pairwise import PairwiseCounts
 from learners.errors import EmptyStatistic, InvalidParameter, StatisticMismatch
 from learners.passes.engine import collect
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema import Attribute, Chunk, Schema
 from tests.naive.selection import prefix_losses
 

@@ -11,7 +11,7 @@ from learners.errors import UnknownColumn
 from learners.orders.scores.bge import BGe, BGePrior
 from learners.orders.queries.predictive import log_densities
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from tests.orders.problems import bge_of, gaussian_table, naive_bge
 
 GRAPH = ((1,), (), (0, 1), (2,))

@@ -17,7 +17,7 @@ from learners.arrays import freeze
 from learners.errors import EmptyData, SchemaError
 from learners.passes.inference import infer_schema
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema import Attribute, Schema
 from learners.schema.encoding.encode import encode, numbers
 from learners.schema.kernels import MOST_COMPARED, interval_codes

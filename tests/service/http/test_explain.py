@@ -13,7 +13,7 @@ import learners
 from learners import recipes
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from service import product
 from service.requests import TrainRequest
 from service.settings import Settings

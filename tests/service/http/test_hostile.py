@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners.errors import SourceError
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from service.http.threads import Openings, Threads
 from service.processes.local_server import local_server
 from service.settings import Settings

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 
 from learners import recipes
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.query import Conditional, Map, Marginal
 from service import product
 from service.cli.querying import query

@@ -13,7 +13,7 @@ from numba.core.registry import CPUDispatcher
 from learners import recipes
 from learners.kinds import load_model
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from service.http import app
 from service.http import warm_up as warming
 from service.http.warm_up import TABLE, ask_everything, warm_up

@@ -13,7 +13,7 @@ import pytest
 
 from learners.errors import LearnerError
 from learners.passes.engine import collect
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema.inference.summaries import ColumnSummaries
 from service.jobs.children import Children
 from service.problems import JobFailed, OutOfMemory

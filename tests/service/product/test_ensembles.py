@@ -53,7 +53,7 @@ def test_a_refresh_reads_new_files_and_gives_the_model_of_all_of_them(workspace,
     # From scratch by the same cut points: nothing to reuse.
     from learners import recipes
     from learners.passes.learner import drive
-    from learners.passes.source import Source
+    from learners.passes.sources.source import Source
     from learners.schema import Kept
 
     made = recipes.learner("auto", FEW, "class", Kept(arrays_of(first).schema), COLUMNS)

@@ -11,7 +11,7 @@ import pytest
 
 from learners.errors import SchemaError
 from learners.kinds import load_model
-from learners.passes.files import whole_and_part
+from learners.passes.sources.file_sets import whole_and_part
 from service import problems, product
 from service.jobs.steps import Run, Step, run_now
 from service.problems import InvalidRequest, OutsideRoots

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from learners.passes.selection import Selection
-from learners.passes.source import Source, file_identity
+from learners.passes.sources.row_filter import Selection
+from learners.passes.sources.source import Source, file_identity
 from service.product.holdout import Share
 
 

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners.kinds import load_model
-from learners.passes.parquet import BLOCK_BYTES, SAMPLED_BLOCKS
-from learners.passes.source import Source, file_identity
+from learners.passes.sources.parquet import BLOCK_BYTES, SAMPLED_BLOCKS
+from learners.passes.sources.source import Source, file_identity
 from service import product
 from service.jobs.steps import Run
 from service.product.kept_counts import ledger_of

@@ -12,8 +12,8 @@ import pytest
 
 from learners.errors import InvalidParameter
 from learners.kinds import load_model
-from learners.passes.selection import window
-from learners.passes.source import Source
+from learners.passes.sources.row_filter import window
+from learners.passes.sources.source import Source
 from learners.schema import Kept
 from service import product
 from service.requests import DatasetRequest, ForgetRequest, TrainRequest

@@ -11,7 +11,7 @@ import pytest
 
 from learners import recipes
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode
 from service.product.outputs import ParquetDraft
 from service.product.scoring import score, score_files

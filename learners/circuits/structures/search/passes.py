@@ -18,7 +18,7 @@ from learners.counts.holdout import HoldOut
 from learners.counts.pairwise import PairwiseCounts
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
-from learners.passes.together import Together
+from learners.passes.combined import Together
 from learners.schema import Chunk, Schema
 
 # Rows that are drawn: so many codes, at least the parameter `sample` of rows, at most so many rows.

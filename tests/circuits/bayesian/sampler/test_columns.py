@@ -5,7 +5,7 @@ import pytest
 from learners.circuits.bayesian.sampler.columns import BY_COLUMN, INTERVALS, PAPER, coded
 from learners.errors import SchemaError
 from learners.passes.engine import collect
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema.inference.binned_schema import binned_schema
 from learners.schema.encoding.encode import encode
 from learners.schema.inference.summaries import ColumnSummaries

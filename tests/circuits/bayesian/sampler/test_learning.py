@@ -16,7 +16,7 @@ from learners.errors import EmptyData, InvalidParameter, SchemaError
 from learners.kinds import load_model
 from learners.memory import limit_memory, memory_limit
 from learners.passes.learner import Learner, Part, drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.query import Conditional, Map, Marginal, Moments, Sample
 from learners.schema.encoding.encode import encode
 from service.jobs.checkpoints import JobCheckpoints

@@ -18,7 +18,7 @@ from learners.circuits.structures.mixtures import clusters_of, mixture, mixture_
 from learners.counts.pairwise import PairwiseCounts
 from learners.errors import Cancelled, EmptyData, InvalidParameter
 from learners.passes.learner import drive
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 from learners.schema import Attribute, Chunk, Schema
 
 N = 6

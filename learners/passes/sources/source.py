@@ -15,10 +15,10 @@ import pyarrow.fs as pafs
 
 from learners.arrays import Mask
 from learners.errors import SourceError, UnknownColumn, one_line
-from learners.passes.content import BATCH_ROWS, Bounds, Content
-from learners.passes.files import Path, SourceFile, common_schema, expanded, file_identity, type_family
-from learners.passes.filesystems import filesystem_of
-from learners.passes.opening import opened_files
+from learners.passes.sources.content import BATCH_ROWS, Bounds, Content
+from learners.passes.sources.file_sets import Path, SourceFile, common_schema, expanded, file_identity, type_family
+from learners.passes.sources.filesystems import filesystem_of
+from learners.passes.sources.opening import opened_files
 from learners.schema.encoding.batches import IndexCheck
 from learners.schema.inference.column_summary import kind_of, nothing_of
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from learners.passes.files import type_family
+from learners.passes.sources.file_sets import type_family
 from learners.schema import Schema
 from learners.schema.schema import ColumnOverride, Value
 

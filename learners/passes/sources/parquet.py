@@ -16,9 +16,9 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from learners.errors import SourceError, one_line
-from learners.passes.content import BATCH_ROWS, Bounds
-from learners.passes.files import SourceFile, type_family
-from learners.passes.formats import FORMATS, format_of
+from learners.passes.sources.content import BATCH_ROWS, Bounds
+from learners.passes.sources.file_sets import SourceFile, type_family
+from learners.passes.sources.formats import FORMATS, format_of
 
 _MAGIC = b"PAR1"
 _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}

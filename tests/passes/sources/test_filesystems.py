@@ -15,7 +15,7 @@ import pytest
 
 from learners import NB
 from learners.errors import SourceError
-from learners.passes.source import Source, file_identity
+from learners.passes.sources.source import Source, file_identity
 
 
 @pytest.fixture(scope="module")

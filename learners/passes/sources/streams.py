@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from learners.errors import SourceError, one_line
 from learners.memory import memory_limit
-from learners.passes.source import Source
+from learners.passes.sources.source import Source
 
 SHARE = 4  # of the memory limit: the other three parts are for what passes count
 

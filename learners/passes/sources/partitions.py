@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from learners.errors import SourceError
-from learners.passes.text_types import type_of
+from learners.passes.sources.csv_types import type_of
 
 FOLDER = re.compile(r"(\w[\w .%-]*)=([^=]*)")
 NULL = "__HIVE_DEFAULT_PARTITION__"

@@ -20,8 +20,8 @@ import pytest
 
 from learners import KDB
 from learners.errors import SourceError, UnknownColumn
-from learners.passes.source import Source, file_identity
-from learners.passes.tabular import BLOCK_BYTES
+from learners.passes.sources.source import Source, file_identity
+from learners.passes.sources.tabular import BLOCK_BYTES
 
 
 @pytest.fixture(scope="module")
@@ -233,7 +233,7 @@ def test_a_file_that_is_not_what_its_name_says_is_refused_by_name(name, tmp_path
 
 
 def test_lines_far_apart_that_do_not_agree_are_refused_by_column(tmp_path, monkeypatch):
-    monkeypatch.setattr("learners.passes.tabular.BLOCK_BYTES", 16)
+    monkeypatch.setattr("learners.passes.sources.tabular.BLOCK_BYTES", 16)
     (tmp_path / "a.jsonl").write_text('{"b": null, "a": 1}\n' * 3 + '{"b": 2.5, "a": "x"}\n')
     with pytest.raises(SourceError, match=r"a\.jsonl: column 'a' is int64 in some lines and string in others"):
         Source.open(tmp_path / "a.jsonl")

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from learners.errors import SourceError, one_line
-from learners.passes.formats import FORMATS, format_of
+from learners.passes.sources.formats import FORMATS, format_of
 
 Path = str | os.PathLike[str]
 

@@ -14,8 +14,8 @@ import pytest
 
 from learners import NB
 from learners.errors import SourceError
-from learners.passes.selection import window
-from learners.passes.source import Source, file_identity, type_family
+from learners.passes.sources.row_filter import window
+from learners.passes.sources.source import Source, file_identity, type_family
 
 
 @pytest.fixture

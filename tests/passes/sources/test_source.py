@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners.errors import SourceError, UnknownColumn
-from learners.passes import parquet
-from learners.passes import source as source_module
-from learners.passes.source import Source
+from learners.passes.sources import parquet
+from learners.passes.sources import source as source_module
+from learners.passes.sources.source import Source
 
 
 def table_of(n_rows, start=0):

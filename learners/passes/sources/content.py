@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from learners.passes.files import SourceFile
+from learners.passes.sources.file_sets import SourceFile
 
 BATCH_ROWS = 65_536
 

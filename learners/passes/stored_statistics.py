@@ -10,8 +10,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from learners.passes.selection import Selection
-from learners.passes.source import Source, file_identity
+from learners.passes.sources.row_filter import Selection
+from learners.passes.sources.source import Source, file_identity
 
 Files = frozenset[str]
 
