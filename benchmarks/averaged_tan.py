@@ -41,7 +41,7 @@ def row_seconds(n: int, rounds: int) -> float:
     """Seconds that one thread takes for a row of n attributes and two classes."""
     from learners.classifiers.averaged_tan.model import AveragedTrees
     from learners.classifiers.averaged_tan.tree_average import tree_posterior
-    from learners.counts.pairwise import PairwiseCounts
+    from learners.counts.pairs.pairwise import PairwiseCounts
     from learners.schema import Attribute, Chunk, Schema
 
     rng = np.random.default_rng(n)

@@ -14,9 +14,9 @@ import pyarrow as pa
 from benchmarks import tables
 from benchmarks.measuring import alternated, figure, machine, report
 from learners.classifiers.structure import naive_structure
-from learners.counts.family import FamilyCounts
-from learners.counts.holdout import HoldOut
-from learners.counts.pairwise import PairwiseCounts
+from learners.counts.families.family_counts import FamilyCounts
+from learners.counts.samples.holdout import HoldOut
+from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.passes.engine import collect
 from learners.passes.inference import infer_schema
 from learners.passes.sources.source import Source

@@ -52,9 +52,9 @@ def time_passes(paths: Sequence[Path], rounds: int) -> dict[str, list[float]]:
     import pyarrow as pa
 
     from learners.classifiers.structure import k_dependence, naive_structure
-    from learners.counts.family import FamilyCounts
-    from learners.counts.holdout import HoldOut
-    from learners.counts.pairwise import PairwiseCounts
+    from learners.counts.families.family_counts import FamilyCounts
+    from learners.counts.samples.holdout import HoldOut
+    from learners.counts.pairs.pairwise import PairwiseCounts
     from learners.memory import allocate_frugally
     from learners.passes.engine import collect
     from learners.passes.inference import infer_schema

@@ -168,7 +168,7 @@ def of_pass(n_rows: int, rounds: int) -> Figure:
 
 def bdeu_seconds(n_rows: int, d: int) -> dict[str, Any]:
     """Seconds a family of all families of at most four parents of nominal columns, counted rows given."""
-    from learners.counts.rows import DistinctRows
+    from learners.counts.distinct_rows import DistinctRows
     from learners.orders.scores.bdeu import BDeu
     from learners.orders.scores.candidates import all_candidates
     from learners.orders.scores.priors import StructurePrior

@@ -31,9 +31,9 @@ from learners.circuits.structures.densities import (
     with_distributions,
 )
 from learners.circuits.structures.from_file import fingerprint, read_circuit
-from learners.counts.family import Family, FamilyCounts
-from learners.counts.holdout import HoldOut
-from learners.counts.pairwise import PairwiseCounts
+from learners.counts.families.family_counts import Family, FamilyCounts
+from learners.counts.samples.holdout import HoldOut
+from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.errors import InvalidParameter
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, RowWork

@@ -12,7 +12,7 @@ from learners.classifiers.lookup.many_kernels import ManyClassTables
 from learners.classifiers.lookup.compression import rounded
 from learners.classifiers.structure import Structure
 from learners.classifiers.lookup.tables import probabilities
-from learners.counts.family import FamilyCounts
+from learners.counts.families.family_counts import FamilyCounts
 from learners.model import blocks_of
 from learners.passes.engine import Advance, unheard
 from learners.schema import Chunk

@@ -18,10 +18,10 @@ from learners.classifiers.estimates.backoff import pruned
 from learners.classifiers.selection.selection import LOSSES, PrefixLosses
 from learners.classifiers.structure import Structure, k_dependence, naive_structure, tree_augmented
 from learners.classifiers.averaged_tan.tree_average import TreePosterior, most_probable_prior, tree_posterior
-from learners.counts.family import FamilyCounts
-from learners.counts.holdout import HoldOut
-from learners.counts.pairwise import PairwiseCounts
-from learners.counts.sparse_pairs import PairCounts, pair_counts
+from learners.counts.families.family_counts import FamilyCounts
+from learners.counts.samples.holdout import HoldOut
+from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.pairs.sparse_pairs import PairCounts, pair_counts
 from learners.errors import InvalidParameter
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work

@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 
 from learners.arrays import Floats
 from learners.counts.information_kernels import sums_of_x_log_x
-from learners.counts.pairwise import PairwiseCounts
-from learners.counts.sparse_pairs import PairCounts
+from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.pairs.sparse_pairs import PairCounts
 from learners.errors import EmptyStatistic
 
 

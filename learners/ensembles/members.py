@@ -9,9 +9,9 @@ import numpy as np
 
 from learners.arrays import Floats, Integers
 from learners.classifiers.structure import Structure
-from learners.counts.family import Family
+from learners.counts.families.family_counts import Family
 from learners.counts.information import conditional_mutual_information, mutual_information
-from learners.counts.pairwise import PairwiseCounts
+from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.ensembles.cuts import parent_grouping, value_grouping
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.views import Views

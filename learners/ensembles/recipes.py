@@ -12,9 +12,9 @@ from learners.arrays import Floats
 from learners.classifiers.estimates.context_tree import context_tree_from_cells
 from learners.classifiers.estimates.hdp import HDPParameters, hdp_map_estimates
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.counts.drawn import EVERYTHING, DrawnRows
-from learners.counts.pairwise import PairwiseCounts
-from learners.counts.viewed import Viewed, ViewedFamilies
+from learners.counts.samples.bottom_k_sample import EVERYTHING, DrawnRows
+from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.families.multi_view_counts import Viewed, ViewedFamilies
 from learners.ensembles.budget import Budget, Choice, chosen
 from learners.ensembles.compile import compile_pool
 from learners.ensembles.crossfit import N_FOLDS, SMALL, out_of_fold_scores

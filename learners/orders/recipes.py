@@ -12,7 +12,7 @@ import numpy as np
 
 from learners.arrays import Integers
 from learners.counts.moments import Moments, Unit
-from learners.counts.rows import DistinctRows
+from learners.counts.distinct_rows import DistinctRows
 from learners.errors import InvalidParameter, SchemaError
 from learners.memory import memory_limit
 from learners.orders.scores.bdeu import BDeu

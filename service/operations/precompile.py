@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from learners import recipes
 from learners.circuits.model import CircuitModel
-from learners.counts.family_tables import Cells, Shares
-from learners.counts.pairwise import PairwiseCounts
-from learners.counts.triples import LEAST_ROWS
+from learners.counts.families.family_tables import Cells, Shares
+from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.pairs.triples import LEAST_ROWS
 from learners.kinds import load_model
 from learners.memory import memory_limit
 from learners.model import Model

@@ -11,7 +11,7 @@ from hypothesis import given
 
 from learners.classifiers.structure import Structure, k_dependence, naive_structure, tree_augmented
 from learners.counts.information import conditional_mutual_information, mutual_information
-from learners.counts.pairwise import PairwiseCounts
+from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.passes.inference import infer_schema
 from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from learners.counts.family import Family, FamilyCounts
-from learners.counts.pairwise import PairwiseCounts
-from learners.counts.rows import DistinctRows
-from learners.counts.viewed import Viewed
+from learners.counts.families.family_counts import Family, FamilyCounts
+from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.distinct_rows import DistinctRows
+from learners.counts.families.multi_view_counts import Viewed
 from learners.errors import InvalidCounts
 from learners.passes.engine import collect
 from learners.passes.sources.source import Source

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from learners.counts.information import conditional_mutual_information, mutual_information
-from learners.counts.pairwise import PairwiseCounts
+from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.errors import EmptyStatistic
 from tests import laws, strategies
 from tests.naive.information import matrices

@@ -20,14 +20,14 @@ from learners.classifiers.estimates.family_trees import each_grown
 from learners.classifiers.selection.loss_tables import measure
 from learners.classifiers.selection.selection import PrefixLosses
 from learners.classifiers.structure import Structure
-from learners.counts.drawn import DrawnRows
-from learners.counts.family import Family, FamilyCounts
-from learners.counts.holdout import HoldOut
+from learners.counts.samples.bottom_k_sample import DrawnRows
+from learners.counts.families.family_counts import Family, FamilyCounts
+from learners.counts.samples.holdout import HoldOut
 from learners.counts.moments import Moments
-from learners.counts.pairwise import PairwiseCounts
-from learners.counts.rows import DistinctRows
-from learners.counts.sparse_pairs import SparsePairs
-from learners.counts.viewed import Viewed, ViewedFamilies
+from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.distinct_rows import DistinctRows
+from learners.counts.pairs.sparse_pairs import SparsePairs
+from learners.counts.families.multi_view_counts import Viewed, ViewedFamilies
 from learners.monitoring.slices import ServedCounts
 from learners.passes.engine import collect
 from learners.passes.sources.source import Source
@@ -129,7 +129,7 @@ def test_subtracting_undoes_adding(name, data):
     if name not in (
         "a small hold-out",
         "a few drawn rows",
-    ):  # what was crowded out is forgotten: tests/counts/test_holdout.py
+    ):  # what was crowded out is forgotten: tests/counts/samples/test_holdout.py
         laws.what_was_added_can_be_subtracted(empty, parts)
     laws.different_rows_are_different(empty, parts)
 

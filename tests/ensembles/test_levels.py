@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from learners.classifiers.lookup.compile import compile_tables
 from learners.classifiers.estimates.context_tree import context_tree_from_cells
 from learners.classifiers.lookup.tables import log_joints
-from learners.counts.family import Family, FamilyCounts
+from learners.counts.families.family_counts import Family, FamilyCounts
 from learners.ensembles.compile import PooledFamilies
 from learners.ensembles.levels import Levels
 from learners.schema import Chunk

@@ -13,8 +13,8 @@ from scipy.special import logsumexp
 
 from learners import recipes
 from learners.baselines.boosted import CodeTable, loaded_booster
-from learners.counts.family import FamilyCounts
-from learners.counts.pairwise import PairwiseCounts
+from learners.counts.families.family_counts import FamilyCounts
+from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.ensembles.cuts import OF_PAIRS, ensemble_schema, parent_grouping
 from learners.ensembles.fit import solved_trees
 from learners.ensembles.levels import Levels

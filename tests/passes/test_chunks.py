@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.counts.family import Family, FamilyCounts
-from learners.counts.holdout import HoldOut
-from learners.counts.pairwise import PairwiseCounts
+from learners.counts.families.family_counts import Family, FamilyCounts
+from learners.counts.samples.holdout import HoldOut
+from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.errors import SchemaError, UnknownColumn
 from learners.passes import chunks as chunks_module
 from learners.passes import engine

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners.classifiers.structure import naive_structure
-from learners.counts.family import FamilyCounts
-from learners.counts.pairwise import PairwiseCounts
+from learners.counts.families.family_counts import FamilyCounts
+from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.errors import InvalidBuffers, LearnerError, SourceError
 from learners.passes.engine import collect
 from learners.passes.inference import infer_schema

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners import recipes
-from learners.counts.holdout import HoldOut
-from learners.counts.pairwise import PairwiseCounts
+from learners.counts.samples.holdout import HoldOut
+from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.errors import Cancelled, EmptyData, SchemaError, UnknownColumn
 from learners.passes import engine
 from learners.passes.engine import Progress, collect

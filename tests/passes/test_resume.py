@@ -15,7 +15,7 @@ import time
 import pytest
 
 from learners import recipes
-from learners.counts.pairwise import PairwiseCounts
+from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.errors import Cancelled
 from learners.passes.engine import collect
 from learners.passes.learner import drive

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from learners.arrays import Codes, Integers, Uint64s
-from learners.counts.drawn import RESERVE, DrawnRows, Sample
+from learners.counts.samples.bottom_k_sample import RESERVE, DrawnRows, Sample
 from learners.counts.kernels import row_hashes
 from learners.schema import Chunk, Schema
 

@@ -8,7 +8,7 @@ from learners.arrays import Floats, Integers
 from learners.circuits.circuit import Circuit
 from learners.circuits.structures.circuit_builder import Blocks, log_shares
 from learners.circuits.structures.trees import PairTables, Tree, maximum_spanning_tree
-from learners.counts.pairwise import PairwiseCounts
+from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.errors import InvalidParameter
 
 

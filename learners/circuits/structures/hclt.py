@@ -13,7 +13,7 @@ from learners.circuits.structures.circuit_builder import Blocks, log_shares
 from learners.circuits.structures.chow_liu import conditional, smoothed_margin
 from learners.circuits.structures.trees import PairTables, maximum_spanning_tree
 from learners.circuits.structures.variables import Variable
-from learners.counts.pairwise import PairwiseCounts
+from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.errors import InvalidParameter
 
 Initial = Literal["chow-liu", "random"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from learners.arrays import Floats, Integers
-from learners.counts.pairwise import PairwiseCounts
+from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.errors import EmptyStatistic
 
 # As in classifiers: two values within this many nats count as equal, and the column order decides.

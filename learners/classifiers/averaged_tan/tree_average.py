@@ -9,7 +9,7 @@ import scipy
 
 from learners.arrays import Floats, Integers
 from learners.classifiers.averaged_tan.tree_average_kernels import log_tree_sum_of_logs
-from learners.counts.pairwise import PairwiseCounts
+from learners.counts.pairs.pairwise import PairwiseCounts
 
 # Equivalent sample sizes from which the marginal likelihood chooses.
 GRID = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from learners.classifiers.estimates.context_tree import ContextTree, Levels, levels_from_paths
-from learners.counts.family import FamilyCounts
+from learners.counts.families.family_counts import FamilyCounts
 from learners.passes.engine import Advance, unheard
 
 

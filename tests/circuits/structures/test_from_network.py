@@ -15,8 +15,8 @@ from learners.classifiers.estimates.hdp import HDPParameters, hdp_map_estimates
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.classifiers.estimates.m_estimate import m_estimates
 from learners.classifiers.structure import Structure, k_dependence, naive_structure, tree_augmented
-from learners.counts.family import FamilyCounts
-from learners.counts.pairwise import PairwiseCounts
+from learners.counts.families.family_counts import FamilyCounts
+from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.schema import Chunk
 from tests.naive import circuits as naive
 from tests.strategies import chunk_of, schema_of

@@ -15,9 +15,9 @@ from learners.classifiers.lookup.lookup import LookupModel
 from learners.classifiers.estimates.m_estimate import GRID, m_estimates
 from learners.classifiers.structure import Structure, k_dependence, naive_structure, tree_augmented
 from learners.classifiers.lookup.tables import probabilities
-from learners.counts.family import FamilyCounts
-from learners.counts.holdout import HoldOut
-from learners.counts.pairwise import PairwiseCounts
+from learners.counts.families.family_counts import FamilyCounts
+from learners.counts.samples.holdout import HoldOut
+from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.kinds import load_model
 from learners.schema import Chunk
 from tests import laws, strategies

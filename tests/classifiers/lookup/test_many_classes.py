@@ -19,7 +19,7 @@ from learners.classifiers.estimates.family_trees import trees_of
 from learners.classifiers.estimates.hdp import HDPParameters, hdp_map_estimates
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.classifiers.lookup.many_checks import TYPES
-from learners.counts.family import FamilyCounts
+from learners.counts.families.family_counts import FamilyCounts
 from learners.errors import InvalidArray, InvalidParameter, SchemaError
 from learners.kinds import load_model
 from learners.passes.inference import infer_schema

@@ -14,8 +14,8 @@ from learners.circuits.columns import columns_of
 from learners.circuits.em.em import ExpectedCounts
 from learners.circuits.structures.search.search import FEWEST_ROWS, Choice, Tried, choose
 from learners.circuits.structures import chow_liu
-from learners.counts.holdout import HoldOut
-from learners.counts.pairwise import PairwiseCounts
+from learners.counts.samples.holdout import HoldOut
+from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
 from learners.passes.combined import Together

@@ -15,7 +15,7 @@ from learners.circuits.evaluation.evaluate import as_rows
 from learners.circuits.em.in_memory_em import Fit, Rows
 from learners.circuits.structures import chow_liu, hclt, learnspn
 from learners.circuits.structures.mixtures import Make, clusters_of, mixture_of_clusters
-from learners.counts.pairwise import PairwiseCounts
+from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.errors import EmptyData, InvalidParameter
 from learners.schema import Chunk, Schema
 

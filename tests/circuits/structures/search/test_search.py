@@ -15,7 +15,7 @@ from learners.circuits.recipes import CircuitParameters
 from learners.circuits.structures.search.search import choose, codes_of, work_of
 from learners.circuits.structures import chow_liu
 from learners.circuits.structures.mixtures import clusters_of, mixture, mixture_of_clusters
-from learners.counts.pairwise import PairwiseCounts
+from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.errors import Cancelled, EmptyData, InvalidParameter
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from learners.arrays import Codes, Integers, Uint64s
-from learners.counts.row_kernels import add_rows, fill_slots, hashes_of, pack_rows, unpack_rows
-from learners.counts.spill import Folder
+from learners.counts.distinct_row_kernels import add_rows, fill_slots, hashes_of, pack_rows, unpack_rows
+from learners.counts.sparse_counts import Folder
 from learners.errors import InvalidCounts, StatisticMismatch
 from learners.memory import memory_limit
 from learners.schema import Chunk, Schema

@@ -11,10 +11,10 @@ import pyarrow as pa
 from learners.arrays import Codes, Integers
 from learners.counts.cell_kernels import add_classes
 from learners.counts.check_kernels import add_class_sums
-from learners.counts.families import Family, families_of, holder_of
-from learners.counts.family_tables import Cells, prepare, shares_of, summed, tables_of
+from learners.counts.families.family import Family, families_of, holder_of
+from learners.counts.families.family_tables import Cells, prepare, shares_of, summed, tables_of
 from learners.counts.kernels import add_value_counts
-from learners.counts.spill import Run
+from learners.counts.sparse_counts import Run
 from learners.errors import FamilyTooLarge, InvalidCounts, StatisticMismatch
 from learners.memory import memory_limit
 from learners.schema import Chunk, Schema

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners import memory
-from learners.counts.family import Family, FamilyCounts
-from learners.counts.spill import Run, SparseCells, counted, merged
+from learners.counts.families.family_counts import Family, FamilyCounts
+from learners.counts.sparse_counts import Run, SparseCells, counted, merged
 from learners.errors import InvalidParameter
 from learners.memory import MemoryLimit, parse_bytes
 from tests import laws, strategies

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from learners import memory
 from learners.classifiers.structure import k_dependence, tree_augmented
 from learners.counts.information import conditional_mutual_information, mutual_information
-from learners.counts.pairwise import PairwiseCounts
-from learners.counts.sparse_pairs import SparsePairs, pair_counts
+from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.pairs.sparse_pairs import SparsePairs, pair_counts
 from tests import laws, strategies
 
 

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.counts import family as family_module
-from learners.counts import family_tables, spill, widths
-from learners.counts.family import Family, FamilyCounts
-from learners.counts.family_tables import shares_of, tables_of
+from learners.counts.families import family_counts as family_module
+from learners.counts.families import family_tables
+from learners.counts import sparse_counts
+from learners.counts import count_dtypes
+from learners.counts.families.family_counts import Family, FamilyCounts
+from learners.counts.families.family_tables import shares_of, tables_of
 from learners.errors import FamilyTooLarge, StatisticMismatch
 from learners.memory import MemoryLimit
 from tests import laws, strategies
@@ -146,7 +148,7 @@ def test_paths_of_a_family_that_lies_in_files(block_cells, monkeypatch, tmp_path
     monkeypatch.setattr(family_tables, "DENSE_CELLS", 0)
     monkeypatch.setattr(family_tables, "MOST_NARROW", 0)
     monkeypatch.setattr(family_module, "memory_limit", lambda: MemoryLimit(1, tmp_path))
-    monkeypatch.setattr(spill, "BLOCK_CELLS", block_cells)
+    monkeypatch.setattr(sparse_counts, "BLOCK_CELLS", block_cells)
     counts = laws.updated(FamilyCounts(schema, [Family(0, (1, 2))]), [])
     for part in parts:  # each goes to a file, as there is memory for none
         counts.merge(laws.updated(FamilyCounts(schema, [Family(0, (1, 2))]), [part]))
@@ -164,7 +166,7 @@ def test_tables_widen_where_rows_outgrow_32_bits(monkeypatch):
     families = [Family(0, (1, 2)), Family(1), Family(2, (1,)), Family(3, (0, 2, 1))]
     parts = [strategies.chunk_of(seed, schema, 300) for seed in range(4)]
     narrow = laws.updated(FamilyCounts(schema, families), parts)
-    monkeypatch.setattr(widths, "MOST_SHORT", 700)  # reached by updates, by merging, and by reading what is stored
+    monkeypatch.setattr(count_dtypes, "MOST_SHORT", 700)  # reached by updates, by merging, and by reading what is stored
     merged = laws.merged(*(laws.updated(FamilyCounts(schema, families), half) for half in (parts[:2], parts[2:])))
     for wide in (laws.updated(FamilyCounts(schema, families), parts), merged):
         assert wide == narrow

@@ -22,8 +22,8 @@ from learners.counts.kernels import (
     group_by_class,
     set_planes,
 )
-from learners.counts.triples import LEAST_ROWS, MOST_PAIRS, triples_of
-from learners.counts.widths import wide_enough
+from learners.counts.pairs.triples import LEAST_ROWS, MOST_PAIRS, triples_of
+from learners.counts.count_dtypes import wide_enough
 from learners.errors import InvalidCounts, StatisticMismatch
 from learners.schema import Chunk, Schema
 from learners.schema.schema_growth import CodeMaps

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from learners.counts.drawn import RESERVE, DrawnRows
+from learners.counts.samples.bottom_k_sample import RESERVE, DrawnRows
 from learners.schema import Chunk, Schema
 
 MAX_ROWS = 5000

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from learners.counts.rows import DistinctRows
+from learners.counts.distinct_rows import DistinctRows
 from learners.errors import StatisticMismatch
 from learners.memory import limit_memory, memory_limit
 from learners.schema.schema_growth import code_maps

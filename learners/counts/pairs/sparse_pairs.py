@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from learners.arrays import Integers
-from learners.counts.family import Family, FamilyCounts
-from learners.counts.pairwise import PairwiseCounts
+from learners.counts.families.family_counts import Family, FamilyCounts
+from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.memory import memory_limit
 from learners.schema import Chunk, Schema
 from learners.schema.schema_growth import CodeMaps

@@ -7,7 +7,7 @@ from typing import Any, Generic, Self, TypeVar
 
 import pyarrow as pa
 
-from learners.counts.family import Family, FamilyCounts
+from learners.counts.families.family_counts import Family, FamilyCounts
 from learners.errors import StatisticMismatch
 from learners.schema import Chunk, Schema
 from learners.schema.schema_growth import CodeMaps, code_maps

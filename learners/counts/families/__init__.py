@@ -1,0 +1,1 @@
+"""Counts of attributes given their parents and the class."""

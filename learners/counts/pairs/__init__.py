@@ -1,0 +1,1 @@
+"""Counts of pairs of attributes by class."""

@@ -1,0 +1,1 @@
+"""Rows drawn during a pass."""
