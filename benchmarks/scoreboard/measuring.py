@@ -24,7 +24,7 @@ from learners.evaluation.metrics import evaluate
 from service.operations.measuring import apart
 
 FEWPASS = ("auto", "eskdb", "kdb", "skdb", "nb")
-IMPORTS = "import numba, pandas, sklearn.base, service.cli, service.product.training, service.product.scoring"
+IMPORTS = "import numba, pandas, sklearn.base, service.cli, service.product.training.training, service.product.inference.scoring"
 LEAST_S = 0.01  # of a processor, which is what the machine tells apart
 
 

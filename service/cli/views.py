@@ -8,7 +8,7 @@ import typer
 
 from service import product
 from service.json_values import JSONObject
-from service.product.circuit_forms import Form
+from service.product.views.circuit_export import Form
 from service.terminal import JsonOption, WorkspaceOption, escape, existing, out, show_json, show_table, text_of
 
 Reference = Annotated[str, typer.Argument(help="name, name@version or name@alias.")]

@@ -55,7 +55,7 @@ from service.loading import end_loading
 from service.observing import Observer
 from service.predictor import Predictor
 from service.problems import InvalidRequest, MalformedBody, Problem, UnsupportedMediaType
-from service.product.looking import Looker
+from service.product.monitoring_loop import Looker
 from service.settings import Settings
 from service.telemetry import Telemetry
 from service.version import VERSION

@@ -25,8 +25,8 @@ from service.operations.demo_orders import TARGET, USER, Orders, write_orders
 from service.operations.measuring import apart, peak_rss_bytes
 from service.operations.precompile import DEMO, compile_in_processes
 from service.processes.local_server import local_server
-from service.product.pictures import draw_reliability
-from service.product.scoring import probabilities_of
+from service.product.views.pictures import draw_reliability
+from service.product.inference.scoring import probabilities_of
 from service.requests import ForgetRequest, TrainRequest
 from service.settings import Settings, available_threads
 from service.terminal import COMPILING, err, out, progress_bar, show_json, show_table

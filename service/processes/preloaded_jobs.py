@@ -8,7 +8,7 @@ from service.loading import begin_loading, end_loading, spare_pandas
 begin_loading()
 spare_pandas()
 
-import service.product.job_steps  # noqa: E402
+import service.product.submission.job_steps  # noqa: E402
 import service.telemetry  # noqa: E402
 
 gc.freeze()

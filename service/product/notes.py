@@ -1,6 +1,6 @@
 """The small notes of a workspace, which are JSON with a sum: what is known of data files."""
 
-from service.product.kept_counts import COLUMNS, CONTENTS, DATA, SCHEMAS, STATISTICS
+from service.product.datasets.dataset_statistics import COLUMNS, CONTENTS, DATA, SCHEMAS, STATISTICS
 from service.workspace import Workspace
 from storage.errors import CorruptFile
 from storage.sums import checked_document

@@ -21,7 +21,7 @@ from learners.baselines.boosted_checks import check_booster
 from learners.kinds import load_model
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
-from service.product import trial
+from service.product.versions import import_sandbox
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import CorruptFile
@@ -120,9 +120,9 @@ def test_a_model_that_ends_its_process_is_refused(tmp_path: Path, monkeypatch: p
     damaged = arrays | {"booster": np.array(arrays["booster"])[:-40]}
     cut = write_model(tmp_path, "m", 2, header, damaged, {}).duckdb_path
     with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
-        trial.try_model(workspace, tmp_path / "bundle", sound, header, arrays)
+        import_sandbox.try_model(workspace, tmp_path / "bundle", sound, header, arrays)
         with pytest.raises(CorruptFile, match=r"cannot be used|ends the process that reads it"):
-            trial.try_model(workspace, tmp_path / "bundle", cut, header, damaged)
-        monkeypatch.setattr(trial, "_tried_file", dies)
+            import_sandbox.try_model(workspace, tmp_path / "bundle", cut, header, damaged)
+        monkeypatch.setattr(import_sandbox, "_tried_file", dies)
         with pytest.raises(CorruptFile, match="ends the process that reads it"):
-            trial.try_model(workspace, tmp_path / "bundle", sound, header, arrays)
+            import_sandbox.try_model(workspace, tmp_path / "bundle", sound, header, arrays)

@@ -16,8 +16,8 @@ from learners.query import Marginal
 from service import product
 from service.observing import Observer
 from service.predictor import Predictor, Served
-from service.product.queries import queryable
-from service.product.windows import Watching
+from service.product.inference.queries import queryable
+from service.product.monitoring.windows import Watching
 from service.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace

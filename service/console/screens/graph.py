@@ -16,9 +16,9 @@ from service.console.rendering import Call
 from service.console.screens.monitoring import moment_of
 from service.json_values import JSONObject
 from service.predictor import Predictor
-from service.product.graphs import NoGraph, family_of, graph_of, outline
-from service.product.regions import unfolded
-from service.product.structure_svg import to_svg
+from service.product.views.graphs import NoGraph, family_of, graph_of, outline
+from service.product.views.regions import unfolded
+from service.product.views.structure_svg import to_svg
 from service.workspace import Workspace
 
 # From so many columns on, a neighbourhood is shown.

@@ -8,7 +8,7 @@ from service.console.pages import page, workspace_of
 from service.console.rendering import Call
 from service.json_values import JSONObject
 from service.predictor import Predictor, Served
-from service.product.what_if import choices
+from service.product.inference.what_if import choices
 
 
 @page("what_if.html")

@@ -18,9 +18,9 @@ from learners.schema.encoding.records import encode_columns, encode_records
 from service.json_values import JSONObject
 from service.predictor import Predictor, Served
 from service.problems import BodyTooLarge, InvalidRequest, NotReady
-from service.product.imputing import Filling, check_filling
-from service.product.queries import queryable, until
-from service.product.row_scores import density_columns, ranks_of
+from service.product.inference.imputation import Filling, check_filling
+from service.product.inference.queries import queryable, until
+from service.product.inference.row_scores import density_columns, ranks_of
 from service.settings import Settings
 
 router = APIRouter(prefix="/v1/models", tags=["models"])

@@ -12,7 +12,7 @@ from service.http.api.shapes import ModelVersionShape, PageShape, Shape, answers
 from service.http.api.uploads import TAR, TAR_BODY, Upload
 from service.json_values import JSONObject
 from service.predictor import Predictor
-from service.product.circuit_forms import MEDIA_TYPES, Form
+from service.product.views.circuit_export import MEDIA_TYPES, Form
 from service.workspace import Workspace
 
 router = APIRouter(prefix="/v1/models", tags=["models"])

@@ -10,7 +10,7 @@ from learners.query import AnyQuery
 from service.json_values import JSONObject
 from service.predictor import Predictor
 from service.problems import NotReady
-from service.product import queries
+from service.product.inference import queries
 from service.requests import MAX_QUERIES
 from service.settings import Settings
 

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from service.json_values import JSONObject
 from service.predictor import Predictor
 from service.problems import NotReady
-from service.product.what_if import PARTS, Case, Part, what_if
+from service.product.inference.what_if import PARTS, Case, Part, what_if
 from service.settings import Settings
 
 router = APIRouter(prefix="/v1/models", tags=["models"])

@@ -22,7 +22,7 @@ from service.cli.querying import query
 from service.http.app import create_app
 from service.http.warm_up import TABLE
 from service.problems import TooSlow
-from service.product import queries
+from service.product.inference import queries
 from service.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace

@@ -17,7 +17,7 @@ from learners.passes.sources.source import Source
 from service.http import app
 from service.http import warm_up as warming
 from service.http.warm_up import TABLE, ask_everything, warm_up
-from service.product.queries import queryable
+from service.product.inference.queries import queryable
 from service.settings import Settings
 
 

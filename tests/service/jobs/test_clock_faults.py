@@ -16,13 +16,13 @@ import pytest
 
 from service.jobs.scheduler import FORGET_S, Scheduler
 from service.processes.local_server import LocalServer, local_server
-from service.product.schedules import submit_scheduled
+from service.product.submission.schedules import submit_scheduled
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.processes import wait_for
 from tests.service.asking import client_of, job_at_end, job_in
 from tests.service.processes.test_faults import ASKED, assert_sound, long_job, settings_of, train_two
-from tests.service.product.test_schedules import Clock
+from tests.service.product.submission.test_schedules import Clock
 
 pytestmark = pytest.mark.faults
 

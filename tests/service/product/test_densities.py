@@ -19,11 +19,11 @@ from service import product
 from service.http.app import create_app
 from service.predictor import Predictor
 from service.problems import InvalidRequest
-from service.product.circuit_forms import Form
-from service.product.imputing import Filling
-from service.product.queries import NoCircuit, NoJoint
-from service.product.regions import unfolded
-from service.product.row_scores import density_columns
+from service.product.views.circuit_export import Form
+from service.product.inference.imputation import Filling
+from service.product.inference.queries import NoCircuit, NoJoint
+from service.product.views.regions import unfolded
+from service.product.inference.row_scores import density_columns
 from service.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
@@ -68,13 +68,13 @@ def test_scores_are_the_log_likelihoods_and_their_ranks(here, weather_files, tmp
 
 
 def _compiled(here, name):
-    from service.product.queries import queryable
+    from service.product.inference.queries import queryable
 
     return queryable(product.served(here, name).model)
 
 
 def test_scores_without_columns_to_keep_are_written_in_slices(here, weather_files, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("service.product.row_scores.ROWS_AT_A_TIME", 700)
+    monkeypatch.setattr("service.product.inference.row_scores.ROWS_AT_A_TIME", 700)
     product.score(here, "sky", [str(weather_files[0])], tmp_path / "scores")
     assert pq.read_table(tmp_path / "scores").num_rows == 3000
 

@@ -23,10 +23,12 @@ from service.logged import predictions_table
 from service.observing import Observer
 from service.predictor import map_version
 from service.problems import InvalidRequest
-from service.product import alerts, looking, webhooks
-from service.product.labels import Label
-from service.product.rolling_back import judged
-from service.product.windows import Watching
+from service.product.monitoring import alerts
+from service.product import monitoring_loop
+from service.product.monitoring import webhooks
+from service.product.monitoring.labels import Label
+from service.product.promotion.rollback import judged
+from service.product.monitoring.windows import Watching
 from service.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
@@ -298,10 +300,10 @@ def test_a_look_sends_alerts_and_sets_series(trained, monkeypatch):
     receiver = Receiver()
     made = product.create_webhook(trained, receiver.url, ["measured"])
     serve(trained, "measured", broken(2000, 54), datetime.now(UTC))
-    looking.Looker(trained).look()
+    monitoring_loop.Looker(trained).look()
     types = [json.loads(body)["type"] for _, body in receiver.got]
     assert types and set(types) == {"fewpass.alert.fired"}
-    assert looking.MONITOR["columns_alerting"].labels("measured")._value.get() >= 1
+    assert monitoring_loop.MONITOR["columns_alerting"].labels("measured")._value.get() >= 1
     product.delete_webhook(trained, made["id"])
     receiver.server.shutdown()
 

@@ -17,7 +17,7 @@ import pytest
 from learners.kinds import load_model
 from service import product
 from service.problems import OutsideRoots
-from service.product.data_roots import check_roots, open_source
+from service.product.datasets.data_roots import check_roots, open_source
 from service.requests import ForgetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace

@@ -22,7 +22,7 @@ from tests.passes.test_engine import same
 from tests.passes.test_reuse import write
 from tests.service.cli.test_cli import fewpass
 from tests.service.conftest import Site
-from tests.service.product.test_forgetting import OF_ROWS, WHERE, n_left, register
+from tests.service.product.forgetting.test_forgetting import OF_ROWS, WHERE, n_left, register
 from tests.service.product.test_refresh import arrays_of, finished, folder, request_of, workspace
 
 __all__ = ["folder", "workspace"]

@@ -1,0 +1,78 @@
+"""What a server reads for others is read in a process of its own: a file that unpacks to gigabytes, or ends its reader, ends nothing else."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from learners.memory import machine_bytes
+from service.jobs import children
+from service.jobs.children import Children
+from service.jobs.limits import bytes_text, limits_of
+from service.problems import InvalidRequest, JobFailed, OutOfMemory
+from service.product.progress import Report
+from service.settings import Settings
+from service.telemetry import configure_logs
+from service.workspace import Workspace
+
+IDLE_S = 60.0
+Answer = TypeVar("Answer")
+
+
+def aside(
+    workspace: Workspace,
+    call: Callable[..., Answer],
+    *arguments: object,
+    is_trusted: bool = True,
+) -> Answer:
+    """What `call(workspace, *arguments)` returns in a process of its own, which has opened the same workspace.
+
+    Parameters
+    ----------
+    call : callable
+        Picklable, as its arguments and its answer.
+    is_trusted : bool
+        Whether the process may be used again.
+
+    Raises
+    ------
+    InvalidRequest
+        If it takes more memory than a job may that does not say, or ends the process.
+    Exception
+        What the call raises.
+    """
+    if children.is_child:
+        return call(workspace, *arguments)
+    memory = limits_of(workspace.settings, {}).memory or machine_bytes() // 2
+    pool = workspace.opened("aside", lambda: _pool(workspace.settings))
+    with pool.one() as child:
+        try:
+            answer: Answer = child.run(_called, call, arguments, memory=memory)
+        except OutOfMemory as error:
+            raise InvalidRequest(
+                f"What the request names takes more than {bytes_text(memory)} of memory to read. Write it in smaller pieces, or "
+                "raise FEWPASS_JOB_MEMORY.",
+                memory_limit=memory,
+            ) from error
+        except JobFailed as error:
+            raise InvalidRequest(
+                "What the request names ends the process that reads it: it is damaged.", **error.fields
+            ) from error
+        finally:
+            if not is_trusted:
+                child.end()
+    return answer
+
+
+def _pool(settings: Settings) -> Children:
+    return Children(partial(_open, settings), method="spawn", idle_s=IDLE_S)
+
+
+def _open(settings: Settings) -> Workspace:
+    configure_logs(settings, "read")
+    return Workspace(settings)
+
+
+def _called(
+    workspace: Workspace, _report: Report, call: Callable[..., Answer], arguments: tuple[object, ...]
+) -> Answer:
+    return call(workspace, *arguments)

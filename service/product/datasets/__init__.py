@@ -1,0 +1,1 @@
+"""Datasets: files, rules, schema, statistics."""

@@ -1,0 +1,132 @@
+"""The one door to data: a request never makes the server read what lies outside the data roots."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from learners.passes.sources.source import Source
+from learners.passes.sources.csv_types import told_types
+from learners.schema import Schema
+from service.json_values import JSONMapping, JSONObject
+from service.problems import OutsideRoots
+from service.product.datasets.known_files import column_order
+from service.settings import Settings
+from service.workspace import Workspace
+from storage import datasets
+
+# Never data, whoever asks: what the kernel and the system keep.
+SYSTEM = ("/proc", "/sys", "/dev", "/etc", "/boot", "/run", "/var/run")
+
+
+def open_source(
+    workspace: Workspace,
+    uris: Sequence[str] | None = None,
+    *,
+    dataset: str | None = None,
+    is_remote: bool = True,
+    columns: JSONMapping | None = None,
+    schema: Schema | None = None,
+) -> Source:
+    """The rows of files, or of a registered data set.
+
+    Parameters
+    ----------
+    workspace : Workspace
+    uris : sequence of str, optional
+        Files, globs, folders or URIs; else those of `dataset`.
+    dataset : str, optional
+    is_remote : bool
+        Whether they came over REST: then they, and the files that they lead to, must lie in the data roots.
+    columns : mapping, optional
+        What the request says of columns, beside what is registered with the data set.
+    schema : Schema, optional
+        Of the model that is to read the rows; it and `columns` tell which columns of CSV and JSON lines are text.
+
+    Raises
+    ------
+    OutsideRoots, SourceError, NotFound
+    """
+    registered = None if uris is not None else datasets.get_dataset(workspace.control, str(dataset))
+    found = list(uris or ()) if registered is None else list(registered.uris)
+    known = {} if registered is None else dict(registered.columns)
+    types = told_types(schema, known | dict(columns or {}))
+    order = [] if registered is None else column_order(workspace, registered.name)
+    if not is_remote:
+        return Source.open(found, types=types).ordered(order)
+    check_roots(found, workspace.settings)
+    source = Source.open([plain(uri) for uri in found], types=types)
+    if "://" not in plain(found[0]):  # a link in a folder may lead out of it; object stores have none
+        check_roots([file.path for file in source.files], workspace.settings)
+    return source.ordered(order)
+
+
+def plain(uri: str) -> str:
+    """The path of a file: URI; anything else as it is. What is checked is then what is opened."""
+    if uri[:7].lower() != "file://":
+        return uri
+    parts = urlsplit(uri)
+    if parts.netloc.lower() not in {"", "localhost"} or parts.query or parts.fragment:
+        raise OutsideRoots(f"{uri} is not a file of this machine. Write file:///path, or the path itself.", uri=uri)
+    return url2pathname(parts.path)
+
+
+def resolved(uri: str) -> str:
+    """A local path without links and "..", or another URI as it is."""
+    uri = plain(uri)
+    try:
+        return uri if "://" in uri else str(Path(uri).resolve())
+    except (OSError, RuntimeError) as error:  # before Python 3.13 a loop is the latter
+        raise OutsideRoots(f"{uri} cannot be opened: its links form a circle.", uri=uri) from error
+
+
+def files_of(parameters: JSONMapping) -> list[str]:
+    """The files that the parameters of a learner name."""
+    return [str(parameters["circuit"])] if parameters.get("circuit") else []
+
+
+def plain_parameters(parameters: JSONMapping) -> JSONObject:
+    """The parameters of a learner, a file as its path."""
+    files = files_of(parameters)
+    return dict(parameters) | ({"circuit": plain(files[0])} if files else {})
+
+
+def check_roots(uris: Sequence[str], settings: Settings) -> None:
+    """Refuse URIs outside the configured data roots, and files of the system wherever the roots are.
+
+    Raises
+    ------
+    OutsideRoots
+    """
+    if uris and settings.needs_keys and not settings.data_roots:
+        raise OutsideRoots(
+            "This server may not read any data set yet: set FEWPASS_DATA_ROOTS to the folders or URI prefixes, "
+            "as in FEWPASS_DATA_ROOTS='[\"/data/tables\"]'."
+        )
+    roots = [resolved(root) for root in settings.data_roots]
+    for uri in uris:
+        if "\0" in uri or not uri:
+            raise OutsideRoots(f"{uri!r} is not a path.", uri=uri)
+        place = resolved(uri)
+        around = [root for root in roots if _is_below(place, root)]
+        if roots and not around:
+            raise OutsideRoots(f"{uri} is outside the folders that this server may read.", uri=uri)
+        # A root inside such a folder, as /dev/shm/tables, is meant.
+        if _is_of_system(place) and not any(_is_of_system(root) for root in around):
+            raise OutsideRoots(f"{uri} is a system path, which is never a data set.", uri=uri)
+
+
+def _is_of_system(place: str) -> bool:
+    return "://" not in place and any(_is_below(place, folder) for folder in SYSTEM)
+
+
+def _is_below(place: str, root: str) -> bool:
+    if "://" not in place:
+        return "://" not in root and os.path.commonpath([place, root]) == root
+    if "://" not in root:
+        return False
+    # The query of a URI may name another server, so it must be that of the root.
+    (path, _, query), (root_path, _, root_query) = place.partition("?"), root.partition("?")
+    is_plain = ".." not in path and "%" not in path and "\\" not in path and "#" not in place and "@" not in path
+    return is_plain and query == root_query and (path == root_path or path.startswith(root_path.rstrip("/") + "/"))

@@ -1,0 +1,165 @@
+"""Registered data sets: files under a name, with what one pass finds of their columns."""
+
+import json
+from collections.abc import Sequence
+from typing import Literal
+
+from learners.errors import UnknownColumn
+from learners.passes.engine import collect
+from learners.passes.sources.source import Source, SourceFile
+from learners.passes.sources.csv_types import told_types
+from learners.schema import Schema
+from learners.schema.schema import MAX_CLASSES
+from learners.schema.inference.summaries import ColumnSummaries
+from service.jobs import children
+from service.jobs.steps import LOCAL, Run
+from service.json_values import JSONMapping, JSONObject
+from service.problems import InvalidRequest
+from service.product.child_process import aside
+from service.product.datasets.data_roots import open_source
+from service.product.datasets.dataset_statistics import RULES, remove_counted
+from service.product.datasets.known_files import column_order, keep_column_order
+from service.product.progress import Report, reporting, silent
+from service.product.datasets.rules import read_rules
+from service.product.datasets.training_rows import check_rules
+from service.requests import DatasetRequest, SchemaRequest
+from service.settings import Settings, available_threads
+from service.workspace import Workspace
+from storage import datasets
+from storage.datasets import Dataset
+from storage.errors import NotFound
+from storage.paging import Page
+
+
+def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote: bool = False) -> Dataset:
+    """Register files after opening them; a small data set gets its schema at once.
+
+    Parameters
+    ----------
+    workspace : Workspace
+    request : DatasetRequest
+        Name, URIs, target and overrides.
+    is_remote : bool
+        Whether the request came over REST, where the data roots bind.
+
+    Raises
+    ------
+    OutsideRoots, SourceError, UnknownColumn, SchemaError, Conflict, storage.errors.Conflict
+    """
+    control = workspace.control
+    if is_remote and not children.is_child:  # a server reads nothing itself
+        return aside(workspace, _registered_remotely, request)
+    source = open_source(workspace, request.uris, is_remote=is_remote, columns=request.columns)
+    if request.target is not None and request.target not in source.arrow_schema.names:
+        raise UnknownColumn(request.target, source.arrow_schema.names)
+    place = workspace.layout.dataset_directory(request.name)
+    if not datasets.is_registered(
+        control, request.name
+    ):  # what a deletion that was interrupted has left is of other files
+        remove_counted(place)
+    check_rules(read_rules(workspace, place / RULES), request.name, source)
+    # A data set that nothing can be learned from is refused here, not by the first job.
+    source, schema = source.ordered(column_order(workspace, request.name)), None
+    if _is_modest(source, workspace.settings):
+        schema = _schema(source, request.target, request.columns, available_threads(workspace.settings), silent)
+    files = tuple(map(file_facts, source.files))
+    dataset = datasets.register_dataset(
+        control,
+        Dataset(
+            name=request.name,
+            uris=tuple(request.uris),
+            target=request.target,
+            columns=request.columns,
+            files=files,
+        ),
+    )
+    keep_column_order(workspace, request.name, source)
+    if schema is None:
+        return dataset
+    datasets.describe_dataset(control, request.name, schema.to_json(), list(files))
+    return datasets.get_dataset(control, request.name)
+
+
+def _registered_remotely(workspace: Workspace, request: DatasetRequest) -> Dataset:
+    return register_dataset(workspace, request, is_remote=True)
+
+
+def _is_modest(source: Source, settings: Settings) -> bool:
+    """Whether a pass over the rows may be made at once, while somebody waits: few cells."""
+    return source.n_rows * len(source.arrow_schema) <= settings.inline_schema_cells
+
+
+def get_dataset(workspace: Workspace, name: str) -> Dataset:
+    """One registered data set."""
+    return datasets.get_dataset(workspace.control, name)
+
+
+def list_datasets(workspace: Workspace, limit: int = 100, cursor: str | None = None) -> Page[Dataset]:
+    """Registered data sets by name."""
+    return datasets.list_datasets(workspace.control, limit, cursor)
+
+
+def delete_dataset(workspace: Workspace, name: str) -> None:
+    """Forget a data set and what was counted of it; its files, its rules of forgotten rows and its models stay."""
+    datasets.delete_dataset(workspace.control, name)
+    remove_counted(workspace.layout.dataset_directory(name))
+
+
+def kind_of_name(workspace: Workspace, name: str) -> Literal["dataset", "model"]:
+    """Whether a name is a data set's; else it is a model's."""
+    try:
+        get_dataset(workspace, name)
+    except NotFound:
+        return "model"
+    return "dataset"
+
+
+def infer_schema(workspace: Workspace, name: str, report: Report = silent) -> None:
+    """Infer and keep the schema of a registered data set, in one pass, in this process."""
+    summarise(workspace, Run(f"{LOCAL}schema", SchemaRequest(dataset=name).model_dump(), {}, report))
+
+
+def dataset_schema(workspace: Workspace, name: str) -> JSONObject:
+    """The schema that was inferred for a data set, as it is written in JSON.
+
+    Raises
+    ------
+    InvalidRequest
+        If no pass has been made over the data yet.
+    """
+    text = get_dataset(workspace, name).schema_json
+    if text is None:
+        raise InvalidRequest(
+            f"The schema of data set {name!r} is not known yet: submit a job of kind 'schema', or train.",
+            dataset=name,
+        )
+    return dict(json.loads(text))
+
+
+def summarise(workspace: Workspace, run: Run) -> JSONObject:
+    """Infer the schema of a registered data set in one pass, and keep it with the list of its files."""
+    name = SchemaRequest(**run.request).dataset
+    dataset = get_dataset(workspace, name)
+    source = open_source(workspace, dataset=name, is_remote=not run.is_local)
+    threads = available_threads(workspace.settings)
+    schema = _schema(source, dataset.target, dataset.columns, threads, run.report)
+    files = [file_facts(file) for file in source.files]
+    datasets.describe_dataset(workspace.control, name, schema.to_json(), files)
+    return {"dataset": name, "n_rows": source.n_rows, "n_attributes": schema.n_attributes}
+
+
+def schema_of_files(uris: Sequence[str], target: str | None, columns: JSONMapping, report: Report) -> Schema:
+    """The schema of files that are not registered."""
+    source = Source.open(list(uris), types=told_types(None, columns))
+    return _schema(source, target, columns, None, report)
+
+
+def _schema(source: Source, target: str | None, columns: JSONMapping, threads: int | None, report: Report) -> Schema:
+    summaries = ColumnSummaries(target, dict(columns), max_classes=MAX_CLASSES)
+    return collect(summaries, source, threads=threads, on_progress=reporting(report), n_passes=1).build_schema()
+
+
+def file_facts(file: SourceFile) -> JSONObject:
+    """What is kept of a file that was read."""
+    told = {"path": file.path, "size": file.size, "n_rows": file.n_rows, "footer_sha256": file.footer_sha256}
+    return told | ({"content_sha256": file.content_sha256} if file.content_sha256 else {})

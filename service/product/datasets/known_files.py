@@ -1,0 +1,106 @@
+"""What a workspace notes of data files beside statistics: their content where it was verified, and the order of their columns."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from learners.passes.sources.file_sets import whole_and_part
+from learners.passes.sources.source import Source, SourceFile, file_identity
+from service.product.datasets.dataset_statistics import COLUMNS, CONTENTS, Ledger
+from service.product.progress import Report
+from service.workspace import Workspace
+from storage.errors import CorruptFile
+from storage.files import publish
+from storage.sums import checked_document, with_sum
+
+
+def verify_files(source: Source, ledger: Ledger, report: Report) -> None:
+    """Read all bytes of all files and note their SHA-256, so that from now on a rewritten file is another one.
+
+    Statistics that were counted of these files before anybody had read them whole are removed: nobody knows what the files
+    held then. Formats whose every opening reads all bytes need none of this.
+
+    Parameters
+    ----------
+    source : Source
+        Of files.
+    ledger : Ledger
+        Of the data; keeps the notes.
+    report : callable
+        Gets the progress after each block, and may raise.
+
+    Raises
+    ------
+    SourceError
+        If a file cannot be read, or changes meanwhile.
+    """
+    noted = _contents(ledger)
+    n_total, n_done, found = sum(file.size for file in source.files), 0, dict[str, str]()
+
+    def read(n_bytes: int) -> None:
+        nonlocal n_done
+        n_done += n_bytes
+        report({"stage": "verifying files", "bytes_done": n_done, "bytes_total": n_total})
+
+    for index, file in enumerate(source.files):
+        if file.content_sha256:
+            found[_plain_identity(file)] = source.content_sha256(index, read)
+    if noted | found != noted:
+        _write(ledger.directory / CONTENTS, {"contents": noted | found})
+    if ledger.store is not None:
+        for entry in ledger.store.entries():
+            if any(whole_and_part(identity)[0] in found for identity in entry.files):
+                ledger.store.store.discard(entry.key)
+
+
+def as_verified(source: Source, ledger: Ledger) -> Source:
+    """The same rows; a file that was verified is known by the SHA-256 of all its bytes."""
+    noted = _contents(ledger)
+    identities = {index: _plain_identity(file) for index, file in enumerate(source.files)} if noted else {}
+    known = {index: noted[identity] for index, identity in identities.items() if identity in noted}
+    return source.known_by(known) if known else source
+
+
+def _plain_identity(file: SourceFile) -> str:
+    return file_identity(replace(file, part=()))
+
+
+def _contents(ledger: Ledger) -> dict[str, str]:
+    """What is noted; nothing if the notes are damaged, as what they identify is then counted again."""
+    try:
+        told = _read(ledger.directory / CONTENTS).get("contents", {})
+    except CorruptFile:
+        return {}
+    return {str(name): str(digest) for name, digest in told.items()} if isinstance(told, dict) else {}
+
+
+def keep_column_order(workspace: Workspace, dataset: str, source: Source) -> None:
+    """Note the order of the columns of a registered data set, unless it is known: files that come later do not change it."""
+    path = workspace.layout.dataset_directory(dataset) / COLUMNS
+    if not path.exists():
+        _write(path, {"columns": source.arrow_schema.names})
+
+
+def column_order(workspace: Workspace, dataset: str) -> Sequence[str]:
+    """The order that is noted; none if there is no note.
+
+    Raises
+    ------
+    CorruptFile
+    """
+    told = _read(workspace.layout.dataset_directory(dataset) / COLUMNS).get("columns", [])
+    return [str(name) for name in told] if isinstance(told, list) else []
+
+
+def _read(path: Path) -> dict[str, object]:
+    if not path.exists():
+        return {}
+    try:
+        return checked_document(path, path.read_bytes())
+    except (OSError, ValueError, TypeError) as error:
+        raise CorruptFile(path, f"it cannot be read ({error}). Restore it from a backup.") from error
+
+
+def _write(path: Path, document: Mapping[str, object]) -> None:
+    with publish(path, replace=True) as draft:
+        draft.write_text(with_sum(document))

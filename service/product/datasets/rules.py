@@ -1,0 +1,142 @@
+"""Rules of forgotten rows: read with what the control database knows of them, kept, and taken back."""
+
+from pathlib import Path
+from typing import Literal
+
+from service.json_values import JSONObject
+from service.problems import InvalidRequest
+from service.product.datasets.dataset_statistics import DATA, RULES
+from service.product.versions.registry import find_version
+from service.workspace import Workspace
+from storage import datasets
+from storage.errors import CorruptFile
+from storage.forgotten import Forgotten
+from storage.known_rules import known_rules, note_rules
+
+SHOWN = 5
+
+
+def rule_files(workspace: Workspace) -> list[Path]:
+    """All files with rules, those of data sets that were deleted included, and those that should be there."""
+    layout = workspace.layout
+    found = {*layout.datasets.glob(f"*/{RULES}"), *layout.models.glob(f"*/{DATA}/{RULES}")}
+    return sorted(found | known_rules(workspace.control).keys())
+
+
+def read_rules(workspace: Workspace, path: Path) -> Forgotten:
+    """The rules in a file, if it has all that were made.
+
+    Raises
+    ------
+    CorruptFile
+        If the file was removed, or is older than its newest rule.
+    """
+    forgotten = Forgotten(path)
+    if lost := known_rules(workspace.control).get(path, frozenset()) - forgotten.conditions():
+        shown = "; ".join(sorted(lost)[:SHOWN]) + (f"; and {len(lost) - SHOWN} more" if len(lost) > SHOWN else "")
+        raise CorruptFile(
+            path,
+            f"it lacks rules of forgotten rows ({shown}), and those rows would be learned again. Restore the file from a "
+            "backup, forget the same rows once more, or have an administrator withdraw the rules (fewpass forget --withdraw).",
+        )
+    return forgotten
+
+
+def keep_rules(workspace: Workspace, forgotten: Forgotten) -> None:
+    """Write what has changed, and note the rules in the control database; also those of a release that did not.
+
+    Raises
+    ------
+    Unwritable, CorruptFile
+    """
+    forgotten.save()
+    note_rules(workspace.control, forgotten.path, forgotten.conditions())
+
+
+def damaged_rules(workspace: Workspace) -> list[CorruptFile]:
+    """What is wrong with the files of rules."""
+    found = []
+    for path in rule_files(workspace):
+        try:
+            read_rules(workspace, path)
+        except CorruptFile as error:
+            found.append(error)
+    return found
+
+
+def withdraw_rule(
+    workspace: Workspace,
+    name: str,
+    where: str,
+    *,
+    by: str,
+    reason: str,
+    kind: Literal["dataset", "model"] | None = None,
+) -> JSONObject:
+    """Take a rule of forgotten rows back: later trainings read those rows again. Models stay as they are.
+
+    Parameters
+    ----------
+    workspace : Workspace
+    name, kind
+        A data set, one that was deleted included, or a model that was trained on files; without a kind whichever has the rule.
+    where : str
+        The condition, as it was given.
+    by, reason : str
+        Who does it, and why; both are kept with the rule.
+
+    Returns
+    -------
+    dict
+        `name`, `where`, `withdrawn_at`, `by`, `reason`, and under which other names the rule stands (`still_under`).
+
+    Raises
+    ------
+    InvalidRequest
+        If no such rule stands.
+    NotFound, CorruptFile, Unwritable
+    """
+    if not reason.strip():
+        raise InvalidRequest("Say why: the reason is kept with the rule.", field="reason")
+    layout, known = workspace.layout, known_rules(workspace.control)
+    places = {"dataset": layout.dataset_directory(name) / RULES, "model": layout.model_directory(name) / DATA / RULES}
+    condition, done = where.strip(), None
+    standing: set[str] = set()
+    for path in (path for of, path in places.items() if kind in {of, None}):
+        forgotten = Forgotten(path)
+        # Of a rule that the file has lost nobody knows whether it stood.
+        withdrawable = {rule.where for rule in forgotten.rules()} | (
+            known.get(path, frozenset()) - forgotten.conditions()
+        )
+        standing |= withdrawable
+        if condition in withdrawable:
+            withdrawal = forgotten.withdraw(condition, by, reason)
+            keep_rules(workspace, forgotten)
+            done = {"name": name, "where": condition, "withdrawn_at": withdrawal["at"], "by": by, "reason": reason}
+    if done is None:
+        _check_exists(workspace, name, kind, has_rules=bool(standing))
+        told = "; ".join(sorted(standing)) or "none"
+        raise InvalidRequest(f"No such rule stands under the name {name!r}. Its rules: {told}.", field="where")
+    return {**done, "still_under": _names_with(workspace, condition)}
+
+
+def _check_exists(workspace: Workspace, name: str, kind: str | None, *, has_rules: bool) -> None:
+    if has_rules or (kind is None and datasets.is_registered(workspace.control, name)):
+        return
+    if kind == "dataset":
+        datasets.get_dataset(workspace.control, name)
+    else:
+        find_version(workspace, f"{name}@latest")
+
+
+def _names_with(workspace: Workspace, where: str) -> list[str]:
+    """The names under which a rule stands; files that cannot be read are for the doctor."""
+    found = []
+    for path in rule_files(workspace):
+        try:
+            stands = any(rule.where == where for rule in Forgotten(path).rules())
+        except CorruptFile:
+            continue
+        if stands:
+            found.append(path.relative_to(workspace.layout.root).parts[1])
+    return found

@@ -1,0 +1,217 @@
+"""Which rows a training job learns from and which it is measured on: window, what was forgotten, hold-out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from learners.passes.sources.file_sets import whole_and_part
+from learners.passes.sources.row_filter import Selection, window
+from learners.passes.sources.source import Condition, Fragment, Mask, Source, SourceFile, file_identity
+from service.jobs.steps import Run
+from service.json_values import JSONMapping
+from service.problems import Conflict
+from service.product.datasets.holdout import Share
+from service.product.datasets.dataset_statistics import Ledger, ledger_of
+from service.product.datasets.known_files import as_verified
+from service.product.progress import Report
+from service.product.datasets.rules import keep_rules, read_rules, rule_files
+from service.requests import TrainRequest
+from service.workspace import Workspace
+from storage.forgotten import Forgotten
+from storage.predicates import RowPredicate
+
+
+@dataclass(frozen=True)
+class Not:
+    """Rows that a predicate does not match.
+
+    Parameters
+    ----------
+    predicate : RowPredicate
+    """
+
+    predicate: RowPredicate
+
+    @property
+    def text(self) -> str:
+        """The condition in words."""
+        return f"not ({self.predicate.text})"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that the condition reads."""
+        return self.predicate.columns
+
+    def mask(self, rows: pa.RecordBatch, file: SourceFile, fragment: Fragment, offset: int) -> Mask:
+        """(n_rows,) bool."""
+        del file, fragment, offset
+        names = list(self.columns)
+        return ~self.predicate.mask(rows.select(names))
+
+    def implies(self, text: str) -> Condition | None:
+        """No other condition follows from it."""
+        return self if text == self.text else None
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """The rows of one training.
+
+    Parameters
+    ----------
+    learned : Selection
+        To learn from.
+    kept_back : Source or None
+        To be measured on.
+    rules : tuple of str
+        By which rows were left out as forgotten.
+    """
+
+    learned: Selection
+    kept_back: Source | None
+    rules: tuple[str, ...] = ()
+
+
+def training_rows(workspace: Workspace, source: Source, request: TrainRequest, run: Run) -> TrainingRows:
+    """Choose the rows of a request: those of the window, without those that are forgotten.
+
+    Parameters
+    ----------
+    workspace : Workspace
+        Its rules follow the files: one that was made for other data with the same files becomes a rule of these too.
+    source : Source
+        All files of the data set.
+    request : TrainRequest
+    run : Run
+        Gets the progress of a search for forgotten rows in files that are new.
+
+    Raises
+    ------
+    InvalidParameter, UnknownColumn, SourceError, EmptyData, InvalidPredicate, Conflict, CorruptFile
+    """
+    ledger = ledger_of(workspace, request, run)
+    source = as_verified(source, ledger)
+    forgotten = rules_of(workspace, source, ledger)
+    check_rules(forgotten, str(request.dataset or request.model), source)
+    chosen = Selection(source, dict.fromkeys(range(len(source.files)), ()))
+    if request.window is not None:
+        chosen = window(source, request.window, request.timestamp)
+    rules = tuple(rule.where for rule in forgotten.rules())
+    for where in rules:
+        predicate = RowPredicate(where)
+        counts = matching_rows(source, predicate, sorted(chosen.wanted), forgotten, run.report)
+        wanted = {
+            index: (*conditions, Not(predicate)) if counts[index] else conditions
+            for index, conditions in chosen.wanted.items()
+        }
+        chosen = Selection(source, wanted)
+    keep_rules(workspace, forgotten)
+    if request.keeps_back:
+        parts = [chosen.and_all([Share(request.holdout, request.seed, back)]) for back in (False, True)]
+        return TrainingRows(parts[0], parts[1].source, rules)
+    return TrainingRows(chosen, None, rules)
+
+
+def rules_of(workspace: Workspace, source: Source, ledger: Ledger) -> Forgotten:
+    """The rules of some data, and those that were made where the same files are learned from under another name."""
+    forgotten = read_rules(workspace, ledger.rules_path)
+    footers = {file.footer_sha256 for file in source.files}
+    for path in rule_files(workspace):
+        if path != forgotten.path:
+            other = read_rules(workspace, path)
+            for rule in other.rules():
+                if any(n and footer in footers for footer, n in other.footers(rule.where).items()):
+                    forgotten.add(rule.where, since=rule.forgotten_at)
+    keep_rules(workspace, forgotten)
+    return forgotten
+
+
+def check_rules(forgotten: Forgotten, name: str, source: Source) -> None:
+    """Refuse data under a name whose rules of forgotten rows cannot be applied to it.
+
+    Raises
+    ------
+    Conflict
+    """
+    for rule in forgotten.rules():
+        for column in RowPredicate(rule.where).columns:
+            if column not in source.arrow_schema.names:
+                raise Conflict(
+                    f"Rows were forgotten under the name {name!r} ({rule.where}), and these files have no column {column!r}: "
+                    "give them another name.",
+                    name=name,
+                )
+
+
+def matching_rows(
+    source: Source,
+    predicate: RowPredicate,
+    files: Sequence[int],
+    forgotten: Forgotten | None = None,
+    report: Report | None = None,
+    *,
+    is_strict: bool = False,
+) -> dict[int, int]:
+    """How many rows of each file a predicate matches; what `forgotten` knows of a file is not counted again.
+
+    What is found is noted there, and not saved. `report` gets the progress after each batch, and may raise. A strict search
+    fails where the condition cannot be computed.
+    """
+    counts: dict[int, int] = {}
+    n_done, n_total = 0, sum(source.files[index].n_rows for index in files)
+    for index in files:
+        identity = file_identity(source.files[index])
+        known = None if forgotten is None else forgotten.count(predicate.text, identity)
+        if known is None:
+            known = 0
+            for batch in source.only({index}).batches(list(predicate.columns)):
+                known += int(np.count_nonzero(predicate.mask(batch, is_strict=is_strict)))
+                if report is not None:
+                    report({"stage": "searching rows", "rows_done": n_done, "rows_total": n_total})
+            if forgotten is not None:
+                forgotten.remember(predicate.text, identity, source.files[index].footer_sha256, known)
+        counts[index] = known
+        n_done += source.files[index].n_rows
+    return counts
+
+
+class ForgottenMeanwhile(Conflict):
+    """Rows were forgotten while a job learned them."""
+
+
+def check_forgotten(workspace: Workspace, request: TrainRequest, learned: JSONMapping, run: Run) -> None:
+    """Refuse to publish a model that was learned before the last rule was made.
+
+    Raises
+    ------
+    ForgottenMeanwhile
+    """
+    ledger = ledger_of(workspace, request, run)
+    rules = read_rules(workspace, ledger.rules_path).rules()
+    if missed := {rule.where for rule in rules} - set(learned.get("forgotten", ())):
+        discard_forgotten(ledger)
+        raise ForgottenMeanwhile(
+            f"Rows were forgotten while this job learned from them ({', '.join(sorted(missed))}): nothing is published. "
+            "Retry the job.",
+        )
+
+
+def discard_forgotten(ledger: Ledger) -> int:
+    """Remove the statistics that hold forgotten rows; returns how many there were."""
+    if ledger.store is None:
+        return 0
+    forgotten = ledger.forgotten
+    rules: dict[str, set[str]] = {}
+    for rule in forgotten.rules():
+        for file, n_rows in forgotten.counts(rule.where).items():
+            if n_rows:
+                rules.setdefault(file, set()).add(Not(RowPredicate(rule.where)).text)
+    n_removed = 0
+    for entry in ledger.store.entries():
+        parts = [whole_and_part(identity) for identity in entry.files]
+        if any(file in rules and not rules[file] <= set(conditions or ()) for file, conditions in parts):
+            ledger.store.store.discard(entry.key)
+            n_removed += 1
+    return n_removed

@@ -1,0 +1,1 @@
+"""Rows withdrawn from models and statistics."""

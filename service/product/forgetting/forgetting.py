@@ -1,0 +1,317 @@
+"""Forgetting rows: mark them, subtract them from the statistics and the models, and prove it."""
+
+import json
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from functools import partial
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from learners import recipes
+from learners.errors import UnknownColumn
+from learners.kinds import load_model
+from learners.passes.learner import Part, drive
+from learners.passes.sources.source import Source
+from learners.schema import Kept
+from service.jobs.steps import LOCAL, Run, Step, run_now
+from service.json_values import JSONObject
+from service.problems import InvalidRequest
+from service.product.datasets.data_roots import check_roots, files_of, open_source, plain, plain_parameters
+from service.product.datasets.datasets import get_dataset
+from service.product.forgetting.forgetting_served import forget_served
+from service.product.datasets.dataset_statistics import Ledger, ledger_of
+from service.product.datasets.known_files import as_verified
+from service.product.versions.registry import aliases_of, find_version, list_models, list_versions
+from service.product.progress import reporting, silent
+from service.product.datasets.rules import keep_rules
+from service.product.training.training import overrides_of, train_steps
+from service.product.datasets.training_rows import ForgottenMeanwhile, discard_forgotten, matching_rows, training_rows
+from service.requests import ForgetRequest, TrainRequest
+from service.settings import available_threads
+from service.workspace import Workspace
+from storage.compiled import map_compiled
+from storage.errors import CorruptFile, NotFound
+from storage.forgotten import Forgotten, rule_sha256
+from storage.model_file import read_provenance
+from storage.models import ModelVersion
+from storage.paging import pages
+from storage.predicates import RowPredicate
+
+ATTEMPTS = 3  # as often a model is trained again when other rows are forgotten in between
+OWN_FACTS = {"chosen"}  # what a training writes into a circuit for the next one
+
+
+def forget_steps(workspace: Workspace) -> tuple[Step, ...]:
+    """The steps of a job that forgets rows."""
+    return (
+        Step("mark", partial(mark, workspace)),
+        Step("retrain", partial(retrain, workspace)),
+        Step("prove", partial(prove, workspace)),
+    )
+
+
+def mark(workspace: Workspace, run: Run) -> JSONObject:
+    """Find the rows, and make the rule that no training from now on learns them."""
+    request = ForgetRequest(**run.request)
+    affected = affected_models(workspace, request)
+    source, ledger = _place(workspace, request, affected, run)
+    predicate = RowPredicate(request.where, is_new=True)
+    forgotten = ledger.forgotten  # as the file has it: who forgets the rows again mends a file that has lost the rule
+    _check_columns(predicate, source.arrow_schema.names)
+    # Searched before the rule stands: who compares text with a number, say, shall read so, and not that no row matches.
+    matching_rows(source, predicate, range(min(1, len(source.files))), report=run.report, is_strict=True)
+    if request.prediction_key is not None and request.prediction_key not in source.arrow_schema.names:
+        raise UnknownColumn(request.prediction_key, source.arrow_schema.names)
+    if request.dry_run:
+        counts = matching_rows(source, predicate, range(len(source.files)), report=run.report)
+        found = {source.files[index].path: n for index, n in counts.items() if n}
+        served = _served(workspace, request, affected, source, predicate)
+        return {"n_rows": sum(found.values()), "files": found, "models": [], "served": served}
+    forgotten.add(predicate.text)
+    counts = matching_rows(source, predicate, range(len(source.files)), forgotten, run.report)
+    found = {source.files[index].path: n for index, n in counts.items() if n}
+    if found and sum(found.values()) == source.n_rows:
+        raise InvalidRequest(
+            "The condition matches every row, so no rows would be left to train on. Narrow it; or delete the models and "
+            "their data.",
+            field="where",
+        )
+    keep_rules(workspace, forgotten)
+    return {
+        "n_rows": sum(found.values()),
+        "files": found,
+        "models": [version.name for version in affected] if request.retrain else [],
+        "served": _served(workspace, request, affected, source, predicate),
+    }
+
+
+def _served(
+    workspace: Workspace,
+    request: ForgetRequest,
+    affected: Sequence[ModelVersion],
+    source: Source,
+    predicate: RowPredicate,
+) -> JSONObject | None:
+    """What was forgotten of predictions; None if nobody has said by which column they are known."""
+    if request.prediction_key is None:
+        return None
+    names = [version.name for version in affected]
+    return dict(forget_served(workspace, names, source, predicate, request.prediction_key, dry_run=request.dry_run))
+
+
+def check_condition(workspace: Workspace, request: ForgetRequest, *, is_remote: bool) -> None:
+    """Refuse a condition that is none, may fail on some values, or names a column that the data lacks.
+
+    Schemas of earlier trainings tell the columns; only what they lack is looked for in the files, and not in object stores: no
+    request shall wait for them.
+
+    Raises
+    ------
+    InvalidPredicate, InvalidRequest, NotFound, OutsideRoots, SourceError
+    """
+    affected = affected_models(workspace, request)
+    predicate = RowPredicate(request.where, is_new=True)
+    known = {column for version in affected for column in _columns_of(version)}
+    if set(predicate.columns) <= known:
+        return
+    dataset = None if request.dataset is None else get_dataset(workspace, request.dataset)
+    uris = dataset.uris if dataset is not None else _request_of(affected[0]).get("uris") or ()
+    if not any("://" in plain(uri) for uri in uris):
+        run = Run("look" if is_remote else f"{LOCAL}look", {}, {}, silent)
+        _check_columns(predicate, _place(workspace, request, affected, run)[0].arrow_schema.names)
+
+
+def _check_columns(predicate: RowPredicate, names: Sequence[str]) -> None:
+    for column in predicate.columns:
+        if column not in names:
+            near = ", ".join(get_close_matches(column, names)) or "none similar"
+            raise InvalidRequest(
+                f"The condition names the column {column!r}, which is not in the data (similar: {near}).", field="where"
+            )
+
+
+def _columns_of(version: ModelVersion) -> list[str]:
+    """The columns of the data that a version was trained on, used or left out."""
+    try:
+        schema = load_model(*map_compiled(version.arrow_path)).schema
+    except (CorruptFile, NotFound):
+        return []
+    return [*schema.columns, *(column.name for column in schema.left_out)]
+
+
+def retrain(workspace: Workspace, run: Run) -> JSONObject:
+    """Train each model as its newest version was, from the statistics less the forgotten rows."""
+    versions = []
+    for name in run.receipts["mark"]["models"]:
+        # Not what an earlier start of this job has made.
+        others = (version for version in _versions(workspace, name) if version.job_id != run.job_id)
+        newest = next(others, None) or find_version(workspace, f"{name}@latest")
+        if newest.job_id != run.job_id and rule_sha256(RowPredicate(run.request["where"]).text) in _rules_of(newest):
+            # An earlier job of the same rule has made it, and failed later or had it proved.
+            versions.append({"model": name, "version": newest.version, "passes": []})
+            continue
+        published = _trained_again(workspace, newest, run)
+        versions.append({name: published[name] for name in ("model", "version", "passes")})
+    return {"versions": versions}
+
+
+def _trained_again(workspace: Workspace, newest: ModelVersion, run: Run) -> JSONObject:
+    asked = _request_of(newest)
+    # A stream cannot forget: it is learned anew, and not on top of what has learned the rows or may have.
+    asked["update"] = asked["learner"] != "spn"
+    for attempt in range(1, ATTEMPTS + 1):
+        # What was served by an alias shall not go on knowing the rows.
+        aliases = [alias for alias, number in aliases_of(workspace, newest.name).items() if number == newest.version]
+        try:
+            return run_now(
+                train_steps(workspace), run.job_id, asked | {"aliases": aliases}, run.report, run.memory_limit
+            )
+        except ForgottenMeanwhile:
+            if attempt == ATTEMPTS:
+                raise
+    raise AssertionError
+
+
+def prove(workspace: Workspace, run: Run) -> JSONObject:
+    """Learn each new version once more from the remaining rows alone, and remove the statistics with the others."""
+    request = ForgetRequest(**run.request)
+    marked, trained = run.receipts["mark"], run.receipts["retrain"]["versions"]
+    affected = affected_models(workspace, request)
+    if request.dry_run:
+        would = [version.name for version in affected] if request.retrain else []
+        told = {"is_dry_run": True, "n_rows": marked["n_rows"], "files": marked["files"], "would_retrain": would}
+        return told if marked.get("served") is None else told | {"served": marked["served"]}
+    _, ledger = _place(workspace, request, affected, run)
+    n_removed = discard_forgotten(ledger)  # first: they hold the rows, whatever comes of the proofs
+    proofs = []
+    for entry in trained if request.prove else ():
+        version = find_version(workspace, f"{entry['model']}@{entry['version']}")
+        proofs.append({"model": version.name, "version": version.version} | _proof(workspace, version, run))
+    served = {} if marked.get("served") is None else {"served": marked["served"]}
+    return served | {
+        "n_rows": marked["n_rows"],
+        "files": marked["files"],
+        "versions": trained,
+        "proofs": proofs,
+        "statistics_removed": n_removed,
+        "still_holding": list(_holding(workspace, request, ledger.forgotten)),
+    }
+
+
+def affected_models(workspace: Workspace, request: ForgetRequest) -> list[ModelVersion]:
+    """The newest versions that were trained on the data.
+
+    Raises
+    ------
+    NotFound
+    """
+    if request.model is not None:
+        return [find_version(workspace, f"{_name(request.model)}@latest")]
+    get_dataset(workspace, str(request.dataset))
+    newest = [
+        find_version(workspace, f"{model.name}@latest")
+        for model in pages(partial(list_models, workspace))
+        if model.n_versions
+    ]
+    return [version for version in newest if version.dataset == request.dataset]
+
+
+def _request_of(version: ModelVersion) -> JSONObject:
+    asked = read_provenance(version.duckdb_path).get("request")
+    try:
+        return TrainRequest(**json.loads(asked or "")).model_dump()
+    except (ValueError, TypeError, ValidationError) as error:
+        raise InvalidRequest(
+            f"{version.name}@{version.version} does not record how it was trained, or in a form of an earlier release. "
+            "Train it again.",
+            field="model",
+        ) from error
+
+
+def _place(
+    workspace: Workspace, request: ForgetRequest, affected: Sequence[ModelVersion], run: Run
+) -> tuple[Source, Ledger]:
+    """All files of the data, and its ledger."""
+    if request.dataset is not None:
+        asked = TrainRequest(dataset=request.dataset, learner="nb", model="any")
+    else:
+        asked = TrainRequest(**_request_of(affected[0]) | {"update": True})
+        if asked.uris is None:
+            raise InvalidRequest(
+                f"{asked.model} was trained on the data set {asked.dataset!r}: forget rows of that.", field="model"
+            )
+    source = open_source(
+        workspace, asked.uris, dataset=asked.dataset, is_remote=not run.is_local, columns=asked.columns
+    )
+    ledger = ledger_of(workspace, asked, run)
+    return as_verified(source, ledger), ledger
+
+
+def _proof(workspace: Workspace, version: ModelVersion, run: Run) -> JSONObject:
+    """Whether the version equals a model of the remaining rows that no stored statistic had a part in."""
+    request = TrainRequest(**_request_of(version))
+    if not run.is_local:
+        check_roots(files_of(request.parameters), workspace.settings)
+    trained = load_model(*map_compiled(version.arrow_path))
+    source = open_source(
+        workspace,
+        request.uris,
+        dataset=request.dataset,
+        is_remote=not run.is_local,
+        columns=request.columns,
+        schema=trained.schema,
+    )
+    rows = training_rows(workspace, source, request, run)
+    target = trained.schema.target
+    parameters = plain_parameters(request.parameters)
+    overrides = overrides_of(workspace, request)
+    learner = recipes.learner(request.learner, parameters, target, Kept(trained.schema), overrides)
+    threads = available_threads(workspace.settings)
+    again = drive(learner, [Part(rows.learned.source)], threads=threads, on_progress=reporting(run.report))
+    (header, arrays), (fresh_header, fresh) = _learned(trained), _learned(again)
+    is_equal = header == fresh_header and arrays.keys() == fresh.keys()
+    is_equal = is_equal and all(np.array_equal(arrays[name], fresh[name], equal_nan=True) for name in arrays)
+    return {"is_equal": is_equal, "n_rows": fresh_header["facts"]["n_rows"]}
+
+
+def _learned(model: Any) -> tuple[JSONObject, JSONObject]:
+    """Header and arrays of a model, without what does not come from the rows."""
+    header, arrays = model.to_arrays()
+    facts = {name: fact for name, fact in header["facts"].items() if name not in OWN_FACTS}
+    return {**header, "facts": facts}, arrays
+
+
+def _holding(workspace: Workspace, request: ForgetRequest, forgotten: Forgotten) -> Iterator[str]:
+    """Versions that were learned with the rows and still exist; deleting them is for their owner to decide.
+
+    Also those that were trained on the same files under another name. A file that was never searched, because it was gone
+    by then, may have held such rows: it counts for the models of the data itself.
+    """
+    where = RowPredicate(request.where).text
+    searched = forgotten.footers(where)
+    for model in pages(partial(list_models, workspace)):
+        for version in sorted(_versions(workspace, model.name), key=lambda version: version.version):
+            is_ours = model.name == _name(request.model) if request.model else version.dataset == request.dataset
+            unknown = 1 if is_ours else 0
+            holds = any(searched.get(str(file.get("footer_sha256")), unknown) for file in version.files)
+            if holds and rule_sha256(where) not in _rules_of(version):
+                yield f"{version.name}@{version.version}"
+
+
+def _rules_of(version: ModelVersion) -> list[str]:
+    """The SHA-256 of the rules that stood when a version was learned; none can be told of one whose file is damaged."""
+    try:
+        return list(json.loads(read_provenance(version.duckdb_path).get("forgotten", "[]")))
+    except CorruptFile:
+        return []
+
+
+def _name(reference: str) -> str:
+    return reference.partition("@")[0]
+
+
+def _versions(workspace: Workspace, name: str) -> Iterator[ModelVersion]:
+    """All versions of a model, newest first."""
+    return iter(pages(partial(list_versions, workspace, name)))

@@ -1,0 +1,121 @@
+"""Forgetting predictions: their rows go from the logs, their labels too, and what was counted of them is subtracted."""
+
+import secrets
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from learners.monitoring.slices import ServedCounts, ServedRows
+from learners.monitoring.watched import Watched
+from learners.passes.sources.source import Source
+from service.product.monitoring.windows import Watching
+from service.waiting import keyed
+from service.workspace import Workspace
+from storage.monitoring import HOUR, MonitoringFiles, workspace_secret
+from storage.predicates import RowPredicate
+
+
+def forget_served(
+    workspace: Workspace,
+    models: Sequence[str],
+    source: Source,
+    predicate: RowPredicate,
+    column: str,
+    *,
+    dry_run: bool = False,
+) -> dict[str, int]:
+    """Forget the predictions of rows of data, by the column that holds the keys of the clients.
+
+    Parameters
+    ----------
+    workspace : Workspace
+    models : sequence of str
+        That may have predicted them.
+    source : Source
+    predicate : RowPredicate
+        Which rows.
+    column : str
+    dry_run : bool
+        Only count.
+
+    Returns
+    -------
+    dict of int
+        As `forget_predictions` has it, of all models together.
+    """
+    keys: set[str] = set()
+    for batch in source.batches(list(dict.fromkeys([*predicate.columns, column]))):
+        chosen = batch.column(column).filter(pa.array(predicate.mask(batch)))
+        keys |= {str(key) for key in chosen.to_pylist() if key is not None}
+    told = {"predictions": 0, "labels": 0, "subtracted": 0}
+    for name in models:
+        for kind, n in forget_predictions(workspace, name, sorted(keys), dry_run=dry_run).items():
+            told[kind] += n
+    return told
+
+
+def forget_predictions(
+    workspace: Workspace, reference: str, keys: Sequence[str], *, dry_run: bool = False
+) -> dict[str, int]:
+    """Forget predictions by the client's keys or by their ids, of every version of a model.
+
+    Where rows are kept (mode "rows") what was counted of them is subtracted, but for how many values were absent, null,
+    unseen or out of range. Of counts alone nobody knows which row they came from.
+
+    Returns
+    -------
+    dict of int
+        `predictions` and `labels` that were removed, and rows that were `subtracted` from the counts.
+
+    Raises
+    ------
+    NotFound
+    """
+    name = Watching(workspace, reference).version.name
+    root = workspace.layout.root
+    files, secret = MonitoringFiles(root, name), workspace_secret(root)
+    hashed = pa.array([keyed(secret, kind, key) for key in keys for kind in ("key", "id")], pa.binary(16))
+    n_predictions = n_subtracted = 0
+    for version in files.versions():
+        watched = Watching(workspace, f"{name}@{version}").watched
+        for path, table in files.rows(version, "predictions"):
+            is_gone = pc.is_in(table["key"], value_set=hashed)
+            gone = table.filter(is_gone)
+            if gone.num_rows:
+                n_predictions += gone.num_rows
+                if dry_run:
+                    continue
+                # First out of the log: killed in between, a row stays counted, and is not subtracted twice.
+                files.replace_rows(path, table.filter(pc.invert(is_gone)))
+                n_subtracted += _subtract(files, version, watched, gone)
+    n_labels = 0 if dry_run else files.forget_labels(hashed)
+    return {"predictions": n_predictions, "labels": n_labels, "subtracted": n_subtracted}
+
+
+def _subtract(files: MonitoringFiles, version: int, watched: Watched, gone: pa.Table) -> int:
+    """Write the counts of rows, negative, beside those of their hours: sums are then without them."""
+    names = [attribute.name for attribute in watched.schema.attributes]
+    denied = [names.index(name) for name in files.choice().get("denied", []) if name in names]
+    known = gone.filter(pc.and_(pc.is_valid(gone["codes"]), gone["is_counted"]))
+    hours: dict[datetime, list[int]] = {}
+    for row, moment in enumerate(known["at"].to_pylist()):
+        hours.setdefault(moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0), []).append(row)
+    for hour, rows in hours.items():
+        some = known.take(rows)
+        taken = bytearray().join(some["codes"].to_pylist())  # which may be written, other than bytes
+        x = np.ascontiguousarray(np.frombuffer(taken, watched.schema.code_dtype).reshape(len(rows), -1).T)
+        x[denied] = watched.schema.domain_sizes[denied][:, None]
+        x.setflags(write=False)
+        counts, less = ServedCounts(watched), ServedCounts(watched)
+        p = np.array(some["p"].to_pylist(), np.float64)
+        counts.add(ServedRows(x, p, None), n_requests=0)
+        less.subtract(counts)
+        now, process = datetime.now(UTC), f"forgotten-{secrets.token_hex(4)}"
+        end = hour + HOUR
+        files.write_slice(
+            version, hour, process, less.to_arrow(), watched.fingerprint, covered_until=max(now, end), is_closed=True
+        )
+    return int(known.num_rows)

@@ -1,0 +1,1 @@
+"""Questions to models, row by row and file by file."""

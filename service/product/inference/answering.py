@@ -1,0 +1,107 @@
+"""A registered version answers: queries, and rows of files, scored or measured."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from learners.query import AnyQuery
+from service.jobs.steps import Run
+from service.json_values import JSONObject
+from service.predictor import map_version
+from service.product.inference import queries
+from service.product.inference import scoring
+from service.product.datasets.data_roots import open_source
+from service.product.inference.imputation import Filling, write_imputed
+from service.product.views.inspecting import served
+from service.product.versions.registry import find_version
+from service.product.inference.row_scores import write_scores
+from service.requests import EvaluateRequest, ImputeRequest, QueryJobRequest, ScoreRequest
+from service.settings import available_threads
+from service.workspace import Workspace
+from storage.files import make_folder
+
+
+def query(workspace: Workspace, reference: str, asked: Sequence[AnyQuery]) -> list[JSONObject]:
+    """Ask a model's joint distribution or its posterior over structures, in this process and for as long as it takes."""
+    return queries.answers(served(workspace, reference).model, asked)
+
+
+def predict_files(workspace: Workspace, reference: str, uris: Sequence[str], output: Path, **how: Any) -> int:
+    """Score files into one of Parquet; as `scoring.score_files`, returns the number of rows."""
+    model = served(workspace, reference).model
+    source = open_source(workspace, uris, is_remote=False, schema=model.schema)
+    return scoring.score_files(model, source, output, threads=available_threads(workspace.settings), **how)
+
+
+def score(workspace: Workspace, reference: str, uris: Sequence[str], output: Path, **how: Any) -> JSONObject:
+    """Write the log likelihood and surprise rank of rows of files into one of Parquet; as `row_scores.write_scores`."""
+    model = queries.queryable(served(workspace, reference).model)
+    source = open_source(workspace, uris, is_remote=False, schema=model.schema)
+    return write_scores(model, source, output, threads=available_threads(workspace.settings), **how)
+
+
+def impute(
+    workspace: Workspace, reference: str, uris: Sequence[str], output: Path, filling: Filling, **how: Any
+) -> JSONObject:
+    """Fill the missing cells of files into one of Parquet; as `imputing.write_imputed`."""
+    model = queries.queryable(served(workspace, reference).model)
+    source = open_source(workspace, uris, is_remote=False, schema=model.schema)
+    return write_imputed(model, source, output, filling, threads=available_threads(workspace.settings), **how)
+
+
+def score_rows(workspace: Workspace, run: Run) -> JSONObject:
+    """Score a data set into the job's output."""
+    request = ScoreRequest(**run.request)
+    return _into_output(workspace, run, request, write_scores, keep=request.keep)
+
+
+def impute_rows(workspace: Workspace, run: Run) -> JSONObject:
+    """Fill the missing cells of a data set into the job's output."""
+    request = ImputeRequest(**run.request)
+    filling = Filling(request.how, tuple(request.columns), request.draws, request.seed)
+    return _into_output(workspace, run, request, write_imputed, filling=filling)
+
+
+def _into_output(
+    workspace: Workspace,
+    run: Run,
+    request: ScoreRequest | ImputeRequest,
+    write: Callable[..., JSONObject],
+    **how: Any,
+) -> JSONObject:
+    version = find_version(workspace, request.model)
+    model = queries.queryable(map_version(version).model)
+    rows = open_source(
+        workspace, request.uris, dataset=request.dataset, is_remote=not run.is_local, schema=model.schema
+    )
+    warnings: list[str] = []
+    output = workspace.layout.job_output(run.job_id)
+    make_folder(output.parent)
+    threads = available_threads(workspace.settings)
+    told = write(model, rows, output, replace=True, threads=threads, report=run.report, warn=warnings.append, **how)
+    return {"model": version.name, "version": version.version, **told} | ({"warnings": warnings} if warnings else {})
+
+
+def evaluate_version(workspace: Workspace, run: Run) -> JSONObject:
+    """Measure a registered version on a data set."""
+    request = EvaluateRequest(**run.request)
+    version = find_version(workspace, request.model)
+    model = map_version(version).model
+    rows = open_source(
+        workspace, request.uris, dataset=request.dataset, is_remote=not run.is_local, schema=model.schema
+    )
+    warnings = scoring.absences(model, rows)
+    metrics = scoring.measure(model, rows, run.report)
+    return {"model": version.name, "version": version.version, **metrics} | ({"warnings": warnings} if warnings else {})
+
+
+def answer_queries(workspace: Workspace, run: Run) -> JSONObject:
+    """Ask a registered version, as long as its queries take."""
+    request = QueryJobRequest(**run.request)
+    version = find_version(workspace, request.model)
+    model = map_version(version).model
+    found = []
+    for number, query in enumerate(request.queries):
+        run.report({"stage": "answering", "rows_done": number, "rows_total": len(request.queries)})
+        found += queries.answers(model, [query])
+    return {"model": version.name, "version": version.version, "answers": found}

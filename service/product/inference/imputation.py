@@ -1,0 +1,227 @@
+"""Missing cells of rows filled by a density, from files to Parquet, batch by batch."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pyarrow as pa
+
+from learners.arrays import Array, Floats, Mask
+from learners.circuits.column_values import is_in_intervals, missing_cells, nameable, rows_of_batch, with_cells
+from learners.circuits.queries.imputation import filled
+from learners.circuits.model import CircuitModel
+from learners.errors import EmptyData, InvalidParameter, UnknownColumn
+from learners.passes.sources.source import Source
+from learners.query import How
+from service.json_values import JSONObject
+from service.problems import InvalidRequest
+from service.product.outputs import ParquetDraft, check_parquet, in_order, plain
+from service.product.progress import Report, silent
+from service.product.inference.scoring import unheard
+from storage.files import publish
+
+DRAW = "draw"
+MAX_DRAWS = 1000
+
+
+@dataclass(frozen=True)
+class Filling:
+    """How cells are filled.
+
+    Parameters
+    ----------
+    how : "mode", "mean" or "draw"
+        See `learners.circuits.queries.imputation.filled`.
+    columns : tuple of str
+        Columns to fill; none named: those of the model that the data has.
+    draws : int
+        Completed rows for each row, with a column `draw` from 1 where there are several.
+    seed : int
+
+    Raises
+    ------
+    InvalidParameter
+    """
+
+    how: How = "mode"
+    columns: tuple[str, ...] = ()
+    draws: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.how not in get_args(How):
+            raise InvalidParameter("how", self.how, f"use one of {', '.join(get_args(How))}")
+        if not 1 <= self.draws <= MAX_DRAWS:
+            raise InvalidParameter("draws", self.draws, f"use 1 to {MAX_DRAWS:,}")
+        if self.draws > 1 and self.how != "draw":
+            raise InvalidParameter(
+                "draws", self.draws, "use more than one only with how=draw: modes and means are always the same"
+            )
+        if not 0 <= self.seed < 1 << 63:
+            raise InvalidParameter("seed", self.seed, "use a whole number from 0 to 2^63 - 1")
+
+
+@dataclass
+class Filled:
+    """How many cells were filled, by column; and how many were left, in rows of probability zero or for want of a name."""
+
+    n_rows: int = 0
+    n_filled: dict[str, int] = field(default_factory=dict)
+    n_left: int = 0
+
+    def add(self, other: "Filled") -> None:
+        """Add those of other rows."""
+        self.n_rows += other.n_rows
+        self.n_left += other.n_left
+        for name, n in other.n_filled.items():
+            self.n_filled[name] = self.n_filled.get(name, 0) + n
+
+
+def variables_to_fill(model: CircuitModel, filling: Filling, names: Sequence[str]) -> list[int]:
+    """The variables whose cells are filled, of data with columns of these names.
+
+    Raises
+    ------
+    UnknownColumn, InvalidEvidence
+        If the model does not know a column that is named.
+    InvalidRequest
+        If none is left.
+    """
+    columns = model.columns
+    wanted = columns.variables(filling.columns or [name for name in columns.names if name in names])
+    if filling.columns:
+        for v in wanted:
+            columns.check_known(v)
+    known = set(model.circuit.scope(model.circuit.root))
+    found = [v for v in wanted if v in known]
+    if not found:
+        raise InvalidRequest(f"The data has none of the model's columns ({', '.join(columns.names[:8])}).")
+    return found
+
+
+def cells_to_fill(
+    model: CircuitModel, batch: pa.RecordBatch, variables: Sequence[int], filling: Filling, first_row: int
+) -> tuple[Mask, Floats]:
+    """Where rows miss something of some variables, and with what it is filled.
+
+    Returns
+    -------
+    is_missing : (n_variables, n_rows) bool
+    values : (n_draws, n_variables, n_rows) float64
+        NaN elsewhere.
+    """
+    columns = model.columns
+    x, is_missing = rows_of_batch(columns, batch), missing_cells(columns, batch)
+    is_missing[[v for v in range(len(columns.names)) if v not in set(variables)]] = False
+    x = _unobserved(x, is_missing)
+    values = filled(
+        model,
+        x,
+        is_missing,
+        filling.how,
+        nameable=nameable(columns),
+        seed=filling.seed,
+        first_row=first_row,
+        n_draws=filling.draws,
+    )
+    return is_missing, values
+
+
+def _unobserved(x: Array, is_missing: Mask) -> Array:
+    """Rows whose missing cells say nothing, also where missing is a value to the model."""
+    return np.where(is_missing, np.nan if x.dtype.kind == "f" else -1, x).astype(x.dtype)
+
+
+def imputed_batches(
+    model: CircuitModel, batch: pa.RecordBatch, filling: Filling, first_row: int
+) -> tuple[list[pa.RecordBatch], Filled]:
+    """Completed rows, a batch for each draw, with a column `draw` where there are several."""
+    variables = variables_to_fill(model, filling, batch.schema.names)
+    is_missing, values = cells_to_fill(model, batch, variables, filling, first_row)
+    names, told, batches = list(batch.schema.names), Filled(batch.num_rows), []
+    for number, own in enumerate(values, start=1):
+        columns = dict(zip(names, plain(batch).columns, strict=True))
+        for v in variables:
+            name = model.columns.names[v]
+            columns[name] = with_cells(model.columns, v, columns.get(name, pa.nulls(batch.num_rows)), own[v])
+            told.n_filled[name] = told.n_filled.get(name, 0) + int(np.count_nonzero(~np.isnan(own[v])))
+        told.n_left += int(np.count_nonzero(is_missing & np.isnan(own)))
+        if filling.draws > 1:
+            columns[DRAW] = pa.array(np.full(batch.num_rows, number, np.int32))
+        batches.append(pa.RecordBatch.from_pydict(columns))
+    return batches, told
+
+
+def write_imputed(
+    model: CircuitModel,
+    source: Source,
+    output: Path,
+    filling: Filling,
+    *,
+    replace: bool = False,
+    threads: int = 1,
+    report: Report = silent,
+    warn: Callable[[str], None] = unheard,
+) -> JSONObject:
+    """Write the rows with their missing cells filled; memory does not grow with the rows.
+
+    Returns
+    -------
+    dict
+        `n_rows`, `n_filled` by column and `n_left`, as `Filled` has them.
+
+    Raises
+    ------
+    InvalidRequest, UnknownColumn, InvalidEvidence, SchemaError, EmptyData
+    """
+    check_parquet(output, replace=replace)
+    names = source.arrow_schema.names
+    variables = variables_to_fill(model, filling, names)
+    if filling.draws > 1 and DRAW in names:
+        raise InvalidRequest(
+            f"Several draws add a column {DRAW!r}, and the data has one already. Rename it.", column=DRAW
+        )
+    if not source.n_rows:
+        raise EmptyData("There are no rows to impute.")
+    for v in variables:
+        if is_in_intervals(model.columns, v):
+            warn(
+                f"Column {model.columns.names[v]!r} was cut into intervals: its cells get the middle of one. Train with "
+                "leaves=gaussian for numbers of its own."
+            )
+    told = Filled()
+
+    def of(numbered: tuple[int, pa.RecordBatch]) -> tuple[list[pa.RecordBatch], Filled]:
+        first_row, batch = numbered
+        return imputed_batches(model, batch, filling, first_row)
+
+    with publish(output, replace=replace) as draft, ParquetDraft(draft, source.arrow_schema.names) as writer:
+        for batches, own in in_order(of, _numbered(source.batches()), threads):
+            for batch in batches:
+                writer.write(batch)
+            told.add(own)
+            report({"step": "impute", "rows_done": told.n_rows, "rows_total": source.n_rows})
+    return {"n_rows": told.n_rows, "n_filled": told.n_filled, "n_left": told.n_left}
+
+
+def _numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    first = 0
+    for batch in batches:
+        yield first, batch
+        first += batch.num_rows
+
+
+def check_filling(model: CircuitModel, filling: Filling) -> None:
+    """Refuse columns to fill that the model does not know.
+
+    Raises
+    ------
+    UnknownColumn, InvalidEvidence
+    """
+    for name in filling.columns:
+        if name not in model.columns.names:
+            raise UnknownColumn(name, model.columns.names)
+    for v in model.columns.variables(filling.columns):
+        model.columns.check_known(v)

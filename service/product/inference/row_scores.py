@@ -1,0 +1,156 @@
+"""Rows scored by a density: log likelihood and surprise rank, from files to Parquet, batch by batch."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from learners.arrays import Floats, Integers
+from learners.circuits.column_values import chunk_of_batch
+from learners.circuits.evaluation.leaf_shapes import density_variables
+from learners.circuits.model import CircuitModel
+from learners.errors import EmptyData, UnknownColumn
+from learners.passes.sources.source import Source
+from service.json_values import JSONObject
+from service.problems import InvalidRequest
+from service.product.outputs import ParquetDraft, check_parquet, in_order, plain
+from service.product.progress import Report, silent
+from service.product.inference.scoring import absences, beside, unheard
+from storage.files import drafting, publish
+
+LOG_LIKELIHOOD, RANK = "log_likelihood", "surprise_rank"
+ROWS_AT_A_TIME = 1 << 16
+
+
+def ranks_of(logs: Floats, ascending: Floats) -> Integers:
+    """(n_rows,) int64: 1 of the least probable row, 1 + the number of less probable ones of any other."""
+    order = np.argsort(
+        logs
+    )  # neighbours in turn are found in the same lines of memory: six times faster among 5 M rows
+    ranks = np.empty(logs.size, np.int64)
+    ranks[order] = np.searchsorted(ascending, logs[order], side="left") + 1
+    return ranks
+
+
+def density_columns(model: CircuitModel) -> list[str]:
+    """The columns that have a density: a row's likelihood is one of masses times one of densities of these."""
+    return [model.columns.names[v] for v in density_variables(model.columns.circuit).tolist()]
+
+
+def _columns(logs: Floats, ascending: Floats) -> pa.RecordBatch:
+    columns = [pa.array(np.asarray(logs)), pa.array(ranks_of(logs, ascending))]
+    return pa.RecordBatch.from_arrays(columns, names=[LOG_LIKELIHOOD, RANK])
+
+
+def write_scores(
+    model: CircuitModel,
+    source: Source,
+    output: Path,
+    *,
+    keep: Sequence[str] = (),
+    replace: bool = False,
+    threads: int = 1,
+    report: Report = silent,
+    warn: Callable[[str], None] = unheard,
+) -> JSONObject:
+    """Write `log_likelihood` and `surprise_rank` of every row, behind the columns to keep.
+
+    Logarithms of all rows are kept in a file beside the output while ranks are made, so that memory does not grow with
+    the rows. Columns to keep are read once more.
+
+    Parameters
+    ----------
+    model : CircuitModel
+    source : Source
+    output : Path
+        A Parquet file, which appears when it is complete.
+    keep : sequence of str
+        Columns of the data to copy.
+    replace : bool
+    threads : int
+    report, warn : callable
+
+    Returns
+    -------
+    dict
+        `n_rows`, the mean `log_likelihood` in nats of the possible rows, `n_impossible`, and `densities`: the columns whose
+        part of it is a density, not a probability.
+
+    Raises
+    ------
+    InvalidRequest
+        If the output exists and is not to be replaced, or a column to keep is called like one that is written.
+    UnknownColumn
+        If a column to keep is not in the data.
+    EmptyData
+    """
+    check_parquet(output, replace=replace)
+    for name in keep:
+        if name not in source.arrow_schema.names:
+            raise UnknownColumn(name, source.arrow_schema.names)
+        if name in (LOG_LIKELIHOOD, RANK):
+            raise InvalidRequest(f"The column {name!r} to keep would be written twice: leave it out.", column=name)
+    for absence in absences(model, source):
+        warn(absence)
+    if not source.n_rows:
+        raise EmptyData("There are no rows to score.")
+    read = [name for name in model.schema.columns if name in source.arrow_schema.names]
+    with drafting(output.absolute().parent, "logs") as place, publish(output, replace=replace) as draft:
+        logs = np.lib.format.open_memmap(place, "w+", np.float64, (source.n_rows,))
+        _fill_logs(model, source.batches(read), logs, threads, lambda n: report(_progress("score", n, source)))
+        ascending = np.lib.format.open_memmap(place.with_name("sorted"), "w+", np.float64, logs.shape)
+        ascending[:] = logs
+        ascending.sort()
+        with ParquetDraft(draft, keep) as writer:
+            first = 0
+            for kept in _kept(source, keep):
+                n = kept.num_rows if keep else min(ROWS_AT_A_TIME, source.n_rows - first)
+                scored = _columns(logs[first : first + n], ascending)
+                writer.write(beside(kept, scored) if keep else scored)
+                first += n
+                report(_progress("write", first, source))
+        return _told(model, ascending)
+
+
+def _progress(step: str, n_rows: int, source: Source) -> JSONObject:
+    return {"step": step, "rows_done": n_rows, "rows_total": source.n_rows}
+
+
+def _fill_logs(
+    model: CircuitModel,
+    batches: Iterator[pa.RecordBatch],
+    logs: Floats,
+    threads: int,
+    advance: Callable[[int], None],
+) -> None:
+    first = 0
+
+    def of(batch: pa.RecordBatch) -> Floats:
+        return model.log_likelihood(chunk_of_batch(model.columns, batch))
+
+    for found in in_order(of, batches, threads):
+        logs[first : first + found.size] = found
+        first += found.size
+        advance(first)
+
+
+def _kept(source: Source, keep: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The columns to keep; without any, as many empty batches as there are slices of rows."""
+    if keep:
+        yield from map(plain, source.batches(list(keep)))
+        return
+    for _ in range(0, source.n_rows, ROWS_AT_A_TIME):
+        yield pa.RecordBatch.from_arrays([], names=[])
+
+
+def _told(model: CircuitModel, ascending: Floats) -> JSONObject:
+    n_impossible = int(np.searchsorted(ascending, -np.inf, side="right"))
+    possible = ascending[n_impossible:]
+    mean = float(possible.mean()) if possible.size else None
+    return {
+        "n_rows": int(ascending.size),
+        "log_likelihood": mean,
+        "n_impossible": n_impossible,
+        "densities": density_columns(model),
+    }

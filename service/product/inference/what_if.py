@@ -1,0 +1,320 @@
+"""What a model says of a case, from every side at once: the parts of the what-if explorer.
+
+Each part is what another verb answers; a part that a model cannot answer says why, and the others go on.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypedDict, cast
+
+import numpy as np
+
+from learners.circuits.columns import columns_of, labels_of
+from learners.circuits.model import CircuitModel
+from learners.ensembles.model import EnsembleModel
+from learners.errors import LearnerError, NoClass, UnknownColumn
+from learners.explanation import explain
+from learners.model import Model
+from learners.orders.model import OrderModel
+from learners.query import Conditional, Edges, Evidence, Map, Marginal, Moments, RawValue
+from learners.schema import Attribute, Chunk
+from learners.schema.encoding.records import encode_records
+from service.predictor import Served, intervals_of
+from service.product.inference.queries import answers, queryable
+
+Part = Literal["prediction", "interval", "contributions", "posterior", "completion", "edges"]
+PARTS: tuple[Part, ...] = ("prediction", "interval", "contributions", "posterior", "completion", "edges")
+Told = dict[str, object]
+# A question of more values would go through the circuit once for each.
+MAX_ANSWERS = 64
+
+
+class NoAnswer(LearnerError, ValueError):
+    """A part that does not exist for this model or this evidence."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is supposed, and what is asked of it.
+
+    Parameters
+    ----------
+    evidence : mapping of column to value
+        None: the value is missing, as in a prediction. A column that is left out is not known.
+    target : str, optional
+        The column in question; the class unless given.
+    level : float
+        Of the intervals.
+    parts : sequence of str
+        Which parts are wanted.
+    columns : sequence of str, optional
+        The columns whose distribution is wanted; all unless given.
+    present, absent : sequence of str
+        Of posteriors over structures: known edges, each as "parent->child".
+    time_limit_s : float
+        Of the most probable completion.
+    """
+
+    evidence: Evidence
+    target: str | None = None
+    level: float = 0.9
+    parts: Sequence[Part] = PARTS
+    columns: Sequence[str] | None = None
+    present: Sequence[str] = ()
+    absent: Sequence[str] = ()
+    time_limit_s: float = 0.3
+
+
+class WhatIf(TypedDict):
+    """The parts that there are, and of each other one why not."""
+
+    model: str
+    version: int
+    kind: str
+    target: str | None
+    parts: dict[str, Told]
+    absent: dict[str, str]
+
+
+def what_if(served: Served, case: Case) -> WhatIf:
+    """Answer every part of a case.
+
+    Parameters
+    ----------
+    served : Served
+    case : Case
+
+    Raises
+    ------
+    UnknownColumn
+        Of evidence or a question that the model has no column for.
+    InvalidEvidence, SchemaError, InvalidRequest
+        Of a value that a column cannot have.
+    """
+    model = served.model
+    target = case.target if case.target is not None else model.schema.target
+    served.check_names([dict(case.evidence)], ignore_unknown=False, way_out="or take it out of the evidence")
+    _check_target(model, target)
+    record = {name: value for name, value in case.evidence.items() if name != model.schema.target}
+    chunk = encode_records([record], model.schema)
+    by_part: dict[Part, Callable[[], Told]] = {
+        "prediction": lambda: _prediction(served, chunk, target),
+        "interval": lambda: _interval(served, chunk, case.level, target),
+        "contributions": lambda: _contributions(served, chunk, target),
+        "posterior": lambda: _posterior(model, case, target),
+        "completion": lambda: _completion(model, case),
+        "edges": lambda: _edges(model, case),
+    }
+    parts: dict[str, Told] = {}
+    absent: dict[str, str] = {}
+    for part in case.parts:
+        try:
+            parts[part] = by_part[part]()
+        except LearnerError as reason:
+            absent[part] = str(reason)
+    return WhatIf(model=served.name, version=served.version, kind=model.kind, target=target, parts=parts, absent=absent)
+
+
+def query_evidence(model: Model, evidence: Evidence) -> dict[str, RawValue]:
+    """The evidence in the words of queries, where null is as good as absent: a missing value by its label.
+
+    Where training saw no missing value of a column, null says nothing, here as in a prediction.
+    """
+    attributes = {attribute.name: attribute for attribute in model.schema.attributes}
+    told: dict[str, RawValue] = {}
+    for name, value in evidence.items():
+        if value is not None:
+            told[name] = value
+        elif name in attributes and attributes[name].has_missing:
+            told[name] = labels_of(attributes[name])[0]
+    return told
+
+
+def choices(attribute: Attribute) -> list[tuple[str, RawValue]]:
+    """What can be supposed of a column by one click: the label of each code, and a value that has this code."""
+    labels = labels_of(attribute)
+    first = int(attribute.has_missing)
+    found: list[tuple[str, RawValue]] = [(labels[0], None)] if attribute.has_missing else []
+    if attribute.kind == "nominal":
+        found += [(labels[first + code], value) for code, value in enumerate(attribute.values)]
+    else:
+        found += [(labels[first + code], value) for code, value in enumerate(_representatives(attribute))]
+    return found
+
+
+def _representatives(attribute: Attribute) -> list[RawValue]:
+    """A number in each interval, short where it can be; interval j holds cuts[j - 1] < x <= cuts[j]."""
+    cuts = attribute.cuts
+    if not cuts:
+        return [attribute.number_in_words(0.0)]
+    width = (cuts[-1] - cuts[0]) / max(1, len(cuts) - 1) or abs(cuts[0]) or 1.0
+    found = [cuts[0]]
+    for low, high in zip(cuts, cuts[1:], strict=False):
+        found.append(_short_between(low, high))
+    found.append(_short_between(cuts[-1], cuts[-1] + 2 * width))
+    return [attribute.number_in_words(number) for number in found]
+
+
+def _short_between(low: float, high: float) -> float:
+    """The middle of an interval by as few digits as keep it inside."""
+    middle = low / 2 + high / 2
+    for n_digits in range(1, 18):
+        number = float(f"{middle:.{n_digits}g}")
+        if low < number < high:
+            return number
+    return high
+
+
+def _check_target(model: Model, target: str | None) -> None:
+    names = [attribute.name for attribute in model.schema.attributes]
+    if model.schema.target is not None:
+        names.append(model.schema.target)
+    if target is not None and target not in names:
+        raise UnknownColumn(target, names)
+
+
+def _check_asks_class(served: Served, target: str | None) -> None:
+    if served.schema.target is None:
+        raise NoClass
+    if target != served.schema.target:
+        raise NoAnswer(
+            f"Predictions are of {served.schema.target!r}; the question is {target!r}, which this view answers."
+        )
+
+
+def _prediction(served: Served, chunk: Chunk, target: str | None) -> Told:
+    """As the model predicts, and what it says with no evidence at all."""
+    _check_asks_class(served, target)
+    nothing = encode_records([{}], served.schema)
+    probabilities = served.predict_proba(chunk)[0]
+    return {
+        "classes": served.classes,
+        "probabilities": probabilities.tolist(),
+        "prior": served.predict_proba(nothing)[0].tolist(),
+        "prediction": served.classes[int(probabilities.argmax())],
+        "entropy": _entropy(probabilities),
+    }
+
+
+def _interval(served: Served, chunk: Chunk, level: float, target: str | None) -> Told:
+    _check_asks_class(served, target)
+    low, high = intervals_of(served.model, chunk, level)
+    return {"level": level, "low": low[0].tolist(), "high": high[0].tolist()}
+
+
+def _contributions(served: Served, chunk: Chunk, target: str | None) -> Told:
+    """Of the evidence alone: what is not known adds nothing."""
+    _check_asks_class(served, target)
+    found = explain(served.model, chunk)
+    own = found.contributions[0]
+    names = [attribute.name for attribute in served.schema.attributes]
+    told = [
+        {"column": name, "log_odds": _finite(value)} for name, value in zip(names, own.tolist(), strict=True) if value
+    ]
+    told.sort(key=lambda each: -abs(cast("float", each["log_odds"] if each["log_odds"] is not None else math.inf)))
+    return {
+        "prediction": served.classes[int(found.predicted[0])],
+        "against": served.classes[int(found.against[0])],
+        "log_odds": _finite(float(found.log_odds[0])),
+        "prior": _finite(float(found.prior[0])),
+        "contributions": told,
+    }
+
+
+def _posterior(model: Model, case: Case, target: str | None) -> Told:
+    """By the joint distribution: how surprising the evidence is, every column given it, and what to ask next.
+
+    One pass with the evidence, and one with the evidence and each answer y of the question. From P(x | e, y) of every
+    column follow P(x | e) = sum_y P(y | e) P(x | e, y) and the entropy that x is expected to take off the question,
+    I(Y; X | e) = sum_y P(y | e) KL(P(x | e, y), P(x | e)).
+    """
+    evidence = query_evidence(model, case.evidence)
+    discrete, numeric = _free(queryable(model), evidence)
+    (of_evidence,) = answers(model, [Marginal(evidence)])
+    log_evidence = cast("float | None", of_evidence["log_probability"])
+    given: dict[str, Mapping[str, float]] = {}
+    if discrete and log_evidence is not None:
+        (answer,) = answers(model, [Conditional(discrete, evidence)])
+        given = dict(cast("Mapping[str, Mapping[str, float]]", answer["distributions"]))
+    wanted = set(given if case.columns is None else case.columns)
+    told: Told = {
+        "log_evidence": log_evidence,
+        "surprise": None if log_evidence is None else -log_evidence,
+        "is_density": "density" in of_evidence,
+        "distributions": {name: dict(own) for name, own in given.items() if name in wanted or name == target},
+    }
+    if numeric and log_evidence is not None:
+        told["moments"] = answers(model, [Moments(numeric, evidence)])[0]["moments"]
+    if isinstance(model, EnsembleModel):
+        told["member"] = "joint"
+    if target is not None:
+        told |= _about(model, evidence, target, given)
+    return told
+
+
+def _free(model: CircuitModel, evidence: Evidence) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The discrete and the numeric columns that are not given."""
+    columns = columns_of(model.circuit, model.schema)
+    free = [v for v in model.circuit.scope(model.circuit.root) if columns.names[v] not in evidence]
+    discrete = tuple(columns.names[v] for v in free if columns.n_values[v])
+    return discrete, tuple(columns.names[v] for v in free if not columns.n_values[v])
+
+
+def _about(model: Model, evidence: dict[str, RawValue], target: str, given: Mapping[str, Mapping[str, float]]) -> Told:
+    """The question's own distribution, and what each other column would tell of it."""
+    if target not in given:
+        reason = (
+            f"{target!r} is given."
+            if target in evidence
+            else f"{target!r} has no list of answers: the model sees its numbers, or nothing of it, or the evidence is impossible."
+        )
+        return {"question": None, "ask_next": None, "why_no_question": reason}
+    own = given[target]
+    possible = [(label, p) for label, p in own.items() if p > 0]
+    if len(possible) > MAX_ANSWERS:
+        return {
+            "question": dict(own),
+            "ask_next": None,
+            "why_no_question": f"More than {MAX_ANSWERS} answers are possible.",
+        }
+    asked = [Conditional(evidence={**evidence, target: label}) for label, _ in possible]
+    each = [cast("Mapping[str, Mapping[str, float]]", answer["distributions"]) for answer in answers(model, asked)]
+    weights = np.array([p for _, p in possible])
+    return {"question": dict(own), "entropy": _entropy(weights), "ask_next": _drops(weights / weights.sum(), each)}
+
+
+def _drops(weights: np.ndarray, each: Sequence[Mapping[str, Mapping[str, float]]]) -> list[Told]:
+    """I(Y; X | e) of every column X that is not given, in nats, the greatest first."""
+    found: list[Told] = []
+    for name in each[0] if each else ():
+        table = np.array([list(answer[name].values()) for answer in each])  # (n_answers, n_values)
+        mean = weights @ table
+        with np.errstate(divide="ignore", invalid="ignore"):
+            terms = np.where(table > 0, table * np.log(table / mean), 0.0)
+        found.append({"column": name, "entropy_drop": max(0.0, float(weights @ terms.sum(axis=1)))})
+    return sorted(found, key=lambda told: (-cast("float", told["entropy_drop"]), str(told["column"])))
+
+
+def _completion(model: Model, case: Case) -> Told:
+    """The most probable values of everything that is not given."""
+    asked = Map(evidence=query_evidence(model, case.evidence), time_limit_s=case.time_limit_s)
+    return dict(answers(model, [asked])[0])
+
+
+def _edges(model: Model, case: Case) -> Told:
+    if not isinstance(model, OrderModel):
+        raise NoAnswer(
+            f"A model of kind {model.kind!r} has one structure; a posterior over structures (learner orders) has edges to suppose."
+        )
+    return dict(model.answer([Edges(present=tuple(case.present), absent=tuple(case.absent))])[0])
+
+
+def _entropy(probabilities: np.ndarray) -> float:
+    """In nats."""
+    positive = probabilities[probabilities > 0]
+    return float(-(positive * np.log(positive)).sum())
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

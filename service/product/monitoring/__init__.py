@@ -1,0 +1,1 @@
+"""What is watched once a model serves."""

@@ -1,0 +1,214 @@
+"""Alarms that last become alerts: told once, kept, acknowledged, resolved when they are over."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import cast
+
+from learners.monitoring.findings import Limits
+from service.problems import InvalidRequest
+from service.product.versions.registry import find_version
+from service.product.monitoring.windows import monitoring
+from service.workspace import Workspace
+from storage.errors import NotFound
+from storage.monitoring_records import AlertRecord, RuleRecord, records_of, with_records
+
+PERSISTENCE, LOOKS = 2, 3  # of the last three looks, two must agree
+KEPT = 1000
+
+
+def alert_rule(workspace: Workspace, name: str) -> RuleRecord:
+    """When a model alerts: as somebody said, or else the defaults.
+
+    Raises
+    ------
+    NotFound
+    """
+    version = find_version(workspace, name)
+    stored = records_of(workspace.layout.root, "rules").get(version.name, {})
+    return cast("RuleRecord", {**default_rule(), **stored, "model": version.name})
+
+
+def default_rule() -> RuleRecord:
+    """A day against training, sure and large enough, in two of three looks."""
+    limits = Limits()
+    return {
+        "window": "24h",
+        "against": "training",
+        "q": limits.q,
+        "nats": limits.nats,
+        "points": limits.points,
+        "is_muted": False,
+        "rollback_labels": None,
+    }
+
+
+def set_alert_rule(workspace: Workspace, name: str, rule: RuleRecord) -> RuleRecord:
+    """Say when a model alerts.
+
+    Raises
+    ------
+    InvalidRequest
+        If the window or the reference cannot be read.
+    NotFound
+    """
+    version = find_version(workspace, name)
+    merged = cast("RuleRecord", {**alert_rule(workspace, version.name), **rule})
+    # Looked at once now, so that what can never be read is refused here and not every hour.
+    monitoring(workspace, version.name, window=merged["window"], against=merged["against"])
+    with with_records(workspace.layout.root, "rules") as rules:
+        rules[version.name] = dict(merged)
+    return merged
+
+
+def list_alerts(workspace: Workspace, model: str | None = None, *, is_open: bool | None = None) -> list[AlertRecord]:
+    """The alerts, the newest first."""
+    found = cast("Iterable[AlertRecord]", records_of(workspace.layout.root, "alerts").values())
+    chosen = [
+        one
+        for one in found
+        if (model is None or one["model"] == model) and (is_open is None or (one["resolved_at"] is None) == is_open)
+    ]
+    return sorted(chosen, key=lambda one: one["fired_at"], reverse=True)
+
+
+def acknowledge_alert(workspace: Workspace, alert_id: str) -> AlertRecord:
+    """Note that somebody has seen an alert.
+
+    Raises
+    ------
+    NotFound
+    """
+    with _changing(workspace, alert_id) as alert:
+        alert["acknowledged_at"] = alert["acknowledged_at"] or _now().isoformat()
+    return alert
+
+
+def mute_alert(workspace: Workspace, alert_id: str, *, is_muted: bool = True) -> AlertRecord:
+    """Send no webhook that an alert is resolved, nor that the same alarm of the model fires again; or send them again.
+
+    Raises
+    ------
+    NotFound
+    """
+    with _changing(workspace, alert_id) as alert:
+        alert["muted_at"] = (alert.get("muted_at") or _now().isoformat()) if is_muted else None
+        alert["is_muted"] = is_muted
+    return alert
+
+
+def resolve_alert(workspace: Workspace, alert_id: str) -> AlertRecord:
+    """Close an alert. If its alarm goes on, it must last anew before it fires again; webhooks hear of it after the next look.
+
+    Raises
+    ------
+    NotFound
+    """
+    with _changing(workspace, alert_id) as alert:
+        if alert["resolved_at"] is None:
+            alert["resolved_at"], alert["is_sent"] = _now().isoformat(), False
+            with with_records(workspace.layout.root, "looks") as looks:
+                own = looks.get(f"{alert['model']}@{alert['version']}", {"last": []})
+                own["last"] = [[subject for subject in seen if subject != alert["subject"]] for seen in own["last"]]
+    return alert
+
+
+@contextmanager
+def _changing(workspace: Workspace, alert_id: str) -> Iterator[AlertRecord]:
+    with with_records(workspace.layout.root, "alerts") as alerts:
+        if alert_id not in alerts:
+            raise NotFound("alert", alert_id)
+        alert = cast("AlertRecord", alerts[alert_id])
+        yield alert
+
+
+def look(workspace: Workspace, name: str, now: datetime | None = None) -> list[tuple[str, AlertRecord]]:
+    """Test the present window of a model, once an hour, and fire or resolve alerts.
+
+    Parameters
+    ----------
+    workspace : Workspace
+    name : str
+        Of the model; what its bare name means is looked at.
+    now : datetime, optional
+
+    Returns
+    -------
+    list of ("fired" or "resolved", alert)
+        What has changed.
+    """
+    moment = now or _now()
+    rule = alert_rule(workspace, name)
+    limits = Limits(rule["q"], rule["nats"], rule["points"])
+    try:
+        found = monitoring(workspace, name, window=rule["window"], until=moment, against=rule["against"], limits=limits)
+    except InvalidRequest:  # a model without counts of its training, and no other reference chosen
+        return []
+    version = int(str(found["version"]))
+    seen = {_subject(one): one for one in cast("Sequence[Mapping[str, object]]", found.get("causes", []))}
+    with with_records(workspace.layout.root, "looks") as looks:
+        own = looks.setdefault(f"{name}@{version}", {"at": "", "last": []})
+        hour = f"{moment:%Y%m%dT%H}"
+        if own["at"] == hour:
+            own["last"][-1] = sorted(seen)  # the hour's last look counts
+        else:
+            own["at"], own["last"] = hour, [*own["last"], sorted(seen)][-LOOKS:]
+        lasting = {subject for subject in seen if sum(subject in one for one in own["last"]) >= PERSISTENCE}
+    return _change(workspace, name, version, rule, seen, lasting, moment)
+
+
+def _change(
+    workspace: Workspace,
+    name: str,
+    version: int,
+    rule: RuleRecord,
+    seen: Mapping[str, Mapping[str, object]],
+    lasting: set[str],
+    moment: datetime,
+) -> list[tuple[str, AlertRecord]]:
+    changed: list[tuple[str, AlertRecord]] = []
+    with with_records(workspace.layout.root, "alerts") as alerts:
+        of_model = [one for one in alerts.values() if one["model"] == name]
+        own = {one["subject"]: one for one in of_model if one["resolved_at"] is None}
+        unsent = [one for one in of_model if not one.pop("is_sent", True)]
+        changed += [("resolved", cast("AlertRecord", dict(one))) for one in unsent]
+        muted = {one["subject"]: one.get("muted_at") for one in sorted(of_model, key=lambda one: one["fired_at"])}
+        for subject, one in own.items():
+            if subject not in seen or one["version"] != version:
+                one["resolved_at"] = moment.isoformat()
+                changed.append(("resolved", cast("AlertRecord", dict(one))))
+        for subject in sorted(lasting - {s for s, one in own.items() if one["version"] == version}):
+            cause = seen[subject]
+            fired: AlertRecord = {
+                "id": hashlib.sha256(f"{name}@{version} {subject} {moment.isoformat()}".encode()).hexdigest()[:16],
+                "model": name,
+                "version": version,
+                "subject": subject,
+                "kind": str(cause["kind"]),
+                "columns": [str(column) for column in cast("Sequence[object]", cause["columns"])],
+                "words": str(cause["words"]),
+                "effect": float(str(cause["effect"])),
+                "unit": str(cause["unit"]),
+                "against": rule["against"],
+                "window": rule["window"],
+                "is_muted": rule["is_muted"] or muted.get(subject) is not None,
+                "muted_at": muted.get(subject),
+                "fired_at": moment.isoformat(),
+                "acknowledged_at": None,
+                "resolved_at": None,
+            }
+            alerts[fired["id"]] = dict(fired)
+            changed.append(("fired", fired))
+        closed = sorted((one["resolved_at"], key) for key, one in alerts.items() if one["resolved_at"])
+        for _, key in closed[: max(0, len(closed) - KEPT)]:
+            del alerts[key]
+    return changed
+
+
+def _subject(cause: Mapping[str, object]) -> str:
+    return " ".join([str(cause["kind"]), *map(str, cast("Sequence[object]", cause["columns"]))])
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

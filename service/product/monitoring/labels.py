@@ -1,0 +1,260 @@
+"""Labels that come later: joined to the predictions that they are of, and what they say of the model."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+
+from learners.arrays import Array, Codes, Floats, Integers
+from learners.schema import Schema
+from learners.schema.schema import Value
+from service.predictor import map_version
+from service.problems import InvalidRequest
+from service.product.versions.registry import find_version
+from service.product.monitoring.windows import SMALLEST, Watching, span
+from service.waiting import keyed
+from service.workspace import Workspace
+from storage.monitoring import MonitoringFiles, workspace_secret
+
+BINS, TENTHS = 20, 10
+LEAST = 1e-15  # a probability in a logarithm
+
+
+@dataclass(frozen=True)
+class Label:
+    """The class that a prediction turned out to be of.
+
+    Parameters
+    ----------
+    kind : "id" or "key"
+        Whether `text` is the id that the prediction was answered with, or the client's own key.
+    text : str
+    label : str, int or bool
+    at : aware, when it was known; now unless given
+    """
+
+    kind: str
+    text: str
+    label: Value
+    at: datetime | None = None
+
+
+def add_labels(workspace: Workspace, reference: str, labels: Sequence[Label]) -> dict[str, int]:
+    """Keep labels; of two of one prediction, the one that came later counts, and sending one twice changes nothing.
+
+    Parameters
+    ----------
+    workspace : Workspace
+    reference : str
+        Of the model; labels find the version that made the prediction.
+    labels : sequence of Label
+
+    Returns
+    -------
+    dict of int
+        `accepted`, and of these `matched` and `pending`: predictions are written once a minute, and kept for a time.
+
+    Raises
+    ------
+    InvalidRequest
+        Naming the label that is no class of the model.
+    NotFound
+    """
+    version = find_version(workspace, reference)
+    schema = map_version(version).schema
+    if schema.target is None:
+        raise InvalidRequest(f"Model {version.name!r} predicts no class, so there is nothing to label.")
+    names = dict(zip(schema.class_values(), schema.classes, strict=True))
+    for number, one in enumerate(labels):
+        if one.label not in names:
+            some = ", ".join(repr(value) for value in list(names)[:8])
+            raise InvalidRequest(
+                f"Label {number}: {one.label!r} is not a class of {version.name!r} ({some}).", field="label"
+            )
+    root = workspace.layout.root
+    files, secret, now = MonitoringFiles(root, version.name), workspace_secret(root), datetime.now(UTC)
+    keys = [keyed(secret, one.kind, one.text) for one in labels]
+    known = files_keys(files)
+    if labels:
+        files.write_labels(
+            pa.table(
+                {
+                    "key": pa.array(keys, pa.binary(16)),
+                    "label": pa.array([names[one.label] for one in labels], pa.string()),
+                    "at": pa.array([one.at or now for one in labels], pa.timestamp("us", tz="UTC")),
+                }
+            )
+        )
+    matched = int(np.isin(_fixed(pa.array(keys, pa.binary(16))), known).sum()) if labels else 0
+    return {"accepted": len(labels), "matched": matched, "pending": len(labels) - matched}
+
+
+def files_keys(files: MonitoringFiles) -> Array:
+    """The keys of all predictions that are kept, of any version."""
+    parts = [
+        _fixed(table["key"]) for version in files.versions() for _, table in files.rows(version, "predictions", ["key"])
+    ]
+    return np.concatenate([*parts, np.empty(0, "S16")])
+
+
+def _fixed(keys: pa.Array | pa.ChunkedArray) -> Array:
+    """Keys of 16 bytes as numpy compares them; trailing zeros are cut, which among equal lengths loses nothing."""
+    plain = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
+    if not len(plain):
+        return np.empty(0, "S16")
+    buffer = plain.buffers()[1]
+    return np.frombuffer(buffer, "S16", count=len(plain) + plain.offset)[plain.offset :]
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Predictions of a window that have a label.
+
+    Parameters
+    ----------
+    p : (n, n_classes) float64
+    y : (n,) int64
+    delay_s : (n,) float64
+        From the prediction to the label.
+    n_waiting : int
+        Predictions of the window that could have one, and have none.
+    """
+
+    p: Floats
+    y: Integers
+    delay_s: Floats
+    n_waiting: int
+
+
+def labelled(
+    files: MonitoringFiles, version: int, classes: Sequence[str], since: datetime, until: datetime
+) -> Labelled:
+    """Join the predictions of a version, by the time at which they were made, with the labels that have come."""
+    keys, at, p = _predictions(files, version, len(classes), since, until)
+    tables = list(files.labels())
+    if not keys.size or not tables:
+        return Labelled(np.empty((0, len(classes))), np.empty(0, np.int64), np.empty(0), keys.size)
+    given = pa.concat_tables(tables)
+    own, code = _fixed(given["key"]), {name: k for k, name in enumerate(classes)}
+    y_of = np.array([code.get(name, -1) for name in given["label"].to_pylist()], np.int64)
+    known_at = given["at"].cast(pa.int64()).to_numpy()
+    order = np.argsort(own, kind="stable")  # of equal keys the last one came last
+    place = np.searchsorted(own[order], keys, side="right") - 1
+    row = order[np.maximum(place, 0)]
+    is_known = (place >= 0) & (own[row] == keys) & (y_of[row] >= 0)
+    row = row[is_known]
+    delay = (known_at[row] - at[is_known]) / 1e6
+    return Labelled(p[is_known], y_of[row], np.maximum(delay, 0.0), int((~is_known).sum()))
+
+
+def _predictions(
+    files: MonitoringFiles, version: int, n_classes: int, since: datetime, until: datetime
+) -> tuple[Array, Integers, Floats]:
+    """Keys, moments in microseconds, and probabilities of a window; of two of one key the last counts."""
+    keys, moments, p = [np.empty(0, "S16")], [np.empty(0, np.int64)], [np.empty((0, n_classes))]
+    low, high = (int(moment.timestamp() * 1e6) for moment in (since, until))
+    for _, table in files.rows(version, "predictions", ["key", "at", "p"]):
+        at = table["at"].cast(pa.int64()).to_numpy()
+        inside = (at >= low) & (at < high)
+        if inside.any():
+            own = table["p"].combine_chunks().flatten().to_numpy().astype(np.float64).reshape(-1, n_classes)
+            keys.append(_fixed(table["key"])[inside])
+            moments.append(at[inside])
+            p.append(own[inside])
+    all_keys = np.concatenate(keys)
+    _, last = np.unique(all_keys[::-1], return_index=True)
+    last = np.sort(all_keys.size - 1 - last)
+    return all_keys[last], np.concatenate(moments)[last], np.concatenate(p)[last]
+
+
+def realised(found: Labelled, measured: Mapping[str, object]) -> dict[str, object]:
+    """What labels say: accuracy, losses, calibration; coverage and delay; against what was measured when it was trained.
+
+    Parameters
+    ----------
+    found : Labelled
+    measured : mapping
+        The version's metrics.
+    """
+    n = found.y.size
+    head: dict[str, object] = {"labelled": n, "coverage": n / max(1, n + found.n_waiting)}
+    if not n:
+        return head | {"accuracy": None, "log_loss": None, "why": "no prediction of the window has a label yet"}
+    own = found.p[np.arange(n), found.y]
+    losses, best, confidence = -np.log(np.maximum(own, LEAST)), found.p.argmax(axis=1), found.p.max(axis=1)
+    is_right = best == found.y
+    one_hot = np.zeros_like(found.p)
+    one_hot[np.arange(n), found.y] = 1
+    error = float(losses.std(ddof=1) / np.sqrt(n)) if n > 1 else None
+    before = measured.get("log_loss")
+    return head | {
+        "accuracy": float(is_right.mean()),
+        "expected_accuracy": float(confidence.mean()),
+        "log_loss": float(losses.mean()),
+        "log_loss_error": error,
+        "log_loss_in_training": before if isinstance(before, float) else None,
+        "brier": float(((found.p - one_hot) ** 2).sum(axis=1).mean()),
+        "ece": _calibration_error(confidence, is_right),
+        "calibration": _calibration(confidence, is_right),
+        "delay_s": {name: float(np.quantile(found.delay_s, q)) for name, q in (("median", 0.5), ("p90", 0.9))},
+    }
+
+
+def _calibration_error(confidence: Floats, is_right: Array) -> float:
+    bins = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
+    n = np.bincount(bins, minlength=BINS)
+    gaps = np.abs(np.bincount(bins, confidence, BINS) - np.bincount(bins, is_right, BINS))
+    return float(gaps.sum() / n.sum())
+
+
+def _calibration(confidence: Floats, is_right: Array) -> list[dict[str, object]]:
+    """Of predictions of about one confidence: how many there are, what they expect, and how many were right."""
+    bins = np.minimum((confidence * TENTHS).astype(np.int64), TENTHS - 1)
+    n, expected, right = (np.bincount(bins, weights, TENTHS) for weights in (None, confidence, is_right))
+    return [
+        {"n": int(n[k]), "confidence": float(expected[k] / n[k]), "accuracy": float(right[k] / n[k])}
+        for k in range(TENTHS)
+        if n[k] >= SMALLEST
+    ]
+
+
+def realised_of(watching: Watching, span: timedelta, until: datetime | None = None) -> dict[str, object]:
+    """What labels say of the predictions that a version made in a time."""
+    end = until or datetime.now(UTC)
+    version = watching.version
+    found = labelled(watching.files, version.version, watching.watched.schema.classes, end - span, end)
+    return realised(found, version.metrics)
+
+
+def performance(workspace: Workspace, reference: str, *, window: str = "7d") -> dict[str, object]:
+    """What labels say of a version, beside what its predictions expected of themselves.
+
+    Raises
+    ------
+    InvalidRequest, NotFound
+    """
+    watching = Watching(workspace, reference)
+    if watching.watched.schema.target is None:
+        raise InvalidRequest(f"Model {watching.version.name!r} predicts no class, so labels do not apply to it.")
+    told = realised_of(watching, span("window", window))
+    return {"model": watching.version.name, "version": watching.version.version, "window": window, **told}
+
+
+def labelled_codes(
+    files: MonitoringFiles, version: int, schema: Schema, since: datetime, until: datetime
+) -> tuple[Codes, Integers]:
+    """Codes (n_attributes, n) and classes (n,) of rows that were kept in a time and have a label; the last label counts."""
+    given: dict[bytes, str] = {}
+    for table in files.labels():
+        given.update(zip(table["key"].to_pylist(), table["label"].to_pylist(), strict=True))
+    code = {name: k for k, name in enumerate(schema.classes)}
+    found: dict[bytes, tuple[bytes, int]] = {}
+    for _, table in files.rows(version, "predictions", ["key", "at", "codes"]):
+        for key, at, codes in zip(*(table[name].to_pylist() for name in ("key", "at", "codes")), strict=True):
+            if codes is not None and since <= at < until and given.get(key) in code:
+                found[key] = codes, code[given[key]]
+    joined = np.frombuffer(b"".join(codes for codes, _ in found.values()), schema.code_dtype)
+    x: Codes = np.ascontiguousarray(joined.reshape(len(found), schema.n_attributes).T)
+    return x, np.array([y for _, y in found.values()], np.int64)

@@ -1,0 +1,368 @@
+"""What a served version shows: windows of what was counted, against training, other windows or other versions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from pathlib import Path
+
+from learners.errors import EmptyData
+from learners.kinds import load_model
+from learners.monitoring.drift import drift_report
+from learners.monitoring.findings import Limits, estimates, rates
+from learners.monitoring.reference import Reference, served_reference, training_reference
+from learners.monitoring.slices import ServedCounts
+from learners.monitoring.watched import Watched
+from service.problems import InvalidRequest
+from service.product.monitoring.settings import mode_of
+from service.product.versions.registry import find_version
+from service.product.training.scored_counts import scored_counts
+from service.workspace import Workspace
+from storage.compiled import map_compiled
+from storage.models import ModelVersion
+from storage.monitoring import HOUR, MonitoringFiles, SliceFile, is_alive
+
+MOST_WINDOWS = 1000
+MOST_TESTED = 72
+FIRST_YEAR, LAST_YEAR = 1970, 9000
+NOTHING = "nothing was served in this window"
+SMALLEST = 5  # rows of a cell that is shown
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """What was served in some hours.
+
+    Parameters
+    ----------
+    counts : ServedCounts
+    since, until : aware, UTC
+    gaps : sequence of dict
+        Processes that did not end as they should, and from when on their rows may be missing.
+    n_left_out : int
+        Slices that count something else, as an earlier release wrote them.
+    """
+
+    counts: ServedCounts
+    since: datetime
+    until: datetime
+    gaps: Sequence[dict[str, object]]
+    n_left_out: int
+
+
+class Watching:
+    """A version and its files of monitoring.
+
+    Parameters
+    ----------
+    workspace : Workspace
+    reference : str
+        name, name@version or name@alias.
+    """
+
+    def __init__(self, workspace: Workspace, reference: str) -> None:
+        self.workspace = workspace
+        self.version: ModelVersion = find_version(workspace, reference)
+        self.watched = _watched(self.version.arrow_path, self.version.sha256)
+        self.files = MonitoringFiles(workspace.layout.root, self.version.name)
+
+    def window(self, since: datetime, until: datetime) -> Window:
+        """The sum of all hours, of all processes, that begin within a time."""
+        whole, n_left_out = ServedCounts(self.watched), 0
+        gaps: list[dict[str, object]] = []
+        for one in self.files.slices(self.version.version, since, until):
+            if one.layout != self.watched.fingerprint:
+                n_left_out += 1
+                continue
+            whole.merge(whole.from_arrow(one.counts()))
+            if self._is_gap(one):
+                missing_from = one.covered_until.isoformat()
+                gaps.append(
+                    {"process": one.process, "hour": one.start.isoformat(), "rows_may_be_missing_from": missing_from}
+                )
+        return Window(whole, since, until, gaps, n_left_out)
+
+    def _is_gap(self, one: SliceFile) -> bool:
+        return not one.is_closed and not is_alive(self.workspace.layout.root, one.process)
+
+    def scored(self) -> ServedCounts | None:
+        """Counts of the rows that the version was measured on, if it was, and by this release's layout."""
+        return scored_counts(self.version, self.watched)
+
+    def reference(self, asked: str, window: Window) -> Reference:
+        """What a window is compared with.
+
+        Raises
+        ------
+        InvalidRequest
+            If nothing is known under that name.
+        """
+        kind, _, more = asked.partition(":")
+        if kind == "training" and not more:
+            found = training_reference(self.watched, self.scored())
+            if found is None:
+                raise InvalidRequest(
+                    f"A model of kind {self.watched.model.kind!r} keeps no counts of its training. Compare with reference="
+                    "window:7d, same-hour:4w or version:N.",
+                    field="reference",
+                )
+            return found
+        if kind == "window" and (span := span_of(more)) is not None:
+            return served_reference(asked, self.window(window.since - span, window.since).counts)
+        if kind == "same-hour" and (span := span_of(more)) is not None and span >= timedelta(weeks=1):
+            return served_reference(asked, self._same_hours(window, span // timedelta(weeks=1)))
+        if kind == "version" and more.isdecimal():
+            other = Watching(self.workspace, f"{self.version.name}@{more}")
+            if other.watched.fingerprint != self.watched.fingerprint:
+                raise InvalidRequest(
+                    f"Version {more} counts other columns or families, which cannot be compared value by value.",
+                    field="reference",
+                )
+            return served_reference(asked, other.window(window.since, window.until).counts)
+        raise InvalidRequest(
+            f"The reference {asked!r} is unknown. Use training, window:7d, same-hour:4w or version:3.",
+            field="reference",
+        )
+
+    def _same_hours(self, window: Window, n_weeks: int) -> ServedCounts:
+        whole = ServedCounts(self.watched)
+        for week in range(1, n_weeks + 1):
+            back = timedelta(weeks=week)
+            whole.merge(self.window(window.since - back, window.until - back).counts)
+        return whole
+
+
+@lru_cache(maxsize=16)
+def _watched(arrow_path: Path, sha256: str) -> Watched:
+    """Of a version; its files never change."""
+    del sha256
+    return Watched(load_model(*map_compiled(arrow_path)))
+
+
+def span_of(text: str) -> timedelta | None:
+    """A time such as 24h, 7d or 4w; None if it is none."""
+    units = {"h": HOUR, "d": timedelta(days=1), "w": timedelta(weeks=1)}
+    number, unit = text[:-1], text[-1:]
+    if not number.isdecimal() or unit not in units or not 0 < int(number) < 10_000:
+        return None
+    return int(number) * units[unit]
+
+
+def span(name: str, text: str) -> timedelta:
+    """A time such as 24h, 7d or 4w.
+
+    Raises
+    ------
+    InvalidRequest
+        Naming the parameter.
+    """
+    found = span_of(text)
+    if found is None:
+        raise InvalidRequest(f"{name}={text!r} is not a period of time. Write it like 24h, 7d or 4w.", field=name)
+    return found
+
+
+def monitoring(
+    workspace: Workspace,
+    reference: str,
+    *,
+    window: str = "24h",
+    until: datetime | None = None,
+    against: str = "training",
+    limits: Limits | None = None,
+) -> dict[str, object]:
+    """What a version shows in the last hours: rows, tests, causes, estimates and gaps.
+
+    Parameters
+    ----------
+    workspace : Workspace
+    reference : str
+        name, name@version or name@alias.
+    window : str
+        How long, such as 24h or 7d; whole hours, the present one included.
+    until : datetime, optional
+        The end of the window; now unless given.
+    against : str
+        training, window:7d, same-hour:4w or version:3.
+    limits : Limits, optional
+
+    Returns
+    -------
+    dict
+        As `learners.monitoring.drift.drift_report` has it, with `model`, `version`, `since`, `until`, `gaps`,
+        `statuses` and `sampling`. Without rows `is_drifting` is None and `why` says what is missing.
+
+    Raises
+    ------
+    InvalidRequest, NotFound
+    """
+    watching = Watching(workspace, reference)
+    end = hour_end(until)
+    seen = watching.window(end - span("window", window), end)
+    head: dict[str, object] = {
+        "model": watching.version.name,
+        "version": watching.version.version,
+        "mode": mode_of(workspace, watching.version.name),
+        "since": seen.since.isoformat(),
+        "until": seen.until.isoformat(),
+        "gaps": seen.gaps,
+        "n_left_out": seen.n_left_out,
+    }
+    if not seen.counts.n_rows:
+        rows = rows_of(seen.counts)
+        why = f"{rows['served']} rows were served, but none was counted" if rows["served"] else NOTHING
+        return head | {"is_drifting": None, "why": why, "rows": rows}
+    try:
+        found = drift_report(seen.counts, watching.reference(against, seen), limits or Limits())
+    except EmptyData as error:
+        return head | {"is_drifting": None, "why": str(error), "rows": rows_of(seen.counts)}
+    return head | found | {"rows": rows_of(seen.counts)}
+
+
+def hour_end(until: datetime | None) -> datetime:
+    """The end of the hour in which a window ends, now or at a moment.
+
+    Raises
+    ------
+    InvalidRequest
+        If the moment is so far away that no window fits before or after it.
+    """
+    if until is not None and not FIRST_YEAR <= until.year <= LAST_YEAR:
+        raise InvalidRequest(
+            f"until={until.isoformat()} is not within the years {FIRST_YEAR} to {LAST_YEAR}.", field="until"
+        )
+    moment = (until or datetime.now(UTC)).astimezone(UTC)
+    hour = moment.replace(minute=0, second=0, microsecond=0)
+    return hour if hour == moment and until is not None else hour + HOUR
+
+
+def rows_of(counts: ServedCounts) -> dict[str, int]:
+    """How many rows were served and counted."""
+    counted, served, requests = (int(number) for number in counts.block("rows"))
+    most = max((k for k, n in enumerate(counts.block("rates").tolist()) if n), default=0)
+    return {"counted": counted, "served": served, "requests": requests, "counted_one_in_at_most": 1 << most}
+
+
+def monitoring_windows(
+    workspace: Workspace,
+    reference: str,
+    *,
+    since: str = "24h",
+    step: str = "1h",
+    until: datetime | None = None,
+    against: str = "training",
+) -> dict[str, object]:
+    """A timeline: for each step rows, rates, surprise, estimates, and whether it drifts.
+
+    Parameters
+    ----------
+    workspace, reference
+    since : str
+        How far back, such as 24h or 30d.
+    step : str
+    until : datetime, optional
+    against : str
+        As in `monitoring`; steps are tested only where there are at most 72, as each has its own tests.
+
+    Raises
+    ------
+    InvalidRequest, NotFound
+    """
+    watching = Watching(workspace, reference)
+    end, whole, each = hour_end(until), span("since", since), span("step", step)
+    n_windows = -(-whole // each)
+    if n_windows > MOST_WINDOWS:
+        raise InvalidRequest(f"{n_windows} windows; the limit for one answer is {MOST_WINDOWS}.", field="step")
+    told = []
+    for k in reversed(range(n_windows)):
+        seen = watching.window(end - (k + 1) * each, end - k * each)
+        told.append(_told(watching, seen, against if n_windows <= MOST_TESTED else None))
+    return {
+        "model": watching.version.name,
+        "version": watching.version.version,
+        "step": step,
+        "reference": against if n_windows <= MOST_TESTED else None,
+        "windows": told,
+    }
+
+
+def _told(watching: Watching, seen: Window, against: str | None) -> dict[str, object]:
+    counts = seen.counts
+    head: dict[str, object] = {
+        "since": seen.since.isoformat(),
+        "until": seen.until.isoformat(),
+        "rows": rows_of(counts),
+        "gaps": seen.gaps,
+    }
+    if not counts.n_rows:
+        return head | {"is_drifting": None}
+    totals: dict[str, float] = {}
+    for own in rates(counts):
+        for kind, (count, n) in own.items():
+            totals[kind] = max(totals.get(kind, 0.0), count / n if n else 0.0)
+    head |= {"worst_rates": totals, "estimated": estimates(counts)}
+    if against is None:
+        return head | {"is_drifting": None}
+    try:
+        found = drift_report(counts, watching.reference(against, seen))
+    except EmptyData:
+        return head | {"is_drifting": None}
+    return head | {"is_drifting": found["is_drifting"], "drift_nats": found["drift_nats"], "causes": found["causes"]}
+
+
+def monitoring_families(
+    workspace: Workspace,
+    reference: str,
+    *,
+    window: str = "24h",
+    until: datetime | None = None,
+    against: str = "training",
+) -> dict[str, object]:
+    """Each column given its parents, by how much it has changed; for a picture of the model's graph.
+
+    Raises
+    ------
+    InvalidRequest, NotFound
+    """
+    found = monitoring(workspace, reference, window=window, until=until, against=against)
+    kept = ("model", "version", "since", "until", "is_drifting", "why", "drift_nats", "reference")
+    columns = found.get("columns", [])
+    return {name: found[name] for name in kept if name in found} | {"families": columns}
+
+
+def monitoring_column(
+    workspace: Workspace,
+    reference: str,
+    column: str,
+    *,
+    window: str = "24h",
+    until: datetime | None = None,
+    against: str = "training",
+) -> dict[str, object]:
+    """The values of one column in a window and in the reference; cells of fewer than five rows are null.
+
+    Raises
+    ------
+    InvalidRequest
+        If the model has no such column.
+    NotFound
+    """
+    watching = Watching(workspace, reference)
+    if column not in watching.watched.names:
+        raise InvalidRequest(f"Model {watching.version.name!r} has no column {column!r}.", column=column)
+    i, end = watching.watched.names.index(column), hour_end(until)
+    seen = watching.window(end - span("window", window), end)
+    attribute = watching.watched.codes.attributes[i]
+    other = watching.reference(against, seen).family(i).sum(axis=0).tolist()
+    return {
+        "model": watching.version.name,
+        "version": watching.version.version,
+        "column": column,
+        "kind": attribute.kind,
+        "since": seen.since.isoformat(),
+        "until": seen.until.isoformat(),
+        "reference": against,
+        "labels": [*attribute.labels(), "(unknown)"],
+        "window": [n if n == 0 or n >= SMALLEST else None for n in seen.counts.marginal(i).tolist()],
+        "expected": [n if n == 0 or n >= SMALLEST else None for n in other],
+    }

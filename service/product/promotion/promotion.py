@@ -1,0 +1,258 @@
+"""Champion and challenger: a refresh trains a version, measures both on the same new rows, and decides by a rule."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import structlog
+
+from learners.errors import LearnerError
+from learners.model import Model
+from learners.passes.sources.source import Source
+from service.jobs.steps import Run, Step
+from service.json_values import JSONMapping, JSONObject
+from service.predictor import map_version
+from service.problems import InvalidRequest
+from service.product.inference import scoring
+from service.product.datasets.data_roots import open_source
+from service.product.datasets.datasets import get_dataset
+from service.product.promotion.refresh_gate import inspect
+from service.product.versions.deletion import prune
+from service.product.training.training import target_of, train_steps
+from service.product.datasets.training_rows import training_rows
+from service.requests import PromotionRule, RefreshRequest, TrainRequest
+from service.workspace import Workspace
+from storage import models, promotions
+from storage.errors import Conflict, CorruptFile, NotFound
+from storage.promotions import Promotion
+
+JOINT_METRIC = "log_loss"  # of classes; or of whole rows, where there are none
+ROUNDING = 1e-12  # what sums in another order may differ by
+DECISIONS = 3  # as often it is decided anew when the champion changes in between
+
+
+class Measured(NamedTuple):
+    """A version on the rows of the decision: its metrics, or why there are none; and what the class shares alone lose."""
+
+    version: int
+    metrics: JSONObject | None
+    problem: str = ""
+    of_class_shares: Mapping[str, float] = {}
+
+
+class Verdict(NamedTuple):
+    """What the rule says, and why."""
+
+    is_promoted: bool
+    reason: str
+
+
+def refresh_steps(workspace: Workspace) -> tuple[Step, ...]:
+    """The steps of a job that refreshes: a look at the data, those of a training, then the decision."""
+    train = (_of_train(step) for step in train_steps(workspace))
+    decision = Step("decide", _unless_skipped(partial(decide, workspace)))
+    return (Step("inspect", partial(inspect, workspace)), *train, decision)
+
+
+def _of_train(step: Step) -> Step:
+    return Step(step.name, _unless_skipped(lambda run: step.run(replace(run, request=run.request["train"]))))
+
+
+def _unless_skipped(work: Callable[[Run], JSONObject]) -> Callable[[Run], JSONObject]:
+    """A step of a refresh that has found nothing to do says so to the end."""
+
+    def run_unless(run: Run) -> JSONObject:
+        looked = run.receipts.get("inspect", {})  # a job of an earlier release has not looked
+        return looked if looked.get("is_skipped") else work(run)
+
+    return run_unless
+
+
+def checked_train(workspace: Workspace, request: RefreshRequest) -> TrainRequest:
+    """The training of a refresh, after looking at what its rule names.
+
+    Raises
+    ------
+    NotFound
+    InvalidRequest
+        If its metric is one of classes, and the model has none.
+    """
+    rule, train = request.promotion, request.train
+    if rule.dataset is not None:
+        get_dataset(workspace, rule.dataset)
+    if train.dataset is not None:
+        get_dataset(workspace, train.dataset)
+    if rule.metric != JOINT_METRIC and target_of(workspace, train) is None:
+        raise InvalidRequest(
+            f"A model without a target has no {rule.metric}: promote by {JOINT_METRIC}, which is then the mean negative "
+            "log likelihood of the rows.",
+            field="promotion.metric",
+        )
+    return train
+
+
+def decide(workspace: Workspace, run: Run) -> JSONObject:
+    """Measure challenger and champion, keep the decision, move the alias, and prune the model's old versions."""
+    request = RefreshRequest(**run.request)
+    published = run.receipts["publish"]
+    name, number = published["model"], published["version"]
+    rows, measured_on = _rows(workspace, request, run)
+    challenger = _measured(workspace, name, number, rows, run)
+    for attempt in range(DECISIONS):
+        champion = _champion(workspace, name, request.promotion.alias)
+        against = None if champion is None else _measured(workspace, name, champion, rows, run)
+        is_promoted, reason = verdict(request.promotion, challenger, against)
+        decision = Promotion(
+            name=name,
+            alias=request.promotion.alias,
+            challenger=number,
+            champion=champion,
+            is_promoted=is_promoted,
+            reason=reason,
+            rule=request.promotion.model_dump(),
+            challenger_metrics=challenger.metrics,
+            champion_metrics=None if against is None else against.metrics,
+            measured_on=measured_on,
+            job_id=run.job_id,
+        )
+        try:
+            decision = promotions.record_promotion(workspace.control, decision)
+        except Conflict:  # somebody moved the alias meanwhile
+            if attempt == DECISIONS - 1:
+                raise
+        else:
+            break
+    structlog.get_logger("jobs").info(
+        "promotion decided", model=name, promoted=decision.is_promoted, reason=decision.reason
+    )
+    told = vars(decision) | {"decided_at": str(decision.decided_at)}
+    return {**published, "promotion": told, "pruned": prune(workspace, name, job_id=run.job_id)}
+
+
+def verdict(rule: PromotionRule, challenger: Measured, champion: Measured | None) -> Verdict:
+    """Apply a rule to two versions that were measured on the same rows.
+
+    Parameters
+    ----------
+    rule : PromotionRule
+    challenger, champion : Measured
+        The champion is None if there is none.
+    """
+    if champion is not None and champion.version == challenger.version:
+        return Verdict(True, f"version {challenger.version} is the {rule.alias} already")
+    keeps = f"{rule.alias} stays unset" if champion is None else f"version {champion.version} stays {rule.alias}"
+    if (problem := _below_floor(rule, challenger)) is not None:
+        return Verdict(False, f"{keeps}: {problem}")
+    if champion is None:
+        return Verdict(True, f"version {challenger.version} is the first {rule.alias}")
+    for measured in (challenger, champion):
+        if measured.metrics is None:
+            return Verdict(False, f"{keeps}: version {measured.version} could not be measured ({measured.problem})")
+    assert challenger.metrics is not None
+    assert champion.metrics is not None
+    n_rows = challenger.metrics["n_test_rows"]
+    if n_rows < rule.min_rows:
+        return Verdict(False, f"{keeps}: {n_rows} rows are fewer than the {rule.min_rows} that decide")
+    new, old = _loss(challenger.metrics, rule.metric), _loss(champion.metrics, rule.metric)
+    if new is None or old is None or ("ece" in challenger.metrics) != ("ece" in champion.metrics):
+        return Verdict(False, f"{keeps}: the two cannot be compared by {rule.metric}, as only one predicts a class")
+    margin = f" less {rule.margin:g}" if rule.margin > 0 else f" plus {-rule.margin:g}" if rule.margin < 0 else ""
+    compared = f"{rule.metric} {new:.6g} against {old:.6g}{margin}, on {n_rows} rows"
+    # Written so that a NaN never wins.
+    if not (math.isfinite(new) and new <= old - rule.margin):
+        return Verdict(False, f"{keeps}: version {challenger.version} has {compared}")
+    # What predicts no class has no calibration error to guard.
+    increase = challenger.metrics.get("ece", 0.0) - champion.metrics.get("ece", 0.0)
+    if rule.max_ece_increase is not None and not increase <= rule.max_ece_increase:
+        return Verdict(
+            False,
+            f"{keeps}: version {challenger.version} has {compared}, but its calibration error is {increase:.4g} greater "
+            f"and at most {rule.max_ece_increase:g} is allowed",
+        )
+    return Verdict(True, f"version {challenger.version} replaces {champion.version} as {rule.alias}: {compared}")
+
+
+def _below_floor(rule: PromotionRule, challenger: Measured) -> str | None:
+    """Why a version is promoted in no case, whatever the champion is; None if it may be."""
+    its = f"version {challenger.version}"
+    if challenger.metrics is None:
+        return f"{its} could not be measured ({challenger.problem})"
+    loss = _loss(challenger.metrics, rule.metric)
+    if loss is None:  # it predicts no class, and the champion does
+        return None
+    if math.isnan(loss):
+        return f"{its} has no {rule.metric}"
+    if rule.max_loss is not None and loss > rule.max_loss:
+        return f"{its} has {rule.metric} {loss:.6g}, and at most {rule.max_loss:g} is allowed"
+    floor = challenger.of_class_shares.get(rule.metric, math.inf)
+    if rule.beats_prior and loss > floor + ROUNDING:
+        return f"{its} has {rule.metric} {loss:.6g}, worse than the class shares alone ({floor:.6g})"
+    return None
+
+
+def _loss(metrics: JSONMapping, metric: str) -> float | None:
+    """A metric of which less is better; of a model without classes, the mean negative log likelihood.
+
+    Rows that it calls impossible make that infinite, though `log_likelihood` is the mean of the others.
+    """
+    if metric == JOINT_METRIC and "log_likelihood" in metrics:
+        return math.inf if metrics["n_impossible"] else -metrics["log_likelihood"]
+    return metrics.get(metric)
+
+
+def _champion(workspace: Workspace, name: str, alias: str) -> int | None:
+    return models.aliases(workspace.control, name).get(alias)
+
+
+def _measured(workspace: Workspace, name: str, number: int, rows: Source, run: Run) -> Measured:
+    try:
+        model = _mapped(workspace, name, number)
+        metrics, of_class_shares = scoring.measure_beside_floor(model, rows, run.report)
+        shown = {f"{name}_of_class_shares": loss for name, loss in of_class_shares.items()}
+        return Measured(number, metrics | shown, of_class_shares=of_class_shares)
+    except (LearnerError, NotFound, CorruptFile) as error:  # a new class, a lost column, no rows, a damaged file
+        return Measured(number, None, str(error))
+
+
+def _mapped(workspace: Workspace, name: str, number: int) -> Model:
+    version = models.get_version(workspace.control, name, number)
+    try:
+        return map_version(version).model
+    except CorruptFile:
+        # A champion that was replaced and removed since its row was read is gone, and not damaged.
+        models.get_version(workspace.control, name, number)
+        raise
+
+
+def _rows(workspace: Workspace, request: RefreshRequest, run: Run) -> tuple[Source, JSONMapping]:
+    """The rows that decide, and how to say which they are."""
+    rule, train = request.promotion, request.train
+    most = workspace.settings.evaluation_rows
+    dataset = rule.dataset or train.test_dataset
+    if rule.dataset is not None or not train.keeps_back:
+        source = open_source(
+            workspace, None if dataset else train.test_uris, dataset=dataset, is_remote=not run.is_local
+        )
+        return source.thinned(most), {"dataset": dataset, "files": [file.path for file in source.files]}
+    whole = open_source(workspace, train.uris, dataset=train.dataset, is_remote=not run.is_local, columns=train.columns)
+    kept_back = training_rows(workspace, whole, train, run).kept_back
+    assert kept_back is not None
+    newest = newest_files(kept_back, rule.newest_files, rule.min_rows / train.holdout)
+    rows = kept_back.only(set(newest)).thinned(most)
+    files = [kept_back.files[index].path for index in newest]
+    return rows, {"dataset": train.dataset, "files": files, "holdout": train.holdout, "seed": train.seed}
+
+
+def newest_files(source: Source, n_files: int, n_rows: float) -> list[int]:
+    """Positions of the files that changed last: so many files, and more until they hold so many rows."""
+    chosen: list[int] = []
+    rows = 0
+    of_files = {fragment.file for fragment in source.fragments}
+    for index in sorted(of_files, key=lambda i: (source.files[i].mtime_ns or 0, source.files[i].path), reverse=True):
+        if len(chosen) >= n_files and rows >= n_rows:
+            break
+        chosen.append(index)
+        rows += source.files[index].n_rows
+    return chosen

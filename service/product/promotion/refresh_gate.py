@@ -1,0 +1,95 @@
+"""Before a refresh trains: is there a reason to, and is the new data fit to be learned?"""
+
+from typing import cast
+
+from learners.errors import LearnerError
+from learners.monitoring.drift import drift_report
+from learners.monitoring.findings import Limits
+from learners.monitoring.reference import training_reference
+from learners.monitoring.slices import ServedCounts
+from learners.monitoring.watched import Watched
+from service.jobs.steps import Run
+from service.json_values import JSONObject
+from service.predictor import map_version
+from service.problems import Conflict
+from service.product.datasets.data_roots import open_source
+from service.product.training.scored_counts import scored_counts
+from service.product.monitoring.windows import monitoring
+from service.requests import RefreshRequest
+from service.workspace import Workspace
+from storage import models
+from storage.errors import CorruptFile, NotFound
+from storage.models import ModelVersion
+
+MOST_ROWS = 200_000
+BROKEN = ("absent", "missing", "unseen", "out_of_range", "swapped", "clipped")
+
+
+class Quarantined(Conflict):
+    """New data that differs from what the champion learned as broken data does; a person has to look at it."""
+
+
+def inspect(workspace: Workspace, run: Run) -> JSONObject:
+    """Whether to train: `is_skipped` says that nothing has changed enough.
+
+    Raises
+    ------
+    Quarantined
+        If the newest files are broken.
+    """
+    request = RefreshRequest(**run.request)
+    champion = _champion(workspace, request)
+    if champion is None or (request.quarantine_points is None and request.when == "always"):
+        return {"is_skipped": False}
+    drifting: list[str] = []
+    if request.quarantine_points is not None:
+        drifting += _look_at_files(workspace, request, champion, run)
+    if request.when == "always":
+        return {"is_skipped": False}
+    served = monitoring(workspace, f"{champion.name}@{champion.version}")
+    causes = cast("list[dict[str, object]]", served.get("causes", []))
+    drifting += [str(cause["words"]) for cause in causes] if served["is_drifting"] else []
+    if drifting:
+        return {"is_skipped": False, "because": drifting}
+    reason = f"nothing that version {champion.version} serves has changed; train with when=always to do it all the same"
+    return {"is_skipped": True, "reason": reason}
+
+
+def _look_at_files(workspace: Workspace, request: RefreshRequest, champion: ModelVersion, run: Run) -> list[str]:
+    """Compare the newest file of the training data with what the champion learned; returns what has changed, in words."""
+    train = request.train
+    try:
+        model = map_version(champion).model
+        whole = open_source(
+            workspace, train.uris, dataset=train.dataset, is_remote=not run.is_local, schema=model.schema
+        )
+        newest = max(range(len(whole.files)), key=lambda i: (whole.files[i].mtime_ns or 0, whole.files[i].path))
+        rows = whole.only({newest}).thinned(MOST_ROWS)
+        counts = ServedCounts(Watched(model), present=rows.arrow_schema.names)
+        for batch in rows.batches(counts.columns):
+            counts.update(batch)
+        reference = training_reference(counts.watched, scored_counts(champion, counts.watched))
+        if reference is None or not counts.n_rows:
+            return []
+        found = drift_report(counts, reference, Limits(points=float(request.quarantine_points or 0.0)))
+    except (CorruptFile, NotFound):  # of the champion: what is trained now may well be its repair
+        return []
+    except LearnerError as error:
+        raise Quarantined(f"The newest file cannot be read as the champion reads it: {error}", file="") from error
+    causes = cast("list[dict[str, object]]", found["causes"])
+    broken = [str(cause["words"]) for cause in causes if cause["kind"] in BROKEN]
+    if broken:
+        path = whole.files[newest].path
+        raise Quarantined(
+            f"{path} differs so much from what {champion.name}@{champion.version} learned that nothing was trained: "
+            f"{'; '.join(broken[:5])}. Mend the data; or, if it is right, refresh once with quarantine_points=null.",
+            file=path,
+        )
+    return [str(cause["words"]) for cause in causes]
+
+
+def _champion(workspace: Workspace, request: RefreshRequest) -> ModelVersion | None:
+    try:
+        return models.find_version(workspace.control, f"{request.train.model}@{request.promotion.alias}")
+    except NotFound:
+        return None

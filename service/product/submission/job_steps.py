@@ -1,0 +1,103 @@
+"""What each kind of job does, step by step: a worker runs the steps durably, a command runs them in its own process."""
+
+import shutil
+import uuid
+from collections.abc import Callable
+from functools import partial
+
+from service.jobs.limits import OwnLimits, limits_of
+from service.jobs.steps import LOCAL, Kinds, Step, run_now
+from service.json_values import JSONObject
+from service.product.inference.answering import answer_queries, evaluate_version, impute_rows, score_rows
+from service.product.datasets.datasets import summarise
+from service.product.forgetting.forgetting import forget_steps
+from service.product.submission.prechecks import check_request
+from service.product.promotion.promotion import refresh_steps
+from service.product.progress import Report, silent
+from service.product.inference.scoring import unheard
+from service.product.training.training import train_steps
+from service.requests import EvaluateRequest, ForgetRequest, TrainRequest
+from service.workspace import Workspace
+from storage import models
+from storage.models import ModelVersion
+
+
+def job_kinds(workspace: Workspace) -> Kinds:
+    """The steps of every kind of job."""
+    return {
+        "train": train_steps(workspace),
+        "refresh": refresh_steps(workspace),
+        "forget": forget_steps(workspace),
+        "query": (Step("answer", partial(answer_queries, workspace)),),
+        "evaluate": (Step("evaluate", partial(evaluate_version, workspace)),),
+        "score": (Step("score", partial(score_rows, workspace)),),
+        "impute": (Step("impute", partial(impute_rows, workspace)),),
+        "schema": (Step("summarise", partial(summarise, workspace)),),
+    }
+
+
+def clean(workspace: Workspace, job_id: str) -> None:
+    """Remove what a job that has ended left in its scratch folder."""
+    shutil.rmtree(workspace.layout.scratch_directory(job_id), ignore_errors=True)
+
+
+def unclean(workspace: Workspace) -> list[str]:
+    """The jobs that have left something in their scratch folders, or are about to."""
+    return sorted(path.name for path in workspace.layout.scratch.glob("job-*"))
+
+
+def train(workspace: Workspace, request: TrainRequest, report: Report = silent) -> ModelVersion:
+    """Train in this process and add the version to the registry.
+
+    Parameters
+    ----------
+    workspace : Workspace
+    request : TrainRequest
+        Data, learner, parameters and how to evaluate.
+    report : callable
+        Called with progress between chunks; raising Cancelled in it stops.
+    """
+    return train_with_passes(workspace, request, report)[0]
+
+
+def train_with_passes(
+    workspace: Workspace,
+    request: TrainRequest,
+    report: Report = silent,
+    warn: Callable[[str], None] = unheard,
+) -> tuple[ModelVersion, list[JSONObject]]:
+    """As `train`, with what was read and what was reused for each statistic.
+
+    `warn` is told of columns that are left out and of values that are folded.
+    """
+    published = _run_here(workspace, "train", request, report)
+    version = models.get_version(workspace.control, published["model"], str(published["version"]))
+    for warning in published.get("warnings", []):
+        warn(warning)
+    return version, published["passes"]
+
+
+def evaluate(workspace: Workspace, request: EvaluateRequest, report: Report = silent) -> JSONObject:
+    """Measure a model version on a data set, in this process."""
+    steps = job_kinds(workspace)["evaluate"]
+    return run_now(steps, f"{LOCAL}{uuid.uuid4().hex[:12]}", request.model_dump(), report)
+
+
+def forget(workspace: Workspace, request: ForgetRequest, report: Report = silent) -> JSONObject:
+    """Take rows out of the data that models are trained on, and out of the models, in this process."""
+    check_request(workspace, request, is_remote=False)
+    return _run_here(workspace, "forget", request, report)
+
+
+def _run_here(workspace: Workspace, kind: str, request: TrainRequest | ForgetRequest, report: Report) -> JSONObject:
+    job_id, asked = f"{LOCAL}{uuid.uuid4().hex[:12]}", request.model_dump()
+    own = OwnLimits(limits_of(workspace.settings, asked))
+
+    def checked(progress: JSONObject) -> None:
+        own.check()
+        report(progress)
+
+    try:
+        return run_now(job_kinds(workspace)[kind], job_id, asked, checked, own.limits.memory)
+    finally:
+        clean(workspace, job_id)

@@ -1,0 +1,169 @@
+"""Requests bound to fail are refused before they are queued: unknown names, invalid parameters, missing files."""
+
+import glob
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from learners import recipes
+from learners.circuits.columns import check_left_out, knows_nothing_of, labels_of, never_had
+from learners.circuits.model import CircuitModel
+from learners.circuits.queries.queries import check
+from learners.classifiers.lookup.lookup import LookupModel
+from learners.ensembles.model import EnsembleModel
+from learners.errors import SourceError, UnknownColumn
+from learners.model import Model
+from learners.orders.model import OrderModel
+from learners.query import AnyQuery, Marginal, Query, Surprise
+from learners.schema.encoding.records import encode_records
+from service.jobs.limits import check_limits
+from service.product.datasets.data_roots import check_roots, files_of, plain
+from service.product.datasets.datasets import get_dataset
+from service.product.forgetting.forgetting import check_condition
+from service.product.views.inspecting import served
+from service.product.promotion.promotion import checked_train
+from service.product.inference.queries import NoJoint, of_joint, of_structures
+from service.product.versions.registry import find_version
+from service.product.training.training import target_of
+from service.requests import (
+    AnyRequest,
+    EvaluateRequest,
+    ForgetRequest,
+    ImputeRequest,
+    QueryJobRequest,
+    RefreshRequest,
+    ScoreRequest,
+    TrainRequest,
+)
+from service.workspace import Workspace
+
+
+def check_request(workspace: Workspace, request: AnyRequest, *, is_remote: bool) -> None:
+    """Refuse a job that could only fail, as far as this can be seen without reading data.
+
+    Raises
+    ------
+    OutsideRoots, NotFound, InvalidParameter, InvalidRequest, UnknownColumn, InvalidEvidence, SchemaError
+    """
+    named = checked_train(workspace, request) if isinstance(request, RefreshRequest) else request
+    if is_remote:
+        uris = [*(getattr(named, "uris", None) or ()), *(getattr(named, "test_uris", None) or ())]
+        check_roots([*uris, *files_of(getattr(named, "parameters", {}))], workspace.settings)
+    _check_named(workspace, named, is_remote=is_remote)
+    check_limits(workspace.settings, request.model_dump())
+
+
+def _check_named(workspace: Workspace, request: AnyRequest, *, is_remote: bool) -> None:
+    """Refuse now what a job could only fail with later, as far as it can be known without reading data.
+
+    Raises
+    ------
+    NotFound, InvalidParameter, InvalidRequest, UnknownColumn, InvalidEvidence, SchemaError
+    """
+    if isinstance(request, ForgetRequest):
+        check_condition(workspace, request, is_remote=is_remote)
+    for name in {getattr(request, "dataset", None), getattr(request, "test_dataset", None)} - {None}:
+        get_dataset(workspace, str(name))
+    if isinstance(request, EvaluateRequest):
+        find_version(workspace, request.model)
+    if isinstance(request, ScoreRequest | ImputeRequest):
+        _check_density(served(workspace, request.model).model, request)
+    if isinstance(request, QueryJobRequest):
+        check_queries(served(workspace, request.model).model, request.queries)
+    if isinstance(request, TrainRequest):
+        recipes.parse_parameters(request.learner, request.parameters)
+        target_of(workspace, request)
+
+
+def _check_density(model: Model, request: ScoreRequest | ImputeRequest) -> None:
+    """Refuse a model without a joint distribution, and columns to fill that it does not know."""
+    own = model.joint if isinstance(model, EnsembleModel) else model
+    if not isinstance(own, CircuitModel | LookupModel):
+        raise NoJoint(model.kind)
+    names = [*own.schema.columns]
+    for name in request.columns if isinstance(request, ImputeRequest) else ():
+        if name not in names:
+            check_left_out(own.schema, name)
+            raise UnknownColumn(name, names)
+
+
+def check_files(workspace: Workspace, request: AnyRequest) -> None:
+    """Refuse a job whose files are not there. Not for schedules, whose files may be written later.
+
+    Object stores are not asked: a request shall not wait for them.
+
+    Raises
+    ------
+    SourceError
+    """
+    for uri in _uris(workspace, request):
+        path = plain(uri)
+        if "://" in path or "**" in path or Path(path).exists():
+            continue
+        if not glob.has_magic(path):
+            raise SourceError(uri, "no such file or folder.")
+        if next(glob.iglob(path, include_hidden=True), None) is None:  # noqa: PTH207 (Path.glob takes no absolute one)
+            raise SourceError(uri, "matches no file.")
+
+
+def _uris(workspace: Workspace, request: AnyRequest) -> Iterator[str]:
+    """Where the data of a job come from."""
+    named = request.train if isinstance(request, RefreshRequest) else request
+    for member in ("uris", "test_uris"):
+        yield from getattr(named, member, None) or ()
+    yield from files_of(getattr(named, "parameters", {}))
+    for member in ("dataset", "test_dataset"):
+        if (name := getattr(named, member, None)) is not None:
+            yield from get_dataset(workspace, name).uris
+
+
+def check_queries(model: Model, queries: Sequence[AnyQuery]) -> None:
+    """Refuse queries whose columns, values or edges the model has not, without answering them.
+
+    Raises
+    ------
+    NoJoint, WrongQuery, UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEdges, NotGaussian,
+    InvalidParameter, BIFError
+    """
+    if isinstance(model, OrderModel):
+        for about in of_structures(model, queries):
+            model.asked.check(about)
+        return
+    asked = of_joint(model, queries)
+    if isinstance(model, EnsembleModel):
+        model = model.joint
+    if isinstance(model, CircuitModel):
+        check(model.circuit, model.schema, asked)
+    elif isinstance(model, LookupModel):
+        for query in asked:
+            _check_of_network(model, query)
+    else:
+        raise NoJoint(model.kind)
+
+
+def _variables(query: Query) -> Sequence[str]:
+    return () if isinstance(query, Marginal | Surprise) else query.variables
+
+
+def _check_of_network(model: LookupModel, query: Query) -> None:
+    """As a circuit would, which is not made for this: that of a network may be large."""
+    schema = model.schema
+    places = {attribute.name: place for place, attribute in enumerate(schema.attributes)}
+    names = [*places, str(schema.target)]
+    given = {name: value for name, value in query.evidence.items() if value is not None}
+    for name in (*query.evidence, *_variables(query)):
+        if name not in names:
+            check_left_out(schema, name)
+            raise UnknownColumn(name, names)
+        if (name in given or name in _variables(query)) and places.get(name, -1) not in (-1, *model.network.order):
+            raise knows_nothing_of(name)
+    for name, value in given.items():
+        if name == schema.target:
+            if str(value) not in schema.classes:
+                raise never_had(name, value, schema.classes)
+            continue
+        attribute = schema.attributes[places[name]]
+        if isinstance(value, str) and value in labels_of(attribute):
+            continue
+        # A rare value that shares its code with others has one.
+        if encode_records([{name: value}], schema).x[places[name], 0] == attribute.n_values:
+            raise never_had(name, value, labels_of(attribute))

@@ -1,0 +1,83 @@
+"""Jobs are submitted here, and forgotten once they ended long ago."""
+
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from service.jobs.logs import log_path
+from service.jobs.queue import Job, Priority, job_queue
+from service.problems import Conflict
+from service.product.outputs import check_free
+from service.product.submission.prechecks import check_files, check_request
+from service.requests import AnyRequest
+from service.workspace import Workspace
+from storage.files import publish
+
+
+def submit(
+    workspace: Workspace,
+    request: AnyRequest,
+    idempotency_key: str | None = None,
+    *,
+    is_remote: bool,
+    priority: Priority = "normal",
+) -> tuple[Job, bool]:
+    """Queue a job after checking what can be checked without reading data; see JobQueue.submit."""
+    check_request(workspace, request, is_remote=is_remote)
+    check_files(workspace, request)
+    asked = request.model_dump(exclude={"kind"})
+    return job_queue(workspace).submit(request.kind, asked, idempotency_key=idempotency_key, priority=priority)
+
+
+def job_log(workspace: Workspace, job_id: str) -> str:
+    """What a job has logged so far, a JSON object a line."""
+    path = log_path(workspace.layout.root / "logs", job_queue(workspace).get(job_id).id)
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def job_output(workspace: Workspace, job_id: str) -> Path:
+    """The Parquet file of rows that a job has written.
+
+    Raises
+    ------
+    NotFound
+        If there is no such job.
+    Conflict
+        If it has written none.
+    """
+    job = job_queue(workspace).get(job_id)
+    path = workspace.layout.job_output(job.id)
+    if not path.exists():
+        raise Conflict(
+            f"Job {job.id!r} ({job.kind}, {job.state}) has no rows: only jobs of kind score and impute have, once they have "
+            "succeeded.",
+            job=job.id,
+        )
+    return path
+
+
+def write_job_output(workspace: Workspace, job_id: str, output: Path, *, replace: bool = False) -> None:
+    """Copy the rows that a job has written to a file.
+
+    Raises
+    ------
+    NotFound, Conflict, InvalidRequest
+        As `job_output`; or if the file exists.
+    """
+    written = job_output(workspace, job_id)
+    check_free(output, replace=replace)
+    with publish(output, replace=replace) as draft:
+        shutil.copyfile(written, draft)
+
+
+def forget_old_jobs(workspace: Workspace) -> int:
+    """Remove jobs that ended long ago, and their logs; returns how many."""
+    before, n_forgotten = datetime.now(UTC) - timedelta(days=workspace.settings.job_days), 0
+    queue = job_queue(workspace)
+    while job_ids := queue.finished_before(before):
+        queue.delete(job_ids)
+        for job_id in job_ids:
+            log_path(workspace.layout.root / "logs", job_id).unlink(missing_ok=True)
+            workspace.layout.job_output(job_id).unlink(missing_ok=True)
+        n_forgotten += len(job_ids)
+    return n_forgotten

@@ -1,0 +1,271 @@
+"""A training, step by step: learn, evaluate, reserve a number, publish. Workers and commands run the same steps."""
+
+import time
+from contextlib import nullcontext
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from learners import recipes
+from learners.circuits.model import CircuitModel
+from learners.classifiers.rare_value_cost import folding_costs
+from learners.kinds import load_model
+from learners.memory import allocate_frugally, limit_memory
+from learners.model import Model
+from learners.monitoring.watched import network_of
+from learners.passes.cluster import connected
+from learners.passes.learner import Account, Checkpoints, Part, drive
+from learners.schema import Kept
+from learners.schema.discarded_columns import losses
+from service.jobs.limits import counts_bytes
+from service.jobs.steps import Run, Step
+from service.json_values import JSONObject
+from service.problems import InvalidRequest
+from service.product.training import provenance
+from service.product.inference import scoring
+from service.product.training.continuing import ORDER, Continuation, chosen, continuation
+from service.product.datasets.data_roots import check_roots, files_of, open_source, plain_parameters
+from service.product.datasets.datasets import file_facts, get_dataset
+from service.product.datasets.dataset_statistics import Ledger, ledger_of
+from service.product.datasets.known_files import keep_column_order, verify_files
+from service.product.progress import reporting
+from service.product.training.scored_counts import keep_scored, scored_tables
+from service.product.datasets.training_rows import TrainingRows, check_forgotten, discard_forgotten, training_rows
+from service.requests import TrainRequest
+from service.settings import available_threads
+from service.workspace import Workspace
+from storage import datasets, models
+from storage.compiled import map_compiled, write_compiled
+from storage.files import make_folder
+from storage.model_file import write_model
+from storage.models import ModelVersion
+from storage.publication import publishing, register, version_of_job
+
+COMPILED = "model.arrow"
+
+
+def train_steps(workspace: Workspace) -> tuple[Step, ...]:
+    """The steps of a job that trains."""
+    return (
+        Step("learn", partial(learn, workspace)),
+        Step("evaluate", partial(evaluate_learned, workspace)),
+        Step("reserve", partial(reserve, workspace)),
+        Step("publish", partial(publish, workspace)),
+    )
+
+
+def learn(workspace: Workspace, run: Run) -> JSONObject:
+    """Make the passes and leave the compiled model in the job's scratch folder."""
+    request = TrainRequest(**run.request)
+    ledger = ledger_of(workspace, request, run)
+    kept = _kept_schema(workspace, request, ledger)
+    source = open_source(
+        workspace,
+        request.uris,
+        dataset=request.dataset,
+        is_remote=not run.is_local,
+        columns=request.columns,
+        schema=None if kept is None else kept.schema,
+    )
+    if request.verify:
+        verify_files(source, ledger, run.report)
+    if request.dataset is not None:
+        keep_column_order(workspace, request.dataset, source)
+        datasets.keep_files(workspace.control, request.dataset, list(map(file_facts, source.files)))
+    n_rules = len(ledger.forgotten.rules())
+    rows = training_rows(workspace, source, request, run)
+    started = time.perf_counter()
+    model, accounts = fit(workspace, request, rows, ledger, run)
+    seconds = time.perf_counter() - started
+    if len(rows.rules) > n_rules:  # of other data with the same files: no job that forgets does it here
+        discard_forgotten(ledger)
+    path = workspace.layout.scratch_directory(run.job_id) / COMPILED
+    make_folder(path.parent)
+    write_compiled(path, *model.to_arrays(), replace=True)
+    n_rows = int(model.facts["n_rows"])
+    files = [rows.learned.raw.files[index] for index in sorted(rows.learned.wanted)]
+    return {
+        "path": str(path),
+        "n_rows": n_rows,
+        "files": [file_facts(file) for file in files],
+        "passes": [asdict(account) for account in accounts],
+        "forgotten": list(rows.rules),
+        "warnings": warnings_of(model),
+        "train_s": seconds,
+        "rows_per_s": n_rows / max(seconds, 1e-9),
+    }
+
+
+def warnings_of(model: Model) -> list[str]:
+    """What the model does not keep of its table, and as far as it counts families, what that can have cost."""
+    network = network_of(model)
+    return losses(model.schema, {} if network is None else folding_costs(network))
+
+
+def fit(
+    workspace: Workspace, request: TrainRequest, rows: TrainingRows, ledger: Ledger, run: Run
+) -> tuple[Any, list[Account]]:
+    """The model of the rows, with what is stored as far as it serves, and what that saved."""
+    allocate_frugally()
+    limit_memory(counts_bytes(workspace.settings, run.memory_limit), workspace.temporary)
+    overrides, target = overrides_of(workspace, request), target_of(workspace, request)
+    how = chosen(rows, target, overrides)
+    known = continuation(workspace, request, rows, how)
+    if isinstance(known, Continuation):
+        return _continued(workspace, known, run, ledger.checkpoints), [known.account]
+    if not run.is_local:
+        check_roots(files_of(request.parameters), workspace.settings)
+    parameters = plain_parameters(request.parameters)
+    kept = _kept_schema(workspace, request, ledger)
+    learner = recipes.learner(request.learner, parameters, target, kept, overrides)
+    accounts = [] if known is None else [known]
+    address = workspace.settings.cluster
+    with nullcontext() if address is None else connected(address) as cluster:
+        model = drive(
+            learner,
+            [Part(rows.learned.source, ledger.store, rows.learned)],
+            threads=available_threads(workspace.settings),
+            on_progress=reporting(run.report),
+            checkpoints=ledger.checkpoints,
+            accounts=accounts,
+            cluster=cluster,
+        )
+    if isinstance(model, CircuitModel):
+        model.facts["chosen"] = how
+    if recipes.keeps_schema(request.learner):
+        ledger.keep_schema(target, overrides, recipes.cuts_by(request.learner, parameters), model.schema)
+    return model, accounts
+
+
+def _continued(workspace: Workspace, known: Continuation, run: Run, checkpoints: Checkpoints | None) -> Any:
+    if not known.parts:
+        return known.model
+    threads = available_threads(workspace.settings)
+    model = drive(
+        known.learner(), known.parts, threads=threads, on_progress=reporting(run.report), checkpoints=checkpoints
+    )
+    if known.order and isinstance(model, CircuitModel):
+        model.facts[ORDER] = list(known.order)
+    return model
+
+
+def evaluate_learned(workspace: Workspace, run: Run) -> JSONObject:
+    """Measure the learned model on the test data or on rows that were kept back."""
+    request = TrainRequest(**run.request)
+    learned = run.receipts["learn"]
+    timing = {"train_s": learned["train_s"], "rows_per_s": learned["rows_per_s"]}
+    model = load_model(*map_compiled(learned["path"]))
+    if request.keeps_back:
+        source = open_source(
+            workspace,
+            request.uris,
+            dataset=request.dataset,
+            is_remote=not run.is_local,
+            columns=request.columns,
+            schema=model.schema,
+        )
+        kept_back = training_rows(workspace, source, request, run).kept_back
+        assert kept_back is not None
+        rows, where = kept_back.thinned(workspace.settings.evaluation_rows), "hold-out"
+    elif request.test_dataset is not None or request.test_uris is not None:
+        rows, where = (
+            open_source(
+                workspace,
+                request.test_uris,
+                dataset=request.test_dataset,
+                is_remote=not run.is_local,
+                schema=model.schema,
+            ),
+            "test data",
+        )
+    else:
+        return {"metrics": timing}
+    keep_scored(model, rows, Path(learned["path"]))
+    # Of a rare class all rows may be kept back: the model does not know it, and is wrong there.
+    metrics = scoring.measure(model, rows, run.report, takes_unknown=request.keeps_back)
+    return {"metrics": metrics | {"evaluated_on": where} | timing}
+
+
+def reserve(workspace: Workspace, run: Run) -> JSONObject:
+    """Take the version's number; a restart before this receipt leaves a gap in the numbers, never a clash."""
+    return {"version": models.reserve_version(workspace.control, run.request["model"])}
+
+
+def publish(workspace: Workspace, run: Run) -> JSONObject:
+    """Files first, then the row with its aliases; a repetition finds the row and changes nothing."""
+    request = TrainRequest(**run.request)
+    learned, metrics = run.receipts["learn"], run.receipts["evaluate"]["metrics"]
+    version = version_of_job(workspace.control, request.model, run.job_id)
+    if version is None:
+        with publishing(workspace.layout.model_directory(request.model)):
+            version = _published(workspace, request, run)
+    return {
+        "model": version.name,
+        "version": version.version,
+        "sha256": version.sha256,
+        "metrics": metrics,
+        "passes": learned["passes"],
+        "warnings": learned.get("warnings", []),  # a job of an earlier release has none
+    }
+
+
+def _published(workspace: Workspace, request: TrainRequest, run: Run) -> ModelVersion:
+    learned, metrics = run.receipts["learn"], run.receipts["evaluate"]["metrics"]
+    number = run.receipts["reserve"]["version"]
+    header, arrays = map_compiled(learned["path"])
+    tables = load_model(header, arrays).tables() | provenance.tables(request, learned, metrics, run.job_id)
+    tables |= scored_tables(Path(learned["path"]))
+    files = write_model(workspace.layout.models, request.model, number, header, arrays, tables)
+    return register(
+        workspace.control,
+        ModelVersion(
+            name=request.model,
+            version=number,
+            learner=request.learner,
+            parameters=request.parameters,
+            dataset=request.dataset,
+            metrics=metrics,
+            job_id=run.job_id,
+            files=tuple(learned["files"]),
+            n_rows=learned["n_rows"],
+            sha256=files.sha256,
+            duckdb_path=files.duckdb_path,
+            arrow_path=files.arrow_path,
+            tags=request.tags,
+        ),
+        aliases=request.aliases,
+        reason=f"job {run.job_id}",
+        # As late as can be: a job that forgets must see the version.
+        check=partial(check_forgotten, workspace, request, learned, run),
+    )
+
+
+def target_of(workspace: Workspace, request: TrainRequest) -> str | None:
+    """The column to predict: as asked for, or that of the data set; None for a model of the joint distribution.
+
+    Raises
+    ------
+    InvalidRequest
+        If the learner needs one.
+    """
+    target = request.target
+    if target is None and request.dataset is not None:
+        target = get_dataset(workspace, request.dataset).target
+    if target is None and recipes.recipe(request.learner).needs_target:
+        raise InvalidRequest("There is no target: name the column to predict.", field="target")
+    return target
+
+
+def _kept_schema(workspace: Workspace, request: TrainRequest, ledger: Ledger) -> Kept | None:
+    """What an update keeps of the last training, if there was one."""
+    if not request.update:
+        return None
+    cuts_by = recipes.cuts_by(request.learner, plain_parameters(request.parameters))
+    return ledger.schema(target_of(workspace, request), overrides_of(workspace, request), cuts_by)
+
+
+def overrides_of(workspace: Workspace, request: TrainRequest) -> JSONObject:
+    """What is given of the columns: by the request, and where that is silent by the data set."""
+    registered = {} if request.dataset is None else dict(get_dataset(workspace, request.dataset).columns)
+    return registered | request.columns

@@ -1,0 +1,98 @@
+"""What goes: versions and whole models, with their files."""
+
+from typing import TYPE_CHECKING
+
+from service.jobs.steps import LOCAL
+from service.problems import Conflict
+from service.product.datasets.dataset_statistics import DATA, remove_counted
+from service.product.versions.registry import retention_of
+from service.workspace import Workspace
+from storage import model_file, removal
+from storage.errors import NotFound
+from storage.models import ModelVersion
+from storage.monitoring import MonitoringFiles
+
+if TYPE_CHECKING:
+    from service.jobs.queue import Job, JobQueue
+
+
+def delete_version(workspace: Workspace, name: str, version: int) -> None:
+    """Remove a version and its files; an aliased version is refused."""
+    model_file.remove_model(removal.delete_version(workspace.control, name, version).duckdb_path)
+    MonitoringFiles(workspace.layout.root, name).remove(version)
+
+
+def delete_model(workspace: Workspace, name: str) -> list[int]:
+    """Remove all versions of a model with their files, its aliases and its history; returns which.
+
+    Raises
+    ------
+    Conflict
+        If a job that has not ended is at work on it.
+    """
+    busy = [job.id for job in _queue(workspace).unfinished() if _model_of(job) == name]
+    if busy:
+        raise Conflict(f"Job {busy[0]} is working on {name!r}. Wait until it ends, or cancel it.", job=busy[0])
+    gone = removal.delete_model(workspace.control, name)
+    for version in gone:
+        model_file.remove_model(version.duckdb_path)
+    remove_counted(workspace.layout.model_directory(name) / DATA)
+    MonitoringFiles(workspace.layout.root, name).remove()
+    return [version.version for version in gone]
+
+
+def prune(workspace: Workspace, name: str, keep: int | None = None, *, job_id: str | None = None) -> list[int]:
+    """Remove all but the newest versions and their files; returns which.
+
+    Those that an alias points at stay, and those that a job made or names which has not ended: it may be comparing
+    or promoting them just now.
+
+    Parameters
+    ----------
+    name : str
+    keep : int, optional
+        By default what the model's retention says; a model without one is left as it is.
+    job_id : str, optional
+        The job that prunes: it needs its own versions no more.
+    """
+    if keep is None:
+        keep = retention_of(workspace, name)
+    if keep is None:
+        return []
+    named = _named_by_jobs(workspace, name)
+
+    def is_spared(version: ModelVersion) -> bool:
+        return version.version in named or (version.job_id != job_id and _is_unfinished(workspace, version.job_id))
+
+    gone = removal.retain_versions(workspace.control, name, keep, is_spared)
+    for version in gone:
+        model_file.remove_model(version.duckdb_path)
+        MonitoringFiles(workspace.layout.root, name).remove(version.version)
+    return [version.version for version in gone]
+
+
+def _is_unfinished(workspace: Workspace, job_id: str | None) -> bool:
+    # Asked after the version was seen: its job is older than it, and one that has ended never goes on.
+    if job_id is None or job_id.startswith(LOCAL):
+        return False
+    try:
+        return not _queue(workspace).get(job_id).is_finished
+    except NotFound:
+        return False
+
+
+def _named_by_jobs(workspace: Workspace, name: str) -> set[int]:
+    """The versions that jobs name by number, such as "name@3", and that have not ended."""
+    references = (str(job.request.get("model")).partition("@") for job in _queue(workspace).unfinished())
+    return {int(number) for model, _, number in references if model == name and number.isdecimal()}
+
+
+def _queue(workspace: Workspace) -> "JobQueue":
+    from service.jobs.queue import job_queue  # takes half a second, which a command that trains should not wait for
+
+    return job_queue(workspace)
+
+
+def _model_of(job: "Job") -> str:
+    """The name of the model that a job makes or asks."""
+    return str(job.request.get("model")).partition("@")[0]

@@ -1,0 +1,141 @@
+"""One version as one file, to carry elsewhere: export and import."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import BaseModel, Field, ValidationError
+
+from learners.kinds import completed
+from service.json_values import JSONMapping, JSONObject
+from service.problems import InvalidRequest
+from service.product.child_process import aside
+from service.product.outputs import check_free
+from service.product.versions.registry import find_version
+from service.product.versions.import_sandbox import try_model
+from service.requests import NAME
+from service.settings import max_model_bytes
+from service.workspace import Workspace
+from storage import bundle, model_file, models
+from storage.decoded_size import check_decoded_size
+from storage.errors import CorruptFile
+from storage.files import drafting, publish, verify_file
+from storage.model_file import ModelFiles
+from storage.models import ModelVersion
+from storage.publication import publishing, register
+
+
+class Manifest(BaseModel):
+    """What the registry keeps of an imported version."""
+
+    name: str = Field(pattern=NAME)
+    version: int = Field(ge=1, lt=2**31)
+    learner: str = Field(max_length=64)
+    parameters: JSONObject
+    dataset: str | None = Field(max_length=64)
+    metrics: JSONObject
+    files: list[JSONObject]
+    n_rows: int = Field(ge=0, lt=2**63)
+    tags: dict[str, str]
+
+
+def export_version(workspace: Workspace, reference: str) -> tuple[ModelVersion, int, Iterator[bytes]]:
+    """A version as one file: what it is, the number of bytes, and the bytes piece by piece."""
+    version = find_version(workspace, reference)
+    verify_file(version.duckdb_path, version.sha256)  # before the first byte is sent, so that it can still be said
+    return version, bundle.bundle_size(version), bundle.bundle_chunks(version)
+
+
+def write_export(
+    workspace: Workspace, reference: str, output: Path, *, replace: bool = False
+) -> tuple[ModelVersion, int]:
+    """Write a version to one file, which appears when it is whole.
+
+    Raises
+    ------
+    InvalidRequest
+        If the file exists and is not to be replaced.
+    """
+    check_free(output, replace=replace)
+    version, n_bytes, chunks = export_version(workspace, reference)
+    with publish(output, replace=replace) as draft, draft.open("wb") as file:
+        file.writelines(chunks)
+    return version, n_bytes
+
+
+def import_version(
+    workspace: Workspace, path: Path, name: str | None = None, *, is_remote: bool = False
+) -> ModelVersion:
+    """Add an exported version to the registry, as the next version of its name, after checking all of it.
+
+    Parameters
+    ----------
+    path : Path
+        Of the exported file.
+    name : str, optional
+        Of the model here; by default the name that it was exported under.
+    is_remote : bool
+        Whether it came over REST: then a process of its own reads it.
+
+    Raises
+    ------
+    InvalidRequest
+        If a byte differs from what was exported, or it is not a model that this release can answer with.
+    """
+    if is_remote:
+        return aside(workspace, import_version, path, name, is_trusted=False)
+    layout, control = workspace.layout, workspace.control
+    with drafting(layout.models, bundle.MODEL) as draft:
+        try:
+            manifest = _checked(path, bundle.unpack_bundle(path, draft))
+            model_file.refuse_views(draft)
+            check_decoded_size(draft, max_model_bytes(workspace.settings))
+            header, arrays = model_file.read_model(draft)
+            try_model(workspace, path, draft, header, arrays)
+            _check_lineage(path, draft)
+        except CorruptFile as error:
+            raise InvalidRequest(f"Nothing was imported: {error.reason}") from error
+        name = name or manifest.name
+        number = models.reserve_version(control, name)
+        with publishing(layout.model_directory(name)):
+            files = model_file.adopt_model(layout.models, name, number, draft, header, completed(header, arrays))
+            return register(control, _imported(manifest, name, number, files))
+
+
+def _imported(manifest: Manifest, name: str, number: int, files: ModelFiles) -> ModelVersion:
+    return ModelVersion(
+        name=name,
+        version=number,
+        learner=manifest.learner,
+        parameters=manifest.parameters,
+        dataset=manifest.dataset,
+        metrics=manifest.metrics,
+        job_id=None,
+        files=tuple(manifest.files),
+        n_rows=manifest.n_rows,
+        sha256=files.sha256,
+        duckdb_path=files.duckdb_path,
+        arrow_path=files.arrow_path,
+        tags=manifest.tags | {"imported_from": f"{manifest.name}@{manifest.version}"},
+    )
+
+
+def _checked(path: Path, manifest: JSONMapping) -> Manifest:
+    try:
+        checked = Manifest(**manifest)
+        json.dumps([checked.parameters, checked.files], allow_nan=False)
+        return checked
+    except ValidationError as error:
+        raise CorruptFile(path, f"its manifest is not one that `export` writes: {error.errors()[0]['msg']}.") from error
+    except ValueError as error:  # infinite numbers
+        raise CorruptFile(path, f"its manifest cannot be stored: {error}.") from error
+
+
+def _check_lineage(path: Path, model: Path) -> None:
+    """Read what the file says of its making, as lists and lineages will."""
+    model_file.read_libraries(model)
+    try:
+        for text in model_file.read_provenance(model).values():
+            json.dumps(json.loads(text), ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise CorruptFile(path, f"its provenance cannot be read ({error}).") from error

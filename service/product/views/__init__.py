@@ -1,0 +1,1 @@
+"""Models as graphs, drawings and exports."""

@@ -1,0 +1,48 @@
+"""The circuits of models, to be looked at and taken elsewhere."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from learners.model import Model
+
+
+class Form(StrEnum):
+    """How a circuit is written."""
+
+    TEXT = "text"
+    JSON = "json"
+    DOT = "dot"
+    SVG = "svg"
+
+
+MEDIA_TYPES = {
+    Form.TEXT: "text/plain",
+    Form.JSON: "application/json",
+    Form.DOT: "text/vnd.graphviz",
+    Form.SVG: "image/svg+xml",
+}
+
+
+def circuit_of(model: "Model", form: Form) -> str:
+    """The circuit of a model, of a network the one that it is compiled to.
+
+    Raises
+    ------
+    NoJoint
+        If it has no joint distribution.
+    NetworkTooLarge
+        If its network needs too large a circuit.
+    NoCircuit
+        If its leaves have several columns.
+    PictureTooLarge
+        If a picture is asked for, and the circuit has too many regions for one.
+    """
+    # Here, for the command line names the forms long before it needs a circuit.
+    from learners.circuits.formats import drawing
+    from learners.circuits.formats import text
+    from service.product.inference.queries import written
+
+    writers = {Form.TEXT: text.to_text, Form.JSON: text.to_json, Form.DOT: drawing.to_dot, Form.SVG: drawing.to_svg}
+    known = written(model)
+    return writers[form](known.circuit, known.schema)

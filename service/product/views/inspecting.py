@@ -1,0 +1,163 @@
+"""What a version looks like: its structure, its circuit, where it comes from."""
+
+import json
+from io import BytesIO
+from pathlib import Path
+
+from learners.circuits.bayesian.posterior_samples.model import BayesianCircuit
+from learners.circuits.model import CircuitModel
+from learners.classifiers.lookup.lookup import LookupModel
+from learners.ensembles.model import EnsembleModel
+from learners.errors import InvalidParameter, LearnerError
+from learners.model import Model
+from learners.orders.model import OrderModel
+from learners.orders.drawing import posterior_svg
+from service.json_values import JSONObject
+from service.predictor import Served, map_version
+from service.product.views.circuit_export import Form, circuit_of
+from service.product.views.graphs import graph_of, graph_of_structure
+from service.product.outputs import check_free
+from service.product.versions.registry import find_version
+from service.product.views.structure_svg import to_svg
+from service.workspace import Workspace
+from storage import model_file
+from storage.files import publish
+
+
+class NoChains(LearnerError, ValueError):
+    """Chains were asked of a model that was not sampled."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(
+            f"A model of kind {kind!r} has no chains to draw. Train with --learner spn --set learning=gibbs to have some."
+        )
+
+
+def served(workspace: Workspace, reference: str) -> Served:
+    """A mapped model for use in this process."""
+    return map_version(find_version(workspace, reference))
+
+
+def structure(workspace: Workspace, reference: str, member: int | None = None) -> JSONObject:
+    """Nodes and edges of a model's graph, or of one member of an ensemble.
+
+    Raises
+    ------
+    InvalidParameter
+        If there is no such member.
+    """
+    return structure_of(served(workspace, reference).model, member)
+
+
+def structure_of(model: Model, member: int | None) -> JSONObject:
+    """Nodes and edges of a model's graph, or of one member of an ensemble."""
+    if member is None:
+        return dict(model.structure())
+    if not isinstance(model, EnsembleModel):
+        raise InvalidParameter("member", member, f"a model of kind {model.kind!r} has no members; only ensembles have")
+    return model.member_structure(member)
+
+
+def lineage(workspace: Workspace, reference: str) -> JSONObject:
+    """Which files, job, schema, request and libraries a version was made of."""
+    version = find_version(workspace, reference)
+    told = model_file.read_provenance(version.duckdb_path)
+    return {
+        "name": version.name,
+        "version": version.version,
+        "sha256": version.sha256,
+        "created_at": version.created_at,
+        "job_id": version.job_id,
+        "dataset": version.dataset,
+        "n_rows": version.n_rows,
+        "files": version.files,
+        "schema": json.loads(map_version(version).schema.to_json()),
+        "provenance": {name: json.loads(text) for name, text in told.items()},
+        "libraries": model_file.read_libraries(version.duckdb_path),
+    }
+
+
+def draw(workspace: Workspace, reference: str, member: int | None = None) -> bytes:
+    """The structure of a version as an SVG picture: columns in layers below the class, or the nodes of a circuit.
+
+    Of a posterior over structures, every probable edge with its width by probability.
+
+    Raises
+    ------
+    PictureTooLarge
+        If it is a circuit of too many regions.
+    """
+    version = find_version(workspace, reference)
+    model = map_version(version).model
+    if isinstance(model, OrderModel):
+        return posterior_svg(model.asked, "graph", f"{version.name}@{version.version}").encode()
+    if isinstance(model, CircuitModel):
+        return circuit_of(model, Form.SVG).encode()
+    return structure_svg(model, f"{version.name}@{version.version}", member).encode()
+
+
+def structure_svg(model: Model, title: str, member: int | None = None) -> str:
+    """The graph of a model, or of one member of an ensemble, in layers; see `structure_svg.to_svg`."""
+    has_gains = member is None and isinstance(model, LookupModel | EnsembleModel)
+    return to_svg(graph_of(model) if has_gains else graph_of_structure(structure_of(model, member)), title)
+
+
+def draw_trace(workspace: Workspace, reference: str) -> bytes:
+    """How the chains of a sampled version went, as an SVG picture.
+
+    Raises
+    ------
+    NoChains
+        If the version was not sampled.
+    """
+    version = find_version(workspace, reference)
+    model = map_version(version).model
+    if not isinstance(model, BayesianCircuit):
+        raise NoChains(model.kind)
+    from service.product.views.pictures import draw_trace as drawn
+
+    picture = BytesIO()
+    drawn(model.trace, picture, f"{version.name}@{version.version}")
+    return picture.getvalue()
+
+
+def write_trace(workspace: Workspace, reference: str, output: Path, *, replace: bool = False) -> int:
+    """Write the picture of `draw_trace` to a file that appears when it is complete; returns its bytes.
+
+    Raises
+    ------
+    InvalidRequest
+        If the output exists and is not to be replaced.
+    NoChains
+    """
+    check_free(output, replace=replace)
+    content = draw_trace(workspace, reference)
+    with publish(output, replace=replace) as draft:
+        draft.write_bytes(content)
+    return len(content)
+
+
+def circuit(workspace: Workspace, reference: str, form: Form) -> str:
+    """The circuit of a version, of a network the one that it is compiled to.
+
+    Raises
+    ------
+    NoJoint, NetworkTooLarge, PictureTooLarge
+    """
+    return circuit_of(served(workspace, reference).model, form)
+
+
+def write_circuit(workspace: Workspace, reference: str, form: Form, output: Path, *, replace: bool = False) -> int:
+    """Write the circuit of a version to a file; returns the number of bytes.
+
+    Raises
+    ------
+    InvalidRequest
+        If the file exists and is not to be replaced.
+    NoJoint, NetworkTooLarge, PictureTooLarge
+    """
+    check_free(output, replace=replace)
+    text = circuit(workspace, reference, form).encode()
+    with publish(output, replace=replace) as draft:
+        draft.write_bytes(text)
+    return len(text)

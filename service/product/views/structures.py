@@ -1,0 +1,107 @@
+"""Posteriors over structures, looked at and taken elsewhere: pictures, and the most probable graph as a file."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from learners.errors import LearnerError
+from learners.orders.model import OrderModel
+from learners.orders.drawing import Picture, posterior_svg
+from service.predictor import map_version
+from service.product.outputs import check_free
+from service.product.versions.registry import find_version
+from service.workspace import Workspace
+from storage.files import publish
+from storage.models import ModelVersion
+
+
+class NoPosterior(LearnerError, ValueError):
+    """A picture or file of a posterior over structures was asked of another kind of model."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(
+            f"A model of kind {kind!r} has no posterior over structures. Train with --learner orders to have one."
+        )
+
+
+def draw_posterior(
+    workspace: Workspace, reference: str, picture: Picture, present: Sequence[str] = (), absent: Sequence[str] = ()
+) -> bytes:
+    """The edges of a posterior as an SVG picture: a heat map of their probabilities, or a graph with widths by probability.
+
+    Parameters
+    ----------
+    workspace : Workspace
+    reference : str
+    picture : 'edges' or 'graph'
+    present, absent : sequence of str
+        Known edges, each as "parent->child".
+
+    Raises
+    ------
+    NoPosterior, UnknownColumn, InvalidParameter, ImpossibleEdges
+    """
+    version, model = _posterior(workspace, reference)
+    title = f"{version.name}@{version.version}"
+    return posterior_svg(model.asked, picture, title, tuple(present), tuple(absent)).encode()
+
+
+def write_picture(
+    workspace: Workspace,
+    reference: str,
+    picture: Picture,
+    output: Path,
+    present: Sequence[str] = (),
+    absent: Sequence[str] = (),
+    *,
+    replace: bool = False,
+) -> int:
+    """Write the picture of `draw_posterior` to a file that appears when it is complete; returns its bytes.
+
+    Raises
+    ------
+    InvalidRequest
+        If the file exists and is not to be replaced.
+    NoPosterior, UnknownColumn, InvalidParameter, ImpossibleEdges
+    """
+    check_free(output, replace=replace)
+    content = draw_posterior(workspace, reference, picture, present, absent)
+    with publish(output, replace=replace) as draft:
+        draft.write_bytes(content)
+    return len(content)
+
+
+def bif(workspace: Workspace, reference: str) -> str:
+    """The most probable graph in the Bayesian Interchange Format.
+
+    Raises
+    ------
+    NoPosterior
+    NoTables
+        If its tables were too large to be kept.
+    """
+    version, model = _posterior(workspace, reference)
+    return model.to_bif(version.name)
+
+
+def write_bif(workspace: Workspace, reference: str, output: Path, *, replace: bool = False) -> int:
+    """Write the text of `bif` to a file that appears when it is complete; returns its bytes.
+
+    Raises
+    ------
+    InvalidRequest
+        If the file exists and is not to be replaced.
+    NoPosterior, NoTables
+    """
+    check_free(output, replace=replace)
+    content = bif(workspace, reference).encode()
+    with publish(output, replace=replace) as draft:
+        draft.write_bytes(content)
+    return len(content)
+
+
+def _posterior(workspace: Workspace, reference: str) -> tuple[ModelVersion, OrderModel]:
+    version = find_version(workspace, reference)
+    model = map_version(version).model
+    if not isinstance(model, OrderModel):
+        raise NoPosterior(model.kind)
+    return version, model

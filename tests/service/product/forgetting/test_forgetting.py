@@ -1,0 +1,329 @@
+"""Forgetting where several jobs, names and models meet: no rule is lost, and whoever still knows the rows is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from learners.errors import SchemaError
+from learners.kinds import load_model
+from learners.passes.sources.file_sets import whole_and_part
+from service import problems, product
+from service.jobs.steps import Run, Step, run_now
+from service.problems import InvalidRequest, OutsideRoots
+from service.product.forgetting.forgetting import ForgottenMeanwhile, forget_steps
+from service.product.datasets.dataset_statistics import ledger_of
+from service.product.progress import silent
+from service.requests import DatasetRequest, ForgetRequest, TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from storage.compiled import map_compiled
+from storage.errors import InvalidPredicate
+from tests.passes.test_reuse import write
+from tests.service.product.test_refresh import COLUMNS, folder, request_of, workspace
+
+__all__ = ["folder", "workspace"]
+WHERE = "user = 3"
+OF_ROWS = {"uris": None, "dataset": "rows", "target": None, "columns": {}}
+
+
+def register(workspace: Workspace, folder: Path, **more) -> None:
+    asked = {"name": "rows", "uris": [str(folder)], "target": "class", "columns": COLUMNS}
+    product.register_dataset(workspace, DatasetRequest(**(asked | more)))
+
+
+def n_left(folder: Path) -> int:
+    return int(pc.sum(pc.not_equal(pq.read_table(folder)["user"], 3)).as_py())
+
+
+def test_versions_that_know_the_rows_are_named_without_training_too(workspace, folder):
+    for _ in range(2):
+        product.train(workspace, request_of(folder, learner="nb", parameters={}))
+    done = product.forget(workspace, ForgetRequest(model="daily", where=WHERE, retrain=False))
+    assert done["still_holding"] == ["daily@1", "daily@2"]
+    product.train(workspace, request_of(folder, learner="nb", parameters={}))
+    assert WHERE not in str(product.lineage(workspace, "daily@3")), "models are carried elsewhere"
+    again = product.forget(workspace, ForgetRequest(model="daily", where=WHERE, retrain=False))
+    assert again["still_holding"] == ["daily@1", "daily@2"], "the third was trained without them"
+
+
+def test_the_same_files_under_another_name(workspace, folder):
+    """Who learned from them is named, and who will learn from them leaves the rows out."""
+    register(workspace, folder)
+    product.train(workspace, request_of(folder, **OF_ROWS))
+    by_files = request_of(folder, learner="nb", parameters={}, model="other", holdout=0)
+    product.train(workspace, by_files)
+    done = product.forget(workspace, ForgetRequest(dataset="rows", where=WHERE, prove=False))
+    assert done["still_holding"] == ["daily@1", "other@1"]
+    assert product.train(workspace, by_files).n_rows == n_left(folder)
+    entries = ledger_of(workspace, by_files, Run("local-look", {}, {}, silent)).store.entries()
+    assert entries and all(whole_and_part(file)[1] for entry in entries for file in entry.files)
+    copy = folder.parent / "copy"
+    copy.mkdir()
+    for file in folder.glob("*.parquet"):
+        (copy / file.name).write_bytes(file.read_bytes())
+    moved = request_of(copy, learner="nb", parameters={}, model="moved", holdout=0, update=False)
+    assert product.train(workspace, moved).n_rows == n_left(folder)
+
+
+def test_the_newest_version_is_trained_again_whatever_the_champion_is(workspace, folder):
+    product.train(workspace, request_of(folder, learner="nb", parameters={}, aliases=["champion"]))
+    product.train(workspace, request_of(folder, learner="tan", parameters={}, aliases=["next"]))
+    done = product.forget(workspace, ForgetRequest(model="daily", where=WHERE, prove=False))
+    assert product.find_version(workspace, "daily@3").learner == "tan"
+    assert product.aliases_of(workspace, "daily") == {"champion": 1, "next": 3}
+    assert done["still_holding"] == ["daily@1", "daily@2"]
+
+
+def test_a_job_that_is_started_again_adds_nothing_and_moves_nothing_back(workspace, folder):
+    product.train(workspace, request_of(folder, learner="nb", parameters={}, aliases=["champion"]))
+    request = ForgetRequest(model="daily", where=WHERE).model_dump()
+    mark, retrain, _ = product.job_kinds(workspace)["forget"]
+    run = Run("local-again", request, {}, silent)
+    marked = Run(run.job_id, request, {"mark": mark.run(run)}, silent)
+    retrain.run(marked)
+    assert product.aliases_of(workspace, "daily") == {"champion": 2}, "a version appears with its aliases"
+    product.set_alias(workspace, "daily", "champion", 1)  # somebody decides otherwise
+    assert retrain.run(marked)["versions"][0]["version"] == 2
+    assert product.aliases_of(workspace, "daily") == {"champion": 1}
+
+
+def test_nothing_is_published_that_was_learned_before_the_rule(workspace, folder):
+    request = request_of(folder, learner="nb", parameters={})
+    learn, evaluate, reserve, publish = product.job_kinds(workspace)["train"]
+    asked, receipts = request.model_dump(), {}
+    for step in (learn, evaluate, reserve):
+        receipts[step.name] = step.run(Run("local-slow", asked, receipts, silent))
+    product.train(workspace, request)
+    product.forget(workspace, ForgetRequest(model="daily", where=WHERE, prove=False))
+    with pytest.raises(ForgottenMeanwhile, match="Rows were forgotten while this job learned from them") as refused:
+        publish.run(Run("local-slow", asked, receipts, silent))
+    assert problems.problem_of(refused.value).status == 409
+    files = {path.name.partition("-")[0] for path in workspace.layout.model_directory("daily").glob("*.duckdb")}
+    assert files == {"2", "3"}, "the number is a gap"
+
+
+def test_rows_that_are_forgotten_meanwhile_are_forgotten_too(workspace, folder, monkeypatch):
+    product.train(workspace, request_of(folder, learner="nb", parameters={}, holdout=0))
+    learn, *others = product.job_kinds(workspace)["train"]
+    other_rules = ["user = 4"]
+
+    def learn_slowly(run: Run) -> dict:
+        receipt = learn.run(run)
+        while other_rules:
+            forgotten = ledger_of(workspace, TrainRequest(**run.request), run).forgotten
+            forgotten.add(other_rules.pop())
+            forgotten.save()
+        return receipt
+
+    steps = (Step("learn", learn_slowly), *others)
+    monkeypatch.setattr("service.product.forgetting.forgetting.train_steps", lambda _: steps)
+    done = run_now(
+        forget_steps(workspace), "local-forget", ForgetRequest(model="daily", where=WHERE).model_dump(), silent
+    )
+    assert [proof["is_equal"] for proof in done["proofs"]] == [True]
+    users = pq.read_table(folder)["user"].to_pylist()
+    assert product.find_version(workspace, "daily@latest").n_rows == len([user for user in users if user not in (3, 4)])
+
+
+def test_statistics_of_files_that_are_gone_are_removed_too(workspace, folder):
+    product.train(workspace, request_of(folder))
+    product.forget(workspace, ForgetRequest(model="daily", where=WHERE, prove=False))
+    write(folder, 0, seed=99)
+    product.train(workspace, request_of(folder))
+    product.forget(workspace, ForgetRequest(model="daily", where="user = 4", prove=False))
+    run = Run("local-look", {}, {}, silent)
+    ledger = ledger_of(workspace, request_of(folder), run)
+    parts = [whole_and_part(file) for entry in ledger.store.entries() for file in entry.files]
+    assert parts
+    assert all(set(conditions) >= {f"not ({WHERE})", "not (user = 4)"} for _, conditions in parts)
+
+
+def test_a_name_keeps_its_rules_and_nothing_else(workspace, folder):
+    """A data set is deleted to be registered again, with another target for example."""
+    register(workspace, folder)
+    product.train(workspace, request_of(folder, **OF_ROWS))
+    product.forget(workspace, ForgetRequest(dataset="rows", where=WHERE, retrain=False))
+    product.delete_dataset(workspace, "rows")
+    directory = workspace.layout.dataset_directory("rows")
+    assert [path.name for path in directory.iterdir() if not path.name.startswith(".")] == ["forgotten.json"]
+    register(workspace, folder, target="x0")
+    version = product.train(workspace, request_of(folder, **OF_ROWS, holdout=0, learner="nb", parameters={}))
+    assert version.n_rows == n_left(folder)
+    product.delete_dataset(workspace, "rows")
+    elsewhere = folder.parent / "elsewhere"
+    elsewhere.mkdir()
+    pq.write_table(pq.read_table(folder).drop_columns(["user"]), elsewhere / "a.parquet")
+    with pytest.raises(problems.Conflict, match="these files have no column 'user'"):
+        register(workspace, elsewhere, columns={"time": "drop"})
+    left = directory / "schemas" / "left.json"  # by a deletion that was interrupted
+    left.parent.mkdir()
+    left.touch()
+    register(workspace, folder)
+    assert not left.exists()
+
+
+def test_a_model_that_is_deleted_leaves_its_rules_and_nothing_else(workspace, folder):
+    request = request_of(folder, learner="nb", parameters={}, holdout=0)
+    product.train(workspace, request)
+    product.forget(workspace, ForgetRequest(model="daily", where=WHERE, prove=False))
+    product.delete_model(workspace, "daily")
+    directory = workspace.layout.model_directory("daily") / "data"
+    assert [path.name for path in directory.iterdir() if not path.name.startswith(".")] == ["forgotten.json"]
+    assert product.train(workspace, request).n_rows == n_left(folder)
+
+
+def test_a_model_of_other_files_under_the_same_name_is_told_of_the_rule(workspace, folder):
+    request = request_of(folder, learner="nb", parameters={})
+    product.train(workspace, request)
+    product.forget(workspace, ForgetRequest(model="daily", where=WHERE, prove=False))
+    elsewhere = folder.parent / "elsewhere"
+    elsewhere.mkdir()
+    pq.write_table(pq.read_table(folder).drop_columns(["user"]), elsewhere / "a.parquet")
+    other = request.model_copy(update={"uris": [str(elsewhere)], "columns": {"time": "drop"}})
+    with pytest.raises(problems.Conflict, match=r"Rows were forgotten under the name 'daily' \(user = 3\)"):
+        product.train(workspace, other)
+
+
+def test_files_outside_the_data_roots_are_not_searched(workspace, folder, tmp_path):
+    register(workspace, folder)
+    settings = Settings(workspace=workspace.settings.workspace, data_roots=[str(tmp_path / "elsewhere")])
+    mark = product.job_kinds(Workspace(settings))["forget"][0]
+    with pytest.raises(OutsideRoots, match="server may"):
+        mark.run(Run("job-1", ForgetRequest(dataset="rows", where=WHERE).model_dump(), {}, silent))
+
+
+CIRCUITS = [{"learning": "adf"}, {"learning": "em", "passes": 2}]
+
+
+@pytest.mark.parametrize("parameters", CIRCUITS, ids=["stream", "em"])
+def test_circuits_forget_and_prove_it(workspace, folder, parameters):
+    """A stream is learned anew from the remaining rows, also if it had gone on from day to day."""
+    request = request_of(folder, learner="spn", parameters=parameters)
+    product.train(workspace, request)
+    write(folder, 5)
+    product.train(workspace, request)
+    done = product.forget(workspace, ForgetRequest(model="daily", where=WHERE))
+    assert [proof["is_equal"] for proof in done["proofs"]] == [True]
+    done = product.forget(workspace, ForgetRequest(model="daily", where="user = 77"))
+    assert [proof["is_equal"] for proof in done["proofs"]] == [True], "no row has to be forgotten"
+    write(folder, 6)
+    _, passes = product.train_with_passes(workspace, request)
+    if parameters["learning"] == "adf":
+        assert [(each["stage"], each["n_files_read"]) for each in passes] == [("learning row by row", 1)]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"target": "x1"}, "the target, the columns"),
+        ({"columns": COLUMNS | {"x0": "drop"}}, "the target, the columns"),
+        ({"holdout": 0.5}, "choice of rows"),
+        ({"parameters": {"learning": "bmm"}}, "the parameters"),
+    ],
+)
+def test_a_circuit_that_is_asked_for_otherwise_starts_anew_and_says_why(workspace, folder, change, reason):
+    request = request_of(folder, learner="spn", parameters={"learning": "adf"})
+    product.train(workspace, request)
+    write(folder, 5)
+    version, passes = product.train_with_passes(workspace, request.model_copy(update=change))
+    assert passes[0]["stage"].startswith("starting anew, as") and reason in passes[0]["stage"]
+    assert version.n_rows > 1500
+    schema = load_model(*map_compiled(version.arrow_path)).schema
+    assert schema.target == change.get("target", "class")
+    assert ("x0" in schema.columns) is ("columns" not in change)
+
+
+def test_a_circuit_goes_on_from_the_newest_version(workspace, folder):
+    request = request_of(folder, learner="spn", parameters={"learning": "adf"})
+    product.train(workspace, request.model_copy(update={"aliases": ["champion"]}))
+    for day in (5, 6):
+        write(folder, day)
+        _, passes = product.train_with_passes(workspace, request)
+        assert [each["n_files_read"] for each in passes] == [1]
+
+
+@pytest.mark.parametrize(
+    ("column", "given"),
+    [
+        (pa.array([101, 205, 103], pa.int64()), "nominal"),
+        (pa.array([101, 205, 103], pa.decimal128(6, 0)), "nominal"),
+        (pa.array([101.0, 205.0, 103.0]), {"kind": "nominal"}),
+        (pa.array([101, 205, 103], pa.int32()), {"kind": "nominal", "order": [103, 101, 205]}),
+    ],
+    ids=["integers", "decimals", "floats", "an order of one's own"],
+)
+@pytest.mark.parametrize("learner", ["nb", "xgboost"])
+def test_numbers_that_are_declared_to_be_names_are_forgotten_and_proved(workspace, folder, column, given, learner):
+    for path in folder.glob("*.parquet"):
+        table = pq.read_table(path)
+        shops = column.take(pa.array([1 if user == 3 else user % 2 * 2 for user in table["user"].to_pylist()]))
+        pq.write_table(table.append_column("shop", shops), path)
+    columns = COLUMNS | {"shop": given}
+    product.train(workspace, request_of(folder, learner=learner, parameters={}, columns=columns))
+    request = ForgetRequest(model="daily", where=WHERE)
+    done = product.forget(workspace, request)
+    assert [proof["is_equal"] for proof in done["proofs"]] == [True]
+    entries = ledger_of(workspace, request_of(folder), Run("local-look", {}, {}, silent)).store.entries()
+    assert all(whole_and_part(file)[1] for entry in entries for file in entry.files)
+    again = product.forget(workspace, request)
+    assert [entry["version"] for entry in again["versions"]] == [2], "the second time nothing is left to learn"
+    assert [proof["is_equal"] for proof in again["proofs"]] == [True]
+
+
+def test_a_proof_that_fails_leaves_no_statistic_with_the_rows(workspace, folder, monkeypatch):
+    product.train(workspace, request_of(folder, learner="nb", parameters={}))
+
+    def fails(*_):
+        raise SchemaError("the proof cannot be made")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("service.product.forgetting.forgetting._proof", fails)
+        with pytest.raises(SchemaError, match="the proof cannot be made"):
+            product.forget(workspace, ForgetRequest(model="daily", where=WHERE))
+    entries = ledger_of(workspace, request_of(folder), Run("local-look", {}, {}, silent)).store.entries()
+    assert all(whole_and_part(file)[1] for entry in entries for file in entry.files)
+    again = product.forget(workspace, ForgetRequest(model="daily", where=WHERE))
+    assert [proof["version"] for proof in again["proofs"]] == [2]
+    assert [proof["is_equal"] for proof in again["proofs"]] == [True]
+
+
+@pytest.mark.parametrize(
+    ("where", "reason"),
+    [
+        ("usr = 3", r"names the column 'usr', which is not in the data \(similar: user\)"),
+        ("user = 3) FROM rows --", "closes a parenthesis too many"),
+        ("CAST(user AS INT) = 3", "Write TRY_CAST"),
+        ("60 // user = 3", "fails where the divisor is 0"),
+        ("NOT " * 900 + "user = 3", "nested"),
+    ],
+)
+@pytest.mark.parametrize("is_registered", [True, False])
+def test_a_condition_that_cannot_stand_is_refused_before_the_job(workspace, folder, where, reason, is_registered):
+    if is_registered:
+        register(workspace, folder)
+    else:
+        product.train(workspace, request_of(folder, learner="nb", parameters={}))
+    request = ForgetRequest(where=where, **({"dataset": "rows"} if is_registered else {"model": "daily"}))
+    with pytest.raises((InvalidPredicate, InvalidRequest), match=reason) as refused:
+        product.submit(workspace, request, is_remote=True)
+    assert problems.problem_of(refused.value).status == 422
+
+
+def test_a_value_that_comes_later_does_not_end_the_trainings(workspace, folder):
+    """The rule compares a column of text with a number; the text of a later file is none."""
+    for path in folder.glob("*.parquet"):
+        table = pq.read_table(path)
+        pq.write_table(table.append_column("shop", pc.cast(table["user"], pa.string())), path)
+    request = request_of(folder, learner="nb", parameters={}, holdout=0, columns=COLUMNS | {"shop": "nominal"})
+    product.train(workspace, request)
+    done = product.forget(workspace, ForgetRequest(model="daily", where="shop = 3", prove=False))
+    table = pq.read_table(next(folder.glob("*.parquet")))
+    shops = pa.array(["x"] * table.num_rows)
+    pq.write_table(table.drop_columns("shop").append_column("shop", shops), folder / "zz-later.parquet")
+    n_rows = sum(pq.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
+    assert product.train(workspace, request).n_rows == n_rows - done["n_rows"]

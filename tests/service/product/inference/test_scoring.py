@@ -1,0 +1,62 @@
+"""Files of scored rows: in order on any number of threads, without reading what nobody asks for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from learners import recipes
+from learners.passes.learner import drive
+from learners.passes.sources.source import Source
+from learners.schema.encoding.encode import encode
+from service.product.outputs import ParquetDraft
+from service.product.inference.scoring import score, score_files
+
+N_ROWS = 1200
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 2, N_ROWS)
+    town = np.array(["bern", "kiel", "rome"])[(rng.integers(0, 2, N_ROWS) + y) % 3]
+    price = np.round(rng.normal(y, 1.0), 1)
+    table = pa.table({"row": np.arange(N_ROWS), "price": price, "town": town, "class": np.array(["no", "yes"])[y]})
+    found = tmp_path_factory.mktemp("scoring") / "rows.parquet"
+    pq.write_table(table, found, row_group_size=100)
+    return found
+
+
+@pytest.fixture(scope="module")
+def model(path: Path):
+    return drive(recipes.learner("nb", {}, "class", None, {"row": {"drop": True}}), Source.open(path), threads=1)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_rows_come_in_their_order(threads: int, path: Path, model, tmp_path: Path) -> None:
+    assert score_files(model, Source.open(path), tmp_path / "out.parquet", keep=["row"], threads=threads) == N_ROWS
+    written = pq.read_table(tmp_path / "out.parquet")
+    assert written["row"].to_pylist() == list(range(N_ROWS))
+    expected = model.predict_proba(encode(pq.read_table(path), model.schema, with_class=False))
+    assert np.array_equal(written["probability_yes"].to_numpy(), expected[:, 1])
+
+
+def test_only_columns_of_the_model_and_kept_ones_are_read(path: Path, model, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    read = Source.batches
+    monkeypatch.setattr(Source, "batches", lambda self, columns=None: asked.append(columns) or read(self, columns))
+    assert sum(batch.num_rows for batch in score(model, Source.open(path), ["row"])) == N_ROWS
+    assert asked == [["row", "price", "town"]]
+
+
+def test_copied_numbers_have_dictionaries_and_answers_have_none(path: Path, model, tmp_path: Path) -> None:
+    with ParquetDraft(tmp_path / "out.parquet", ["price"]) as writer:
+        for batch in score(model, Source.open(path), ["price"]):
+            writer.write(batch)
+    group = pq.read_metadata(tmp_path / "out.parquet").row_group(0)
+    has = {group.column(i).path_in_schema: group.column(i).has_dictionary_page for i in range(group.num_columns)}
+    assert has == {"price": True, "prediction": True, "probability_no": False, "probability_yes": False}

@@ -1,0 +1,132 @@
+"""A case from every side: each part equals what its own verb answers, and what cannot be answered says why."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learners.schema import Attribute, Schema
+from learners.schema.encoding.records import encode_records
+from service.product.inference.what_if import _drops, choices
+from storage.models import ModelVersion
+from tests.service.conftest import Site
+from tests.service.http.test_predict import problem
+
+EVIDENCE = [{}, {"outlook": "sunny"}, {"humidity": 60.5, "windy": True}, {"outlook": None, "humidity": 80.0}]
+TOLERANCE = 1e-12
+
+
+def what_if(site: Site, model: str = "weather", **case: object) -> dict:
+    answer = site.client.post(f"/v1/models/{model}/whatif", json=case)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+@pytest.mark.parametrize("evidence", EVIDENCE)
+def test_it_equals_predict_explain_and_query(site: Site, evidence: dict) -> None:
+    told = what_if(site, evidence=evidence)
+    parts, rows = told["parts"], {"records": [evidence]}
+    predicted = site.client.post("/v1/models/weather/predict", json=rows).json()
+    assert parts["prediction"]["probabilities"] == pytest.approx(predicted["probabilities"][0], abs=TOLERANCE)
+    assert parts["prediction"]["prediction"] == predicted["predictions"][0]
+    explained = site.client.post("/v1/models/weather/explain", json=rows).json()["explanations"][0]
+    given = {each["column"]: each["log_odds"] for each in parts["contributions"]["contributions"]}
+    assert given == pytest.approx({name: value for name, value in explained["contributions"].items() if value})
+    assert parts["contributions"]["log_odds"] == pytest.approx(explained["log_odds"], abs=TOLERANCE)
+    # In a query null says nothing; a missing value is asked for by its label.
+    asked = {name: "(missing)" if value is None else value for name, value in evidence.items()}
+    queries = [
+        {"kind": "marginal", "evidence": asked},
+        {"kind": "conditional", "evidence": asked},
+        {"kind": "map", "evidence": asked},
+    ]
+    marginal, conditional, most_probable = site.client.post(
+        "/v1/models/weather/query", json={"queries": queries}
+    ).json()["answers"]
+    assert parts["posterior"]["log_evidence"] == pytest.approx(marginal["log_probability"], abs=TOLERANCE)
+    for name, own in conditional["distributions"].items():
+        assert parts["posterior"]["distributions"][name] == pytest.approx(own, abs=TOLERANCE), name
+    assert parts["completion"]["assignment"] == most_probable["assignment"]
+
+
+def test_what_to_ask_next_is_the_expected_drop_of_entropy(site: Site) -> None:
+    """From its definition: H(class | e) - sum_v P(x = v | e) H(class | e, x = v), each by queries of its own."""
+    evidence = {"outlook": "sunny"}
+
+    def ask(more: dict) -> tuple[float, dict]:
+        query = {"kind": "conditional", "evidence": evidence | more}
+        answer = site.client.post("/v1/models/weather/query", json={"queries": [query]}).json()["answers"][0]
+        return math.exp(answer["log_evidence"]), answer["distributions"]
+
+    def entropy(distribution: dict) -> float:
+        return -sum(p * math.log(p) for p in distribution.values() if p > 0)
+
+    total, free = ask({})
+    told = {
+        each["column"]: each["entropy_drop"]
+        for each in what_if(site, evidence=evidence)["parts"]["posterior"]["ask_next"]
+    }
+    assert told.keys() == free.keys() - {"class"}
+    for name in told:
+        after = 0.0
+        for label in free[name]:
+            weight, distributions = ask({name: label})
+            after += weight / total * entropy(distributions["class"])
+        assert told[name] == pytest.approx(entropy(free["class"]) - after, abs=1e-9), name
+
+
+def test_a_part_that_does_not_exist_says_why_and_the_others_go_on(site: Site, circuit: ModelVersion) -> None:
+    told = what_if(site, evidence={})
+    assert set(told["parts"]) == {"prediction", "contributions", "posterior", "completion"}
+    assert "m-estimates" in told["absent"]["interval"] and "learner orders" in told["absent"]["edges"]
+    told = what_if(site, circuit.name, evidence={"outlook": "sunny"}, target="windy")
+    assert {"posterior", "completion"} <= set(told["parts"])
+    assert "prediction" in told["absent"] and "contributions" in told["absent"]
+    assert sum(told["parts"]["posterior"]["question"].values()) == pytest.approx(1.0)
+    other = what_if(site, evidence={"class": "yes"}, target="outlook")
+    assert "the question is 'outlook'" in other["absent"]["prediction"]
+    everything = {"outlook": "sunny", "humidity": 60.5, "windy": True, "class": "yes"}
+    whole = what_if(site, evidence=everything)
+    assert whole["parts"]["posterior"]["surprise"] > 0 and "is given" in whole["parts"]["posterior"]["why_no_question"]
+
+
+def test_only_the_parts_and_columns_that_are_asked_for_are_told(site: Site) -> None:
+    told = what_if(site, evidence={}, parts=["posterior"], columns=["windy"])
+    assert set(told["parts"]) == {"posterior"} and not told["absent"]
+    assert set(told["parts"]["posterior"]["distributions"]) == {"windy", "class"}
+
+
+def test_wrong_cases_are_refused_in_words(site: Site) -> None:
+    def refused(**case: object) -> str:
+        return problem(site.client.post("/v1/models/weather/whatif", json=case), 422)["detail"]
+
+    assert "outlok" in refused(evidence={"outlok": "sunny"}) and "outlook" in refused(evidence={"outlok": "sunny"})
+    assert "'nothing'" in refused(evidence={}, target="nothing")
+    assert "parts" in refused(evidence={}, parts=["magic"])
+    assert "humidity" in refused(evidence={"humidity": "wet"})
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=0, max_size=12, unique=True), st.booleans())
+def test_a_click_on_an_interval_supposes_a_number_in_it(cuts: list[float], has_missing: bool) -> None:
+    attribute = Attribute("x", "numeric", cuts=tuple(sorted(cuts)), has_missing=has_missing, arrow_type="double")
+    schema = Schema((attribute,), None, ("",))
+    found = choices(attribute)
+    codes = encode_records([{"x": value} for _, value in found], schema).x[0]
+    assert codes.tolist() == list(range(attribute.n_values))
+
+
+@given(st.integers(1, 4), st.integers(1, 5), st.integers(0, 2**32 - 1))
+def test_the_drop_is_the_mutual_information(n_answers: int, n_values: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    joint = rng.dirichlet(np.ones(n_answers * n_values) * 0.5).reshape(n_answers, n_values) + 1e-12
+    joint /= joint.sum()
+    weights = joint.sum(axis=1)
+    each = [{"x": dict(enumerate((row / row.sum()).tolist()))} for row in joint]
+    product = weights[:, None] * joint.sum(axis=0)
+    assert _drops(weights, each)[0]["entropy_drop"] == pytest.approx(
+        float((joint * np.log(joint / product)).sum()), abs=1e-9
+    )

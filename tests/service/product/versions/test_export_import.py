@@ -1,0 +1,150 @@
+"""Models that come in as files of somebody else: what kernels would follow astray is refused before anything is kept."""
+
+from __future__ import annotations
+
+import json
+import re
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from service import product
+from service.problems import InvalidRequest
+from service.requests import TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from storage.decoded_size import check_decoded_size
+from storage.errors import NotFound
+from storage.files import sha256_of_file
+from storage.model_file import read_model, write_model
+from tests.service.product.versions.test_registry import rebuilt
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, weather_files: tuple[Path, Path]) -> Iterator[Workspace]:
+    with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
+        for name, learner, target in (("lookup", "tan", "class"), ("joint", "spn", None)):
+            product.train(
+                workspace,
+                TrainRequest(uris=[str(weather_files[0])], target=target, learner=learner, model=name, holdout=0),
+            )
+        yield workspace
+
+
+def bundle_with(workspace: Workspace, folder: Path, name: str, **arrays: np.ndarray) -> Path:
+    """An export of which some arrays are others, with all checksums as they should be."""
+    bundle = folder / "bundle.tar"
+    product.write_export(workspace, "lookup", bundle, replace=True)
+    with tarfile.open(bundle) as tar:
+        manifest = json.loads(tar.extractfile("manifest.json").read())
+    header, written = read_model(product.find_version(workspace, "lookup").duckdb_path)
+    files = write_model(folder / name, "made-up", 1, header, written | arrays, {})
+    told = json.dumps(manifest | {"sha256": files.sha256}).encode()
+    bundle.write_bytes(rebuilt(told, files.duckdb_path.read_bytes()))
+    return bundle
+
+
+def test_a_model_whose_arrays_lead_elsewhere_is_refused_by_their_name(workspace: Workspace, tmp_path: Path) -> None:
+    _, arrays = read_model(product.find_version(workspace, "lookup").duckdb_path)
+    assert "table_dense_starts" not in arrays  # compiled here, from arrays that are looked at
+    for name, change in (("tree_n_cells", -1), ("tree_branch", 99), ("tree_levels", 10**9)):
+        other = (arrays[name].astype(np.int64) + change).astype(arrays[name].dtype)
+        bundle = bundle_with(workspace, tmp_path, name, **{name: other})
+        with pytest.raises(InvalidRequest, match=r"Nothing was imported.*Array 'tree_\w+' of the model"):
+            product.import_version(workspace, bundle, "bad")
+    with pytest.raises(NotFound, match="There is no"):
+        product.find_version(workspace, "bad")
+    assert product.import_version(workspace, bundle_with(workspace, tmp_path, "sound"), "good").version == 1
+
+
+def test_a_model_without_classes_is_imported_and_answers(workspace: Workspace, tmp_path: Path) -> None:
+    product.write_export(workspace, "joint", tmp_path / "joint.tar")
+    product.import_version(workspace, tmp_path / "joint.tar", "copy")
+    ours, theirs = (read_model(product.find_version(workspace, name).duckdb_path) for name in ("joint", "copy"))
+    assert ours[0] == theirs[0] and all(np.array_equal(ours[1][name], theirs[1][name]) for name in ours[1])
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "words"),
+    [
+        ("tags", {"half": "\ud800"}, "manifest cannot be read"),
+        ("files", [{"uri": "\ud800"}], "manifest cannot be read"),
+        ("parameters", {"m": float("inf")}, "manifest cannot be stored"),
+    ],
+)
+def test_a_manifest_that_no_answer_could_hold_is_refused(
+    workspace: Workspace, tmp_path: Path, member: str, value: object, words: str
+) -> None:
+    bundle = tmp_path / "bundle.tar"
+    product.write_export(workspace, "lookup", bundle)
+    with tarfile.open(bundle) as tar:
+        manifest, model = (tar.extractfile(name).read() for name in tar.getnames())
+    bundle.write_bytes(rebuilt(json.dumps(json.loads(manifest) | {member: value}).encode(), model))
+    with pytest.raises(InvalidRequest, match=f"Nothing was imported: its {words}"):
+        product.import_version(workspace, bundle, "bad")
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("UPDATE header SET json = NULL", "header is not what was written"),
+        ("UPDATE header SET json = '{', sha256 = sha256('{')", "header is not JSON"),
+        ("UPDATE provenance SET value = '{'", "provenance cannot be read"),
+        ("UPDATE libraries SET version = NULL", "'libraries' does not hold names and texts"),
+    ],
+)
+def test_a_file_whose_tables_are_others_is_refused(
+    workspace: Workspace, tmp_path: Path, statement: str, words: str
+) -> None:
+    bundle, model = tmp_path / "bundle.tar", tmp_path / "model.duckdb"
+    product.write_export(workspace, "lookup", bundle)
+    with tarfile.open(bundle) as tar:
+        manifest = json.loads(tar.extractfile("manifest.json").read())
+        model.write_bytes(tar.extractfile("model.duckdb").read())
+    with duckdb.connect(str(model)) as connection:
+        connection.execute(statement)
+    told = json.dumps(manifest | {"sha256": sha256_of_file(model)}).encode()
+    bundle.write_bytes(rebuilt(told, model.read_bytes()))
+    with pytest.raises(InvalidRequest, match=f"Nothing was imported: .*{words}"):
+        product.import_version(workspace, bundle, "bad")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("CREATE TABLE extra AS SELECT 1 AS one FROM range(5_000_000)", "table 'extra' it takes 80,"),
+        ("INSERT INTO provenance SELECT 'x', repeat('y', 1000) FROM range(20_000)", "table 'provenance' it takes 20,"),
+        ("CREATE TABLE extra AS SELECT repeat('y', 1000) AS text FROM range(20_000)", "table 'extra' it takes 20,"),
+        ("CREATE TABLE extra AS SELECT range(5_000_000) AS list", "table 'extra' it takes"),
+        (
+            "INSERT INTO arrays SELECT * REPLACE (1_000_000_000_000 AS n_bytes) FROM arrays LIMIT 1",
+            "from 0 to 16,777,216",
+        ),
+        ("INSERT INTO arrays SELECT * REPLACE (-1 AS n_bytes) FROM arrays LIMIT 1", "from 0 to 16,777,216"),
+        (
+            "INSERT INTO arrays SELECT a.* REPLACE (16_000_000 AS n_bytes) FROM (FROM arrays LIMIT 1) AS a, range(9)",
+            "table 'arrays' it takes 144,",
+        ),
+    ],
+)
+def test_a_model_that_unpacks_to_much_is_refused_before_it_is_read(tmp_path: Path, change: str, words: str) -> None:
+    with Workspace(Settings(workspace=tmp_path / "workspace", max_model_bytes=16 << 20)) as workspace:
+        header, arrays = {"format": "any"}, {"a": np.zeros(1000)}
+        files = write_model(tmp_path, "made-up", 1, header, arrays, {"provenance": pa.table({"n": ["a"], "v": ["b"]})})
+        draft = tmp_path / "model.duckdb"
+        draft.write_bytes(files.duckdb_path.read_bytes())
+        assert 8000 <= check_decoded_size(draft, 16 << 20) < 16_000
+        with duckdb.connect(str(draft)) as connection:
+            connection.execute(change)
+        assert draft.stat().st_size < 8 << 20
+        told = {"format": "fewpass-model", "format_version": 1, "name": "m", "version": 1, "learner": "nb"}
+        told |= {"parameters": {}, "dataset": None, "metrics": {}, "files": [], "n_rows": 1, "tags": {}}
+        manifest = json.dumps(told | {"sha256": sha256_of_file(draft)}).encode()
+        (tmp_path / "bundle.tar").write_bytes(rebuilt(manifest, draft.read_bytes()))
+        with pytest.raises(InvalidRequest, match=f"Nothing was imported: .*{re.escape(words)}"):
+            product.import_version(workspace, tmp_path / "bundle.tar", "bad")

@@ -1,0 +1,65 @@
+"""Circuits of models, looked at and taken elsewhere: REST and command line."""
+
+from __future__ import annotations
+
+import json
+from xml.etree import ElementTree
+
+import pytest
+
+from learners.circuits.formats.text import from_json, parse_text
+from service import product
+from service.product.views.circuit_export import MEDIA_TYPES, Form
+from service.product.inference.queries import queryable
+from service.requests import TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from tests.service.cli.test_cli import fewpass
+from tests.service.http.test_predict import problem
+
+
+@pytest.mark.parametrize("model", ["sky", "weather"])
+def test_a_circuit_is_read_back_as_it_is_served(site, circuit, model):
+    """A circuit, and naive Bayes compiled to one."""
+    told = {form: site.client.get(f"/v1/models/{model}/circuit", params={"format": form}) for form in Form}
+    for form, response in told.items():
+        assert response.status_code == 200, response.text
+        assert response.headers["content-type"].partition(";")[0] == MEDIA_TYPES[form]
+    with Workspace(Settings(workspace=site.workspace)) as workspace:
+        served = queryable(product.served(workspace, model).model).circuit
+    assert from_json(told[Form.JSON].text).to_arrays().keys() == served.to_arrays().keys()
+    assert all((from_json(told[Form.JSON].text).to_arrays()[n] == a).all() for n, a in served.to_arrays().items())
+    assert parse_text(told[Form.TEXT].text.splitlines()).summary() == served.summary()
+    assert ElementTree.fromstring(told[Form.SVG].text).tag.endswith("svg")
+    assert told[Form.DOT].text.startswith("digraph")
+    columns = {column["name"]: column["values"] for column in told[Form.JSON].json()["columns"]}
+    assert {"rain", "sunny"} <= set(columns["outlook"])
+    assert f'"outlook" {json.dumps(columns["outlook"])}' in told[Form.TEXT].text
+
+
+def test_the_picture_of_a_circuit_has_its_columns(site, circuit):
+    picture = site.client.get("/v1/models/sky/structure.svg").text
+    assert ">outlook</text>" in picture and picture == site.client.get("/v1/models/sky/circuit?format=svg").text
+
+
+def test_what_has_no_circuit_says_so(site):
+    with Workspace(Settings(workspace=site.workspace)) as workspace:
+        asked = {"uris": [str(site.train)], "target": "class", "learner": "xgboost", "model": "forest"}
+        product.train(workspace, TrainRequest(**asked, parameters={"rounds": 2}))
+    refused = problem(site.client.get("/v1/models/forest/circuit"), 422)
+    assert "no joint distribution" in refused["detail"]
+    assert "<svg" in site.client.get("/v1/models/forest/structure.svg").text
+    problem(site.client.get("/v1/models/nothing/circuit"), 404)
+    assert "format" in problem(site.client.get("/v1/models/weather/circuit?format=png"), 422)["detail"]
+
+
+def test_the_command_line_writes_circuits(site, circuit, tmp_path):
+    written = tmp_path / "sky.txt"
+    given = ["models", "circuit", "sky", "--out", str(written)]
+    fewpass(*given, workspace=site.workspace)
+    assert fewpass(*given[:3], workspace=site.workspace).stdout.rstrip() == written.read_text().rstrip()
+    before = written.read_bytes()
+    assert "exists already" in fewpass(*given, "--format", "dot", workspace=site.workspace, code=1).stderr
+    assert written.read_bytes() == before
+    fewpass(*given, "--format", "dot", "--force", workspace=site.workspace)
+    assert written.read_text().startswith("digraph")

@@ -1,0 +1,158 @@
+"""Graphs for people: layers, the picture, the neighbourhood of a column, and the table behind it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learners.errors import UnknownColumn
+from service import product
+from service.product.views.graphs import ColumnGraph, GraphEdge, graph_of_structure, outline
+from service.product.views.graph_layout import GAP, layered, layers_of
+from service.product.views.structure_svg import to_svg
+from service.requests import TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from tests.service.conftest import Site
+
+SVG = "{http://www.w3.org/2000/svg}"
+HOSTILE = "<script>alert('1')</script>\x00\u202e\"&" + "x" * 100
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> tuple[int, list[tuple[int, int]]]:
+    n = draw(st.integers(1, 12))
+    pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
+    edges = draw(st.lists(st.sampled_from(pairs), unique=True, max_size=20)) if pairs else []
+    order = draw(st.permutations(range(n)))
+    return n, [(order[i], order[j]) for i, j in edges]
+
+
+@given(graphs())
+def test_parents_stand_above_and_nothing_touches(drawn: tuple[int, list[tuple[int, int]]]) -> None:
+    n, edges = drawn
+    widths = [30.0 + 10 * node for node in range(n)]
+    spots = layered(widths, edges)
+    layer = layers_of(n, edges)
+    for (parent, child), route in zip(edges, spots.routes, strict=True):
+        assert layer[parent] < layer[child] and spots.y[parent] < spots.y[child]
+        assert route[0] == (spots.x[parent], spots.y[parent]) and route[-1] == (spots.x[child], spots.y[child])
+        assert len(route) == layer[child] - layer[parent] + 1
+    for a in range(n):
+        assert spots.x[a] - widths[a] / 2 > 0 and spots.x[a] + widths[a] / 2 < spots.width and spots.y[a] < spots.height
+        for b in range(a):
+            if layer[a] == layer[b]:
+                assert abs(spots.x[a] - spots.x[b]) >= (widths[a] + widths[b]) / 2 + GAP - 1e-6
+
+
+def test_a_cycle_is_refused() -> None:
+    with pytest.raises(ValueError, match="the graph has a cycle"):
+        layered([1.0, 1.0], [(0, 1), (1, 0)])
+
+
+def test_the_picture_has_real_text_and_escapes_names() -> None:
+    graph = ColumnGraph("class", ("a", HOSTILE), (GraphEdge("a", HOSTILE, 0.25),), {"a": 0.5}, "nats")
+    root = ElementTree.fromstring(to_svg(graph, HOSTILE, link=lambda name: f"/x?{name == 'a'}"))
+    texts = [each.text for each in root.iter(f"{SVG}text")]
+    assert {"class", "a"} <= set(texts) and all(len(text or "") <= 28 for text in texts)
+    titles = [each.text or "" for each in root.iter(f"{SVG}title")]
+    assert any("→ <script>" in title and "0.25 nats" in title for title in titles)
+    assert "2 columns, 1 edges" in (root.findtext(f"{SVG}desc") or "") and not list(root.iter(f"{SVG}script"))
+    assert [link.get("href") for link in root.iter(f"{SVG}a")] == ["/x?False", "/x?True", "/x?False"]
+    assert root.find(f"{SVG}style") is not None
+    assert ElementTree.fromstring(to_svg(graph, "x", alone=False)).find(f"{SVG}style") is None
+
+
+def test_the_neighbourhood_of_a_column() -> None:
+    edges = tuple(GraphEdge(a, b, 1.0) for a, b in ("ab", "bc", "cd"))
+    graph = ColumnGraph("y", tuple("abcd"), edges, {"a": 0.1, "d": 0.9}, "nats")
+    assert graph.around("b").columns == ("a", "b", "c") and len(graph.around("b").edges) == 2
+    assert graph.around("a", 2).columns == ("a", "b", "c")
+    assert graph.around("y").columns == tuple("abcd")
+    with pytest.raises(UnknownColumn, match="'z' is not in the table"):
+        graph.around("z")
+    assert outline(graph)[1]["parents"] == [{"column": "a", "weight": 1.0}]
+
+
+def test_trees_keep_their_edges_to_the_class() -> None:
+    nodes = [{"name": "y", "role": "class"}, {"name": "a", "role": "attribute"}]
+    graph = graph_of_structure({"nodes": nodes, "edges": [{"from": "a", "to": "y"}]})
+    assert graph.target is None and graph.columns == ("y", "a") and len(graph.edges) == 1
+
+
+@pytest.fixture(scope="module")
+def network(site: Site) -> str:
+    with Workspace(Settings(workspace=site.workspace)) as workspace:
+        request = TrainRequest(
+            uris=[str(site.train)], target="class", learner="tan", parameters={"m": 1.0}, model="tree"
+        )
+        product.train(workspace, request)
+    return "tree"
+
+
+def test_the_family_of_a_column_over_rest(site: Site, network: str) -> None:
+    structure = site.client.get(f"/v1/models/{network}/structure").json()
+    child = next(edge["to"] for edge in structure["edges"] if edge["rank"] == 1)
+    told = site.client.get(f"/v1/models/{network}/families/{child}").json()
+    parent = next(edge["from"] for edge in structure["edges"] if edge["rank"] == 1 and edge["to"] == child)
+    assert told["parents"] == ["class", parent]
+    assert (
+        sum(sum(context["n_rows"]) for context in told["contexts"])
+        == site.client.get(f"/v1/models/{network}").json()["n_rows"]
+    )
+    for context in told["contexts"]:
+        assert sum(context["probability"]) == pytest.approx(1.0)
+    of_class = site.client.get(f"/v1/models/{network}/families/class").json()
+    assert of_class["values"] == ["no", "yes"] and of_class["parents"] == []
+    assert site.client.get(f"/v1/models/{network}/families/nothing").status_code == 422
+    assert len(site.client.get(f"/v1/models/{network}/families/{child}?limit=1").json()["contexts"]) == 1
+
+
+def test_pages_of_the_graph(site: Site, network: str, circuit: object) -> None:
+    def page(path: str) -> str:
+        answer = site.client.get(f"/console/models/{path}", headers={"accept": "text/html"})
+        assert answer.status_code == 200, answer.text[:300]
+        return answer.text
+
+    assert "<text" in page(f"{network}/graph") and "windy" in page(f"{network}/graph")
+    assert "columns around windy" in page(f"{network}/graph?around=windy").lower()
+    assert "Given class" in page(f"{network}/graph/windy")
+    assert "has no graph between columns" in page("sky/graph")
+    assert "it is the whole" in page("sky/regions") and "it is a leaf" in page("sky/regions?region=0")
+    assert "the network was compiled to it" in page(f"{network}/regions")
+    refused = site.client.get("/console/models/sky/regions?region=99999", headers={"accept": "text/html"})
+    assert refused.status_code == 422 and "from 0 to" in refused.text
+    assert "<text" in site.client.get(f"/v1/models/{network}/structure.svg").text
+
+
+def test_a_thousand_columns_show_a_neighbourhood(site: Site, tmp_path: Path) -> None:
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 200)
+    table = pa.table(
+        {f"c{i:03d}": np.where(rng.random(200) < 0.5, y, rng.integers(0, 2, 200)) for i in range(1000)} | {"y": y}
+    )
+    pq.write_table(table, tmp_path / "wide.parquet")
+    with Workspace(Settings(workspace=site.workspace)) as workspace:
+        request = TrainRequest(
+            uris=[str(tmp_path / "wide.parquet")],
+            target="y",
+            learner="nb",
+            parameters={"m": 1.0},
+            model="wide",
+            columns={"c000": {"kind": "nominal"}},
+            holdout=0,
+        )
+        product.train(workspace, request)
+    answer = site.client.get("/console/models/wide/graph", headers={"accept": "application/json"}).json()
+    assert answer["n_columns"] > 900 and answer["n_shown"] <= 40
+    start = site.client.get("/console/models/wide/what-if", headers={"accept": "application/json"}).json()["start"]
+    assert len(json.dumps(start)) < 400_000
