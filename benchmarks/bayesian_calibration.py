@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.measuring import Figure, machine, report
-from learners.arrays import Floats
+from learners.kernels.arrays import Floats
 from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws
 from learners.circuits.bayesian.posterior_samples.summary import summarised
 from learners.circuits.evaluation.evaluate import log_values

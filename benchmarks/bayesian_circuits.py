@@ -191,7 +191,7 @@ def growth(n_sweeps: int, n_large: int) -> list[Figure]:
 
 def queries(rounds: int) -> list[Figure]:
     """One row over a hundred draws against one circuit."""
-    from learners import recipes
+    from learners.registry import recipes
     from learners.circuits.queries.answers import log_likelihood
     from learners.passes.learner import drive
     from learners.passes.sources.source import Source

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from learners.arrays import Float32s
+from learners.kernels.arrays import Float32s
 from learners.circuits.bayesian.sampler.columns import Coding, coded
 from learners.circuits.bayesian.sampler.learning import sampled_rows
 from learners.circuits.bayesian.sampler.priors import Prior

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import Codes, Floats, Integers
+from learners.kernels.arrays import Codes, Floats, Integers
 from learners.errors import InvalidParameter
 from learners.evaluation.folds import stratified_folds
 from learners.evaluation.peers import PEERS, Peer

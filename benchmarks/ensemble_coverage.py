@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.measuring import Figure, report
-from learners import recipes
+from learners.registry import recipes
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from benchmarks.map_circuits import circuit, n_arcs, random_query
-from learners.arrays import Integers
+from learners.kernels.arrays import Integers
 from learners.circuits.map import approximate
 from learners.circuits.map.exact import exact
 from learners.circuits.map.linear.reduction import MaxProblem

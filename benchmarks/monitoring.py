@@ -21,13 +21,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from learners import recipes
+from learners.registry import recipes
 from learners.monitoring.causes import causes
 from learners.monitoring.drift import drift_report
-from learners.monitoring.findings import compare
+from learners.monitoring.drift_tests import compare
 from learners.monitoring.reference import training_reference
-from learners.monitoring.slices import ServedCounts
-from learners.monitoring.watched import Watched
+from learners.monitoring.served_counts import ServedCounts
+from learners.monitoring.count_layout import Watched
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
 

@@ -16,7 +16,7 @@ import xgboost
 
 from benchmarks import tables
 from benchmarks.measuring import Figure, alternated, figure, machine, ratio, report
-from learners import recipes
+from learners.registry import recipes
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode

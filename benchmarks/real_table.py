@@ -55,7 +55,7 @@ def time_passes(paths: Sequence[Path], rounds: int) -> dict[str, list[float]]:
     from learners.counts.families.family_counts import FamilyCounts
     from learners.counts.samples.holdout import HoldOut
     from learners.counts.pairs.pairwise import PairwiseCounts
-    from learners.memory import allocate_frugally
+    from learners.passes.memory import allocate_frugally
     from learners.passes.engine import collect
     from learners.passes.inference import infer_schema
     from learners.passes.sources.source import Source
@@ -109,7 +109,7 @@ def passes(args: argparse.Namespace, paths: Sequence[Path]) -> list[Figure]:
 
 def learned(paths: Sequence[Path], name: str, test: Sequence[Path], rounds: int) -> dict[str, Any]:
     """Test RMSE and log loss of a model, and seconds of predictions of encoded rows on one thread."""
-    from learners import recipes
+    from learners.registry import recipes
     from learners.evaluation.metrics import evaluate
     from learners.passes.learner import drive
     from learners.passes.sources.source import Source

@@ -15,7 +15,7 @@ from benchmarks.measuring import Figure, alternated_apart, machine, ratio, repor
 
 def train(path: Path, small: Path, threads: int) -> float:
     """Seconds of all passes, the schema's included, and of the estimates; kernels are warm."""
-    from learners import recipes
+    from learners.registry import recipes
     from learners.passes.learner import drive
     from learners.passes.sources.source import Source
 

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from learners.estimators import FewPassClassifier as FewPassClassifier
     from learners.estimators import StructurePosterior as StructurePosterior
     from learners.estimators import SumProductNetwork as SumProductNetwork
-    from learners.explanation import explain as explain
-    from learners.kinds import load_model as load_model
+    from learners.models.explanation import explain as explain
+    from learners.registry.model_kinds import load_model as load_model
     from learners.orders.bif import read_bif as read_bif
     from learners.passes.engine import Progress as Progress
     from learners.passes.engine import collect as collect
     from learners.passes.inference import infer_schema as infer_schema
     from learners.passes.learner import drive as drive
     from learners.passes.sources.source import Source as Source
-    from learners.recipes import learner as learner
+    from learners.registry.recipes import learner as learner
     from learners.schema import Chunk as Chunk
     from learners.schema import Schema as Schema
     from learners.schema.encoding.encode import encode as encode
@@ -52,10 +52,10 @@ _HOME = {
     "collect": "learners.passes.engine",
     "drive": "learners.passes.learner",
     "encode": "learners.schema.encoding.encode",
-    "explain": "learners.explanation",
+    "explain": "learners.models.explanation",
     "infer_schema": "learners.passes.inference",
-    "learner": "learners.recipes",
-    "load_model": "learners.kinds",
+    "learner": "learners.registry.recipes",
+    "load_model": "learners.registry.model_kinds",
     "read_bif": "learners.orders.bif",
     "record_classifier": "learners.schema.encoding.records",
 }

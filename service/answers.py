@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import Floats, Integers
-from learners.model import CELLS_AT_A_TIME
+from learners.kernels.arrays import Floats, Integers
+from learners.models.model import CELLS_AT_A_TIME
 from learners.schema.schema import FEW_CLASSES, Value
 from service.json_values import JSONObject
 from service.problems import InvalidRequest

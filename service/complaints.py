@@ -6,7 +6,7 @@ from difflib import get_close_matches
 
 from pydantic import BaseModel
 
-from learners import query
+from learners.models import query
 from service import requests
 from service.json_values import JSONMapping
 

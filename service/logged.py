@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import Codes, Floats, Mask
+from learners.kernels.arrays import Codes, Floats, Mask
 
 KEY_BYTES = 16
 Keys = Sequence[bytes] | None

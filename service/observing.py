@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 import numpy as np
 import structlog
 
-from learners.arrays import Codes, Mask, Uint64s
-from learners.model import Model
+from learners.kernels.arrays import Codes, Mask, Uint64s
+from learners.models.model import Model
 from learners.monitoring.kernels import sampled_rows
 from learners.monitoring.raw import BatchRows, RecordRows, status_counts
-from learners.monitoring.slices import ServedCounts, ServedRows
-from learners.monitoring.watched import Watched
+from learners.monitoring.served_counts import ServedCounts, ServedRows
+from learners.monitoring.count_layout import Watched
 from learners.schema.encoding.encode import encoder_of
 from learners.schema.encoding.records import Observed
 from service.logged import logged_rows, predictions_table

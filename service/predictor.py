@@ -17,11 +17,11 @@ import structlog
 from learners.circuits.structures.from_network import NetworkTooLarge
 from learners.circuits.model import CircuitModel
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.distributions import distributions
+from learners.distributions.checks import distributions
 from learners.ensembles.model import EnsembleModel
 from learners.errors import InvalidParameter, LearnerError, NoClass
-from learners.kinds import load_model
-from learners.model import Model
+from learners.registry.model_kinds import load_model
+from learners.models.model import Model
 from learners.monitoring.raw import RawRows
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.records import encode_records, record_classifier

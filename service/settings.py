@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from learners.memory import machine_bytes, parse_bytes
+from learners.passes.memory import machine_bytes, parse_bytes
 from storage.names import is_name
 
 MOST_BYTES = 1 << 50

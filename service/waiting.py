@@ -10,11 +10,11 @@ from datetime import datetime
 from hashlib import blake2b
 from typing import NamedTuple
 
-from learners.arrays import Codes, Floats
-from learners.model import Model
+from learners.kernels.arrays import Codes, Floats
+from learners.models.model import Model
 from learners.monitoring.raw import RawRows
-from learners.monitoring.slices import ServedCounts
-from learners.monitoring.watched import Watched
+from learners.monitoring.served_counts import ServedCounts
+from learners.monitoring.count_layout import Watched
 from learners.schema.encoding.records import Observed
 from learners.schema.schema import FEW_CLASSES
 from service.logged import KEY_BYTES, Keys, Logged

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from learners import recipes
+from learners.registry import recipes
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode

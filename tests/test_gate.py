@@ -22,7 +22,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from starlette.testclient import TestClient
 
-from learners import FewPassClassifier, recipes
+from learners import FewPassClassifier
+from learners.registry import recipes
 from learners.evaluation.metrics import evaluate
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source

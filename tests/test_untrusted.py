@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from learners import recipes
+from learners.registry import recipes
 from learners.classifiers.lookup import compile as compile_module
 from learners.errors import InvalidArray, LearnerError, SchemaError
-from learners.explanation import explain
-from learners.kinds import load_model
+from learners.models.explanation import explain
+from learners.registry.model_kinds import load_model
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode
@@ -103,7 +103,7 @@ def changed(array: np.ndarray, rng: random.Random) -> np.ndarray:
 def test_no_change_of_an_array_leads_kernels_astray(kind: str) -> None:
     header, arrays = written(kind)
     rng = random.Random(0)
-    # XGBoost's own bytes are read in a process that may die: tests/baselines/test_untrusted_boosters.py.
+    # XGBoost's own bytes are read in a process that may die: tests/classifiers/baselines/test_untrusted_boosters.py.
     for name in sorted(name for name in arrays if not name.startswith("booster")):
         for _ in range(N_CHANGES):
             array = changed(np.array(arrays[name]), rng)

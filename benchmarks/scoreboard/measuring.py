@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from benchmarks.measuring import CommandRun
 from benchmarks.scoreboard.peers import PEERS
 from benchmarks.scoreboard.tables import Split
-from learners.arrays import Floats
-from learners.distribution_kernels import TOLERANCE
+from learners.kernels.arrays import Floats
+from learners.distributions.kernels import TOLERANCE
 from learners.evaluation.metrics import evaluate
 from service.operations.measuring import apart
 

@@ -17,7 +17,7 @@ import pandas
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from learners.arrays import Floats, Integers
+from learners.kernels.arrays import Floats, Integers
 from learners.evaluation.raw_columns import RawColumns
 
 PEERS = ("xgboost", "lightgbm", "catboost")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from learners.arrays import Array, Floats, Int8s, Integers, Mask, Uint64s, freeze, frozen
+from learners.kernels.arrays import Array, Floats, Int8s, Integers, Mask, Uint64s, freeze, frozen
 from learners.circuits.errors import InvalidCircuit
 from learners.circuits.kernels import (
     CATEGORICAL,

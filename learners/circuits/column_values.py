@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from learners.arrays import Array, Floats, Mask
+from learners.kernels.arrays import Array, Floats, Mask
 from learners.circuits.columns import Columns
 from learners.errors import SchemaError
-from learners.query import RawValue
+from learners.models.query import RawValue
 from learners.schema import Chunk
 from learners.schema.encoding.encode import class_codes, encode
 from learners.schema.schema import OTHER, Attribute, clock_of

@@ -8,7 +8,7 @@ from typing import ClassVar, NotRequired, Self, TypedDict, cast
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import Array, Arrays, Floats, Integers
+from learners.kernels.arrays import Array, Arrays, Floats, Integers
 from learners.circuits.queries import answers
 from learners.circuits.queries import queries
 from learners.circuits.queries.answer_types import Answer, Batches
@@ -21,8 +21,8 @@ from learners.circuits.map.prepared_circuit import whole_circuit
 from learners.circuits.streaming.online import PseudoCounts, StreamingPosterior
 from learners.circuits.queries.sampling import sample
 from learners.errors import NoClass
-from learners.model import Header
-from learners.query import Query
+from learners.models.model import Header
+from learners.models.query import Query
 from learners.schema import Chunk, Schema
 
 PRIOR, STATE, START = "prior.", "state.", "start."

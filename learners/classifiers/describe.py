@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from learners.arrays import Array, Floats, Integers
+from learners.kernels.arrays import Array, Floats, Integers
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.structure import Structure
 from learners.schema import Schema

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learners.arrays import Floats, Integers
+from learners.kernels.arrays import Floats, Integers
 from learners.classifiers.structure_kernels import best_earlier, grown_tree
 from learners.counts.families.family_counts import Family
 from learners.counts.information import conditional_mutual_information, mutual_information

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.arrays import AnyIntegers
+from learners.kernels.arrays import AnyIntegers
 
 MOST_SHORT = (1 << 31) - 1  # rows that 32 bits count
 MOST_CELL_BYTES = 8

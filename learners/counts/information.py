@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from learners.arrays import Floats
+from learners.kernels.arrays import Floats
 from learners.counts.information_kernels import sums_of_x_log_x
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.counts.pairs.sparse_pairs import PairCounts

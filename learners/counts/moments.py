@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import Floats, Uint8s
+from learners.kernels.arrays import Floats, Uint8s
 from learners.counts.moment_kernels import (
     add_products,
     key_bounds,

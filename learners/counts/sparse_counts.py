@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Integers, Uint32s
+from learners.kernels.arrays import Integers, Uint32s
 from learners.counts.sort_kernels import count_sorted, merge_runs, sort_keys
-from learners.memory import MemoryLimit
+from learners.passes.memory import MemoryLimit
 
 MAX_RUNS_RATIO = 2
 BLOCK_CELLS = 1 << 18

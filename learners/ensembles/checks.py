@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from learners.arrays import Arrays
-from learners.baselines.boosted_checks import check_booster
+from learners.kernels.arrays import Arrays
+from learners.classifiers.baselines.boosted_checks import check_booster
 from learners.classifiers.lookup.checks import check_arrays, check_tables
 from learners.classifiers.structure import Structure
-from learners.ensembles.compile import PooledFamilies
-from learners.ensembles.forest import check_forest
+from learners.ensembles.lookup.compile import PooledFamilies
+from learners.ensembles.correction.forest import check_forest
 from learners.ensembles.model import JOINT
 from learners.errors import InvalidArray
 from learners.schema import Schema

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.arrays import Floats
+from learners.kernels.arrays import Floats
 from learners.counts.families.family_counts import FamilyCounts
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.ensembles.cuts import LARGE, OF_PAIRS

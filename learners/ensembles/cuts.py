@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from learners.arrays import Floats, Integers
+from learners.kernels.arrays import Floats, Integers
 from learners.schema import Schema
 from learners.schema.discretise import Histogram, mdl_cut_points
 from learners.schema.inference.summaries import ColumnSummaries

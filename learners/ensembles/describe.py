@@ -8,7 +8,7 @@ from typing import Protocol, TypedDict
 
 import pyarrow as pa
 
-from learners.arrays import Floats, Integers
+from learners.kernels.arrays import Floats, Integers
 from learners.errors import InvalidParameter
 from learners.schema import Schema
 

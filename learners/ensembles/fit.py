@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learners.arrays import Float32s, Floats, Integers
+from learners.kernels.arrays import Float32s, Floats, Integers
 from learners.classifiers.estimates.context_tree import context_tree_from_cells
 from learners.counts.families.family_counts import Family, FamilyCounts
-from learners.ensembles.levels import Levels
+from learners.ensembles.lookup.levels import Levels
 from learners.ensembles.members import Member, distinct_families
 from learners.ensembles.weights import (
     Rows,

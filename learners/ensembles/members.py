@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from learners.arrays import Floats, Integers
+from learners.kernels.arrays import Floats, Integers
 from learners.classifiers.structure import Structure
 from learners.counts.families.family_counts import Family
 from learners.counts.information import conditional_mutual_information, mutual_information

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from learners.arrays import Floats
+from learners.kernels.arrays import Floats
 from learners.classifiers.estimates.context_tree import context_tree_from_cells
 from learners.classifiers.estimates.hdp import HDPParameters, hdp_map_estimates
 from learners.classifiers.lookup.lookup import LookupModel
@@ -16,7 +16,7 @@ from learners.counts.samples.bottom_k_sample import EVERYTHING, DrawnRows
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.counts.families.multi_view_counts import Viewed, ViewedFamilies
 from learners.ensembles.budget import Budget, Choice, chosen
-from learners.ensembles.compile import compile_pool
+from learners.ensembles.lookup.compile import compile_pool
 from learners.ensembles.crossfit import N_FOLDS, SMALL, out_of_fold_scores
 from learners.ensembles.cuts import OF_PAIRS, ensemble_schema, members_in
 from learners.ensembles.fit import (
@@ -32,7 +32,7 @@ from learners.ensembles.members import Member, bounded, distinct_families, draw_
 from learners.ensembles.model import Correction, EnsembleModel
 from learners.ensembles.weights import Rows, fitted_temperature, left_out_prior, mean_log_loss
 from learners.errors import InvalidParameter
-from learners.parameters import Parameters
+from learners.models.parameters import Parameters
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
 from learners.passes.combined import Together
@@ -269,7 +269,7 @@ class _Training:
 
     def _corrected(self, scores: Floats, advance: Advance, facts: dict[str, object]) -> tuple[float, Correction | None]:
         """The share of the ensemble, and the trees beside it."""
-        from learners.ensembles.boosting import boost
+        from learners.ensembles.correction.boosting import boost
 
         boosted = boost(self.schema, self.rows, scores, self.seed, advance)
         if boosted is None:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from learners.arrays import Codes, Float32s, Floats, Integers
+from learners.kernels.arrays import Codes, Float32s, Floats, Integers
 from learners.ensembles.weight_kernels import add_gradient, add_prefix_losses
 
 T = TypeVar("T")

@@ -13,14 +13,14 @@ from sklearn.utils import ClassifierTags, check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from learners import recipes
-from learners.arrays import Array, Floats
+from learners.registry import recipes
+from learners.kernels.arrays import Array, Floats
 from learners.circuits.queries.answer_types import Answer
 from learners.circuits.column_values import missing_cells, nameable, rows_of_batch, with_cells
 from learners.circuits.queries.imputation import filled
 from learners.circuits.model import CircuitModel
 from learners.circuits.recipes import CircuitParameters
-from learners.distributions import all_distributions
+from learners.distributions.checks import all_distributions
 from learners.errors import InvalidParameter
 from learners.estimators.columns import KnownColumns
 from learners.estimators.constructors import COMMON, construct_from
@@ -31,7 +31,7 @@ from learners.passes.learner import drive
 from learners.passes.sources.source import Source
 from learners.passes.sources.streams import source_of_stream
 from learners.passes.sources.csv_types import told_types
-from learners.query import How, Query, RawValue
+from learners.models.query import How, Query, RawValue
 from learners.schema import Overrides, Schema
 from learners.schema.encoding.encode import encode
 from learners.schema.discarded_columns import losses

@@ -12,10 +12,10 @@ import pyarrow.dataset as pads
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from learners import recipes
-from learners.arrays import Floats
+from learners.registry import recipes
+from learners.kernels.arrays import Floats
 from learners.classifiers.rare_value_cost import folding_costs
-from learners.distributions import all_distributions
+from learners.distributions.checks import all_distributions
 from learners.errors import InvalidParameter, LearnerError, SchemaError
 from learners.estimators.columns import KnownColumns
 from learners.estimators.constructors import COMMON, construct_from
@@ -29,8 +29,8 @@ from learners.estimators.forms import (
 from learners.estimators.importance import importances
 from learners.estimators.labels import classes_of, counts_of, name_of, plain_classes
 from learners.estimators.single_row import record_of
-from learners.model import Model
-from learners.monitoring.watched import network_of
+from learners.models.model import Model
+from learners.monitoring.count_layout import network_of
 from learners.passes.engine import OnProgress
 from learners.passes.learner import Part, drive
 from learners.passes.stored_statistics import MemoryStore

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from learners.arrays import Floats
+from learners.kernels.arrays import Floats
 from learners.errors import ColumnWarning, SchemaError
-from learners.model import Model
+from learners.models.model import Model
 from learners.schema.encoding.records import reads_text, record_classifier
 
 MOST_TOLD = 8  # columns of one warning

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from learners.parameters import Parameters, described
+from learners.models.parameters import Parameters, described
 from learners.schema import Overrides, Schema
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as pads
 
-from learners.arrays import Integers
+from learners.kernels.arrays import Integers
 from learners.errors import InvalidParameter, SchemaError, SourceError, one_line
 from learners.passes.sources.source import Source
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from learners.arrays import Floats, Integers
+from learners.kernels.arrays import Floats, Integers
 from learners.classifiers.estimates.context_tree import ContextTree
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.errors import NoImportances
-from learners.model import Model
+from learners.models.model import Model
 
 
 def importances(model: Model, names: Sequence[str]) -> Floats:

@@ -10,8 +10,8 @@ from uuid import uuid4
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from learners import recipes
-from learners.arrays import Floats
+from learners.registry import recipes
+from learners.kernels.arrays import Floats
 from learners.errors import LearnerError
 from learners.estimators.forms import are_paths, rows_of
 from learners.orders.model import OrderModel
@@ -19,7 +19,7 @@ from learners.passes.engine import OnProgress
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
 from learners.passes.sources.streams import source_of_stream
-from learners.query import StructureQuery
+from learners.models.query import StructureQuery
 from learners.schema import Schema
 
 if TYPE_CHECKING:

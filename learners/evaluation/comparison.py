@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learners.arrays import Floats, Integers
+from learners.kernels.arrays import Floats, Integers
 from learners.errors import EmptyData, InvalidParameter
 from learners.evaluation.trial import Outcome
 

@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 
-from learners.arrays import Integers
+from learners.kernels.arrays import Integers
 from learners.errors import EmptyData
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from learners.arrays import Floats, Integers, Mask
+from learners.kernels.arrays import Floats, Integers, Mask
 from learners.errors import EmptyData
 
 CALIBRATION_BINS = 15

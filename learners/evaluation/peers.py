@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import TypeAdapter, ValidationError
 
-from learners.arrays import Floats
+from learners.kernels.arrays import Floats
 from learners.errors import InvalidParameter, SchemaError
 from learners.evaluation.raw_columns import Predict, RawColumns
 from learners.passes.inference import infer_schema
@@ -103,7 +103,7 @@ def fit_raw_xgboost(table: pa.Table, y: Any, parameters: RawXGBoostParameters, s
         "nthread": threads,
     }
     if n_classes > 2:
-        # From the class shares, its default, boosting diverges with rare classes; see learners.baselines.training.
+        # From the class shares, its default, boosting diverges with rare classes; see learners.classifiers.baselines.training.
         settings |= {"objective": "multi:softprob", "num_class": n_classes, "base_score": 0.5}
     else:
         settings["objective"] = "binary:logistic"

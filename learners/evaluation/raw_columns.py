@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from learners.arrays import Floats
+from learners.kernels.arrays import Floats
 from learners.passes.sources.source import type_family
 from learners.schema.encoding.encode import distinct, numbers
 

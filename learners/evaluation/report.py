@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 from pathlib import Path
 
-from learners.arrays import Floats
+from learners.kernels.arrays import Floats
 from learners.evaluation.comparison import LOSSES, SCORES, TIMES, Comparison, LearningCurve
 from learners.evaluation.plots import NAMES, draw_learning_curves, draw_scatter
 

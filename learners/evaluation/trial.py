@@ -11,8 +11,8 @@ from types import MappingProxyType
 import numpy as np
 import pyarrow as pa
 
-from learners import recipes
-from learners.arrays import Floats, Integers
+from learners.registry import recipes
+from learners.kernels.arrays import Floats, Integers
 from learners.errors import SchemaError
 from learners.evaluation.datasets import DataSet, Loaded, load
 from learners.evaluation.folds import first_shuffled, stratified_folds

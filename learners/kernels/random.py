@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.arrays import Array
+from learners.kernels.arrays import Array
 from learners.kernels.jit import inner_kernel, kernel
 
 # The tables of so many customers are drawn by inversion; beyond it, the gaps between new tables are drawn.

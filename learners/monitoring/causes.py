@@ -8,10 +8,10 @@ from itertools import combinations
 
 import numpy as np
 
-from learners.arrays import Floats, Integers
-from learners.monitoring.findings import QUALITY, Finding, known_part
+from learners.kernels.arrays import Floats, Integers
+from learners.monitoring.drift_tests import QUALITY, Finding, known_part
 from learners.monitoring.reference import Reference
-from learners.monitoring.slices import ServedCounts
+from learners.monitoring.served_counts import ServedCounts
 from learners.schema.schema import Attribute
 
 MOST_PAIRED = 12

@@ -6,9 +6,9 @@ from dataclasses import asdict
 
 from learners.errors import EmptyData
 from learners.monitoring.causes import causes
-from learners.monitoring.findings import QUALITY, Finding, Limits, compare, estimates, known_part, rates
+from learners.monitoring.drift_tests import QUALITY, Finding, Limits, compare, estimates, known_part, rates
 from learners.monitoring.reference import Reference
-from learners.monitoring.slices import REQUESTS, SERVED, ServedCounts
+from learners.monitoring.served_counts import REQUESTS, SERVED, ServedCounts
 from learners.monitoring.two_sample import compare_counts, jensen_shannon, population_stability
 
 CAVEAT = "holds only while P(class | attributes) is as in training"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Integers
+from learners.kernels.arrays import Integers
 from learners.kernels.jit import inner_kernel, kernel
 
 FIXED_POINT = 4294967296.0  # 2^32: sums of such whole numbers do not depend on their order

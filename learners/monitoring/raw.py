@@ -10,9 +10,9 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import Codes, Floats, Integers, Mask
+from learners.kernels.arrays import Codes, Floats, Integers, Mask
 from learners.errors import LearnerError
-from learners.monitoring.watched import STATUSES
+from learners.monitoring.count_layout import STATUSES
 from learners.schema.encoding.batches import BatchEncoder
 from learners.schema.encoding.encode import numbers
 from learners.schema.encoding.records import number_reader

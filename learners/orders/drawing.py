@@ -10,11 +10,11 @@ from unicodedata import category
 
 import numpy as np
 
-from learners.arrays import Floats
+from learners.kernels.arrays import Floats
 from learners.orders.scores.edge_constraints import Edge
 from learners.orders.queries.queries import Asked
-from learners.query import Edges
-from learners.query import Graph as BestGraph
+from learners.models.query import Edges
+from learners.models.query import Graph as BestGraph
 
 Picture = Literal["edges", "graph"]
 

@@ -8,9 +8,9 @@ from typing import ClassVar, NotRequired, Self, TypedDict, cast
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import Arrays, Floats, freeze
+from learners.kernels.arrays import Arrays, Floats, freeze
 from learners.errors import NoClass
-from learners.model import Header
+from learners.models.model import Header
 from learners.orders.scores.bdeu import BDeu
 from learners.orders.scores.bge import BGe, BGePrior, Standard
 from learners.orders.queries.conditional import ConditionalPosteriors
@@ -23,7 +23,7 @@ from learners.orders.lattice.posterior import Coverage, OrderPosterior, Share
 from learners.orders.queries.predictive import log_densities, log_shares, numeric_rows
 from learners.orders.queries.queries import Answer, Asked
 from learners.orders.scores.scores import FamilyScores
-from learners.query import Graphs, StructureQuery
+from learners.models.query import Graphs, StructureQuery
 from learners.schema import Chunk, Schema
 
 # Drawn for the table of graphs, which tells of the most probable of them.

@@ -11,7 +11,7 @@ from learners.errors import InvalidParameter, UnknownColumn
 from learners.orders.scores.bge import BGePrior
 from learners.orders.scores.edge_constraints import Edge, arrow, cycle_of
 from learners.orders.scores.priors import StructurePrior
-from learners.parameters import Parameters
+from learners.models.parameters import Parameters
 
 ARROW = "->"
 

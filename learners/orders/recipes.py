@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from learners.arrays import Integers
+from learners.kernels.arrays import Integers
 from learners.counts.moments import Moments, Unit
 from learners.counts.distinct_rows import DistinctRows
 from learners.errors import InvalidParameter, SchemaError
-from learners.memory import memory_limit
+from learners.passes.memory import memory_limit
 from learners.orders.scores.bdeu import BDeu
 from learners.orders.scores.bge import BGe, Standard
 from learners.orders.scores.candidates import all_candidates, greedy_candidates

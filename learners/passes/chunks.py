@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import Codes, Floats
+from learners.kernels.arrays import Codes, Floats
 from learners.passes.sources.content import BATCH_ROWS
 from learners.passes.statistic import Statistic, Tabulated
 from learners.schema import Chunk

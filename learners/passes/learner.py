@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from learners.memory import give_back
-from learners.model import Model
+from learners.passes.memory import give_back
+from learners.models.model import Model
 from learners.passes.cluster import Cluster
 from learners.passes.engine import (
     Advance,

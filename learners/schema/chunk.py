@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learners.arrays import Codes, Floats, Integers, Mask, freeze
+from learners.kernels.arrays import Codes, Floats, Integers, Mask, freeze
 from learners.errors import InvalidChunk
 
 CODE_TYPES = (np.dtype(np.uint8), np.dtype(np.uint16))

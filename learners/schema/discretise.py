@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learners.arrays import Floats, Integers
+from learners.kernels.arrays import Floats, Integers
 from learners.schema.kernels import mdl_cuts
 from learners.schema.schema import FEW_CLASSES
 

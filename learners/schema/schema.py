@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, cast
 
 import numpy as np
 
-from learners.arrays import Integers, Uint64s, freeze
+from learners.kernels.arrays import Integers, Uint64s, freeze
 from learners.errors import InvalidParameter
 from learners.schema.distributions import DISTRIBUTIONS, Distribution
 

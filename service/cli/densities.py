@@ -6,7 +6,7 @@ from typing import Annotated, cast
 
 import typer
 
-from learners.query import How
+from learners.models.query import How
 from service import product
 from service.json_values import JSONObject
 from service.terminal import JsonOption, WorkspaceOption, err, escape, existing, out, progress_bar, show_json

@@ -30,7 +30,7 @@ def drift(
     json_output: JsonOption = False,
 ) -> None:
     """Compare rows with what a model was trained on, in one pass: what has changed, and what the cause is."""
-    from learners.monitoring.findings import Limits
+    from learners.monitoring.drift_tests import Limits
     from service.workspace import Workspace
 
     limits = Limits(q, nats, points)

@@ -186,7 +186,7 @@ def _read_query(asked: JSONObject) -> Any:
     """The query that was asked, checked."""
     from pydantic import ConfigDict, Field, TypeAdapter
 
-    from learners.query import AnyQuery
+    from learners.models.query import AnyQuery
 
     known: TypeAdapter[Any] = TypeAdapter(
         Annotated[AnyQuery, Field(discriminator="kind")], config=ConfigDict(extra="forbid")

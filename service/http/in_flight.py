@@ -4,7 +4,7 @@ import threading
 from types import TracebackType
 from typing import Self
 
-from learners.memory import give_back
+from learners.passes.memory import give_back
 from service.problems import Overloaded
 
 WORTH_GIVING_BACK = 64 << 20

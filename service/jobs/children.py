@@ -23,7 +23,7 @@ from typing import Any
 import structlog
 
 from learners.errors import Cancelled
-from learners.memory import machine_bytes
+from learners.passes.memory import machine_bytes
 from service.jobs.limits import LESS, bytes_text, too_large, used_bytes
 from service.jobs.packed_errors import packed, unpacked
 from service.json_values import JSONObject

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from learners.memory import machine_bytes, parse_bytes
+from learners.passes.memory import machine_bytes, parse_bytes
 from service.json_values import JSONMapping
 from service.problems import InvalidRequest, JobFailed, OutOfMemory
 from service.settings import Settings

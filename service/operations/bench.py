@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from learners import recipes
+from learners.registry import recipes
 from learners.errors import InvalidParameter, LearnerError
 from learners.evaluation.specs import LearnerSpec
-from learners.model import Model
+from learners.models.model import Model
 from learners.passes.sources.filesystems import filesystem_of
 from learners.passes.sources.formats import format_of
 from learners.passes.learner import drive

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from learners.arrays import Codes, Floats
+from learners.kernels.arrays import Codes, Floats
 from learners.evaluation.metrics import evaluate
 from learners.passes.sources.source import Source
 from service import product

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from learners.kernels.cache import cache_folder
-from learners.kinds import completed
+from learners.registry.model_kinds import completed
 from service import product
 from service.http.security import check_start
 from service.jobs.leases import crew_of

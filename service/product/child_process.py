@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from learners.memory import machine_bytes
+from learners.passes.memory import machine_bytes
 from service.jobs import children
 from service.jobs.children import Children
 from service.jobs.limits import bytes_text, limits_of

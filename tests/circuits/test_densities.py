@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners import recipes
+from learners.registry import recipes
 from learners.circuits.queries.answer_kernels import leaf_value
 from learners.circuits.queries.answers import log_likelihood
 from learners.circuits.em.em import batch_em
@@ -25,11 +25,11 @@ from learners.circuits.streaming.shards import merge_shards
 from learners.circuits.structures.densities import Densities, densities_of, narrowest, with_densities
 from learners.circuits.formats.text import CircuitBuilder
 from learners.errors import InvalidParameter, SchemaError
-from learners.kinds import load_model
+from learners.registry.model_kinds import load_model
 from learners.passes.learner import drive
 from learners.passes.stored_statistics import MemoryStore
 from learners.passes.sources.source import Source
-from learners.query import Conditional, Map, Marginal, Moments, Sample
+from learners.models.query import Conditional, Map, Marginal, Moments, Sample
 from learners.schema import Attribute, Kept
 from learners.schema.discretise import Histogram
 from learners.schema.encoding.encode import encode

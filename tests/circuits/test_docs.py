@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from learners.circuits import structures
-from learners.query import Query
+from learners.models.query import Query
 
 TEXT = (Path(__file__).parents[2] / "docs" / "explanation" / "circuits.md").read_text()
 

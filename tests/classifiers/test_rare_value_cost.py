@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners import recipes
+from learners.registry import recipes
 from learners.classifiers.rare_value_cost import folding_costs
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.passes.learner import drive

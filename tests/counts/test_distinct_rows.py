@@ -10,7 +10,7 @@ from hypothesis import given
 
 from learners.counts.distinct_rows import DistinctRows
 from learners.errors import StatisticMismatch
-from learners.memory import limit_memory, memory_limit
+from learners.passes.memory import limit_memory, memory_limit
 from learners.schema.schema_growth import code_maps
 from tests import laws, strategies
 

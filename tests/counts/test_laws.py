@@ -28,7 +28,7 @@ from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.counts.distinct_rows import DistinctRows
 from learners.counts.pairs.sparse_pairs import SparsePairs
 from learners.counts.families.multi_view_counts import Viewed, ViewedFamilies
-from learners.monitoring.slices import ServedCounts
+from learners.monitoring.served_counts import ServedCounts
 from learners.passes.engine import collect
 from learners.passes.sources.source import Source
 from learners.passes.combined import Together

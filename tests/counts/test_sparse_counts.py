@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners import memory
+from learners.passes import memory
 from learners.counts.families.family_counts import Family, FamilyCounts
 from learners.counts.sparse_counts import Run, SparseCells, counted, merged
 from learners.errors import InvalidParameter
-from learners.memory import MemoryLimit, parse_bytes
+from learners.passes.memory import MemoryLimit, parse_bytes
 from tests import laws, strategies
 
 KEYS = st.lists(st.integers(0, 2**62), max_size=60) | st.lists(st.integers(0, 40), max_size=60)

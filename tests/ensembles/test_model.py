@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from learners import recipes
+from learners.registry import recipes
 from learners.ensembles import describe
 from learners.errors import InvalidParameter
-from learners.explanation import explain
-from learners.kinds import load_model
+from learners.models.explanation import explain
+from learners.registry.model_kinds import load_model
 from learners.passes.learner import Part, drive
 from learners.passes.stored_statistics import MemoryStore
 from learners.passes.sources.source import Source
@@ -122,8 +122,8 @@ def test_explanations_add_up(n_classes):
 def test_the_flat_trees_are_those_of_xgboost(n_classes):
     import xgboost
 
-    from learners.baselines.boosted import CodeTable, loaded_booster
-    from learners.ensembles.forest_kernels import add_scores
+    from learners.classifiers.baselines.boosted import CodeTable, loaded_booster
+    from learners.ensembles.correction.forest_kernels import add_scores
 
     model = trained(n_classes=n_classes)
     correction = model.correction

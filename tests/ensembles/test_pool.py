@@ -11,16 +11,16 @@ import pyarrow as pa
 import pytest
 from scipy.special import logsumexp
 
-from learners import recipes
-from learners.baselines.boosted import CodeTable, loaded_booster
+from learners.registry import recipes
+from learners.classifiers.baselines.boosted import CodeTable, loaded_booster
 from learners.counts.families.family_counts import FamilyCounts
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.ensembles.cuts import OF_PAIRS, ensemble_schema, parent_grouping
 from learners.ensembles.fit import solved_trees
-from learners.ensembles.levels import Levels
+from learners.ensembles.lookup.levels import Levels
 from learners.ensembles.members import distinct_families, draw_members
 from learners.ensembles.recipes import largest_k
-from learners.kinds import load_model
+from learners.registry.model_kinds import load_model
 from learners.passes.engine import collect
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from learners import recipes
+from learners.registry import recipes
 from learners.ensembles.cuts import ensemble_schema
 from learners.passes import cluster as clusters
 from learners.passes.engine import collect

@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from learners import SumProductNetwork
 from learners.errors import InvalidParameter, SchemaError, UnknownColumn
-from learners.query import Conditional, Marginal, Moments
+from learners.models.query import Conditional, Marginal, Moments
 
 WAYS = {
     "em": {"structure": "chow-liu", "leaves": "gaussian"},

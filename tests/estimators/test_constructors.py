@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from sklearn.base import clone
 
-from learners import ESKDB, KDB, NB, SKDB, TAN, FewPassClassifier, recipes
+from learners import ESKDB, KDB, NB, SKDB, TAN, FewPassClassifier
+from learners.registry import recipes
 from learners.estimators.classifier import Classifier
 from learners.estimators.constructors import COMMON
 

@@ -158,7 +158,7 @@ def test_a_stream_that_fails_is_told():
 
 
 def test_a_long_stream_is_kept_in_a_file_that_goes_with_it(table, tmp_path, monkeypatch):
-    monkeypatch.setattr("learners.memory._limit", None)
+    monkeypatch.setattr("learners.passes.memory._limit", None)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     source = source_of_stream(table.schema, table.to_batches(50), "x", held_bytes=1000)
@@ -174,7 +174,7 @@ def test_a_long_stream_is_kept_in_a_file_that_goes_with_it(table, tmp_path, monk
 
 
 def test_a_stream_whose_file_cannot_be_written_leaves_nothing(table, tmp_path, monkeypatch):
-    monkeypatch.setattr("learners.memory._limit", None)
+    monkeypatch.setattr("learners.passes.memory._limit", None)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
     def batches():

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from learners import recipes
+from learners.registry import recipes
 from learners.errors import InvalidParameter, SourceError, UnknownColumn
 from learners.evaluation import cross_validate, trial
 from learners.evaluation.datasets import find_data_sets, load
@@ -201,7 +201,7 @@ def test_the_code_of_a_learner_is_what_it_imports():
     finally:
         specs._source_of = original
     assert {"learners.counts.kernels", "learners.schema.discretise", "learners.kernels.jit"} <= names
-    assert not any(name.startswith(("learners.evaluation", "learners.baselines")) for name in names)
+    assert not any(name.startswith(("learners.evaluation", "learners.classifiers.baselines")) for name in names)
 
 
 def test_data_sets_are_found_and_refused_by_name(folder: Path, tmp_path: Path):

@@ -20,10 +20,10 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from learners import recipes
+from learners.registry import recipes
 from learners.errors import LearnerError
-from learners.kinds import load_model
-from learners.model import Model
+from learners.registry.model_kinds import load_model
+from learners.models.model import Model
 from learners.passes.learner import Part, drive
 from learners.passes.sources.source import Source
 from learners.schema import Kept

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from learners import recipes
+from learners.registry import recipes
 from learners.kernels.jit import inner_kernel, kernel, noticing_compilation
-from learners.kinds import load_model
+from learners.registry.model_kinds import load_model
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode

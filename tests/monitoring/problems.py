@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
-from learners import recipes
+from learners.registry import recipes
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
 

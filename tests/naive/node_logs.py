@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from learners.arrays import Floats
+from learners.kernels.arrays import Floats
 from learners.circuits.circuit import Circuit
 from learners.circuits.evaluation.evaluate import NO_LOGS, _scratch, as_rows
 from learners.circuits.evaluation.extended_range_kernels import node_logs

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Uint8s
+from learners.kernels.arrays import Uint8s
 from learners.circuits.bayesian.sampler.priors import Prior
 from learners.circuits.bayesian.sampler.sampler import (
     Info,

@@ -12,7 +12,7 @@ import pytest
 import typer.main
 from pydantic import TypeAdapter
 
-from learners.query import AnyQuery, StructureQuery
+from learners.models.query import AnyQuery, StructureQuery
 from service.cli import app
 
 TEXT = (Path(__file__).parents[2] / "docs" / "how-to" / "structures.md").read_text(encoding="utf-8")

@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from learners import StructurePosterior, recipes
+from learners import StructurePosterior
+from learners.registry import recipes
 from learners.errors import EmptyData, InvalidArray, InvalidParameter, NoClass, SchemaError, UnknownColumn
-from learners.kinds import load_model
-from learners.memory import limit_memory, memory_limit
+from learners.registry.model_kinds import load_model
+from learners.passes.memory import limit_memory, memory_limit
 from learners.orders.bif import parse_bif
 from learners.orders.checks import TooFewRows
 from learners.orders.scores.edge_constraints import ImpossibleEdges
@@ -21,7 +22,7 @@ from learners.orders.queries.queries import NotGaussian
 from learners.passes.learner import Part, drive
 from learners.passes.stored_statistics import MemoryStore
 from learners.passes.sources.source import Source
-from learners.query import Edges, Effects, Graph, Graphs, Paths, Score
+from learners.models.query import Edges, Effects, Graph, Graphs, Paths, Score
 from learners.schema import Kept
 from learners.schema.encoding.encode import encode
 from tests.naive import orders as naive

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from learners import recipes
+from learners.registry import recipes
 from learners.circuits.streaming import shards
 from learners.errors import Cancelled, ClusterError, SourceError
 from learners.passes import cluster as clusters

@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from learners import recipes
+from learners.registry import recipes
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.errors import Cancelled
 from learners.passes.engine import collect
@@ -173,7 +173,7 @@ def test_killed_at_random_moments_a_job_ends_with_the_same_model(tmp_path, folde
                 n_kills += 1
         assert run(None) == 0
         starter.stdin.close()
-    from learners.kinds import load_model
+    from learners.registry.model_kinds import load_model
 
     resumed = load_model(*map_compiled(work / "model.arrow"))
     learner = recipes.learner("kdb", {"k": 2}, "class", None, {"user": "drop", "time": "drop"})

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from learners import recipes
+from learners.registry import recipes
 from learners.errors import EmptyData, InvalidParameter, SourceError, UnknownColumn
 from learners.passes.learner import Part, drive
 from learners.passes.stored_statistics import MemoryStore, Supply

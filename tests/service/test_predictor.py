@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from learners.circuits.structures.from_network import NetworkTooLarge
-from learners.query import Marginal
+from learners.models.query import Marginal
 from service import product
 from service.observing import Observer
 from service.predictor import Predictor, Served

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Array, Floats, Integers, Uint8s
+from learners.kernels.arrays import Array, Floats, Integers, Uint8s
 from learners.circuits.evaluation.evaluate_kernels import BLOCK, SMALLEST, load, upward
 from learners.circuits.kernels import (
     CATEGORICAL,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from learners.arrays import Array, Floats, Integers
+from learners.kernels.arrays import Array, Floats, Integers
 from learners.circuits.queries.answers import log_likelihood
 from learners.circuits.circuit import Circuit
 from learners.circuits.em.em import ExpectedCounts, maximised

@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import Array, Floats
+from learners.kernels.arrays import Array, Floats
 from learners.circuits.circuit import Circuit
 from learners.circuits.em.em import ExpectedCounts, maximised
 from learners.circuits.evaluation.evaluate import as_rows

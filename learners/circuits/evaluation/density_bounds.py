@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy
 
-from learners.arrays import Floats, Integers
+from learners.kernels.arrays import Floats, Integers
 from learners.circuits.circuit import Circuit
 from learners.circuits.kernels import KNOTS, LOG_NORMAL, N_KNOTS, QUANTILE, STUDENT
 

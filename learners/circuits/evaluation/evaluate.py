@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from learners.arrays import Array, Floats, freeze
+from learners.kernels.arrays import Array, Floats, freeze
 from learners.circuits.circuit import Circuit, kept_with
 from learners.circuits.errors import InvalidEvidence
 from learners.circuits.evaluation.evaluate_kernels import BLOCK, few_root_logs, root_logs

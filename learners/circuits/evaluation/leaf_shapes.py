@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from learners.arrays import Floats, Integers, Mask, frozen
+from learners.kernels.arrays import Floats, Integers, Mask, frozen
 from learners.circuits.circuit import Circuit, kept_with
 from learners.circuits.kernels import (
     EXPONENTIAL,

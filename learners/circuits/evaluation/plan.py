@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Floats, Integers, Mask, freeze, frozen
+from learners.kernels.arrays import Floats, Integers, Mask, freeze, frozen
 from learners.circuits.circuit import Circuit, kept_with, kept_with_structure
 from learners.circuits.evaluation.density_bounds import heights
 from learners.circuits.kernels import (

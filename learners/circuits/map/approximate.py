@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.arrays import Floats, Integers
+from learners.kernels.arrays import Floats, Integers
 from learners.circuits.map import argmax_kernels, beam_kernels, kbest_kernels, tree_kernels
 from learners.circuits.map.errors import BeyondDoublePrecision
 from learners.circuits.map.linear.reduction import MaxProblem

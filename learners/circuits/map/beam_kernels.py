@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Floats, Integers, Uint64s
+from learners.kernels.arrays import Floats, Integers, Uint64s
 from learners.circuits.map.local_search_kernels import (
     SMALLEST_ROOT,
     WIDTH,

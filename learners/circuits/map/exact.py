@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learners.arrays import Integers
+from learners.kernels.arrays import Integers
 from learners.circuits.map import approximate, search_kernels
 from learners.circuits.map.bound_kernels import look_ahead
 from learners.circuits.map.linear.reduction import MaxProblem

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Floats, Integers, Uint8s
+from learners.kernels.arrays import Floats, Integers, Uint8s
 from learners.circuits.map.linear.copy_kernels import copy
 from learners.circuits.map.tree_kernels import UNDERFLOW, best_log_values, best_values
 from learners.circuits.map.value_kernels import LANES, assignment_values, distinct, log_value

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from learners.arrays import Floats, Integers, Mask, Uint8s
+from learners.kernels.arrays import Floats, Integers, Mask, Uint8s
 from learners.circuits.circuit import Circuit, kept_with
 from learners.circuits.evaluation.density_kernels import log_density
 from learners.circuits.kernels import CATEGORICAL, INDICATOR, SUM

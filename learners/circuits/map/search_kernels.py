@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Floats, Integers, Uint8s
+from learners.kernels.arrays import Floats, Integers, Uint8s
 from learners.circuits.map.bound_kernels import look_ahead
 from learners.circuits.map.linear.copy_kernels import copy
 from learners.circuits.map.kbest_kernels import best_of_trees

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from learners.arrays import Array, Floats, Integers
+from learners.kernels.arrays import Array, Floats, Integers
 from learners.circuits.mixtures.em_statistics import ExpectedMoments
 from learners.circuits.mixtures.mixture import GaussianMixture
 

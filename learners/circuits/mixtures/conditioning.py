@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from learners.arrays import Array, Floats, Integers, Uint64s
+from learners.kernels.arrays import Array, Floats, Integers, Uint64s
 from learners.circuits.mixtures.mixture import LOG_2_PI, GaussianMixture, Observed, Rest, log_sums
 
 # Conditional means of so many cells and components are made at a time.

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from learners.arrays import Array, Floats, Integers
+from learners.kernels.arrays import Array, Floats, Integers
 from learners.circuits.structures.search.passes import SHARES, split
 from learners.circuits.columns import Columns, columns_of
 from learners.circuits.mixtures.row_sample import DrawnNumbers

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from learners.arrays import Array, Arrays, Floats, Integers, Mask, frozen
+from learners.kernels.arrays import Array, Arrays, Floats, Integers, Mask, frozen
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.errors import ImpossibleEvidence, InvalidCircuit
 from learners.circuits.mixtures.kernels import add_log_densities

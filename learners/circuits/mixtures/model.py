@@ -8,7 +8,7 @@ from typing import ClassVar, Self, cast
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import Array, Arrays, Floats, Integers
+from learners.kernels.arrays import Array, Arrays, Floats, Integers
 from learners.circuits.queries.answer_types import Batches
 from learners.circuits.mixtures import conditioning
 from learners.circuits.mixtures import queries

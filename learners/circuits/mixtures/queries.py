@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from learners.arrays import Array, Floats
+from learners.kernels.arrays import Array, Floats
 from learners.circuits.queries import queries
 from learners.circuits.queries.answer_types import Answer, Batches
 from learners.circuits.queries.answers import n_joint_cells
@@ -20,7 +20,7 @@ from learners.circuits.mixtures.mixture import GaussianMixture
 from learners.circuits.kernels import CATEGORICAL, PRODUCT, SUM
 from learners.circuits.map import map_query
 from learners.circuits.queries.named_answers import Source, batches_of
-from learners.query import Map
+from learners.models.query import Map
 
 # Logarithms that differ by no more are equal.
 SAME = 1e-10

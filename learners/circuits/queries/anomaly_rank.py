@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from learners.arrays import Array, Floats
+from learners.kernels.arrays import Array, Floats
 
 
 def ranks(logs: Floats, x: Array, drawn: Floats, log_likelihood: Callable[[Array], Floats]) -> tuple[Floats, Floats]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Floats, Int8s, Integers, Mask
+from learners.kernels.arrays import Floats, Int8s, Integers, Mask
 from learners.circuits.evaluation.density_kernels import log_density
 from learners.circuits.kernels import GAUSSIAN, INDICATOR, PRODUCT, STUDENT, SUM
 from learners.kernels.jit import kernel

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypedDict
 
-from learners.query import RawValue
+from learners.models.query import RawValue
 
 
 class Cell(TypedDict, total=False):

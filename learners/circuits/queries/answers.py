@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from learners.arrays import Array, Floats, Integers, Mask, freeze
+from learners.kernels.arrays import Array, Floats, Integers, Mask, freeze
 from learners.circuits.queries.answer_block_kernels import WantedSlots, block_posteriors
 from learners.circuits.queries.answer_kernels import AnswerArrays, Wanted, add_marginals, add_moments, posteriors
 from learners.circuits.circuit import Circuit, kept_with

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.arrays import Array, Floats, Integers, Mask
+from learners.kernels.arrays import Array, Floats, Integers, Mask
 from learners.circuits.column_values import nameable
 from learners.circuits.columns import Columns
 from learners.circuits.evaluation.leaf_shapes import density_variables

@@ -7,10 +7,10 @@ from typing import Protocol
 
 import numpy as np
 
-from learners.arrays import Array, Floats, Integers, Mask
+from learners.kernels.arrays import Array, Floats, Integers, Mask
 from learners.circuits.circuit import Circuit
 from learners.circuits.errors import ImpossibleEvidence
-from learners.query import How
+from learners.models.query import How
 
 # Marginal distributions of so many values are made at a time.
 MOST_AT_A_TIME = 1 << 21

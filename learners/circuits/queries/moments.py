@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from learners.arrays import Floats
+from learners.kernels.arrays import Floats
 from learners.circuits.circuit import Circuit
 from learners.circuits.errors import ImpossibleEvidence
 from learners.circuits.evaluation.evaluate import relative_node_logs

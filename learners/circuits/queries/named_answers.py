@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Array, Floats
+from learners.kernels.arrays import Array, Floats
 from learners.circuits.queries import answers
 from learners.circuits.queries.answer_types import Answer, Batches, Cell, Guess
 from learners.circuits.circuit import Circuit
@@ -18,7 +18,7 @@ from learners.circuits.errors import ImpossibleEvidence
 from learners.circuits.queries.guesses import best_codes, by_kind, of_densities
 from learners.circuits.queries.sampling import sample
 from learners.circuits.queries.anomaly_rank import ranks
-from learners.query import RawValue
+from learners.models.query import RawValue
 
 
 class Source(NamedTuple):

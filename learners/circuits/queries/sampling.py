@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from learners.arrays import Floats, Integers, freeze
+from learners.kernels.arrays import Floats, Integers, freeze
 from learners.circuits.queries.answers import edge_shares_in_log_space, prepared
 from learners.circuits.circuit import Circuit
 from learners.circuits.evaluation.evaluate import as_rows

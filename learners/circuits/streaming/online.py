@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import Array, Floats
+from learners.kernels.arrays import Array, Floats
 from learners.circuits.circuit import Circuit
 from learners.circuits.evaluation.evaluate import as_rows, rows_in
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, SUM

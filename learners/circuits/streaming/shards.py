@@ -13,7 +13,7 @@ from threading import Event
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import Array, Floats, Integers
+from learners.kernels.arrays import Array, Floats, Integers
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.columns import columns_of
 from learners.circuits.streaming.online import PseudoCounts, StreamingPosterior, renew

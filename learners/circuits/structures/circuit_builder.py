@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from learners.arrays import Array, Floats, Int8s, Integers
+from learners.kernels.arrays import Array, Floats, Int8s, Integers
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.kernels import CATEGORICAL, INDICATOR, PRODUCT, SUM
 

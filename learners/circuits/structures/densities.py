@@ -8,7 +8,7 @@ from typing import cast
 
 import numpy as np
 
-from learners.arrays import Floats, Integers
+from learners.kernels.arrays import Floats, Integers
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.kernels import CATEGORICAL, INDICATOR, LOG_NORMAL, QUANTILE, ROUNDED, STUDENT, SUM
 from learners.circuits.evaluation.plan import ranges

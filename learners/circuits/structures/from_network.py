@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from learners.arrays import Array, Floats, Integers
+from learners.kernels.arrays import Array, Floats, Integers
 from learners.circuits.circuit import Circuit
 from learners.circuits.structures.circuit_builder import Blocks
 from learners.errors import LearnerError

@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from learners.arrays import Float32s, Floats, Integers
+from learners.kernels.arrays import Float32s, Floats, Integers
 from learners.circuits.circuit import Circuit
 from learners.circuits.structures.circuit_builder import Blocks, log_shares
 from learners.circuits.structures.variables import LeafKind, Variable, describe_variables

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from learners.arrays import Array, Integers
+from learners.kernels.arrays import Array, Integers
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.kernels import SUM
 from learners.circuits.structures.circuit_builder import log_shares

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from learners.arrays import Floats, Integers
+from learners.kernels.arrays import Floats, Integers
 
 # Decimals that a recorded step may have, and how near to a multiple of the step a number must be, as a share of itself.
 MOST_DECIMALS = 9

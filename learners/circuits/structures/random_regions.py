@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 
-from learners.arrays import Integers
+from learners.kernels.arrays import Integers
 from learners.circuits.circuit import Circuit
 from learners.circuits.structures.circuit_builder import Blocks, log_shares
 from learners.circuits.structures.variables import Variable

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learners.arrays import Floats, Integers
+from learners.kernels.arrays import Floats, Integers
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.errors import EmptyStatistic
 

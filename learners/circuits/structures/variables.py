@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from learners.arrays import Floats, Integers
+from learners.kernels.arrays import Floats, Integers
 from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, POISSON
 from learners.circuits.structures.circuit_builder import Blocks, log_shares
 from learners.errors import InvalidParameter

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from learners.arrays import Floats, Integers
+from learners.kernels.arrays import Floats, Integers
 from learners.classifiers.averaged_tan.tree_average_kernels import log_tree_sum_of_logs
 from learners.counts.pairs.pairwise import PairwiseCounts
 

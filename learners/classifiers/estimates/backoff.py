@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from learners.arrays import Floats
+from learners.kernels.arrays import Floats
 from learners.classifiers.estimates.context_tree import ContextTree, Level, Levels
 from learners.classifiers.structure import Structure
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.arrays import Floats
+from learners.kernels.arrays import Floats
 
 
 def split_r_hat(trace: Floats) -> float:

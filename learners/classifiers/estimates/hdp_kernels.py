@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Array, Floats, Integers, Uint8s, Uint64s
+from learners.kernels.arrays import Array, Floats, Integers, Uint8s, Uint64s
 from learners.kernels.jit import inner_kernel, kernel
 from learners.kernels.random import (
     RECIPROCALS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.arrays import Integers, Mask
+from learners.kernels.arrays import Integers, Mask
 from learners.classifiers.estimates.context_tree import ContextTree
 from learners.classifiers.estimates.hdp_kernels import Plan
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.arrays import Array, Arrays
+from learners.kernels.arrays import Array, Arrays
 from learners.errors import InvalidArray
 
 

@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from learners.arrays import Array, Arrays
+from learners.kernels.arrays import Array, Arrays
 from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup.array_checks import check_starts, refuse, typed
 from learners.classifiers.lookup.compile import strides_of

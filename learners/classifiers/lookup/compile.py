@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Codes, Float32s, Floats, Integers, Uint8s, Uint64s, distinct_of, freeze, stacked
+from learners.kernels.arrays import Codes, Float32s, Floats, Integers, Uint8s, Uint64s, distinct_of, freeze, stacked
 from learners.classifiers.lookup import kernels
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.structure import Structure

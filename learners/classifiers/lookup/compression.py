@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Array, Arrays, Floats, Integers
+from learners.kernels.arrays import Array, Arrays, Floats, Integers
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.errors import InvalidArray
 

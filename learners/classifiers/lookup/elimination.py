@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Array, Codes, Floats, Integers, Mask, freeze
+from learners.kernels.arrays import Array, Codes, Floats, Integers, Mask, freeze
 from learners.classifiers.structure import Structure
 from learners.classifiers.lookup.tables import Tables, log_joints, of_attribute
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from learners.arrays import Codes, Floats, Integers, freeze
+from learners.kernels.arrays import Codes, Floats, Integers, freeze
 from learners.classifiers.lookup.incomplete_kernels import mark_rows
 from learners.schema import Schema
 

@@ -7,7 +7,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from learners.arrays import Floats, Integers, freeze
+from learners.kernels.arrays import Floats, Integers, freeze
 from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup.compile import compile_tables
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Float32s, Floats, Int32s, Integers, Uint8s, Uint32s, Uint64s
+from learners.kernels.arrays import Float32s, Floats, Int32s, Integers, Uint8s, Uint32s, Uint64s
 from learners.kernels.jit import inner_kernel, kernel, popcount
 
 BLOCK_ROWS = 256

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.arrays import Floats
+from learners.kernels.arrays import Floats
 from learners.classifiers.lookup.tables import Tables, log_joints, of_attribute
 from learners.schema import Chunk
 

@@ -11,7 +11,7 @@ from typing import ClassVar, cast
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import Array, Arrays, Codes, Floats, Integers, freeze
+from learners.kernels.arrays import Array, Arrays, Codes, Floats, Integers, freeze
 from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup.compile import compile_tables
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
@@ -26,7 +26,7 @@ from learners.classifiers.lookup.compression import Contents, pack, rounded, rou
 from learners.classifiers.structure import Structure
 from learners.classifiers.lookup.tables import Tables, probabilities
 from learners.errors import InvalidParameter
-from learners.model import DerivedHeader
+from learners.models.model import DerivedHeader
 from learners.passes.engine import available_cores
 from learners.schema import Chunk, Schema
 from learners.schema.schema import FEW_CLASSES

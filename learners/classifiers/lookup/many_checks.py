@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from learners.arrays import Array, Arrays
+from learners.kernels.arrays import Array, Arrays
 from learners.classifiers.lookup.array_checks import check_starts, refuse, typed
 from learners.classifiers.lookup.many_kernels import ManyClassTables
 from learners.classifiers.structure import Structure

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Array, Codes, Float32s, Floats, Int32s, Integers, freeze
+from learners.kernels.arrays import Array, Codes, Float32s, Floats, Int32s, Integers, freeze
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup.many_kernels import ManyClassTables
 from learners.classifiers.structure import Structure

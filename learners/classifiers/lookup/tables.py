@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.arrays import Codes, Floats, freeze
+from learners.kernels.arrays import Codes, Floats, freeze
 from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup import many_kernels
 

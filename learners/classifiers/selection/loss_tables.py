@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Float32s, Floats, Int32s, Integers, Uint64s, distinct_of, freeze, stacked
+from learners.kernels.arrays import Float32s, Floats, Int32s, Integers, Uint64s, distinct_of, freeze, stacked
 from learners.classifiers.selection import selection_kernels as kernels
 from learners.classifiers.estimates.context_tree import Level, Levels
 from learners.classifiers.lookup.kernels import EMPTY, fill_hash

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import Floats, Integers
+from learners.kernels.arrays import Floats, Integers
 from learners.classifiers.selection import selection_kernels as kernels
 from learners.classifiers.selection.loss_tables import Measure
 from learners.errors import EmptyStatistic, StatisticMismatch

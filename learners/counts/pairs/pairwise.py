@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import AnyIntegers, Integers, Mask
+from learners.kernels.arrays import AnyIntegers, Integers, Mask
 from learners.counts.cell_kernels import add_classes, add_margin, add_pair_counts, add_pairs, add_triples
 from learners.counts.check_kernels import first_wrong_table
 from learners.counts.kernels import (

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import Integers
+from learners.kernels.arrays import Integers
 from learners.counts.families.family_counts import Family, FamilyCounts
 from learners.counts.pairs.pairwise import PairwiseCounts
-from learners.memory import memory_limit
+from learners.passes.memory import memory_limit
 from learners.schema import Chunk, Schema
 from learners.schema.schema_growth import CodeMaps
 

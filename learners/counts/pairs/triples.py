@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.arrays import Floats, Integers
+from learners.kernels.arrays import Floats, Integers
 from learners.counts.cell_kernels import MOST_TRIPLE_CELLS
 
 LEAST_ROWS = 2 * MOST_TRIPLE_CELLS  # of a chunk: the table of a triple is added to those of its pairs for each chunk

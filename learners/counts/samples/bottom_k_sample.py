@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import Codes, Integers, Mask, Uint64s
+from learners.kernels.arrays import Codes, Integers, Mask, Uint64s
 from learners.counts.kernels import row_hashes
 from learners.errors import StatisticMismatch
 from learners.schema import Chunk, Schema

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy
 
-from learners.arrays import Integers, Mask, Uint64s
+from learners.kernels.arrays import Integers, Mask, Uint64s
 from learners.orders.lattice.order_mcmc import OrderTarget, beginnings
 from learners.orders.lattice.graphs import draw_families
 from learners.orders.lattice.lattice import Lattice

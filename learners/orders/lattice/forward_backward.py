@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.arrays import Floats
+from learners.kernels.arrays import Floats
 from learners.kernels.scaled_arithmetic import add_subsets, log_of, scale
 from learners.orders.scores.edge_constraints import Edges, with_edges
 from learners.orders.lattice.lattice import Lattice

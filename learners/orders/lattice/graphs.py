@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learners.arrays import Floats, Integers, Mask, Uint8s, Uint64s
+from learners.kernels.arrays import Floats, Integers, Mask, Uint8s, Uint64s
 from learners.kernels.scaled_arithmetic import log_of, max_subsets, scale
 from learners.orders.scores.family_kernels import draw_orders, draw_subsets, partial_sums
 from learners.orders.lattice.lattice import Lattice

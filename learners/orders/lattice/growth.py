@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.arrays import Uint64s
+from learners.kernels.arrays import Uint64s
 from learners.orders.scores.bge import Advance
 from learners.orders.lattice.order_mcmc import OrderTarget
 from learners.orders.lattice.growth_kernels import NONE, index_sets, promising_sets, set_masses

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.arrays import Uint64s, freeze
+from learners.kernels.arrays import Uint64s, freeze
 from learners.orders.lattice.lattice_kernels import Lattice, complete_steps, count_steps, fill_steps
 from learners.orders.scores.scores import FamilyScores
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learners.arrays import Floats, Integers, Uint64s
+from learners.kernels.arrays import Floats, Integers, Uint64s
 from learners.kernels.scaled_arithmetic import STEP, add_subsets
 from learners.orders.lattice.chain_kernels import first_order, walk
 from learners.orders.scores.scores import FamilyScores

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from learners.arrays import Uint64s
+from learners.kernels.arrays import Uint64s
 from learners.orders.scores.bge import BGe, Standard
 from learners.orders.scores.edge_constraints import Edges
 from learners.orders.lattice.lattice import Lattice, complete_lattice, lattice_of

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from learners.arrays import Integers
+from learners.kernels.arrays import Integers
 from learners.orders.scores.bge import BGe
 from learners.orders.lattice.adaptive_lattice import covered_posterior
 from learners.orders.scores.edge_constraints import Edge, Edges, ImpossibleEdges, arrow, cycle_of, with_edges

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.arrays import Floats
+from learners.kernels.arrays import Floats
 from learners.kernels.scaled_arithmetic import NOTHING, add_supersets
 from learners.orders.scores.family_kernels import family_posterior, memberships
 from learners.orders.lattice.lattice_kernels import add_weights

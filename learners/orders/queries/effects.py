@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learners.arrays import Floats
+from learners.kernels.arrays import Floats
 from learners.orders.scores.bge import BGe
 from learners.orders.queries.coefficient_kernels import average_over_subsets, coefficients, effects_of, shares_of_steps
 from learners.orders.queries.effect_kernels import graph_effects

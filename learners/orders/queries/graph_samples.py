@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learners.arrays import Array, Floats
+from learners.kernels.arrays import Array, Floats
 from learners.orders.lattice.graphs import DrawnGraphs, draw_graphs, log_n_orders
 from learners.orders.lattice.forward_backward import OrderSums
-from learners.query import GraphPrior
+from learners.models.query import GraphPrior
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from learners.arrays import Floats
+from learners.kernels.arrays import Floats
 from learners.errors import LearnerError
 from learners.orders.scores.bdeu import BDeu
 from learners.orders.scores.bge import BGe

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.arrays import Floats, Mask
+from learners.kernels.arrays import Floats, Mask
 from learners.orders.queries.coefficient_kernels import shares_of_steps
 from learners.orders.lattice.graphs import DrawnGraphs
 from learners.orders.queries.path_kernels import ancestor_shares, ancestors

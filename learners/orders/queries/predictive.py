@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import scipy
 
-from learners.arrays import Floats
+from learners.kernels.arrays import Floats
 from learners.errors import UnknownColumn
 from learners.orders.scores.bge import BGe
 from learners.orders.lattice.graphs import Graph

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from learners.arrays import Floats
+from learners.kernels.arrays import Floats
 from learners.errors import LearnerError
 from learners.orders.scores.bdeu import BDeu
 from learners.orders.scores.bge import BGe
@@ -25,7 +25,7 @@ from learners.orders.parameters import edge_of
 from learners.orders.queries.paths import MOST_EXACT, ancestor_relations, path_probabilities
 from learners.orders.lattice.posterior import Coverage, OrderPosterior
 from learners.orders.lattice.forward_backward import OrderSums
-from learners.query import Edges, Effects, Graph, Graphs, Paths, Score, StructureQuery
+from learners.models.query import Edges, Effects, Graph, Graphs, Paths, Score, StructureQuery
 
 Answer = dict[str, Any]
 

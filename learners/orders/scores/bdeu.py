@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from learners.arrays import Codes, Floats, Integers, Mask, Uint64s
+from learners.kernels.arrays import Codes, Floats, Integers, Mask, Uint64s
 from learners.errors import LearnerError
 from learners.orders.scores.bdeu_kernels import add_set_counts, potentials, sparse_potential
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from learners.arrays import Floats, Integers, Uint64s
+from learners.kernels.arrays import Floats, Integers, Uint64s
 from learners.orders.scores.bdeu import BDeu
 from learners.orders.scores.bge import Advance, BGe
 from learners.orders.scores.candidate_kernels import best_bge_additions

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learners.arrays import Codes, Floats, Integers, Uint64s, freeze
+from learners.kernels.arrays import Codes, Floats, Integers, Uint64s, freeze
 from learners.orders.scores.bdeu import BDeu
 from learners.orders.scores.bge import BGe
 from learners.orders.queries.graph_samples import WeightedGraphs

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import scipy
 
-from learners.arrays import Floats, Integers
+from learners.kernels.arrays import Floats, Integers
 from learners.orders.scores.edge_constraints import Edge
 from learners.orders.scores.family_kernels import keep_sets
 from learners.orders.scores.scores import FamilyScores

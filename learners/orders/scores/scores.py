@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from learners.arrays import Floats, Integers, freeze
+from learners.kernels.arrays import Floats, Integers, freeze
 
 BYTE = 256
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from learners.arrays import Mask
+from learners.kernels.arrays import Mask
 from learners.errors import EmptyData, InvalidParameter, SourceError, UnknownColumn
 from learners.passes.sources.file_sets import whole_and_part
 from learners.passes.sources.source import Condition, Fragment, Source, SourceFile, file_identity

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from learners.errors import SourceError, one_line
-from learners.memory import memory_limit
+from learners.passes.memory import memory_limit
 from learners.passes.sources.source import Source
 
 SHARE = 4  # of the memory limit: the other three parts are for what passes count

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import Codes, Floats, Integers, Mask
+from learners.kernels.arrays import Codes, Floats, Integers, Mask
 from learners.errors import InvalidBuffers, SourceError
 from learners.schema.encoding import batch_kernels as kernels
 from learners.schema.schema import Attribute

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from learners.arrays import Codes, Floats, freeze
+from learners.kernels.arrays import Codes, Floats, freeze
 from learners.errors import SchemaError, UnknownColumn
 from learners.schema.encoding.batches import BatchEncoder, sound_column
 from learners.schema.chunk import Chunk

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Integers
+from learners.kernels.arrays import Integers
 from learners.kernels.jit import inner_kernel, kernel, load, popcount
 from learners.schema.kernels import n_below
 from learners.schema.encoding.string_kernels import SLOT_BYTES, code_of_word, is_ascii

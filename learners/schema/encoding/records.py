@@ -13,8 +13,8 @@ from typing import Protocol
 
 import numpy as np
 
-from learners.arrays import Codes, Floats, freeze
-from learners.distributions import distribution
+from learners.kernels.arrays import Codes, Floats, freeze
+from learners.distributions.checks import distribution
 from learners.errors import SchemaError
 from learners.schema.chunk import Chunk
 from learners.schema.discretise import EXACT

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Integers
+from learners.kernels.arrays import Integers
 from learners.kernels.jit import inner_kernel, kernel, load
 
 EIGHT = np.uint64(8)

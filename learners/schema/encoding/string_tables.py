@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from learners.arrays import Integers
+from learners.kernels.arrays import Integers
 from learners.schema.encoding.string_kernels import BEGIN, LENGTH, Words, fill_slots
 
 MAX_ROOMY_SLOTS = 1024

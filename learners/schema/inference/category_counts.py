@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import Integers
+from learners.kernels.arrays import Integers
 from learners.errors import SchemaError
 from learners.schema.schema import Value
 

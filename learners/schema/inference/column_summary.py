@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import Floats, Integers
+from learners.kernels.arrays import Floats, Integers
 from learners.errors import SchemaError
 from learners.schema.discretise import EXACT, Histogram, numbers_of
 from learners.schema.schema import ColumnOverride, Schema, Value, clock_of

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Array, Integers
+from learners.kernels.arrays import Array, Integers
 from learners.kernels.jit import bits_of_float64, inner_kernel, kernel
 
 ODD = np.uint64(0x9E3779B97F4A7C15)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.arrays import Floats, Integers
+from learners.kernels.arrays import Floats, Integers
 from learners.schema.discretise import Histogram, most_bins
 from learners.schema.inference.numeric_count_kernels import EMPTY, Slots, count_numbers, fill_places
 

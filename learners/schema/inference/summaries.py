@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from learners.arrays import Integers
+from learners.kernels.arrays import Integers
 from learners.errors import EmptyData, InvalidParameter, SchemaError, StatisticMismatch, UnknownColumn
 from learners.schema.classes import check_classes, check_rows_of_classes
 from learners.schema.inference.column_summary import Column, in_order, kind_of, list_at, pairs, refreshed

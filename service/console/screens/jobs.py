@@ -6,7 +6,7 @@ from typing import Any, cast, get_args
 
 from starlette.requests import Request
 
-from learners import recipes
+from learners.registry import recipes
 from service import product
 from service.console.pages import page, whole_number, workspace_of
 from service.console.rendering import Call

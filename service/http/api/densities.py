@@ -8,11 +8,11 @@ import numpy as np
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from learners.arrays import Array
+from learners.kernels.arrays import Array
 from learners.circuits.column_values import nameable, raw_value
 from learners.circuits.queries.imputation import filled
 from learners.circuits.model import CircuitModel
-from learners.query import How
+from learners.models.query import How
 from learners.schema import Chunk
 from learners.schema.encoding.records import encode_columns, encode_records
 from service.json_values import JSONObject

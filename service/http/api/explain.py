@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from learners.explanation import explain
+from learners.models.explanation import explain
 from service.answers import check_size
 from service.http.api.options import options_of
 from service.http.api.predict import JSON, Predict, headers_of

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from learners.query import AnyQuery
+from learners.models.query import AnyQuery
 from service.json_values import JSONObject
 from service.predictor import Predictor
 from service.problems import NotReady

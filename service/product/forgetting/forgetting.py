@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from learners import recipes
+from learners.registry import recipes
 from learners.errors import UnknownColumn
-from learners.kinds import load_model
+from learners.registry.model_kinds import load_model
 from learners.passes.learner import Part, drive
 from learners.passes.sources.source import Source
 from learners.schema import Kept

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from learners.monitoring.slices import ServedCounts, ServedRows
-from learners.monitoring.watched import Watched
+from learners.monitoring.served_counts import ServedCounts, ServedRows
+from learners.monitoring.count_layout import Watched
 from learners.passes.sources.source import Source
 from service.product.monitoring.windows import Watching
 from service.waiting import keyed

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from learners.query import AnyQuery
+from learners.models.query import AnyQuery
 from service.jobs.steps import Run
 from service.json_values import JSONObject
 from service.predictor import map_version

@@ -8,13 +8,13 @@ from typing import get_args
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import Array, Floats, Mask
+from learners.kernels.arrays import Array, Floats, Mask
 from learners.circuits.column_values import is_in_intervals, missing_cells, nameable, rows_of_batch, with_cells
 from learners.circuits.queries.imputation import filled
 from learners.circuits.model import CircuitModel
 from learners.errors import EmptyData, InvalidParameter, UnknownColumn
 from learners.passes.sources.source import Source
-from learners.query import How
+from learners.models.query import How
 from service.json_values import JSONObject
 from service.problems import InvalidRequest
 from service.product.outputs import ParquetDraft, check_parquet, in_order, plain

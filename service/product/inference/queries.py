@@ -13,11 +13,11 @@ from learners.circuits.queries.queries import answer_size
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError
-from learners.model import Model
+from learners.models.model import Model
 from learners.orders.model import OrderModel
 from learners.orders.queries.queries import answer_size as structures_size
 from learners.orders.queries.queries import n_draws
-from learners.query import AnyQuery, Map, Query, Sample, StructureQuery, Surprise
+from learners.models.query import AnyQuery, Map, Query, Sample, StructureQuery, Surprise
 from service.json_values import JSONObject
 from service.networks import compiled_network
 from service.problems import BodyTooLarge, TooSlow

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import Floats, Integers
+from learners.kernels.arrays import Floats, Integers
 from learners.circuits.column_values import chunk_of_batch
 from learners.circuits.evaluation.leaf_shapes import density_variables
 from learners.circuits.model import CircuitModel

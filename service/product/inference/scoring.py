@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from learners.circuits.model import CircuitModel
-from learners.distributions import distributions
+from learners.distributions.checks import distributions
 from learners.errors import EmptyData, NoClass, UnknownColumn
 from learners.evaluation.metrics import NO_ROWS, RowScores, losses_of_class_shares, metrics_of, scores_of_rows
-from learners.explanation import explain
-from learners.model import Model, blocks_of
+from learners.models.explanation import explain
+from learners.models.model import Model, blocks_of
 from learners.orders.model import OrderModel
 from learners.orders.queries.network import NoTables
 from learners.passes.sources.source import Source

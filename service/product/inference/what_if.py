@@ -14,10 +14,10 @@ from learners.circuits.columns import columns_of, labels_of
 from learners.circuits.model import CircuitModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError, NoClass, UnknownColumn
-from learners.explanation import explain
-from learners.model import Model
+from learners.models.explanation import explain
+from learners.models.model import Model
 from learners.orders.model import OrderModel
-from learners.query import Conditional, Edges, Evidence, Map, Marginal, Moments, RawValue
+from learners.models.query import Conditional, Edges, Evidence, Map, Marginal, Moments, RawValue
 from learners.schema import Attribute, Chunk
 from learners.schema.encoding.records import encode_records
 from service.predictor import Served, intervals_of

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import cast
 
-from learners.monitoring.findings import Limits
+from learners.monitoring.drift_tests import Limits
 from service.problems import InvalidRequest
 from service.product.versions.registry import find_version
 from service.product.monitoring.windows import monitoring

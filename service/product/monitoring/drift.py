@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from learners.monitoring.drift import drift_report
-from learners.monitoring.findings import Limits
+from learners.monitoring.drift_tests import Limits
 from learners.monitoring.reference import Reference, served_reference, training_reference
-from learners.monitoring.slices import ServedCounts
-from learners.monitoring.watched import Watched
+from learners.monitoring.served_counts import ServedCounts
+from learners.monitoring.count_layout import Watched
 from learners.passes.engine import collect
 from service.predictor import map_version
 from service.problems import InvalidRequest

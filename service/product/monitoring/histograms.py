@@ -3,9 +3,9 @@
 from functools import lru_cache, partial
 from pathlib import Path
 
-from learners.kinds import load_model
+from learners.registry.model_kinds import load_model
 from learners.monitoring.reference import training_reference
-from learners.monitoring.watched import Watched
+from learners.monitoring.count_layout import Watched
 from service.problems import InvalidRequest
 from service.product.versions.registry import find_version, list_models
 from service.product.training.scored_counts import scored_counts

@@ -7,12 +7,12 @@ from functools import lru_cache
 from pathlib import Path
 
 from learners.errors import EmptyData
-from learners.kinds import load_model
+from learners.registry.model_kinds import load_model
 from learners.monitoring.drift import drift_report
-from learners.monitoring.findings import Limits, estimates, rates
+from learners.monitoring.drift_tests import Limits, estimates, rates
 from learners.monitoring.reference import Reference, served_reference, training_reference
-from learners.monitoring.slices import ServedCounts
-from learners.monitoring.watched import Watched
+from learners.monitoring.served_counts import ServedCounts
+from learners.monitoring.count_layout import Watched
 from service.problems import InvalidRequest
 from service.product.monitoring.settings import mode_of
 from service.product.versions.registry import find_version

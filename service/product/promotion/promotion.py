@@ -9,7 +9,7 @@ from typing import NamedTuple
 import structlog
 
 from learners.errors import LearnerError
-from learners.model import Model
+from learners.models.model import Model
 from learners.passes.sources.source import Source
 from service.jobs.steps import Run, Step
 from service.json_values import JSONMapping, JSONObject

@@ -4,10 +4,10 @@ from typing import cast
 
 from learners.errors import LearnerError
 from learners.monitoring.drift import drift_report
-from learners.monitoring.findings import Limits
+from learners.monitoring.drift_tests import Limits
 from learners.monitoring.reference import training_reference
-from learners.monitoring.slices import ServedCounts
-from learners.monitoring.watched import Watched
+from learners.monitoring.served_counts import ServedCounts
+from learners.monitoring.count_layout import Watched
 from service.jobs.steps import Run
 from service.json_values import JSONObject
 from service.predictor import map_version

@@ -4,16 +4,16 @@ import glob
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from learners import recipes
+from learners.registry import recipes
 from learners.circuits.columns import check_left_out, knows_nothing_of, labels_of, never_had
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.queries import check
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import SourceError, UnknownColumn
-from learners.model import Model
+from learners.models.model import Model
 from learners.orders.model import OrderModel
-from learners.query import AnyQuery, Marginal, Query, Surprise
+from learners.models.query import AnyQuery, Marginal, Query, Surprise
 from learners.schema.encoding.records import encode_records
 from service.jobs.limits import check_limits
 from service.product.datasets.data_roots import check_roots, files_of, plain

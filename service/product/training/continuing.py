@@ -9,7 +9,7 @@ from learners.circuits.bayesian.posterior_samples.model import BayesianCircuit
 from learners.circuits.model import CircuitModel
 from learners.circuits.recipes import continued, sampled_further
 from learners.circuits.structures.from_file import fingerprint, read_circuit
-from learners.kinds import load_model
+from learners.registry.model_kinds import load_model
 from learners.passes.learner import Account, Learner, Part
 from learners.passes.sources.row_filter import Selection
 from learners.passes.sources.source import Source

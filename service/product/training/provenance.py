@@ -4,7 +4,7 @@ import json
 
 import pyarrow as pa
 
-from learners.versions import installed_version
+from learners.models.library_versions import installed_version
 from service.json_values import JSONMapping
 from service.requests import TrainRequest
 from service.version import VERSION

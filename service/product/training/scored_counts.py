@@ -6,9 +6,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from learners.model import Model
-from learners.monitoring.slices import ServedCounts
-from learners.monitoring.watched import Watched
+from learners.models.model import Model
+from learners.monitoring.served_counts import ServedCounts
+from learners.monitoring.count_layout import Watched
 from learners.passes.sources.source import Source
 from storage.files import publish
 from storage.model_file import read_table

@@ -7,13 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from learners import recipes
+from learners.registry import recipes
 from learners.circuits.model import CircuitModel
 from learners.classifiers.rare_value_cost import folding_costs
-from learners.kinds import load_model
-from learners.memory import allocate_frugally, limit_memory
-from learners.model import Model
-from learners.monitoring.watched import network_of
+from learners.registry.model_kinds import load_model
+from learners.passes.memory import allocate_frugally, limit_memory
+from learners.models.model import Model
+from learners.monitoring.count_layout import network_of
 from learners.passes.cluster import connected
 from learners.passes.learner import Account, Checkpoints, Part, drive
 from learners.schema import Kept

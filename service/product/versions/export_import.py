@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field, ValidationError
 
-from learners.kinds import completed
+from learners.registry.model_kinds import completed
 from service.json_values import JSONMapping, JSONObject
 from service.problems import InvalidRequest
 from service.product.child_process import aside

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import numpy as np
 
-from learners.arrays import Arrays
-from learners.baselines.boosted import BoostedModel
+from learners.kernels.arrays import Arrays
+from learners.classifiers.baselines.boosted import BoostedModel
 from learners.circuits.model import CircuitModel
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError
-from learners.kinds import load_model
-from learners.model import Model
-from learners.query import Marginal
+from learners.registry.model_kinds import load_model
+from learners.models.model import Model
+from learners.models.query import Marginal
 from learners.schema import Chunk
 from learners.schema.encoding.records import encode_records, record_classifier
 from learners.schema.schema import FEW_CLASSES

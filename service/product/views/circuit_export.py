@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from learners.model import Model
+    from learners.models.model import Model
 
 
 class Form(StrEnum):

@@ -8,7 +8,7 @@ from learners.classifiers.parent_information import contexts_of, information_of_
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError, UnknownColumn
-from learners.model import Model
+from learners.models.model import Model
 from learners.orders.model import OrderModel
 from service.json_values import JSONObject
 from service.predictor import map_version

@@ -9,7 +9,7 @@ from learners.circuits.model import CircuitModel
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import InvalidParameter, LearnerError
-from learners.model import Model
+from learners.models.model import Model
 from learners.orders.model import OrderModel
 from learners.orders.drawing import posterior_svg
 from service.json_values import JSONObject

@@ -6,12 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from learners import recipes
+from learners.registry import recipes
 from learners.circuits.errors import InvalidEvidence
 from learners.errors import InvalidParameter
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
-from learners.query import Conditional, Impute, Marginal, Moments, Surprise
+from learners.models.query import Conditional, Impute, Marginal, Moments, Surprise
 from learners.schema.encoding.encode import encode
 
 N = 400

@@ -14,7 +14,7 @@ from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.kernels import CATEGORICAL, GAUSSIAN
 from learners.circuits.queries.queries import answer, answer_all
 from learners.errors import InvalidParameter, SchemaError, UnknownColumn
-from learners.query import Conditional, Map, Marginal, Moments, Query, Sample
+from learners.models.query import Conditional, Map, Marginal, Moments, Query, Sample
 from learners.schema import Attribute, Chunk, LeftOut, Schema
 from tests.naive import circuits as naive
 from tests.naive.map import flat_circuit, value

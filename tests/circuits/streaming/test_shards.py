@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from learners import recipes
+from learners.registry import recipes
 from learners.circuits.streaming import shards
 from learners.circuits.streaming.online import StreamingPosterior
 from learners.errors import Cancelled, InvalidParameter

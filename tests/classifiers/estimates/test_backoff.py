@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from learners import recipes
+from learners.registry import recipes
 from learners.classifiers.estimates.context_tree import Levels
 from learners.classifiers.estimates.family_trees import each_grown
 from learners.classifiers.estimates.backoff import CHANCE_NATS, pruned, telling_levels

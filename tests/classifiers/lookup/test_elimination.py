@@ -14,7 +14,7 @@ from learners.circuits.model import CircuitModel
 from learners.classifiers.lookup import elimination
 from learners.classifiers.lookup.elimination import Elimination
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.query import Conditional
+from learners.models.query import Conditional
 from learners.schema import Chunk
 from tests.circuits.structures.test_from_network import STRUCTURES, network_joint, trained
 

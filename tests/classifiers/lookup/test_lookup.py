@@ -18,7 +18,7 @@ from learners.classifiers.lookup.tables import probabilities
 from learners.counts.families.family_counts import FamilyCounts
 from learners.counts.samples.holdout import HoldOut
 from learners.counts.pairs.pairwise import PairwiseCounts
-from learners.kinds import load_model
+from learners.registry.model_kinds import load_model
 from learners.schema import Chunk
 from tests import laws, strategies
 from tests.naive import estimates as naive

@@ -16,7 +16,7 @@ from learners.counts import count_dtypes
 from learners.counts.families.family_counts import Family, FamilyCounts
 from learners.counts.families.family_tables import shares_of, tables_of
 from learners.errors import FamilyTooLarge, StatisticMismatch
-from learners.memory import MemoryLimit
+from learners.passes.memory import MemoryLimit
 from tests import laws, strategies
 from tests.naive.counts import family_counts
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from learners.counts.cell_kernels import BLOCK_ROWS
 from learners.counts.families.uint8_tables import NarrowCells
 from learners.counts.sparse_counts import counted, wide
-from learners.memory import MemoryLimit
+from learners.passes.memory import MemoryLimit
 from tests import strategies
 from tests.naive.counts import family_counts
 

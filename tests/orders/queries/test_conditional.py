@@ -13,7 +13,7 @@ from learners.orders.lattice.posterior import Coverage, OrderPosterior
 from learners.orders.scores.priors import StructurePrior
 from learners.orders.queries.queries import Asked
 from learners.orders.lattice.forward_backward import order_sums
-from learners.query import Edges, Effects, Graph, Paths
+from learners.models.query import Edges, Effects, Graph, Paths
 from tests.orders.problems import bge_of, family_scores, gaussian_table
 
 NAMES = ["a", "b", "c", "d", "e"]

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from learners import recipes
+from learners.registry import recipes
 from learners.errors import UnknownColumn
 from learners.orders.scores.bge import BGe, BGePrior
 from learners.orders.queries.predictive import log_densities

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners import recipes
-from learners.arrays import freeze
+from learners.registry import recipes
+from learners.kernels.arrays import freeze
 from learners.errors import EmptyData, SchemaError
 from learners.passes.inference import infer_schema
 from learners.passes.learner import drive

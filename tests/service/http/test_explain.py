@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import learners
-from learners import recipes
+from learners.registry import recipes
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source

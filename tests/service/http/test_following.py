@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from learners.kinds import completed
+from learners.registry.model_kinds import completed
 from service import product
 from service.http import security
 from service.http.app import Application, create_app

@@ -13,10 +13,10 @@ import pytest
 import typer
 from starlette.testclient import TestClient
 
-from learners import recipes
+from learners.registry import recipes
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
-from learners.query import Conditional, Map, Marginal
+from learners.models.query import Conditional, Map, Marginal
 from service import product
 from service.cli.querying import query
 from service.http.app import create_app

@@ -10,8 +10,8 @@ import numba
 import pytest
 from numba.core.registry import CPUDispatcher
 
-from learners import recipes
-from learners.kinds import load_model
+from learners.registry import recipes
+from learners.registry.model_kinds import load_model
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
 from service.http import app

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from learners.kinds import load_model
-from learners.query import Map, Marginal, Sample
+from learners.registry.model_kinds import load_model
+from learners.models.query import Map, Marginal, Sample
 from service import product
 from service.predictor import Predictor
 from service.requests import TrainRequest

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from learners.circuits.column_values import chunk_of_batch
 from learners.errors import InvalidParameter, NoClass, UnknownColumn
-from learners.query import Map, Marginal
+from learners.models.query import Map, Marginal
 from service import product
 from service.http.app import create_app
 from service.predictor import Predictor

@@ -9,8 +9,8 @@ import pytest
 
 from learners.ensembles.model import EnsembleModel
 from learners.errors import InvalidParameter
-from learners.kinds import load_model
-from learners.query import Conditional, Map
+from learners.registry.model_kinds import load_model
+from learners.models.query import Conditional, Map
 from service import product
 from service.requests import ForgetRequest, TrainRequest
 from storage.compiled import map_compiled
@@ -51,7 +51,7 @@ def test_a_refresh_reads_new_files_and_gives_the_model_of_all_of_them(workspace,
     assert read["counting pairs"] == 1 and read["reading the domains"] == 1
     assert arrays_of(updated).schema.attributes[-1].groupings == arrays_of(first).schema.attributes[-1].groupings
     # From scratch by the same cut points: nothing to reuse.
-    from learners import recipes
+    from learners.registry import recipes
     from learners.passes.learner import drive
     from learners.passes.sources.source import Source
     from learners.schema import Kept

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners.errors import InvalidParameter
-from learners.kinds import load_model
+from learners.registry.model_kinds import load_model
 from learners.passes.sources.row_filter import window
 from learners.passes.sources.source import Source
 from learners.schema import Kept

@@ -14,7 +14,7 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
 
-from learners.kinds import load_model
+from learners.registry.model_kinds import load_model
 from service import product
 from service.problems import OutsideRoots
 from service.product.datasets.data_roots import check_roots, open_source

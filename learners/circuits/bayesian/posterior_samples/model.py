@@ -9,7 +9,7 @@ from typing import ClassVar, Self, cast
 import numpy as np
 import pyarrow as pa
 
-from learners.arrays import Array, Arrays, Floats, Integers, Uint8s, frozen
+from learners.kernels.arrays import Array, Arrays, Floats, Integers, Uint8s, frozen
 from learners.circuits.queries.answer_types import Batches
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws

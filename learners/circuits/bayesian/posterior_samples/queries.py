@@ -9,7 +9,7 @@ from typing import TypedDict
 
 import numpy as np
 
-from learners.arrays import Array, Floats
+from learners.kernels.arrays import Array, Floats
 from learners.circuits.queries import queries
 from learners.circuits.queries.answer_types import Answer, Batches, Cell, Guess
 from learners.circuits.columns import Columns
@@ -20,7 +20,7 @@ from learners.circuits.queries.guesses import best_codes, by_kind, of_densities
 from learners.circuits.queries.sampling import sample
 from learners.circuits.queries.anomaly_rank import ranks
 from learners.circuits.queries.named_answers import in_words
-from learners.query import Query
+from learners.models.query import Query
 
 MAP_OF = "the posterior mean circuit"
 

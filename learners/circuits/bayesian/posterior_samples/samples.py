@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from learners.arrays import Array, Floats, Integers, freeze, frozen
+from learners.kernels.arrays import Array, Floats, Integers, freeze, frozen
 from learners.circuits.queries import answers
 from learners.circuits.circuit import Circuit
 from learners.circuits.bayesian.posterior_samples.kernels import DrawArrays, draw_logs, draw_posteriors

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Floats
+from learners.kernels.arrays import Floats
 from learners.errors import InvalidParameter
 
 LEVEL = 0.9

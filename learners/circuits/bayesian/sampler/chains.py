@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from learners.arrays import Floats
+from learners.kernels.arrays import Floats
 from learners.circuits.bayesian.sampler.diagnostics import Diagnostics, diagnosed
 from learners.circuits.bayesian.sampler.layout import Layout
 from learners.circuits.bayesian.sampler.parameters import drawn_parameters, mean_parameters

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from learners.arrays import Array, Float32s, Floats
+from learners.kernels.arrays import Array, Float32s, Floats
 from learners.circuits.bayesian.sampler.encode_kernels import add_noise
 from learners.circuits.bayesian.sampler.priors import Column
 from learners.circuits.structures.densities import NARROWEST, check_numbers

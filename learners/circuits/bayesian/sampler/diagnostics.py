@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learners.arrays import Floats
+from learners.kernels.arrays import Floats
 
 MOST_R_HAT = 1.1
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learners.arrays import Floats, Integers
+from learners.kernels.arrays import Floats, Integers
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.bayesian.sampler.leaf_kernels import CENTRE, FIRST, SECOND
 from learners.circuits.bayesian.sampler.parameters import Parameters

@@ -13,7 +13,7 @@ from typing import cast
 
 import numpy as np
 
-from learners.arrays import Float32s, Uint8s
+from learners.kernels.arrays import Float32s, Uint8s
 from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws
 from learners.circuits.bayesian.posterior_samples.model import BayesianCircuit, Sampled
 from learners.circuits.bayesian.sampler.chains import Make, Run, run_chains
@@ -28,7 +28,7 @@ from learners.circuits.bayesian.sampler.store import MOST_IN_MEMORY, FileStore, 
 from learners.circuits.bayesian.sampler.tuning import Chosen, tuned
 from learners.circuits.model import CodingTold, SamplingTold
 from learners.errors import EmptyData, LearnerError
-from learners.memory import memory_limit
+from learners.passes.memory import memory_limit
 from learners.passes.engine import Advance
 from learners.passes.rows import Rows
 from learners.schema import Schema

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from learners.arrays import Array, Floats
+from learners.kernels.arrays import Array, Floats
 from learners.circuits.bayesian.sampler.leaf_kernels import FIRST, SECOND, SQUARES, TOTAL, N
 from learners.circuits.bayesian.sampler.priors import Prior, family_of
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy
 
-from learners.arrays import Floats, Integers
+from learners.kernels.arrays import Floats, Integers
 from learners.circuits.bayesian.sampler.leaf_kernels import ALPHA, CENTRE, FIRST, KIND, LOG, RHO, SECOND
 from learners.circuits.bayesian.sampler.shape import Shape
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON

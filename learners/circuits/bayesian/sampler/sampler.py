@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.arrays import Array, Float32s, Floats, Integers, Uint8s, Uint64s
+from learners.kernels.arrays import Array, Float32s, Floats, Integers, Uint8s, Uint64s
 from learners.circuits.bayesian.sampler.lazy_kernels import enter, lazy_sweep, log_joint, tally
 from learners.circuits.bayesian.sampler.priors import Prior
 from learners.errors import InvalidParameter

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from learners.errors import InvalidParameter
-from learners.parameters import Parameters
+from learners.models.parameters import Parameters
 
 AUTO: Literal["auto"] = "auto"
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Integers, frozen
+from learners.kernels.arrays import Integers, frozen
 from learners.errors import InvalidParameter
 
 # A choice is one byte.

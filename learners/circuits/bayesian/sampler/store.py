@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from learners.arrays import Float32s, Floats, Uint8s
+from learners.kernels.arrays import Float32s, Floats, Uint8s
 from learners.circuits.bayesian.sampler.sampler import InMemory, RowBlocks
 from learners.errors import LearnerError
 

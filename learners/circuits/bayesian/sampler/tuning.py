@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from learners.arrays import Float32s, Floats
+from learners.kernels.arrays import Float32s, Floats
 from learners.circuits.bayesian.posterior_samples.summary import log_mean
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.bayesian.sampler.columns import Coding

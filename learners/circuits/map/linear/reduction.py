@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learners.arrays import Integers, Uint8s
+from learners.kernels.arrays import Integers, Uint8s
 from learners.circuits.map.linear.reduction_kernels import MaxArrays, reduced_circuit
 
 

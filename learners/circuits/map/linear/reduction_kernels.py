@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Floats, Integers, Uint8s
+from learners.kernels.arrays import Floats, Integers, Uint8s
 from learners.circuits.map.linear.flatten_kernels import drop_unreachable, flatten_sum
 from learners.kernels.jit import inner_kernel, kernel
 

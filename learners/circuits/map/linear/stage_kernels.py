@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Floats, Integers
+from learners.kernels.arrays import Floats, Integers
 from learners.circuits.map.linear.copy_kernels import copy
 from learners.circuits.map.linear.reduction_kernels import MaxArrays, reduce, room_for_circuits
 from learners.kernels.jit import inner_kernel

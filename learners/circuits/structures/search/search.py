@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from learners.arrays import Integers
+from learners.kernels.arrays import Integers
 from learners.circuits.circuit import Circuit
 from learners.circuits.columns import columns_of
 from learners.circuits.evaluation.evaluate import as_rows

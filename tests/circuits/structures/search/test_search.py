@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from learners import recipes
+from learners.registry import recipes
 from learners.circuits.queries.answers import log_likelihood
 from learners.circuits.circuit import Circuit
 from learners.circuits.em.em import batch_em

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from learners.kinds import load_model
+from learners.registry.model_kinds import load_model
 from learners.passes.sources.parquet import BLOCK_BYTES, SAMPLED_BLOCKS
 from learners.passes.sources.source import Source, file_identity
 from service import product

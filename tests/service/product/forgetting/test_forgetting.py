@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners.errors import SchemaError
-from learners.kinds import load_model
+from learners.registry.model_kinds import load_model
 from learners.passes.sources.file_sets import whole_and_part
 from service import problems, product
 from service.jobs.steps import Run, Step, run_now

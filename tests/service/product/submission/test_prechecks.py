@@ -9,7 +9,7 @@ import pytest
 from learners import Source, drive, learner
 from learners.circuits.errors import InvalidEvidence
 from learners.errors import UnknownColumn
-from learners.query import Conditional, Marginal
+from learners.models.query import Conditional, Marginal
 from service.product.submission.prechecks import check_queries
 from service.product.inference.queries import answers
 

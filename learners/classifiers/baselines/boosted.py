@@ -1,0 +1,227 @@
+"""Gradient boosted trees as a model like the others: arrays with their schema, answering from codes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, ClassVar, cast
+
+import numpy as np
+import pyarrow as pa
+
+from learners.kernels.arrays import Arrays, Codes, Float32s, Floats, Integers, Uint8s
+from learners.models.model import Header
+from learners.passes.engine import available_cores
+from learners.schema import Chunk, Schema
+
+if TYPE_CHECKING:  # a process that only serves networks should not load XGBoost
+    import xgboost
+
+# Below this many rows a thread costs more than it brings.
+PARALLEL_ROWS = 8192
+
+
+class CodeTable:
+    """Codes to the numbers that XGBoost sees: NaN for missing, unseen and absent values.
+
+    Numeric attributes are the number of their interval, nominal ones a category.
+
+    Parameters
+    ----------
+    schema : Schema
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self.feature_types = ["c" if attribute.kind == "nominal" else "q" for attribute in schema.attributes]
+        width = int(schema.domain_sizes.max(initial=0)) + 1
+        self._numbers = np.full((schema.n_attributes, width), np.nan, np.float32)
+        for i, attribute in enumerate(schema.attributes):
+            first = int(attribute.has_missing)
+            self._numbers[i, first : attribute.n_values] = np.arange(attribute.n_values - first)
+        self._row = np.arange(schema.n_attributes)[:, None]
+
+    def features(self, x: Codes) -> Float32s:
+        """(n_rows, n_attributes) float32, C-contiguous, of codes (n_attributes, n_rows)."""
+        return np.ascontiguousarray(self._numbers[self._row, x].T)
+
+
+class BoostedModel:
+    """Gradient boosted trees.
+
+    Make one by `BoostedModel.of`; it is immutable.
+
+    Parameters
+    ----------
+    schema : Schema
+    booster : xgboost.Booster
+    serialised : (n_bytes,) uint8
+        The booster in XGBoost's UBJSON format.
+    gains : (n_attributes,) float64
+        Total gain of the splits on each attribute.
+    n_splits : (n_attributes,) int64
+    facts : dict
+        What else is known of the training; JSON can hold it.
+    """
+
+    kind: ClassVar[str] = "boosted-trees"
+
+    def __init__(
+        self,
+        schema: Schema,
+        booster: xgboost.Booster,
+        serialised: Uint8s,
+        gains: Floats,
+        n_splits: Integers,
+        facts: Mapping[str, object],
+    ) -> None:
+        self.schema, self.gains, self.n_splits, self.facts = schema, gains, n_splits, dict(facts)
+        self._booster, self._serialised, self._codes = booster, serialised, CodeTable(schema)
+        # One thread a call: waking OpenMP's threads takes longer than one row. Large batches are split below.
+        booster.set_param({"nthread": 1})
+
+    @classmethod
+    def of(cls, schema: Schema, booster: xgboost.Booster, facts: Mapping[str, object]) -> BoostedModel:
+        """The model of a trained booster."""
+        serialised = np.frombuffer(bytes(booster.save_raw("ubj")), np.uint8)
+        gains, n_splits = np.zeros(schema.n_attributes), np.zeros(schema.n_attributes, np.int64)
+        for name, gain in booster.get_score(importance_type="total_gain").items():
+            gains[int(name[1:])] = gain
+        for name, n in booster.get_score(importance_type="weight").items():
+            n_splits[int(name[1:])] = int(n)
+        return cls(schema, loaded_booster(serialised), serialised, gains, n_splits, facts)
+
+    def predict_proba(self, chunk: Chunk, threads: int | None = None) -> Floats:
+        """Class probabilities; a value that training never saw, and an absent one, goes the way of missing values.
+
+        Parameters
+        ----------
+        chunk : Chunk
+        threads : int, optional
+            By default one per core for many rows.
+
+        Returns
+        -------
+        (n_rows, n_classes) float64
+            Each row sums to one.
+        """
+        n_parts = chunk.n_rows // PARALLEL_ROWS
+        n_parts = n_parts and min(n_parts, threads or available_cores())
+        if n_parts <= 1:
+            return self._predict(chunk.x)
+        with ThreadPoolExecutor(n_parts) as pool:
+            return np.concatenate(list(pool.map(self._predict, np.array_split(chunk.x, n_parts, axis=1))))
+
+    def _predict(self, x: Codes) -> Floats:
+        if not x.shape[1]:
+            return np.empty((0, self.schema.n_classes))
+        predicted = self._booster.inplace_predict(self._codes.features(x), validate_features=False)
+        if self.schema.n_classes == 2:
+            second = predicted.astype(np.float64)
+            return np.stack([1 - second, second], axis=1)
+        # float32 sums to one in six digits only.
+        of_class: Floats = predicted.astype(np.float64)
+        return of_class / of_class.sum(axis=1, keepdims=True)
+
+    def log_terms(self, chunk: Chunk) -> tuple[Floats, Floats]:
+        """The terms whose sum is the margin: (n_classes,) its bias, (n_attributes, n_rows, n_classes) SHAP values."""
+        import xgboost
+
+        n_attributes, n_rows = chunk.x.shape
+        types = self._codes.feature_types
+        names = [f"f{i}" for i in range(n_attributes)]
+        if not n_rows:
+            return np.zeros(self.schema.n_classes), np.zeros((n_attributes, 0, self.schema.n_classes))
+        rows = xgboost.DMatrix(
+            self._codes.features(chunk.x), feature_names=names, feature_types=types, enable_categorical=True
+        )
+        values = self._booster.predict(rows, pred_contribs=True, validate_features=False).astype(np.float64)
+        if self.schema.n_classes == 2:  # the margin is the log odds of the second class
+            values = np.stack([np.zeros_like(values), values], axis=1)
+        return values[0, :, -1], np.ascontiguousarray(values[:, :, :-1].transpose(2, 0, 1))
+
+    def to_arrays(self) -> tuple[Header, Arrays]:
+        """Header and named arrays, from which `from_arrays` makes an equal model."""
+        header: Header = {"kind": self.kind, "schema": self.schema.to_json(), "facts": self.facts}
+        return header, {"booster": self._serialised, "gains": self.gains, "n_splits": self.n_splits}
+
+    @classmethod
+    def from_arrays(cls, header: Mapping[str, object], arrays: Arrays) -> BoostedModel:
+        """The model of `to_arrays`; XGBoost copies the trees into its own memory."""
+        serialised, stored = arrays["booster"], cast(Header, header)
+        schema = Schema.from_json(stored["schema"])
+        return cls(schema, loaded_booster(serialised), serialised, arrays["gains"], arrays["n_splits"], stored["facts"])
+
+    def structure(self) -> dict[str, object]:
+        """The class and the attributes, with an edge to the class from each that is used, the most useful first."""
+        target = self.schema.target or "class"
+        nodes: list[dict[str, object]] = [{"name": target, "role": "class", "n_values": self.schema.n_classes}]
+        nodes += [
+            {
+                "name": attribute.name,
+                "role": "attribute",
+                "n_values": attribute.n_values,
+                "n_splits": int(self.n_splits[i]),
+                "gain": float(self.gains[i]),
+            }
+            for i, attribute in enumerate(self.schema.attributes)
+        ]
+        used = [i for i in np.argsort(-np.asarray(self.gains), kind="stable").tolist() if self.n_splits[i]]
+        edges = [{"from": self.schema.attributes[i].name, "to": target, "rank": rank} for rank, i in enumerate(used, 1)]
+        return {"nodes": nodes, "edges": edges}
+
+    def tables(self) -> dict[str, pa.Table]:
+        """`attributes` with their importance, `attribute_values`, `left_out`, `classes`, and `trees` as JSON."""
+        schema = self.schema
+        counts = self.facts["class_counts"]
+        dumps = self._booster.get_dump(dump_format="json")
+        per_round = 1 if schema.n_classes == 2 else schema.n_classes
+        n = range(schema.n_attributes)
+        return {
+            "attributes": pa.table(
+                {
+                    "attribute": pa.array(n, pa.int64()),
+                    "name": [attribute.name for attribute in schema.attributes],
+                    "kind": [attribute.kind for attribute in schema.attributes],
+                    "n_values": schema.domain_sizes,
+                    "has_missing": [attribute.has_missing for attribute in schema.attributes],
+                    "n_folded": [attribute.n_folded for attribute in schema.attributes],
+                    "cuts": pa.array([list(a.cuts) for a in schema.attributes], pa.list_(pa.float64())),
+                    "n_splits": np.asarray(self.n_splits),
+                    "gain": np.asarray(self.gains),
+                }
+            ),
+            "attribute_values": pa.table(
+                {
+                    "attribute": pa.array([i for i in n for _ in schema.attributes[i].labels()], pa.int64()),
+                    "code": pa.array([code for i in n for code in range(schema.attributes[i].n_values)], pa.int64()),
+                    "value": [label for i in n for label in schema.attributes[i].labels()],
+                }
+            ),
+            "left_out": pa.table(
+                {
+                    "name": pa.array([entry.name for entry in schema.left_out], pa.string()),
+                    "reason": pa.array([entry.reason for entry in schema.left_out], pa.string()),
+                }
+            ),
+            "classes": pa.table(
+                {"code": list(range(schema.n_classes)), "class": list(schema.classes), "n_rows": counts}
+            ),
+            "trees": pa.table(
+                {
+                    "tree": pa.array(range(len(dumps)), pa.int64()),
+                    "round": pa.array([i // per_round for i in range(len(dumps))], pa.int64()),
+                    "class": pa.array([i % per_round if per_round > 1 else 1 for i in range(len(dumps))], pa.int64()),
+                    "json": dumps,
+                }
+            ),
+        }
+
+
+def loaded_booster(serialised: Uint8s) -> xgboost.Booster:
+    """The booster in (n_bytes,) uint8."""
+    # Imported here: a process that only serves networks should not load XGBoost.
+    import xgboost
+
+    booster = xgboost.Booster()
+    booster.load_model(bytearray(serialised))
+    return booster

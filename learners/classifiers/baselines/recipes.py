@@ -1,0 +1,47 @@
+"""XGBoost as a sequence of passes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import partial
+
+from learners.classifiers.baselines.boosted import BoostedModel
+from learners.classifiers.baselines.settings import XGBoostParameters
+from learners.passes.learner import Passes, RowWork, Work
+from learners.schema import Kept, Overrides, Schema
+from learners.schema.inference.binned_schema import binned_schema
+from learners.schema.inference.summaries import ColumnSummaries
+
+
+def xgboost(
+    target: str,
+    parameters: XGBoostParameters,
+    given: Schema | Kept | None = None,
+    overrides: Overrides | None = None,
+) -> Passes[BoostedModel]:
+    """XGBoost: the rows are read a few times, then kept binned, in memory or in temporary files.
+
+    The same rows, parameters and number of threads give the same model; with other numbers of threads it may differ in
+    the last digits. It cannot be merged with, or subtracted from, another model.
+
+    References
+    ----------
+    Chen and Guestrin (2016), XGBoost: a scalable tree boosting system.
+    """
+    # Imported here: a process that only serves networks should not load XGBoost.
+    from learners.classifiers.baselines.training import build_matrix
+
+    schema = given
+    if not isinstance(schema, Schema):  # bins follow the data: there are no cut points to keep
+        summaries = yield ColumnSummaries(target, overrides or {}, max_values=parameters.max_values)
+        schema = binned_schema(summaries, parameters.max_bin)
+    with (yield RowWork("binning rows", schema, partial(build_matrix, parameters=parameters))) as matrix:
+        booster = yield Work("boosting trees", partial(matrix.boost, parameters=parameters))
+        facts = {
+            "learner": "xgboost",
+            "parameters": asdict(parameters),
+            "n_rows": matrix.n_rows,
+            "class_counts": matrix.class_counts.tolist(),
+            "external_memory": matrix.is_external,
+        }
+    return BoostedModel.of(schema, booster, facts)

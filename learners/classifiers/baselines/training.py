@@ -1,0 +1,139 @@
+"""From encoded rows to a booster; the only file that trains with XGBoost."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Self
+
+import numpy as np
+import xgboost
+
+from learners.kernels.arrays import Codes, Float32s
+from learners.classifiers.baselines.boosted import CodeTable
+from learners.classifiers.baselines.cluster import ClusterMatrix
+from learners.classifiers.baselines.settings import XGBoostParameters, booster_settings
+from learners.passes.engine import Advance
+from learners.passes.rows import Rows
+from learners.schema import Chunk
+
+# "auto" keeps up to this many binned values, of one or two bytes each, in memory.
+EXTERNAL_VALUES = 2**28
+# float32 values handed over at once: larger pages make fewer files, 2^24 values take 64 MiB.
+PAGE_VALUES = 2**24
+
+
+class Matrix:
+    """XGBoost's binned rows, in memory or in temporary files that closing removes.
+
+    Parameters
+    ----------
+    rows : Rows
+    max_bin : int
+    is_external : bool
+    threads : int
+    advance : callable
+    """
+
+    def __init__(self, rows: Rows, max_bin: int, is_external: bool, threads: int, advance: Advance) -> None:
+        self.is_external, self.n_classes = is_external, rows.schema.n_classes
+        self._folder = tempfile.TemporaryDirectory(prefix="fewpass-xgboost-") if is_external else None
+        pages = _Pages(rows, f"{self._folder.name}/rows" if self._folder else None, advance)
+        try:
+            kind = xgboost.ExtMemQuantileDMatrix if is_external else xgboost.QuantileDMatrix
+            self._matrix: xgboost.DMatrix | None = kind(
+                pages, max_bin=max_bin, nthread=threads, enable_categorical=True
+            )
+        except BaseException:
+            self.close()
+            raise
+        self.class_counts = pages.class_counts
+        self.n_rows = int(pages.class_counts.sum())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free the memory and remove the files."""
+        self._matrix = None
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def boost(self, threads: int, advance: Advance, parameters: XGBoostParameters) -> xgboost.Booster:
+        """Grow the trees; `advance` gets the rounds."""
+        settings = booster_settings(parameters, self.n_classes) | {"nthread": threads}
+        callbacks = [_Rounds(parameters.rounds, advance)]
+        return xgboost.train(settings, self._matrix, num_boost_round=parameters.rounds, callbacks=callbacks)
+
+
+def build_matrix(rows: Rows, threads: int, advance: Advance, parameters: XGBoostParameters) -> Matrix | ClusterMatrix:
+    """Bin the rows; each of XGBoost's readings of them starts the progress anew."""
+    if rows.cluster is not None:
+        return ClusterMatrix(rows, parameters.max_bin)
+    is_external = parameters.external_memory
+    if is_external == "auto":
+        is_external = rows.n_rows * rows.schema.n_attributes > EXTERNAL_VALUES
+    return Matrix(rows, parameters.max_bin, bool(is_external), threads, advance)
+
+
+class _Pages(xgboost.DataIter):
+    """Pages of several chunks, as XGBoost asks for them."""
+
+    def __init__(self, rows: Rows, cache: str | None, advance: Advance) -> None:
+        self._rows, self._advance = rows, advance
+        self._codes = CodeTable(rows.schema)
+        self._page_rows = max(1, PAGE_VALUES // rows.schema.n_attributes)
+        self.class_counts = np.zeros(rows.schema.n_classes, np.int64)
+        super().__init__(cache_prefix=cache)
+        self.reset()
+
+    def reset(self) -> None:
+        """Start at the first row again."""
+        self._pages = self._read()
+        self._n_done = 0
+
+    def next(self, input_data: Callable[..., object]) -> bool:
+        """Hand over the next page; False after the last."""
+        page = next(self._pages, None)
+        if page is None:
+            return False
+        x, y = page
+        if self._n_done == 0:
+            self.class_counts[:] = 0
+        self.class_counts += np.bincount(y, minlength=self.class_counts.size)
+        self._n_done += y.size
+        self._advance(self._n_done, self._rows.n_rows)
+        input_data(data=x, label=y.astype(np.float32), feature_types=self._codes.feature_types)
+        return True
+
+    def _read(self) -> Iterator[tuple[Float32s, Codes]]:
+        held: list[Chunk] = []
+        n_held = 0
+        for chunk in self._rows:
+            held.append(chunk)
+            n_held += chunk.n_rows
+            if n_held >= self._page_rows:
+                yield self._page(held)
+                held, n_held = [], 0
+        if held:
+            yield self._page(held)
+
+    def _page(self, chunks: list[Chunk]) -> tuple[Float32s, Codes]:
+        x = np.concatenate([self._codes.features(chunk.x) for chunk in chunks])
+        return x, np.concatenate([chunk.y for chunk in chunks if chunk.y is not None])
+
+
+class _Rounds(xgboost.callback.TrainingCallback):
+    """Reports every round; what `advance` raises ends the training."""
+
+    def __init__(self, n_rounds: int, advance: Advance) -> None:
+        super().__init__()
+        self.n_rounds, self.advance = n_rounds, advance
+
+    def after_iteration(self, model: xgboost.Booster, epoch: int, evals_log: object) -> bool:
+        """Called by XGBoost; False goes on."""
+        self.advance(epoch + 1, self.n_rounds)
+        return False

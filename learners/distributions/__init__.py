@@ -1,0 +1,1 @@
+"""Whether what a model answers is a distribution."""

@@ -1,0 +1,1 @@
+"""The boosted trees that correct an ensemble."""

@@ -1,0 +1,178 @@
+"""XGBoost's trees over codes as flat arrays, so that a served model needs neither XGBoost nor a call of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from learners.kernels.arrays import Arrays, Mask, freeze
+from learners.ensembles.correction.forest_kernels import WORD, Forest
+from learners.errors import InvalidArray
+from learners.schema import Schema
+
+MAX_DEPTH = 16
+DTYPES = {
+    "depths": np.int64,
+    "labels": np.int64,
+    "node_starts": np.int64,
+    "leaf_starts": np.int64,
+    "attributes": np.int32,
+    "word_starts": np.int32,
+    "words": np.uint64,
+    "leaves": np.float64,
+    "left_shares": np.float32,
+}
+
+
+def flat_forest(schema: Schema, boosters: Sequence[Any], weights: Sequence[float]) -> Forest:
+    """The trees of several boosters, each booster's leaves times its weight.
+
+    Parameters
+    ----------
+    schema : Schema
+        By whose codes they were trained; see `CodeTable`.
+    boosters : sequence of xgboost.Booster
+    weights : sequence of float
+    """
+    parts: dict[str, list[Any]] = {name: [] for name in DTYPES}
+    n_nodes = n_leaves = n_words = 0
+    for booster, weight in zip(boosters, weights, strict=True):
+        model = json.loads(bytes(booster.save_raw("json")))["learner"]["gradient_booster"]["model"]
+        for tree, group in zip(model["trees"], model["tree_info"], strict=True):
+            splits, leaves, depth = _complete(schema, tree)
+            parts["depths"].append(depth)
+            parts["labels"].append(1 if schema.n_classes == 2 else group)
+            parts["node_starts"].append(n_nodes)
+            parts["leaf_starts"].append(n_leaves)
+            for attribute, goes_left, left_share in splits:
+                words = _words(goes_left)
+                parts["left_shares"].append(left_share)
+                parts["attributes"].append(attribute)
+                parts["word_starts"].append(n_words)
+                parts["words"].extend(words)
+                n_words += len(words)
+            parts["leaves"].extend(weight * leaf for leaf in leaves)
+            n_nodes += len(splits)
+            n_leaves += len(leaves)
+    forest = Forest(**{name: np.array(parts[name], dtype) for name, dtype in DTYPES.items()})
+    freeze(*forest)
+    return forest
+
+
+def _complete(schema: Schema, tree: Mapping[str, Any]) -> tuple[list[tuple[int, Mask, float]], list[float], int]:
+    """The splits of a tree level by level (attribute, which codes go left, the share of rows that does), its leaves and its depth."""
+    left, right = tree["left_children"], tree["right_children"]
+    categories = _categories(tree)
+    weights = tree["sum_hessian"]
+    everything = (0, np.ones(_n_codes(schema, 0), bool), 1.0)
+    level, splits, depth = [0], [], 0
+    while any(left[node] >= 0 for node in level):
+        below = []
+        for node in level:
+            if left[node] < 0:
+                splits.append(everything)
+                below += [node, node]
+                continue
+            total = weights[left[node]] + weights[right[node]]
+            left_share = weights[left[node]] / total if total > 0.0 else 0.5
+            splits.append((tree["split_indices"][node], _left_codes(schema, tree, node, categories), left_share))
+            below += [left[node], right[node]]
+        level = below
+        depth += 1
+    return splits, [float(tree["split_conditions"][node]) for node in level], depth
+
+
+def _n_codes(schema: Schema, attribute: int) -> int:
+    return schema.attributes[attribute].n_values + 1
+
+
+def _categories(tree: Mapping[str, Any]) -> dict[int, list[int]]:
+    """The categories that go right, of the splits that have some."""
+    nodes, segments, sizes = tree["categories_nodes"], tree["categories_segments"], tree["categories_sizes"]
+    return {
+        node: tree["categories"][first : first + size] for node, first, size in zip(nodes, segments, sizes, strict=True)
+    }
+
+
+def _left_codes(schema: Schema, tree: Mapping[str, Any], node: int, categories: Mapping[int, list[int]]) -> Mask:
+    """Which codes go left: missing, unseen and absent ones where XGBoost sends missing values."""
+    attribute = schema.attributes[tree["split_indices"][node]]
+    first = int(attribute.has_missing)
+    n_numbers = attribute.n_values - first
+    goes_left = np.full(attribute.n_values + 1, bool(tree["default_left"][node]))
+    if node in categories:
+        own = np.ones(n_numbers, bool)
+        own[[category for category in categories[node] if category < n_numbers]] = False
+    else:
+        own = np.arange(n_numbers, dtype=np.float32) < np.float32(tree["split_conditions"][node])
+    goes_left[first : attribute.n_values] = own
+    return goes_left
+
+
+def _words(goes_left: Mask) -> list[int]:
+    """The bits in words of 64."""
+    padded = np.zeros(-(-goes_left.size // WORD) * WORD, bool)
+    padded[: goes_left.size] = goes_left
+    packed = np.packbits(padded, bitorder="little")
+    return [int(word) for word in packed.view(np.uint64)]
+
+
+def forest_of_arrays(schema: Schema, arrays: Arrays) -> Forest:
+    """The forest whose arrays are named `forest_…`; nothing is copied.
+
+    Models from before 25 November 2026 have no shares: a row that lacks an attribute goes where XGBoost sends it, as it did.
+    """
+    found = {name: arrays[f"forest_{name}"] for name in DTYPES if f"forest_{name}" in arrays}
+    if "left_shares" not in found:
+        missing = schema.domain_sizes[found["attributes"]]
+        words = found["words"][found["word_starts"] + (missing >> 6)]
+        found["left_shares"] = ((words >> (missing & 63).astype(np.uint64)) & np.uint64(1)).astype(np.float32)
+    forest = Forest(**found)
+    freeze(*forest)
+    return forest
+
+
+def check_forest(schema: Schema, arrays: Arrays) -> None:
+    """Refuse arrays that a kernel would follow beyond their ends.
+
+    Raises
+    ------
+    InvalidArray
+        Naming the array.
+    """
+    for name, dtype in DTYPES.items():
+        array = arrays.get(f"forest_{name}")
+        if array is None and name == "left_shares":
+            continue
+        if array is None or array.dtype != dtype or array.ndim != 1:
+            raise InvalidArray(f"forest_{name}", f"is not one row of {np.dtype(dtype)}")
+    forest = Forest(**{name: arrays.get(f"forest_{name}", np.empty(0, dtype)) for name, dtype in DTYPES.items()})
+    n_trees = forest.depths.size
+    if any(part.size != n_trees for part in (forest.labels, forest.node_starts, forest.leaf_starts)):
+        raise InvalidArray("forest_depths", "describes another number of trees than the others")
+    if ((forest.depths < 0) | (forest.depths > MAX_DEPTH)).any():
+        raise InvalidArray("forest_depths", f"holds a value that is not a depth from 0 to {MAX_DEPTH}")
+    if ((forest.labels < 0) | (forest.labels >= schema.n_classes)).any():
+        raise InvalidArray("forest_labels", "names classes that are not in the schema")
+    n_leaves = np.int64(1) << forest.depths
+    for name, starts, sizes, end in (
+        ("node_starts", forest.node_starts, n_leaves - 1, forest.attributes.size),
+        ("leaf_starts", forest.leaf_starts, n_leaves, forest.leaves.size),
+    ):
+        if ((starts < 0) | (starts + sizes > end)).any():
+            raise InvalidArray(f"forest_{name}", "points past the end of the trees")
+    attributes, starts = forest.attributes.astype(np.int64), forest.word_starts.astype(np.int64)
+    if starts.size != attributes.size or ((attributes < 0) | (attributes >= max(1, schema.n_attributes))).any():
+        raise InvalidArray("forest_attributes", "names attributes that are not in the schema")
+    if attributes.size:
+        sizes = schema.domain_sizes[attributes] // WORD + 1
+        if ((starts < 0) | (starts + sizes > forest.words.size)).any():
+            raise InvalidArray("forest_word_starts", "points past the end of the words")
+    shares = forest.left_shares
+    if "forest_left_shares" in arrays and (shares.size != attributes.size or not ((shares >= 0) & (shares <= 1)).all()):
+        raise InvalidArray("forest_left_shares", "does not hold a share from 0 to 1 for each split")
+    if not np.isfinite(forest.leaves).all():
+        raise InvalidArray("forest_leaves", "holds a value that is not finite")

@@ -1,0 +1,110 @@
+"""Kernels that score boosted trees over codes, one thread each."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from learners.kernels.arrays import Array
+from learners.kernels.jit import kernel
+
+BLOCK_ROWS = 256
+WORD = 64
+
+
+class Forest(NamedTuple):
+    """Trees of a few levels, each complete: a leaf higher up fills all places below it. All arrays read-only.
+
+    Parameters
+    ----------
+    depths : (n_trees,) int64
+    labels : (n_trees,) int64
+        The class whose score each tree adds to.
+    node_starts, leaf_starts : (n_trees,) int64
+        Where the 2^depth - 1 splits and the 2^depth leaves of each begin; the children of split i are 2i + 1 and 2i + 2.
+    attributes : (n_nodes,) int32
+    word_starts : (n_nodes,) int32
+        Where the words of each split begin, of which bit c tells whether code c goes left.
+    words : (n_words,) uint64
+    leaves : (n_leaves,) float64
+    left_shares : (n_nodes,) float32
+        The share of the training rows of each split that went left, by XGBoost's weights.
+    """
+
+    depths: Array
+    labels: Array
+    node_starts: Array
+    leaf_starts: Array
+    attributes: Array
+    word_starts: Array
+    words: Array
+    leaves: Array
+    left_shares: Array
+
+
+@kernel
+def add_scores(forest, x, first, last, scores):  # x (n_attributes, n) codes; OUT (n, C) float64, rows first..last-1
+    """Add each tree's leaf to the score of its class, tree by tree in order."""
+    for begin in range(first, last, BLOCK_ROWS):
+        end = min(begin + BLOCK_ROWS, last)
+        for tree in range(forest.depths.size):
+            depth, label = forest.depths[tree], forest.labels[tree]
+            nodes, leaves = forest.node_starts[tree], forest.leaf_starts[tree]
+            n_splits = (np.int64(1) << depth) - 1
+            for row in range(begin, end):
+                place = np.int64(0)
+                for _ in range(depth):
+                    node = nodes + place
+                    code = np.int64(x[forest.attributes[node], row])
+                    word = forest.words[forest.word_starts[node] + (code >> 6)]
+                    goes_left = np.int64((word >> np.uint64(code & 63)) & np.uint64(1))
+                    place = 2 * place + 2 - goes_left
+                scores[row, label] += forest.leaves[leaves + place - n_splits]
+
+
+@kernel
+def add_expected_scores(forest, x, sizes, scores):
+    """As `add_scores`, of all rows; where a split's attribute is missing a row goes both ways, in the shares of the training rows.
+
+    x (n_attributes, n) codes, missing where not below sizes (n_attributes,) int64; OUT scores (n, C) float64.
+
+    Quinlan (1993), C4.5: Programs for machine learning, chapter 3.
+    """
+    share = np.empty(np.int64(1) << (forest.depths.max() + 1 if forest.depths.size else 1))
+    for row in range(x.shape[1]):
+        for tree in range(forest.depths.size):
+            nodes, leaves = forest.node_starts[tree], forest.leaf_starts[tree]
+            n_splits = (np.int64(1) << forest.depths[tree]) - 1
+            share[0] = 1.0
+            for place in range(n_splits):
+                node = nodes + place
+                attribute = forest.attributes[node]
+                code = np.int64(x[attribute, row])
+                if code >= sizes[attribute]:
+                    left = np.float64(forest.left_shares[node])
+                else:
+                    word = forest.words[forest.word_starts[node] + (code >> 6)]
+                    left = np.float64((word >> np.uint64(code & 63)) & np.uint64(1))
+                share[2 * place + 1] = share[place] * left
+                share[2 * place + 2] = share[place] * (1.0 - left)
+            for leaf in range(n_splits + 1):
+                scores[row, forest.labels[tree]] += share[n_splits + leaf] * forest.leaves[leaves + leaf]
+
+
+@kernel
+def softmax_rows(
+    scores, fallback, first, last
+):  # OUT (n, C) float64: log scores become probabilities; fallback (C,) logs
+    """Probabilities of log scores; a row whose classes are all impossible gets the fallback."""
+    for row in range(first, last):
+        largest = -np.inf
+        for k in range(scores.shape[1]):
+            largest = max(largest, scores[row, k])
+        total = 0.0
+        for k in range(scores.shape[1]):
+            shifted = scores[row, k] - largest if largest > -np.inf else fallback[k]
+            scores[row, k] = np.exp(shifted)
+            total += scores[row, k]
+        for k in range(scores.shape[1]):
+            scores[row, k] /= total

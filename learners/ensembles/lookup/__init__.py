@@ -1,0 +1,1 @@
+"""A pool as look-up tables, and the intervals of its answers."""

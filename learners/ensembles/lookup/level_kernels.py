@@ -1,0 +1,198 @@
+"""Kernels that read context trees at every level, with and without a row, one thread each."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from learners.kernels.arrays import Array
+from learners.counts.sort_kernels import place_among
+from learners.kernels.jit import inner_kernel, kernel
+
+
+class LevelTree(NamedTuple):
+    """A context tree with the tables of its hierarchical Dirichlet process; arrays as of `ContextTree`.
+
+    Parameters
+    ----------
+    child_starts : (n_nodes + 1,) int64
+        Ranges of the children of each node, ascending by branch.
+    branch : (n_nodes,) int64
+    cell_starts : (n_nodes + 1,) int64
+    cell_value : (n_cells,) int64
+    cell_parent : (n_cells,) int64
+    rows : (n_cells,) float64
+    customers : (n_cells,) float64
+        Rows at the deepest level, expected tables of the children above it.
+    node_rows, node_customers : (n_nodes,) float64
+        Their sums.
+    level_starts : (n_levels + 1,) int64
+    concentration : (n_levels,) float64
+        Of the nodes of each level.
+    n_values : int
+    """
+
+    child_starts: Array
+    branch: Array
+    cell_starts: Array
+    cell_value: Array
+    cell_parent: Array
+    rows: Array
+    customers: Array
+    node_rows: Array
+    node_customers: Array
+    level_starts: Array
+    concentration: Array
+    n_values: int
+
+
+@inner_kernel
+def _descend(tree, value, label, codes, nodes, cells):
+    """Follow a row's path: OUT nodes, cells (n_levels,) int64, -1 for a value without a cell; returns how many levels there are."""
+    n_levels = nodes.size
+    node, depth = np.int64(0), 0
+    while True:
+        nodes[depth] = node
+        cells[depth] = place_among(tree.cell_value, tree.cell_starts[node], tree.cell_starts[node + 1], value)
+        depth += 1
+        if depth == n_levels:
+            return depth
+        wanted = label if depth == 1 else codes[depth - 2]
+        node = place_among(tree.branch, tree.child_starts[node], tree.child_starts[node + 1], wanted)
+        if node < 0:
+            return depth
+
+
+@kernel
+def _shares(tree, depth, nodes, cells, q, shares):
+    """The expected number of tables that one row has at each level of its path: OUT shares (n_levels,).
+
+    The row is the last customer of its value; it has opened a table of its own with the probability of a new table.
+    """
+    shares[depth - 1] = 1.0
+    for level in range(depth - 1, 0, -1):
+        new = tree.concentration[level] * q[level - 1]
+        shares[level - 1] = shares[level] * new / (new + max(tree.customers[cells[level]] - 1.0, 0.0))
+
+
+@kernel
+def level_probabilities(tree, x, own, parents, sizes, y, log_p):
+    """Log P(value | class, first j parents) of every row, class and j, the row itself left out of its own class.
+
+    A level is read by its rows; a context that is not there is answered by the tables of the deepest one on its path. A
+    parent that is missing ends the context: it is averaged over, so the level above it is read by its rows.
+
+    x (n_views, n) codes, own the view of the attribute, parents (k,) int64 views, sizes (k,) of their domains, y (n,) classes of the rows, which the tree
+    has counted, or (0,): then nothing is left out. OUT log_p (n, k + 1, n_classes) float32.
+
+    Zero for a value that training never saw: it says nothing.
+    """
+    n_levels = tree.concentration.size
+    nodes, cells = np.empty(n_levels, np.int64), np.empty(n_levels, np.int64)
+    q, shares = np.empty(n_levels), np.zeros(n_levels)
+    codes = np.empty(parents.size, np.int64)
+    for row in range(x.shape[1]):
+        value = np.int64(x[own, row])
+        if value >= tree.n_values:
+            log_p[row] = 0.0
+            continue
+        for j in range(parents.size):
+            codes[j] = x[parents[j], row]
+        for label in range(log_p.shape[2]):
+            depth = _descend(tree, value, label, codes, nodes, cells)
+            above = 1.0 / tree.n_values
+            shares[:] = 0.0
+            if y.size > 0 and y[row] == label:
+                for level in range(depth):
+                    alpha = tree.concentration[level]
+                    above = (tree.customers[cells[level]] + alpha * above) / (tree.node_customers[nodes[level]] + alpha)
+                    q[level] = above
+                _shares(tree, depth, nodes, cells, q, shares)
+                above = 1.0 / tree.n_values
+            is_left_out = y.size > 0 and y[row] == label
+            is_missing = 1 < depth < n_levels and codes[depth - 2] >= sizes[depth - 2]
+            read = above
+            for level in range(n_levels):
+                if level < depth:
+                    alpha, cell, node = tree.concentration[level], cells[level], nodes[level]
+                    n, t = 0.0, 0.0
+                    if cell >= 0:
+                        n, t = tree.rows[cell], max(tree.customers[cell] - shares[level], 0.0)
+                    total, tables = tree.node_rows[node], max(tree.node_customers[node] - shares[level], 0.0)
+                    if is_left_out:
+                        n, total = n - 1.0, total - 1.0
+                    read = (n + alpha * above) / (total + alpha)
+                    above = (t + alpha * above) / (tables + alpha)
+                elif not is_missing:
+                    read = above
+                if level > 0:
+                    log_p[row, level - 1, label] = np.log(read)
+
+
+@kernel
+def weighted_estimates(tree, a, b, probability, rest, averaged, averaged_rest):
+    """The tree as weighted terms: exp(a log p_0 + b (log p - log p_0)), with p_0 the probability given the class alone.
+
+    Contexts that are not there are answered by the tables of the one above, as in `level_probabilities`; the deepest level
+    is read by its rows. OUT probability (n_cells,), rest (n_nodes,) float64: hierarchical `Estimates`; averaged, averaged_rest, the
+    same where the parents below are missing: every level is read by its rows.
+    """
+    n_levels = tree.concentration.size
+    q, own = np.empty(probability.size), np.empty(probability.size)
+    for level in range(n_levels):
+        alpha = tree.concentration[level]
+        is_last = level == n_levels - 1
+        for node in range(tree.level_starts[level], tree.level_starts[level + 1]):
+            of_rows, of_tables = tree.node_rows[node] + alpha, tree.node_customers[node] + alpha
+            for cell in range(tree.cell_starts[node], tree.cell_starts[node + 1]):
+                above = alpha / tree.n_values if level == 0 else alpha * q[tree.cell_parent[cell]]
+                q[cell] = (tree.customers[cell] + above) / of_tables
+                read = (tree.rows[cell] + above) / of_rows
+                own[cell] = own[tree.cell_parent[cell]] if level > 1 else read
+                if level == 0:
+                    probability[cell] = q[cell] ** a
+                elif is_last:
+                    probability[cell] = own[cell] ** a * (read / own[cell]) ** b
+                else:
+                    probability[cell] = own[cell] ** a * (q[cell] / own[cell]) ** b
+                averaged[cell] = own[cell] ** a * (read / own[cell]) ** b
+            if level == 0:
+                rest[node] = (alpha / tree.n_values / of_tables) ** a
+            elif level == 1:
+                rest[node] = (alpha / of_rows) ** a
+                if not is_last:
+                    rest[node] *= (of_rows / of_tables) ** b
+            else:
+                rest[node] = (alpha / (of_rows if is_last else of_tables)) ** b
+            averaged_rest[node] = rest[node] if level == 0 else (alpha / of_rows) ** (a if level == 1 else b)
+
+
+@kernel
+def weighted_spreads(tree, a, b, largest, of_cell, of_rest):
+    """The posterior variance of each weighted term a log p_0 + b (log p - log p_0), to first order, at most `largest`.
+
+    Var log p ≈ Var p / p², with the variance of a Dirichlet distribution given the rows and what it inherits; p_0 is known
+    far better and taken as fixed where there are parents. OUT of_cell (n_cells,), of_rest (n_nodes,) float64, for a value
+    without a cell.
+    """
+    n_levels = tree.concentration.size
+    q, inherited = np.empty(of_cell.size), np.empty(of_cell.size)
+    for level in range(n_levels):
+        alpha = tree.concentration[level]
+        scale = b if level >= 2 else a
+        for node in range(tree.level_starts[level], tree.level_starts[level + 1]):
+            of_rows, of_tables = tree.node_rows[node] + alpha, tree.node_customers[node] + alpha
+            left = 1.0
+            for cell in range(tree.cell_starts[node], tree.cell_starts[node + 1]):
+                above = 1.0 / tree.n_values if level == 0 else q[tree.cell_parent[cell]]
+                q[cell] = (tree.customers[cell] + alpha * above) / of_tables
+                read = (tree.rows[cell] + alpha * above) / of_rows
+                left -= read
+                inherited[cell] = read * (1.0 - read) / (of_rows + 1.0)
+                if level > 0:
+                    inherited[cell] += (alpha / of_rows) ** 2 * inherited[tree.cell_parent[cell]]
+                of_cell[cell] = min(scale * scale * inherited[cell] / (read * read), largest)
+            n_absent = max(tree.n_values - (tree.cell_starts[node + 1] - tree.cell_starts[node]), 1)
+            mean = max(left, 1e-12) / n_absent
+            of_rest[node] = min(scale * scale * (1.0 - mean) / (mean * (of_rows + 1.0)), largest)

@@ -1,0 +1,250 @@
+"""What of a model is watched: its columns, its families, and where each count of served rows is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from learners.kernels.arrays import Codes, Integers, freeze
+from learners.classifiers.lookup.lookup import LookupModel
+from learners.ensembles.model import EnsembleModel
+from learners.models.model import Model
+from learners.monitoring.kernels import CONFIDENCE_BINS, SURPRISE_BINS, Places
+from learners.schema import Schema
+from learners.schema.encoding.batches import BatchEncoder
+from learners.schema.encoding.encode import batch_encoder
+from learners.schema.kernels import translate_views
+from learners.schema.schema import Attribute
+
+MAX_CELLS = 4096  # of one family: parents beyond it are left out, the last ones first
+REPEAT_CELLS = 1 << 16
+GROUPED = 8  # columns of a large file that are read together
+RATES = 32  # a slice says how many rows were counted at one in 1, 2, 4, …
+STATUSES = ("absent", "null", "unseen", "below_min", "above_max", "compared", "low_tail", "high_tail")
+LAYOUT = 2  # of what this module lays out; counts of another layout are not read
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some counts in a row.
+
+    Parameters
+    ----------
+    start : int
+    shape : tuple of int
+    """
+
+    start: int
+    shape: tuple[int, ...]
+
+    @property
+    def stop(self) -> int:
+        """Where the next one begins."""
+        return self.start + math.prod(self.shape)
+
+    def of(self, counts: Integers) -> Integers:
+        """A view of these counts."""
+        return counts[self.start : self.stop].reshape(self.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnGroup:
+    """Columns that are read together.
+
+    Parameters
+    ----------
+    names : list of str
+        Of those that there are.
+    places : (m,) int64
+        Of the attributes, those of absent columns included.
+    encoder : BatchEncoder
+        Of these attributes.
+    """
+
+    names: list[str]
+    places: Integers
+    encoder: BatchEncoder
+
+
+class Watched:
+    """The columns, families and predictions of a model that monitoring counts.
+
+    Families are those of a network, or of an ensemble's joint member; columns of other models have no parents.
+
+    Parameters
+    ----------
+    model : Model
+
+    Attributes
+    ----------
+    schema : Schema
+        By which served rows are encoded.
+    codes : Schema
+        By which they are counted: the joint member's, or the same.
+    member : LookupModel or None
+        The network whose families are counted.
+    parents : tuple of tuple of int
+        Of each attribute, cut to `MAX_CELLS`.
+    blocks : dict of Block
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.model, self.schema = model, model.schema
+        self.member = network_of(model)
+        self.codes: Schema = self.schema if self.member is None else self.member.schema
+        self.sizes = [int(size) + 1 for size in self.codes.domain_sizes.tolist()]
+        self.parents = self._parents()
+        self.blocks = self._blocks()
+        self._groups: dict[tuple[str, ...], list[ColumnGroup]] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """Of the attributes."""
+        return [attribute.name for attribute in self.codes.attributes]
+
+    @property
+    def n_classes(self) -> int:
+        """Classes whose probabilities are counted; none where the model has no class."""
+        return 0 if self.schema.target is None else self.schema.n_classes
+
+    @property
+    def n_counts(self) -> int:
+        """Length of the vector of counts."""
+        return max(block.stop for block in self.blocks.values())
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of what the counts mean."""
+        told = [LAYOUT, self.codes.fingerprint, self.parents, {k: (b.start, b.shape) for k, b in self.blocks.items()}]
+        return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+
+    @cached_property
+    def places(self) -> Places:
+        """For the kernel."""
+        starts = [self.blocks[f"family {i}"].start for i in range(len(self.sizes))]
+        strides: list[int] = []
+        for parents in self.parents:
+            own, place = [], 1
+            for parent in reversed(parents):
+                own.append(place)
+                place *= self.sizes[parent]
+            strides += own[::-1]
+        places = Places(
+            np.array(self.sizes, np.int64),
+            np.array(starts, np.int64),
+            np.cumsum([0, *map(len, self.parents)]).astype(np.int64),
+            np.array([parent for parents in self.parents for parent in parents], np.int64),
+            np.array(strides, np.int64),
+        )
+        freeze(*places)
+        return places
+
+    def family(self, counts: Integers, i: int) -> Integers:
+        """(n_contexts, n_values + 1) int64: rows with each code of an attribute in each context."""
+        return self.blocks[f"family {i}"].of(counts)
+
+    def recoded(self, x: Codes) -> Codes:
+        """Codes of served rows as they are counted, (n_attributes, n_rows)."""
+        if self.codes is self.schema:
+            return x
+        attribute, starts, tables = self._maps
+        own = np.empty(x.shape, self.codes.code_dtype)
+        translate_views(x, attribute, starts, tables, own)
+        own.setflags(write=False)
+        return own
+
+    def column_groups(self, present: tuple[str, ...]) -> list[ColumnGroup]:
+        """All attributes, the columns that there are in groups of a few; absent ones are in the first group."""
+        if present not in self._groups:
+            place = {attribute.name: i for i, attribute in enumerate(self.schema.attributes)}
+            absent = [i for name, i in place.items() if name not in present]
+            parts = [list(present[start : start + GROUPED]) for start in range(0, len(present), GROUPED)] or [[]]
+            groups = []
+            for k, names in enumerate(parts):
+                places = np.array([place[name] for name in names] + (absent if k == 0 else []), np.int64)
+                own = tuple(self.schema.attributes[i] for i in places.tolist())
+                groups.append(ColumnGroup(names, places, batch_encoder(own, self.schema.code_dtype)))
+            self._groups[present] = groups
+        return self._groups[present]
+
+    @cached_property
+    def _maps(self) -> tuple[Integers, Integers, Codes]:
+        tables = [_map(of, to) for of, to in zip(self.schema.attributes, self.codes.attributes, strict=True)]
+        starts = np.cumsum([0, *(table.size for table in tables)]).astype(np.int64)
+        joined: Codes = np.concatenate([*tables, np.empty(0, np.int64)]).astype(self.codes.code_dtype)
+        return np.arange(len(tables)), starts, joined
+
+    def _parents(self) -> tuple[tuple[int, ...], ...]:
+        found: dict[int, tuple[int, ...]] = {}
+        if self.member is not None:
+            network = self.member.network
+            found = dict(zip(network.order, network.parents, strict=True))
+        parents = []
+        for i, size in enumerate(self.sizes):
+            own = found.get(i, ())
+            while own and size * math.prod(self.sizes[parent] for parent in own) > MAX_CELLS:
+                own = own[:-1]
+            parents.append(own)
+        return tuple(parents)
+
+    def _blocks(self) -> dict[str, Block]:
+        n, n_classes = len(self.sizes), self.n_classes
+        shapes: dict[str, tuple[int, ...]] = {
+            "rows": (3,),  # counted; served; requests
+            "rates": (RATES,),
+            "statuses": (n, len(STATUSES)),
+            "repeats": (REPEAT_CELLS,),
+            "predicted": (1,),
+            "confidence": (n_classes, CONFIDENCE_BINS),
+            "sums": (n_classes + 2,),
+            "surprise": (SURPRISE_BINS,),
+            "surprise sums": (3,),
+        }
+        for i, (size, parents) in enumerate(zip(self.sizes, self.parents, strict=True)):
+            shapes[f"family {i}"] = (math.prod(self.sizes[parent] for parent in parents), size)
+        blocks, start = {}, 0
+        for name, shape in shapes.items():
+            blocks[name] = Block(start, shape)
+            start = blocks[name].stop
+        return blocks
+
+    def facts(self) -> Mapping[str, object]:
+        """What is watched, in words."""
+        names = self.names
+        cut = (
+            {}
+            if self.member is None
+            else dict(zip(self.member.network.order, self.member.network.parents, strict=True))
+        )
+        return {
+            "columns": names,
+            "parents": {names[i]: [names[p] for p in parents] for i, parents in enumerate(self.parents)},
+            "left_out_parents": {
+                names[i]: [names[p] for p in cut[i][len(parents) :]]
+                for i, parents in enumerate(self.parents)
+                if len(cut.get(i, ())) > len(parents)
+            },
+            "member": "joint" if isinstance(self.model, EnsembleModel) else None,
+        }
+
+
+def network_of(model: Model) -> LookupModel | None:
+    """The network whose families are those of a model: an ensemble's joint member, or itself."""
+    if isinstance(model, EnsembleModel):
+        return model.joint
+    return model if isinstance(model, LookupModel) else None
+
+
+def _map(of: Attribute, to: Attribute) -> Integers:
+    """The code by the second attribute of each code of the first, whose cut points hold those of the second."""
+    if of.kind == "nominal" or of.cuts == to.cuts:
+        return np.arange(of.n_values + 1)
+    first = int(of.has_missing)
+    intervals = np.searchsorted(np.array(to.cuts), np.array([*of.cuts, np.inf]), side="left")
+    return np.concatenate([np.zeros(first, np.int64), intervals + first, [to.n_values]])

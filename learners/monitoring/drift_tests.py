@@ -1,0 +1,325 @@
+"""All tests of one window, with what each is about, how sure and how large."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy
+
+from learners.kernels.arrays import Floats, Integers
+from learners.monitoring import two_sample
+from learners.monitoring.kernels import FINE_POINT, FIXED_POINT
+from learners.monitoring.label_shift import class_mix, prior_of, remixed
+from learners.monitoring.raw import ABOVE, ABSENT, BELOW, COMPARED, HIGH_TAIL, LOW_TAIL, NULL, UNSEEN
+from learners.monitoring.reference import Reference
+from learners.monitoring.served_counts import COUNTED, ServedCounts
+from learners.monitoring.two_sample import (
+    INDEPENDENT,
+    Comparison,
+    Repeats,
+    compare_counts,
+    compare_rates,
+    compare_tables,
+)
+from learners.monitoring.count_layout import REPEAT_CELLS
+
+MAX_Q, MIN_NATS, MIN_POINTS = 0.01, 0.01, 1.0
+MOST_BURSTS = 16
+QUALITY = ("absent", "missing", "unseen", "out_of_range", "rare", "low_tail", "high_tail")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a test is an alarm: both must hold, and in two of three windows.
+
+    Parameters
+    ----------
+    q : float
+        Greatest rate of false discoveries.
+    nats : float
+        Least divergence.
+    points : float
+        Least change of a rate, in points of one hundred.
+    """
+
+    q: float = MAX_Q
+    nats: float = MIN_NATS
+    points: float = MIN_POINTS
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One test.
+
+    Parameters
+    ----------
+    kind : str
+        absent, missing, unseen, rare, out_of_range, family, class_mix, confidence, surprise or repeats.
+    column : str or None
+    effect : float
+        In the unit.
+    unit : "nats" or "points"
+    p_value, q_value : float
+    n_rows : int
+        Of the window that it is about.
+    is_alarming : bool
+        Sure and large enough.
+    """
+
+    kind: str
+    column: str | None
+    effect: float
+    unit: str
+    p_value: float
+    n_rows: int
+    q_value: float = 1.0
+    is_alarming: bool = False
+
+
+def compare(
+    window: ServedCounts, reference: Reference, limits: Limits = Limits()
+) -> tuple[list[Finding], dict[str, object]]:
+    """All tests of a window against a reference, false discoveries controlled over all of them.
+
+    Parameters
+    ----------
+    window : ServedCounts
+    reference : Reference
+    limits : Limits
+
+    Returns
+    -------
+    findings : list of Finding
+    notes : dict
+        `repeats_per_row`, `inflation`, `bursts`, `class_mix`: what else was estimated on the way.
+    """
+    copies, sure = repeat_share(window, reference)
+    repeats = repeats_of(window, reference) if sure.p_value < limits.q else INDEPENDENT
+    found = _quality(window, reference, repeats)
+    found += [_of("repeats", None, sure, "points")] if window.n_rows else []
+    mix = class_mix(window, reference)
+    told: dict[str, object] = {
+        "repeats_per_row": copies,
+        "inflation": repeats.inflation,
+        "bursts": list(repeats.bursts),
+        "class_mix": None,
+    }
+    families = family_findings(window, reference, repeats)
+    if mix is not None:
+        before = prior_of(reference)
+        own = np.rint(mix * window.n_rows).astype(np.int64)
+        residual = family_findings(window, remixed(reference, mix), repeats)
+        whole, rest = (sum(one.effect for one in some) for some in (families, residual))
+        compared = compare_counts(own, np.rint(before * reference.n_rows).astype(np.int64), repeats)
+        explained = 0.0 if whole <= 0 else max(0.0, 1 - rest / whole)
+        of_mix: dict[str, object] = {"estimate": mix.tolist(), "reference": before.tolist(), "explains": explained}
+        if compared.nats >= limits.nats and explained >= 0.5:
+            of_mix["is_cause"] = True
+        told["class_mix"] = of_mix
+        found.append(_of("class_mix", None, compared, "nats"))
+    found += families + _of_predictions(window, reference, repeats)
+    q = two_sample.q_values([one.p_value for one in found])
+    least = {"nats": limits.nats, "points": limits.points}
+    return [
+        replace(
+            one, q_value=float(q_value), is_alarming=bool(q_value < limits.q and abs(one.effect) >= least[one.unit])
+        )
+        for one, q_value in zip(found, q, strict=True)
+    ], told
+
+
+def family_findings(window: ServedCounts, reference: Reference, repeats: Repeats = INDEPENDENT) -> list[Finding]:
+    """For each column the test of its values given its parents; values that are missing or unknown are other tests."""
+    found = []
+    for i, name in enumerate(window.watched.names):
+        own, other = known_part(window, window.family(i), i), known_part(window, reference.family(i), i)
+        found.append(_of("family", name, compare_tables(own, other, repeats), "nats"))
+    return found
+
+
+def known_part(window: ServedCounts, table: Integers, i: int) -> Integers:
+    """The columns of a table [context, code] that are known values of training."""
+    attribute = window.watched.codes.attributes[i]
+    return table[:, int(attribute.has_missing) : attribute.n_values]
+
+
+def _of(kind: str, column: str | None, compared: Comparison, unit: str) -> Finding:
+    return Finding(kind, column, compared.nats, unit, compared.p_value, compared.n_rows)
+
+
+def _quality(window: ServedCounts, reference: Reference, repeats: Repeats) -> list[Finding]:
+    """Rates of values that are no values of training."""
+    own, other = rates(window), _reference_rates(window, reference)
+    found = []
+    for i, name in enumerate(window.watched.names):
+        for kind in QUALITY:
+            if kind in own[i] and kind in other[i]:
+                compared = compare_rates(*own[i][kind], *other[i][kind], repeats)
+                found.append(_of(kind, name, compared, "points"))
+    return found
+
+
+Rates = dict[str, tuple[int, int]]
+
+
+def rates(counts: ServedCounts) -> list[Rates]:
+    """For each attribute how many rows of how many are absent, missing, unseen, rare and out of range."""
+    statuses, n_rows = counts.block("statuses"), counts.n_rows
+    found = []
+    for i, attribute in enumerate(counts.watched.codes.attributes):
+        marginal = counts.marginal(i)
+        coded = int(marginal[0]) if attribute.has_missing else 0
+        own: Rates = {
+            "absent": (int(statuses[i, ABSENT]), n_rows),
+            "missing": (int(statuses[i, NULL]) + coded, n_rows),
+            "unseen": (int(statuses[i, UNSEEN]), n_rows),
+        }
+        if attribute.n_folded:
+            own["rare"] = (int(marginal[attribute.n_values - 1]), n_rows)
+        if attribute.quantiles:
+            compared = int(statuses[i, COMPARED])
+            own["out_of_range"] = (int(statuses[i, BELOW] + statuses[i, ABOVE]), compared)
+            own["low_tail"], own["high_tail"] = ((int(statuses[i, tail]), compared) for tail in (LOW_TAIL, HIGH_TAIL))
+        found.append(own)
+    return found
+
+
+def _reference_rates(window: ServedCounts, reference: Reference) -> list[Rates]:
+    if not reference.knows_ranges and reference.served is not None:
+        return rates(reference.served)
+    found = []
+    scored = None if reference.served is None else rates(reference.served)
+    for i, attribute in enumerate(window.watched.codes.attributes):
+        marginal = reference.family(i).sum(axis=0)
+        n = int(marginal.sum()) or reference.n_rows
+        own: Rates = {"absent": (0, n), "unseen": (0, n), "out_of_range": (0, n)}
+        if (
+            scored is not None and attribute.quantiles
+        ):  # a quantile is of all rows of its value, which training did not count
+            own |= {tail: scored[i][tail] for tail in ("low_tail", "high_tail")}
+        own["missing"] = (int(marginal[0]) if attribute.has_missing else 0, n)
+        if attribute.n_folded:
+            own["rare"] = (int(marginal[attribute.n_values - 1]), n)
+        found.append(own)
+    return found
+
+
+def repeat_share(window: ServedCounts, reference: Reference) -> tuple[float, Comparison]:
+    """How many other copies a row has beyond those of the reference, in the mean; and how sure that is.
+
+    Rows are counted by 16 bits of their hashes. Sums of squares of such counts estimate how often rows repeat; what is
+    natural of few columns with few values is taken off as the reference has it, or else as the model expects it.
+
+    References
+    ----------
+    Alon, Matias, Szegedy (1999), section 2.2 (the second frequency moment from hashed counts).
+    """
+    n = window.n_rows
+    if n < 2:
+        return 0.0, two_sample.NOTHING
+    own, noise, other = _pairs(window), 2.0 / REPEAT_CELLS, _natural_pairs(window, reference)
+    if other is None:
+        return 0.0, two_sample.NOTHING
+    if reference.served is not None and reference.served.n_rows > 1:
+        noise += 2.0 / REPEAT_CELLS * (n / reference.served.n_rows) ** 2
+    excess = n * max(0.0, own - other)
+    # The reference knows what is natural no better than this: it is itself one sample, or a model.
+    noise += (0.1 * n * other) ** 2
+    z = n * (own - other) / np.sqrt(noise + 1.0 / n)
+    p = float(scipy.special.chdtrc(1, z * z) / 2) if z > 0 else 1.0
+    return float(excess), Comparison(p, 100 * float(excess), z, 1, n)
+
+
+def repeats_of(window: ServedCounts, reference: Reference) -> Repeats:
+    """The bursts of a window, and how much its other repeats inflate its counts.
+
+    A burst is a row that came at least four times as often as expected of its hash, and a dozen times more. Where rows
+    repeat by nature, as those of few columns do, there are none: new values, too, would look like bursts.
+    """
+    n, cells = window.n_rows, window.block("repeats").astype(np.float64)
+    served = reference.served
+    natural = max(0.0, _natural_pairs(window, reference) or 0.0)
+    bursts: list[int] = []
+    if n * natural < 1:
+        expected = np.full(cells.size, n / cells.size)
+        if served is not None and served.n_rows:
+            expected = np.maximum(expected, served.block("repeats") * (n / served.n_rows))
+        found = np.flatnonzero(cells > 4 * (expected + 3))
+        found = found[np.argsort(-cells[found], kind="stable")][:MOST_BURSTS]
+        bursts = np.rint(cells[found] - expected[found]).astype(np.int64).tolist()
+        cells[found] = expected[found]
+    rest = max(2.0, n - sum(bursts))
+    return Repeats(1.0 + rest * max(0.0, _pairs_of(cells, rest) - natural), tuple(bursts))
+
+
+def _natural_pairs(window: ServedCounts, reference: Reference) -> float | None:
+    """Probability that two rows are equal, as the rows of the reference or the model have it; None if neither can say.
+
+    Where columns have lost variety, such as a number that is always beyond the last cut, rows agree more often: that is no
+    repetition.
+    """
+    if reference.served is not None and reference.served.n_rows > 1:
+        natural = _pairs(reference.served)
+    elif n_surprised := int(window.block("surprise").sum()):
+        natural = float(window.block("surprise sums")[2]) / FINE_POINT / n_surprised
+    else:
+        return None
+    return min(1.0, natural * _lost_variety(window, reference))
+
+
+def _lost_variety(window: ServedCounts, reference: Reference) -> float:
+    """By what factor more often than in the reference two rows agree in all columns, if columns were independent; at least 1."""
+    factor = 0.0
+    for i in range(len(window.watched.sizes)):
+        factor += np.log(_agreement(window.marginal(i)) / _agreement(reference.family(i).sum(axis=0)))
+    return float(np.exp(max(0.0, factor)))
+
+
+def _agreement(counts: Integers) -> float:
+    """Probability that two rows have the same value."""
+    n = int(counts.sum())
+    return float(((counts / n) ** 2).sum()) if n else 1.0
+
+
+def _pairs(counts: ServedCounts) -> float:
+    """Estimate of the probability that two rows are equal."""
+    return _pairs_of(counts.block("repeats").astype(np.float64), counts.n_rows)
+
+
+def _pairs_of(cells: Floats, n: float) -> float:
+    together = float((cells * (cells - 1)).sum()) / (n * (n - 1.0))
+    return (together - 1.0 / REPEAT_CELLS) / (1.0 - 1.0 / REPEAT_CELLS)
+
+
+def _of_predictions(window: ServedCounts, reference: Reference, repeats: Repeats) -> list[Finding]:
+    """Predicted classes with their confidence, and surprise, where the reference was scored by the same model."""
+    other = reference.served
+    if other is None:
+        return []
+    found = []
+    if window.watched.n_classes:
+        compared = compare_counts(window.block("confidence").ravel(), other.block("confidence").ravel(), repeats)
+        found.append(_of("confidence", None, compared, "nats"))
+    if window.watched.member is not None:
+        compared = compare_counts(window.block("surprise"), other.block("surprise"), repeats)
+        found.append(_of("surprise", None, compared, "nats"))
+    return found
+
+
+def estimates(counts: ServedCounts) -> dict[str, float | None]:
+    """Accuracy and log loss that the predictions expect of themselves: true only while P(class | attributes) holds."""
+    n = int(counts.block("predicted")[0])
+    sums, surprises = counts.block("sums"), counts.block("surprise sums")
+    n_surprised = int(counts.block("surprise").sum())
+    if not n or not counts.watched.n_classes:
+        accuracy = log_loss = None
+    else:
+        accuracy, log_loss = (float(total) / FIXED_POINT / n for total in sums[-2:])
+    surprise = float(surprises[0]) / FIXED_POINT / n_surprised if n_surprised else None
+    return {"accuracy": accuracy, "log_loss": log_loss, "surprise_nats": surprise, "impossible": float(surprises[1])}
+
+
+def counted(counts: ServedCounts) -> int:
+    """Rows that were counted."""
+    return int(counts.block("rows")[COUNTED])

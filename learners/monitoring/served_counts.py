@@ -1,0 +1,217 @@
+"""Counts of served rows: a statistic that adds and subtracts, so that windows, processes and hours are sums."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from learners.kernels.arrays import Codes, Floats, Integers, Uint64s
+from learners.errors import StatisticMismatch
+from learners.models.model import blocks_of
+from learners.monitoring import kernels
+from learners.monitoring.column_groups import GatheredColumns
+from learners.monitoring.raw import BatchRows, RawRows, status_counts
+from learners.monitoring.count_layout import REPEAT_CELLS, Watched
+from learners.schema import Chunk
+from learners.schema.encoding.encode import encode, encoder_of
+
+COUNTED, SERVED, REQUESTS = range(3)
+
+
+class ServedRows(NamedTuple):
+    """Rows that were answered.
+
+    Attributes
+    ----------
+    x : (n_attributes, n_rows) codes
+        By the model's own schema.
+    probabilities : (n_rows, n_classes) float64, or None
+    raw : RawRows or None
+        As they came; without them nothing is known of statuses.
+    """
+
+    x: Codes
+    probabilities: Floats | None
+    raw: RawRows | None
+
+
+class ServedCounts:
+    """What was served, as one vector of whole numbers.
+
+    Codes in their contexts, statuses, predicted class by confidence, surprise, and how often rows repeat. Real numbers
+    are added in fixed point, so order and partition do not matter, bit for bit.
+
+    Parameters
+    ----------
+    watched : Watched
+    predict_one_in : int
+        Where rows come without predictions: predict about one row in so many, chosen by the hash of its values.
+    present : sequence of str, optional
+        Columns that there are to read; all of the model's unless given.
+    """
+
+    stage = "counting rows"
+    can_subtract = True
+    schema = None
+
+    def __init__(self, watched: Watched, predict_one_in: int = 1, present: Sequence[str] | None = None) -> None:
+        self.watched, self.predict_one_in, self.present = watched, predict_one_in, present
+        self.counts: Integers = np.zeros(watched.n_counts, np.int64)
+
+    @property
+    def spec(self) -> dict[str, object]:
+        """What is collected."""
+        return {
+            "statistic": "served counts",
+            "layout": self.watched.fingerprint,
+            "predict_one_in": self.predict_one_in,
+        }
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns to read."""
+        names = [attribute.name for attribute in self.watched.schema.attributes]
+        return names if self.present is None else [name for name in names if name in set(self.present)]
+
+    @property
+    def n_rows(self) -> int:
+        """Rows that were counted."""
+        return int(self.block("rows")[COUNTED])
+
+    def block(self, name: str) -> Integers:
+        """A view of some of the counts, by the name of their block."""
+        return self.watched.blocks[name].of(self.counts)
+
+    def family(self, i: int) -> Integers:
+        """(n_contexts, n_values + 1) int64: rows with each code of an attribute in each context."""
+        return self.watched.family(self.counts, i)
+
+    def marginal(self, i: int) -> Integers:
+        """(n_values + 1,) int64: rows with each code of an attribute, the last one those of no known value."""
+        found: Integers = self.family(i).sum(axis=0)
+        return found
+
+    def empty(self) -> ServedCounts:
+        """No rows."""
+        return ServedCounts(self.watched, self.predict_one_in, self.present)
+
+    def update(self, rows: pa.RecordBatch) -> None:
+        """Add a record batch, and what the model says of its rows."""
+        chunk = encode(rows, self.watched.schema, with_class=False)
+        schema, every = self.watched.schema, np.arange(chunk.n_rows)
+        encoder = encoder_of(schema).inputs
+        self.add_statuses(status_counts(chunk.x, BatchRows(rows), schema.attributes, every, encoder=encoder))
+        self.add_encoded(chunk)
+
+    def add_encoded(self, chunk: Chunk) -> None:
+        """Add the codes of some rows, and what the model says of them; their statuses are added apart."""
+        for part in blocks_of(chunk, self.watched.schema.n_classes):
+            self._add_codes(self.watched.recoded(part.x), self._predict(part))
+        self._add_rows(chunk.n_rows, chunk.n_rows, 1, 1)
+
+    @property
+    def can_gather(self) -> bool:
+        """Whether the columns of a row may come one after the other."""
+        return not self.watched.schema.continuous  # whose numbers a prediction needs beside the codes
+
+    def gathering(self, n_rows: int) -> GatheredColumns:
+        """Where the columns of at most so many rows are collected, some of them at a time."""
+        return GatheredColumns(self, n_rows)
+
+    def _predict(self, chunk: Chunk) -> Uint64s:
+        """Add predictions and surprise of the rows whose hash chooses them; returns all hashes."""
+        hashes = np.empty(chunk.n_rows, np.uint64)
+        kernels.row_hashes(chunk.x, hashes)
+        if self.predict_one_in > 1:
+            chunk = chunk.rows(np.flatnonzero((hashes >> np.uint64(32)) % np.uint64(self.predict_one_in) == 0))
+        if self.watched.n_classes and chunk.n_rows:
+            self._add_predictions(self.watched.model.predict_proba(chunk))
+        self._add_surprise(self.watched.recoded(chunk.x))
+        return hashes
+
+    def add(self, rows: ServedRows, n_served: int | None = None, one_in: int = 1, n_requests: int = 1) -> None:
+        """Add rows that were answered.
+
+        Parameters
+        ----------
+        rows : ServedRows
+            Those that are counted.
+        n_served : int, optional
+            How many there were, if not all are counted.
+        one_in : int
+            About one in so many is counted.
+        n_requests : int
+        """
+        n_rows, x = rows.x.shape[1], self.watched.recoded(rows.x)
+        hashes = np.empty(n_rows, np.uint64)
+        kernels.row_hashes(rows.x, hashes)
+        self._add_codes(x, hashes)
+        if rows.probabilities is not None and self.watched.n_classes:
+            self._add_predictions(rows.probabilities)
+        self._add_surprise(x)
+        self._add_rows(n_rows, n_rows if n_served is None else n_served, n_requests, one_in)
+
+    def add_statuses(self, counts: Integers) -> None:
+        """Add what `status_counts` found."""
+        self.block("statuses")[:] += counts
+
+    def _add_rows(self, n_rows: int, n_served: int, n_requests: int, one_in: int) -> None:
+        self.block("rows")[:] += (n_rows, n_served, n_requests)
+        rates = self.block("rates")
+        rates[min(max(1, one_in).bit_length() - 1, rates.size - 1)] += n_rows
+
+    def _add_codes(self, x: Codes, hashes: Uint64s) -> None:
+        kernels.add_families(x, self.watched.places, np.empty(x.shape[1], np.int64), self.counts)
+        np.add.at(self.block("repeats"), (hashes & np.uint64(REPEAT_CELLS - 1)).astype(np.int64), 1)
+
+    def _add_predictions(self, probabilities: Floats) -> None:
+        kernels.add_predictions(np.ascontiguousarray(probabilities), self.block("confidence"), self.block("sums"))
+        self.block("predicted")[0] += len(probabilities)
+
+    def _add_surprise(self, x: Codes) -> None:
+        member = self.watched.member
+        if member is not None and x.shape[1]:
+            log_joint = member.log_joint(Chunk(x, None))
+            sizes = self.watched.places.sizes
+            kernels.add_surprises(log_joint, x, sizes, self.block("surprise"), self.block("surprise sums"))
+
+    def merge(self, other: ServedCounts) -> None:
+        """Add the rows of another.
+
+        Raises
+        ------
+        StatisticMismatch
+        """
+        self._check(other)
+        self.counts += other.counts
+
+    def subtract(self, other: ServedCounts) -> None:
+        """Take rows away that were counted before.
+
+        Raises
+        ------
+        StatisticMismatch
+        """
+        self._check(other)
+        self.counts -= other.counts
+
+    def _check(self, other: ServedCounts) -> None:
+        if other.spec != self.spec:
+            raise StatisticMismatch("Counts of different models, or of another release, cannot be combined.")
+
+    def to_arrow(self) -> pa.Table:
+        """The cells with a count, and how many there are."""
+        cells = np.flatnonzero(self.counts)
+        return pa.table({"cell": cells, "count": self.counts[cells]})
+
+    def from_arrow(self, table: pa.Table) -> ServedCounts:
+        """Read what `to_arrow` wrote."""
+        read = self.empty()
+        read.counts[table["cell"].to_numpy()] = table["count"].to_numpy()
+        return read
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ServedCounts) and self.spec == other.spec and np.array_equal(self.counts, other.counts)

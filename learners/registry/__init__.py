@@ -1,0 +1,1 @@
+"""Every learner and every kind of model by its name."""

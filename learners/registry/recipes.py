@@ -1,0 +1,159 @@
+"""Every learner by its name, with its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from learners.classifiers.baselines import recipes as baselines
+from learners.classifiers.baselines.settings import XGBoostParameters
+from learners.circuits import recipes as circuits
+from learners.classifiers import recipes as classifiers
+from learners.ensembles import recipes as ensembles
+from learners.errors import InvalidParameter
+from learners.models.model import Model
+from learners.orders import recipes as orders
+from learners.orders.parameters import OrderParameters
+from learners.models.parameters import Parameters, parse
+from learners.passes.learner import Learner, Passes
+from learners.schema import Kept, Overrides, Schema
+from learners.schema.classes import check_classes
+from learners.schema.schema import FEW_CLASSES, MAX_CLASSES
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to make a learner.
+
+    Parameters
+    ----------
+    title : str
+        One line for people.
+    parameters : type
+        A frozen dataclass.
+    passes : callable
+        `passes(target, parameters, schema, overrides)` gives the generator.
+    n_passes : int or None
+        Passes over the data after the schema, where that is known beforehand.
+    keeps_schema : bool
+        Whether the next training may keep its attributes and cut points.
+    needs_target : bool
+        Whether there must be a class column.
+    takes_target : bool
+        Whether there may be one.
+    cuts_by : tuple of str
+        The parameters that cut points depend on; learners without any share theirs.
+    max_classes : int
+        A schema that is given may have so many classes.
+    """
+
+    title: str
+    parameters: type[Parameters]
+    passes: Callable[..., Passes[Model]]
+    n_passes: int | None
+    keeps_schema: bool = True
+    needs_target: bool = True
+    takes_target: bool = True
+    cuts_by: tuple[str, ...] = ()
+    max_classes: int = FEW_CLASSES
+
+
+OF_MEMBERS = ("members", "seed")
+DEFAULT = "auto"
+LEARNERS: dict[str, Recipe] = {
+    "auto": Recipe(
+        "the default: an ensemble of networks, corrected",
+        ensembles.AutoParameters,
+        ensembles.auto,
+        2,
+        cuts_by=OF_MEMBERS,
+    ),
+    "eskdb": Recipe(
+        "an ensemble of selective networks", ensembles.ESKDBParameters, ensembles.eskdb, 2, cuts_by=OF_MEMBERS
+    ),
+    "nb": Recipe("naive Bayes", classifiers.NetworkParameters, classifiers.naive_bayes, 1, max_classes=MAX_CLASSES),
+    "tan": Recipe("tree-augmented naive Bayes", classifiers.TANParameters, classifiers.tan, 2, max_classes=MAX_CLASSES),
+    "kdb": Recipe("k-dependence Bayes", classifiers.KDBParameters, classifiers.kdb, 2, max_classes=MAX_CLASSES),
+    "skdb": Recipe("selective k-dependence Bayes", classifiers.SKDBParameters, classifiers.skdb, 3),
+    "xgboost": Recipe("XGBoost, gradient boosted trees", XGBoostParameters, baselines.xgboost, 1, keeps_schema=False),
+    "spn": Recipe("sum-product network", circuits.CircuitParameters, circuits.spn, None, needs_target=False),
+    "orders": Recipe(
+        "posterior over structures", OrderParameters, orders.orders, 1, needs_target=False, takes_target=False
+    ),
+}
+
+
+def keeps_schema(name: str) -> bool:
+    """Whether a learner's schema can be kept for the next training: those of XGBoost are bins, not cut points."""
+    return recipe(name).keeps_schema
+
+
+def cuts_by(name: str, parameters: Mapping[str, object]) -> dict[str, object]:
+    """What the cut points of a learner depend on, beside the data: learners that agree in it may keep each other's schemas.
+
+    Raises
+    ------
+    InvalidParameter
+    """
+    told = parse_parameters(name, parameters)
+    return {field: getattr(told, field) for field in recipe(name).cuts_by}
+
+
+def recipe(name: str) -> Recipe:
+    """The recipe of a learner.
+
+    Raises
+    ------
+    InvalidParameter
+        If there is none of that name.
+    """
+    if name not in LEARNERS:
+        raise InvalidParameter("learner", name, f"use one of {', '.join(LEARNERS)}")
+    return LEARNERS[name]
+
+
+def parse_parameters(name: str, parameters: Mapping[str, object]) -> Parameters:
+    """The parameters of a learner as its frozen dataclass.
+
+    Raises
+    ------
+    InvalidParameter
+        Naming the parameter and what is allowed.
+    """
+    return parse(recipe(name).parameters, f"learner {name!r}", parameters)
+
+
+def learner(
+    name: str,
+    parameters: Mapping[str, object],
+    target: str | None,
+    schema: Schema | Kept | None = None,
+    overrides: Overrides | None = None,
+) -> Learner:
+    """A learner ready for `drive`.
+
+    Parameters
+    ----------
+    name : str
+        A key of `LEARNERS`.
+    parameters : mapping
+        Its parameters by name.
+    target : str or None
+        The class column; without one only for learners that need none.
+    schema : Schema or Kept, optional
+        A schema skips the schema pass; one that is `Kept` lets it find the domains only.
+    overrides : mapping, optional
+        Column name to what the user says of it (`ColumnOverride.of`).
+
+    Raises
+    ------
+    InvalidParameter
+    """
+    made = recipe(name)
+    if target is None and made.needs_target:
+        raise InvalidParameter("target", None, f"learner {name!r} predicts a class: name its column")
+    if isinstance(schema, Schema) and target is not None:
+        check_classes(target, schema.n_classes, made.max_classes)
+    passes = made.passes(target, parse_parameters(name, parameters), schema, overrides)
+    n_passes = None if made.n_passes is None else made.n_passes + (0 if isinstance(schema, Schema) else 1)
+    return Learner(name, passes, n_passes)

@@ -1,0 +1,128 @@
+"""XGBoost's bytes with something wrong in them: refused, or used like others, in a process that may end of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from learners.registry import recipes
+from learners.classifiers.baselines import boosted_checks
+from learners.classifiers.baselines.boosted import BoostedModel, loaded_booster
+from learners.classifiers.baselines.boosted_checks import check_booster
+from learners.registry.model_kinds import load_model
+from learners.passes.learner import drive
+from learners.passes.sources.source import Source
+from service.product.versions import import_sandbox
+from service.settings import Settings
+from service.workspace import Workspace
+from storage.errors import CorruptFile
+from storage.model_file import write_model
+from tests.classifiers.baselines import booster_mutants
+
+N = 240
+
+N_CHANGES = int(os.environ.get("FEWPASS_TEST_BOOSTERS", "8"))
+
+
+@cache
+def trained(n_classes: int) -> BoostedModel:
+    rng = np.random.default_rng(0)
+    y = rng.integers(n_classes, size=N)
+    table = pa.table(
+        {
+            "word": [f"w{i}" for i in (y + (rng.random(N) < 0.2)) % 4],
+            "number": np.where(rng.random(N) < 0.1, np.nan, rng.normal(y)),
+            "class": [f"c{i}" for i in y],
+        }
+    )
+    model = drive(recipes.learner("xgboost", {"rounds": 3}, "class"), Source.of_table(table))
+    assert isinstance(model, BoostedModel)
+    return model
+
+
+def document(model: BoostedModel) -> dict:
+    return json.loads(bytes(loaded_booster(model.to_arrays()[1]["booster"]).save_raw("json")))
+
+
+def serialised(told: dict) -> np.ndarray:
+    return np.frombuffer(json.dumps(told).encode(), np.uint8)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_what_was_trained_is_taken(n_classes: int) -> None:
+    model = trained(n_classes)
+    check_booster(model.schema, "booster", model.to_arrays()[1]["booster"])
+    check_booster(model.schema, "booster", serialised(document(model)))
+    assert load_model(*model.to_arrays(), is_trusted=False).schema == model.schema
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("left_children", lambda old: [0, *old[1:]], "has a tree that is none"),
+        ("right_children", lambda old: [10**6, *old[1:]], "has a tree that is none"),
+        ("split_indices", lambda old: [2, *old[1:]], "has a tree that is none"),
+        ("default_left", lambda old: old[:-1], "has a tree that is none"),
+        ("split_conditions", lambda old: [float("inf")] * len(old), "has a tree that is none"),
+        ("categories_nodes", lambda old: [*old, 10**6], "has a tree that is none"),
+        ("categories", lambda old: [*old, 10**6], "has a tree that is none"),
+    ],
+)
+def test_what_xgboost_would_follow_is_looked_at(field: str, value, words: str) -> None:
+    model = trained(3)
+    tree = document(model)["learner"]["gradient_booster"]["model"]["trees"][0]
+    assert len(tree["left_children"]) > 1
+    assert re.fullmatch(words, _reason_of_changed(model, field, value(tree[field])))
+
+
+def _reason_of_changed(model: BoostedModel, field: str, value: list) -> str:
+    told = document(model)
+    told["learner"]["gradient_booster"]["model"]["trees"][0][field] = value
+
+    class Read:
+        """What XGBoost would say, had it taken the document as it is."""
+
+        def save_raw(self, _form: str) -> bytes:
+            return json.dumps(told).encode()
+
+        def num_features(self) -> int:
+            return model.schema.n_attributes
+
+    return boosted_checks._wrong(model.schema, Read())
+
+
+def test_a_changed_byte_is_refused_or_answers(tmp_path: Path) -> None:
+    """Each change in a process of its own, which the library may end; what was taken has answered and explained itself."""
+    path = write_model(tmp_path, "m", 1, *trained(3).to_arrays(), {}).duckdb_path
+    command = [sys.executable, "-m", "tests.classifiers.baselines.booster_mutants", str(path), N_CHANGES, "1"]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True)
+    ends = json.loads(done.stdout.splitlines()[-1])
+    assert sum(ends.values()) == N_CHANGES and ends[str(booster_mutants.REFUSED)] > 0, ends
+    assert ends.keys() <= {"0", str(booster_mutants.REFUSED), "-11", "-6", "-7", "-8"}, ends  # signals of the library
+
+
+def dies(_workspace: Workspace, _draft: Path) -> str:
+    os.abort()
+
+
+def test_a_model_that_ends_its_process_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    header, arrays = trained(3).to_arrays()
+    sound = write_model(tmp_path, "m", 1, header, arrays, {}).duckdb_path
+    damaged = arrays | {"booster": np.array(arrays["booster"])[:-40]}
+    cut = write_model(tmp_path, "m", 2, header, damaged, {}).duckdb_path
+    with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
+        import_sandbox.try_model(workspace, tmp_path / "bundle", sound, header, arrays)
+        with pytest.raises(CorruptFile, match=r"cannot be used|ends the process that reads it"):
+            import_sandbox.try_model(workspace, tmp_path / "bundle", cut, header, damaged)
+        monkeypatch.setattr(import_sandbox, "_tried_file", dies)
+        with pytest.raises(CorruptFile, match="ends the process that reads it"):
+            import_sandbox.try_model(workspace, tmp_path / "bundle", sound, header, arrays)

@@ -1,0 +1,88 @@
+"""The flat trees of a correction, against XGBoost's own walked node by node."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from learners.classifiers.baselines.boosted import CodeTable
+from learners.ensembles.correction.forest import check_forest, flat_forest, forest_of_arrays
+from learners.ensembles.correction.forest_kernels import add_expected_scores, add_scores
+from tests import strategies
+from tests.naive import ensembles as naive
+
+WEIGHTS = (0.7, 1.5)
+SIZES = [2, 3, 260]
+
+
+@cache
+def grown(n_classes):
+    """Schema of 2 to 700 cut points and a word of 300 values, two boosters, and rows to ask about, one column of which has nulls."""
+    import xgboost
+
+    schema = strategies.grouped_schema_of(0, (700, 2, 254), n_classes, missing={1})
+    word = strategies.schema_of([300], 2).attributes[0]
+    schema = replace(schema, attributes=(*schema.attributes, replace(word, name="word")))
+    codes, rows = CodeTable(schema), strategies.chunk_of(1, schema, 900)
+    matrix = xgboost.DMatrix(codes.features(rows.x), rows.y, feature_types=codes.feature_types, enable_categorical=True)
+    kind = (
+        {"objective": "binary:logistic"} if n_classes == 2 else {"objective": "multi:softprob", "num_class": n_classes}
+    )
+    boosters = tuple(
+        xgboost.train(
+            {"max_depth": depth, "nthread": 1, "min_child_weight": 0, **kind}, matrix, 1 + 4 * (n_classes < 9)
+        )
+        for depth in (2, 5)
+    )
+    return schema, boosters, strategies.chunk_of(2, schema, 40).x
+
+
+def expected(schema, boosters, x):
+    told = [json.loads(bytes(booster.save_raw("json"))) for booster in boosters]
+    is_absent = (x == schema.domain_sizes[:, np.newaxis]).T
+    return naive.forest_scores(told, WEIGHTS, CodeTable(schema).features(x), is_absent, schema.n_classes)
+
+
+def scores_of(forest, schema, x, *, is_expected):
+    scores = np.zeros((x.shape[1], schema.n_classes))
+    if is_expected:
+        add_expected_scores(forest, x, schema.domain_sizes, scores)
+    else:
+        add_scores(forest, x, 0, x.shape[1], scores)
+    return scores
+
+
+@pytest.mark.parametrize("n_classes", SIZES)
+def test_whole_rows_get_the_leaves_of_xgboost(n_classes):
+    schema, boosters, x = grown(n_classes)
+    forest = flat_forest(schema, boosters, WEIGHTS)
+    assert {0, 3} <= set(forest.attributes.tolist()), "the wide columns are split"
+    told = expected(schema, boosters, x)
+    for is_expected in (False, True):
+        assert scores_of(forest, schema, x, is_expected=is_expected) == pytest.approx(told, abs=1e-5)
+
+
+@pytest.mark.parametrize("n_classes", SIZES)
+def test_where_a_column_is_missing_a_row_goes_both_ways(n_classes):
+    schema, boosters, x = grown(n_classes)
+    is_absent = np.random.default_rng(3).random(x.shape) < 0.4
+    x = np.where(is_absent, schema.domain_sizes[:, np.newaxis], x).astype(schema.code_dtype)
+    found = scores_of(flat_forest(schema, boosters, WEIGHTS), schema, x, is_expected=True)
+    assert found == pytest.approx(expected(schema, boosters, x), abs=1e-5)
+
+
+@pytest.mark.parametrize("n_classes", SIZES)
+def test_trees_without_shares_answer_as_they_did(n_classes):
+    """Models of before 25 November 2026: a missing column goes where XGBoost sends it."""
+    schema, boosters, x = grown(n_classes)
+    arrays = {f"forest_{name}": array for name, array in flat_forest(schema, boosters, WEIGHTS)._asdict().items()}
+    del arrays["forest_left_shares"]
+    check_forest(schema, arrays)
+    forest = forest_of_arrays(schema, arrays)
+    x = np.where(np.random.default_rng(4).random(x.shape) < 0.4, schema.domain_sizes[:, np.newaxis], x).astype(x.dtype)
+    whole = scores_of(forest, schema, x, is_expected=True)
+    assert whole == pytest.approx(scores_of(forest, schema, x, is_expected=False), abs=1e-9)

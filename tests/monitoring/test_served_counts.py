@@ -1,0 +1,176 @@
+"""Counts of served rows: laws, a naive twin, statuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from learners.monitoring import kernels
+from learners.monitoring.raw import BatchRows, ColumnRows, RecordRows, status_counts
+from learners.monitoring.reference import training_reference
+from learners.monitoring.served_counts import ServedCounts, ServedRows
+from learners.monitoring.count_layout import Watched
+from learners.passes.engine import collect
+from learners.passes.sources.source import Source
+from learners.schema.encoding.encode import encode, encoder_of
+from learners.schema.encoding.records import encode_records
+from tests import laws
+from tests.monitoring import problems
+from tests.naive import monitoring as naive
+
+FEW = settings(max_examples=10, deadline=None)
+
+
+@pytest.fixture(scope="module", params=["kdb", "eskdb"])
+def watched(request):
+    return Watched(problems.model(request.param))
+
+
+def batches(sizes, seed=3):
+    table = problems.rows(sum(sizes), seed).combine_chunks()
+    starts = np.cumsum([0, *sizes])
+    return [
+        table.slice(int(start), size).combine_chunks().to_batches()[0]
+        for start, size in zip(starts, sizes, strict=False)
+    ]
+
+
+@given(sizes=st.lists(st.sampled_from((1, 2, 63, 257)), min_size=3, max_size=5))
+@FEW
+def test_slices_obey_the_laws_of_a_statistic(sizes):
+    empty, parts = ServedCounts(Watched(problems.model())), batches(sizes)
+    laws.merging_commutes_and_associates(empty, parts)
+    laws.the_empty_statistic_is_neutral(empty, parts)
+    laws.merging_leaves_the_other_as_it_was(empty, parts)
+    laws.different_rows_are_different(empty, parts)
+    laws.arrow_gives_it_back(empty, parts)
+    laws.it_says_what_it_can(empty, parts)
+    laws.what_was_added_can_be_subtracted(empty, parts)
+
+
+def test_order_partition_and_threads_do_not_matter(watched):
+    """Real numbers are added in fixed point; only the number of requests is that of the batches."""
+    table = problems.rows(3000, 5)
+    whole, parts = ServedCounts(watched), ServedCounts(watched)
+    whole.update(table.combine_chunks().to_batches()[0])
+    for start in (2000, 0, 1000):
+        parts.update(table.slice(start, 1000).combine_chunks().to_batches()[0])
+    parts.block("rows")[2] = whole.block("rows")[2]
+    assert parts == whole
+    source = Source.of_table(table)
+    assert collect(ServedCounts(watched), source, threads=1) == collect(ServedCounts(watched), source, threads=3)
+
+
+def test_a_window_slides_by_addition_and_subtraction(watched):
+    hours = []
+    for batch in batches([50] * 6):
+        hours.append(ServedCounts(watched))
+        hours[-1].update(batch)
+    window = laws.merged(*hours[:3])
+    for newest, oldest in zip(hours[3:], hours[:3], strict=True):
+        window.merge(newest)
+        window.subtract(oldest)
+    assert window == laws.merged(*hours[3:])
+
+
+def test_families_are_those_of_the_naive_twin(watched):
+    chunk = encode(problems.rows(500, 7), watched.schema, with_class=False)
+    x = watched.recoded(chunk.x)
+    counts = ServedCounts(watched)
+    counts.add(ServedRows(chunk.x, None, None))
+    for i, (own, parents) in enumerate(zip(naive.families(x, watched.parents), watched.parents, strict=True)):
+        table = counts.family(i).reshape([watched.sizes[p] for p in parents] + [watched.sizes[i]])
+        assert {(cell[:-1], cell[-1]): n for cell, n in np.ndenumerate(table) if n} == own
+
+
+def test_training_rows_counted_anew_are_the_reference_of_training(watched):
+    counts = collect(ServedCounts(watched, 50), Source.of_table(problems.rows(20_000, 1)))
+    reference = training_reference(watched)
+    for i in range(len(watched.sizes)):
+        np.testing.assert_array_equal(counts.family(i), reference.family(i))
+
+
+RECORDS = [
+    {"size": 0.5, "weight": None, "town": "bern", "road": "kiel", "other": "p", "noise": 4},
+    {"size": 99.0, "weight": float("nan"), "town": "oslo", "road": None},
+    {"size": -99.0, "weight": 1e9, "town": None, "other": "x"},
+    {"weight": 0.0, "noise": None},
+]
+
+
+def test_statuses_are_those_of_the_naive_twin():
+    watched = Watched(problems.model())
+    schema = watched.schema
+    chunk = encode_records(RECORDS, schema)
+    every = np.arange(len(RECORDS))
+    found = status_counts(chunk.x, RecordRows(RECORDS), schema.attributes, every)
+    assert [tuple(row[:5]) for row in found.tolist()] == naive.statuses(RECORDS, schema.attributes)
+
+
+def test_records_columns_and_batches_have_the_same_statuses():
+    schema = Watched(problems.model()).schema
+    names = [attribute.name for attribute in schema.attributes]
+    records = [{name: record.get(name) for name in names} for record in RECORDS]
+    columns = {name: [record[name] for record in records] for name in names}
+    batch = pa.RecordBatch.from_pydict(columns)
+    chunk = encode(batch, schema, with_class=False)
+    every = np.arange(len(records))
+    of_records = status_counts(chunk.x, RecordRows(records), schema.attributes, every)
+    np.testing.assert_array_equal(
+        of_records, status_counts(chunk.x, ColumnRows(columns, list), schema.attributes, every)
+    )
+    np.testing.assert_array_equal(of_records, status_counts(chunk.x, BatchRows(batch), schema.attributes, every))
+    some = np.array([1, 3])
+    of_some = status_counts(chunk.x[:, some], RecordRows([records[1], records[3]]), schema.attributes, np.arange(2))
+    np.testing.assert_array_equal(of_some, status_counts(chunk.x, BatchRows(batch), schema.attributes, some))
+
+
+@pytest.mark.parametrize("form", [pa.RecordBatch.from_pydict, pa.table])
+def test_all_numbers_of_a_batch_at_once_are_compared_as_one_column_after_the_other(form):
+    """With nulls, NaN, whole numbers, and a column as a dictionary, which is read by itself."""
+    schema, rng = Watched(problems.model()).schema, np.random.default_rng(4)
+    names = [attribute.name for attribute in schema.attributes]
+    size = rng.normal(1, 4, 3000)
+    size[::50] = np.nan
+    rows = {
+        "size": pa.array(size, mask=rng.random(3000) < 0.1),
+        "weight": pa.array(rng.integers(-9, 9, 3000)),
+        "town": pa.array(rng.choice(["bern", "oslo"], 3000)),
+    }
+    for columns in (rows, rows | {"weight": rows["weight"].cast(pa.float32()).dictionary_encode()}):
+        table = form({name: column for name, column in columns.items() if name in names})
+        x, every = encode(table, schema).x, np.arange(3000)
+        singly = status_counts(x, BatchRows(table), schema.attributes, every)
+        assert singly[names.index("size"), 3:].min() > 0
+        together = status_counts(x, BatchRows(table), schema.attributes, every, encoder=encoder_of(schema).inputs)
+        np.testing.assert_array_equal(together, singly)
+
+
+def test_absent_columns_are_absent():
+    schema = Watched(problems.model()).schema
+    batch = pa.RecordBatch.from_pydict({"size": [0.1, 0.2]})
+    found = status_counts(encode(batch, schema).x, BatchRows(batch), schema.attributes, np.arange(2))
+    names = [attribute.name for attribute in schema.attributes]
+    assert {name: row[0] for name, row in zip(names, found.tolist(), strict=True)} == {
+        name: 0 if name == "size" else 2 for name in names
+    }
+
+
+def test_predictions_are_added_in_fixed_point():
+    p = np.array([[0.25, 0.75], [1.0, 0.0], [0.5, 0.5]])
+    confidence, sums = np.zeros((2, 20), np.int64), np.zeros(4, np.int64)
+    kernels.add_predictions(p, confidence, sums)
+    assert confidence[1, 15] == confidence[0, 19] == confidence[0, 10] == 1 == confidence.sum() - 2
+    np.testing.assert_allclose(sums / 2**32, [1.75, 1.25, 2.25, 0.5623351446 + 0 + np.log(2)], rtol=1e-9)
+
+
+def test_about_one_in_k_rows_is_chosen_by_its_id():
+    ids, chosen = np.arange(40_000, dtype=np.uint64), np.zeros(40_000, np.uint8)
+    kernels.sampled_rows(ids, 8, chosen)
+    assert abs(chosen.mean() - 1 / 8) < 0.01
+    again = np.zeros(100, np.uint8)
+    kernels.sampled_rows(ids[500:600], 8, again)
+    np.testing.assert_array_equal(again, chosen[500:600])

@@ -1,0 +1,51 @@
+"""The limit of this process."""
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from learners.passes.memory import allocate_frugally, give_back, limit_memory, memory_limit
+
+
+def resident_bytes():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.fixture(autouse=True)
+def restored():
+    before = memory_limit()
+    yield
+    limit_memory(before.n_bytes, before.directory)
+
+
+def test_a_limit_holds_as_long_as_its_folder_is_there(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEWPASS_MEMORY", "64MiB")
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    limit_memory(1000, folder)
+    assert memory_limit().n_bytes == 1000 and memory_limit().directory == folder
+    folder.rmdir()
+    assert memory_limit().n_bytes == 64 << 20 and memory_limit().directory.is_dir()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_freed_arrays_leave_the_process():
+    pool = pa.default_memory_pool()
+    try:
+        allocate_frugally()
+        assert pa.default_memory_pool().backend_name == "system"
+        give_back()
+        before = resident_bytes()
+        arrays = [
+            np.ones(3 << 17) for _ in range(40)
+        ]  # of 3 MiB, which glibc keeps by default once it has seen larger ones
+        assert resident_bytes() - before > 100 << 20
+        del arrays
+        give_back()
+        assert resident_bytes() - before < 20 << 20
+    finally:
+        pa.set_memory_pool(pool)
