@@ -250,7 +250,7 @@ def serving(seconds: float, rounds: int, path: Path) -> None:
     """Single records over loopback, and 1,000-row Arrow batches: off, counts, rows, turn by turn."""
     from service import product
     from service.processes.local_server import local_server
-    from service.requests import TrainRequest
+    from service.requests.requests import TrainRequest
     from service.settings import Settings
     from service.workspace import Workspace
 

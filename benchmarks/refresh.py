@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
 
-    from service.requests import TrainRequest
+    from service.requests.requests import TrainRequest
     from service.settings import Settings
     from service.workspace import Workspace
 

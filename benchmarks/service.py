@@ -191,7 +191,7 @@ def training(folder: Path, args: Any) -> list[Figure]:
 
 def start(folder: Path, args: Any) -> list[Figure]:
     """Seconds from the command to ready, with 100 models of which one has an alias asked for."""
-    from service.requests import TrainRequest
+    from service.requests.requests import TrainRequest
     from service.settings import Settings
     from service.workspace import Workspace
 
@@ -224,7 +224,7 @@ def start(folder: Path, args: Any) -> list[Figure]:
 
 def memory(folder: Path, args: Any) -> list[Figure]:
     """Memory of serving processes over one large mapped model."""
-    from service.requests import TrainRequest
+    from service.requests.requests import TrainRequest
     from service.settings import Settings
     from service.workspace import Workspace
 

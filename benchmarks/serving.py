@@ -188,7 +188,7 @@ def trained_workspace(root: Path, attributes: int, rows: int, model: str = "m") 
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from service.requests import TrainRequest
+    from service.requests.requests import TrainRequest
     from service.settings import Settings
     from service.workspace import Workspace
 

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from service import product
 from service.http.app import create_app
 from service.http.warm_up import TABLE
-from service.requests import TrainRequest
+from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from service import product
 from service.processes.local_server import local_server
-from service.requests import TrainRequest
+from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 

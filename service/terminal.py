@@ -15,8 +15,8 @@ from rich.measure import Measurement
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from service.json_values import JSONMapping, JSONObject
-from service.loading import begin_loading, end_loading, spare_blas, spare_pandas
+from service.requests.json_values import JSONMapping, JSONObject
+from service.startup import begin_loading, end_loading, spare_blas, spare_pandas
 from service.settings import Settings
 from storage.files import Layout
 
@@ -63,7 +63,7 @@ def existing(workspace: Path | None) -> Settings:
     settings = _settings(workspace, {})
     # A control database elsewhere is named by its URL, and then what is mistyped is noticed there.
     if settings.control_url is None and not Layout(settings.workspace).models.is_dir():
-        from service.problems import InvalidRequest
+        from service.requests.problems import InvalidRequest
 
         raise InvalidRequest(
             f"There is no workspace at {settings.workspace}: name one with --workspace or FEWPASS_WORKSPACE. "
@@ -75,7 +75,7 @@ def existing(workspace: Path | None) -> Settings:
 
 def show_error(error: Exception, as_json: bool) -> int:
     """Say what went wrong in one line; returns the exit code."""
-    from service import problems  # which knows all that requests can be
+    from service.requests import problems
 
     problem = problems.problem_of(error)
     is_expected = problems.is_expected(error)

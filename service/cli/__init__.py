@@ -5,7 +5,7 @@ import signal
 import sys
 from typing import Any
 
-from service.loading import begin_loading, end_loading
+from service.startup import begin_loading, end_loading
 
 begin_loading()  # before most is imported
 
@@ -43,7 +43,7 @@ class Commands(TyperGroup):
         except typer.BadParameter as error:
             findings = error.__cause__.errors() if isinstance(error.__cause__, ValidationError) else []
             if findings and error.message == findings[0]["msg"]:  # else we have told it ourselves
-                from service.complaints import complaint
+                from service.requests.validation_messages import complaint
 
                 error.message = complaint(findings[0])
             raise

@@ -8,7 +8,7 @@ import typer
 
 from learners.models.query import How
 from service import product
-from service.json_values import JSONObject
+from service.requests.json_values import JSONObject
 from service.terminal import JsonOption, WorkspaceOption, err, escape, existing, out, progress_bar, show_json
 
 Model = Annotated[str, typer.Argument(help="name, name@version or name@alias.")]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from service.json_values import JSONObject
+from service.requests.json_values import JSONObject
 from service.terminal import JsonOption, err, escape, out, progress_bar, show_json, show_table
 
 if TYPE_CHECKING:

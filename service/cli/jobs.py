@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from service import product
-from service.json_values import JSONObject
+from service.requests.json_values import JSONObject
 from service.terminal import (
     EXIT_FAILED,
     JsonOption,
@@ -78,7 +78,7 @@ def submit(
 
     limits = {"memory_limit": memory_limit, "time_limit_s": time_limit}
     given = read_request(job) | {name: limit for name, limit in limits.items() if limit is not None}
-    from service.requests import SubmissionRequest
+    from service.requests.requests import SubmissionRequest
 
     asked = checked(SubmissionRequest, {"job": given, "priority": priority})
     with Workspace(settings_of(workspace)) as here:
@@ -195,7 +195,7 @@ def checked(shape: Any, given: JSONObject) -> Any:
     """A shape of what was given, or a usage error that names what does not fit."""
     from pydantic import ValidationError
 
-    from service.complaints import complaints
+    from service.requests.validation_messages import complaints
 
     try:
         return shape(**given)

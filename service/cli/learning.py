@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from service import product
-from service.json_values import JSONObject
+from service.requests.json_values import JSONObject
 from service.terminal import (
     JsonOption,
     WorkspaceOption,
@@ -77,7 +77,7 @@ def train(
     json_output: JsonOption = False,
 ) -> None:
     """Train a model and add it to the workspace."""
-    from service.requests import TrainRequest, n_bytes
+    from service.requests.requests import TrainRequest, n_bytes
     from service.workspace import Workspace
 
     request = TrainRequest(
@@ -138,7 +138,7 @@ def forget(
     json_output: JsonOption = False,
 ) -> None:
     """Take rows out of the statistics and the models, and prove that nothing of them is left."""
-    from service.requests import ForgetRequest
+    from service.requests.requests import ForgetRequest
     from service.workspace import Workspace
 
     if withdraw is not None and where is None:
@@ -249,7 +249,7 @@ def evaluate(
     json_output: JsonOption = False,
 ) -> None:
     """Measure a model on rows whose class is known."""
-    from service.requests import EvaluateRequest
+    from service.requests.requests import EvaluateRequest
     from service.workspace import Workspace
 
     with Workspace(existing(workspace)) as here, progress_bar(not json_output) as report:

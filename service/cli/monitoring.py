@@ -6,7 +6,7 @@ import typer
 
 from service import product
 from service.cli.learning import Uris
-from service.json_values import JSONObject
+from service.requests.json_values import JSONObject
 from service.terminal import JsonOption, WorkspaceOption, escape, existing, out, progress_bar, show_json, show_table
 
 EXIT_DRIFT = 3

@@ -9,7 +9,7 @@ import typer
 
 from service import product
 from service.cli.structures import show_answer
-from service.json_values import JSONObject
+from service.requests.json_values import JSONObject
 from service.terminal import JsonOption, WorkspaceOption, existing, out, show_json, show_records, show_table
 
 TOLD = (

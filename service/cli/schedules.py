@@ -7,7 +7,7 @@ import typer
 
 from service import product
 from service.cli.jobs import checked, read_request
-from service.json_values import JSONObject
+from service.requests.json_values import JSONObject
 from service.terminal import JsonOption, WorkspaceOption, escape, existing, out, settings_of, show_json, show_table
 
 app = typer.Typer(help="Create, list, change, pause and run schedules.", invoke_without_command=True)
@@ -65,7 +65,7 @@ def create(
     json_output: JsonOption = False,
 ) -> None:
     """Create a schedule; a worker must run for it to do something."""
-    from service.requests import ScheduleRequest
+    from service.requests.requests import ScheduleRequest
     from service.workspace import Workspace
 
     given = {"name": name, "cron": cron, "timezone": timezone, "missed": missed, "job": read_request(job)}
@@ -84,7 +84,7 @@ def change(
     json_output: JsonOption = False,
 ) -> None:
     """Change a schedule; what is not given stays."""
-    from service.requests import ScheduleChange
+    from service.requests.requests import ScheduleChange
     from service.workspace import Workspace
 
     given: JSONObject = {"cron": cron, "timezone": timezone, "missed": missed}

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from service.json_values import JSONMapping
+from service.requests.json_values import JSONMapping
 from service.terminal import out, show_table
 
 MOST_ROWS = 50

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from service import product
-from service.json_values import JSONObject
+from service.requests.json_values import JSONObject
 from service.product.views.circuit_export import Form
 from service.terminal import JsonOption, WorkspaceOption, escape, existing, out, show_json, show_table, text_of
 

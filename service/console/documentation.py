@@ -4,7 +4,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.console.rendering import respond
-from service.json_values import JSONObject
+from service.requests.json_values import JSONObject
 
 METHODS = ("get", "post", "put", "patch", "delete")
 

@@ -10,7 +10,8 @@ import structlog
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from service import problems, product
+from service import product
+from service.requests import problems
 from service.console.pages import workspace_of
 from service.workspace import Workspace
 from storage.errors import StorageError

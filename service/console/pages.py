@@ -6,9 +6,9 @@ from functools import wraps
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service import problems
+from service.requests import problems
 from service.console.rendering import respond, wants_json
-from service.json_values import JSONObject
+from service.requests.json_values import JSONObject
 from service.workspace import Workspace
 
 Screen = Callable[[Request], JSONObject]

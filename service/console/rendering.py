@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.console.assets import asset_url
-from service.json_values import JSONMapping
+from service.requests.json_values import JSONMapping
 from service.version import VERSION
 from storage.keys import Role
 

@@ -18,43 +18,34 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from learners.kernels.jit import noticing_compilation
-from service import problems, product
-from service.complaints import complaints
+from service import product
+from service.requests import problems
+from service.requests.validation_messages import complaints
 from service.console import routes as console
-from service.http import openapi, signposts
-from service.http.api import (
-    alerts,
-    datasets,
-    densities,
-    health,
-    inference,
-    invocations,
-    jobs,
-    keys,
-    models,
-    monitoring,
-    query,
-    rules,
-    schedules,
-    sessions,
-    what_if,
-)
-from service.http.api.bodies import TOO_DEEP, BodyLimit, hint, is_json, long_number
-from service.http.api.explain import Explain
-from service.http.api.predict import HotPath, Predict
-from service.http.browsers import protection_of
+from service.http import openapi
+from service.http import unknown_paths
+from service.http.api import alerts, datasets, health, jobs, keys, models, monitoring, rules, schedules, sessions
+from service.http.api.scoring import densities
+from service.http.api.scoring import inference
+from service.http.api.scoring import invocations
+from service.http.api.scoring import query
+from service.http.api.scoring import what_if
+from service.http.api.bodies.bodies import TOO_DEEP, BodyLimit, hint, is_json, long_number
+from service.http.api.scoring.explain import Explain
+from service.http.api.scoring.predict import HotPath, Predict
+from service.http.browser_security import protection_of
 from service.http.deadlines import Deadlines
-from service.http.in_flight import InFlight
+from service.http.memory_in_flight import InFlight
 from service.http.paths import EVENTS
 from service.http.security import Guard
 from service.http.threads import Openings
 from service.http.warm_up import warm_up
 from service.jobs.leases import CrewWatch
-from service.json_values import JSONObject
-from service.loading import end_loading
-from service.observing import Observer
-from service.predictor import Predictor
-from service.problems import InvalidRequest, MalformedBody, Problem, UnsupportedMediaType
+from service.requests.json_values import JSONObject
+from service.startup import end_loading
+from service.serving.monitoring_counts import Observer
+from service.serving.predictor import Predictor
+from service.requests.problems import InvalidRequest, MalformedBody, Problem, UnsupportedMediaType
 from service.product.monitoring_loop import Looker
 from service.settings import Settings
 from service.telemetry import Telemetry
@@ -286,13 +277,13 @@ async def _http_error(request: Request, error: Any) -> JSONResponse:
     headers = {name.lower(): value for name, value in (error.headers or {}).items()}
     detail, path = error.detail, request.url.path
     if error.status_code == 404:  # of the routing; a thing that is missing has an error of its own
-        detail = signposts.unknown_path(request.app.openapi(), path)
+        detail = unknown_paths.unknown_path(request.app.openapi(), path)
     elif error.status_code == 400 and (cause := error.__cause__) is not None:  # of reading the body
         body = await request.body()  # which has been read already
         words = long_number(body) or f"The body is not JSON: {cause}"
         detail = TOO_DEEP if isinstance(cause, RecursionError) else f"{words}.{hint(body)}"
-    elif error.status_code == 405 and (allowed := signposts.allowed_methods(request.app.openapi(), path)):
-        detail = signposts.wrong_method(request.method, path, allowed)
+    elif error.status_code == 405 and (allowed := unknown_paths.allowed_methods(request.app.openapi(), path)):
+        detail = unknown_paths.wrong_method(request.method, path, allowed)
         headers["allow"] = ", ".join(allowed)
     return _response(problems.problem_of_status(error.status_code, detail), request, headers)
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.http.api.bodies import send_problem
+from service.http.api.bodies.bodies import send_problem
 from service.http.paths import STREAMING
-from service.problems import TooSlow
+from service.requests.problems import TooSlow
 
 
 class Deadlines:

@@ -16,11 +16,11 @@ from starlette._utils import get_route_path
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.http.api.bodies import send_problem
-from service.http.browsers import Visitors
+from service.http.api.bodies.bodies import send_problem
+from service.http.browser_security import Visitors
 from service.http.paths import ADMINISTERING, KEYS, PREDICTING, ROWS, is_hot
 from service.http.sessions import Sessions, check_of_page, origin_of, session_cookie
-from service.problems import Forbidden, KeyNeeded
+from service.requests.problems import Forbidden, KeyNeeded
 from service.settings import Settings
 from storage import models
 from storage.control import Control

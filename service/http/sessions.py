@@ -11,7 +11,7 @@ from http.cookies import CookieError, SimpleCookie
 import anyio
 import anyio.to_thread
 
-from service.problems import Forbidden
+from service.requests.problems import Forbidden
 from storage.control import Control
 from storage.sessions import BrowserSession, find_session
 

@@ -28,7 +28,7 @@ from learners.schema.encoding.encode import encode
 from learners.schema.encoding.json_columns import json_columns_of
 from learners.schema.encoding.records import encode_columns, encode_records, record_classifier
 from learners.schema.schema import Schema
-from service.json_values import JSONObject
+from service.requests.json_values import JSONObject
 from service.product.inference.queries import queryable
 
 TABLE = pa.table(

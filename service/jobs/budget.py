@@ -10,7 +10,7 @@ from pathlib import Path
 import structlog
 
 from service.jobs.slots import is_taken
-from service.json_values import JSONObject
+from service.requests.json_values import JSONObject
 from storage.errors import Unwritable
 from storage.files import locked
 

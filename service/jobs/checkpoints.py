@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import structlog
 
-from service.json_values import JSONMapping, JSONObject
+from service.requests.json_values import JSONMapping, JSONObject
 from storage.checkpoints import CheckpointFile
 from storage.errors import CorruptFile, Unwritable
 from storage.statistics import Entry, StatisticStore

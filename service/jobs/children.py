@@ -26,8 +26,8 @@ from learners.errors import Cancelled
 from learners.passes.memory import machine_bytes
 from service.jobs.limits import LESS, bytes_text, too_large, used_bytes
 from service.jobs.packed_errors import packed, unpacked
-from service.json_values import JSONObject
-from service.problems import JobFailed, OutOfMemory, is_expected
+from service.requests.json_values import JSONObject
+from service.requests.problems import JobFailed, OutOfMemory, is_expected
 
 LOOK_S = 0.02
 BEAT_S = 0.2

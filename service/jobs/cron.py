@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from croniter import croniter
 
-from service.problems import InvalidRequest
+from service.requests.problems import InvalidRequest
 
 FIELDS = ("minute", "hour", "day of the month", "month", "day of the week")
 SHORTHANDS = {

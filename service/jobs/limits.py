@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from learners.passes.memory import machine_bytes, parse_bytes
-from service.json_values import JSONMapping
-from service.problems import InvalidRequest, JobFailed, OutOfMemory
+from service.requests.json_values import JSONMapping
+from service.requests.problems import InvalidRequest, JobFailed, OutOfMemory
 from service.settings import Settings
 
 # Counts get one part of a job's memory: a cell of 16 bytes becomes some 600 bytes of trees while they are estimated

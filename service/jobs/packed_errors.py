@@ -5,7 +5,7 @@ import pickle
 from pydantic import ValidationError
 from sqlalchemy.exc import InterfaceError, OperationalError
 
-from service.problems import InvalidRequest, problem_of
+from service.requests.problems import InvalidRequest, problem_of
 from storage.errors import ControlUnavailable
 
 

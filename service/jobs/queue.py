@@ -20,8 +20,8 @@ from dbos import (
     WorkflowStatus,
 )
 
-from service.json_values import JSONObject
-from service.problems import Conflict, InvalidRequest
+from service.requests.json_values import JSONObject
+from service.requests.problems import Conflict, InvalidRequest
 from service.workspace import Workspace
 from storage.errors import NotFound
 

@@ -15,7 +15,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 
 from service.jobs.cron import Cron
 from service.jobs.queue import Job, job_queue
-from service.problems import Conflict, is_expected
+from service.requests.problems import Conflict, is_expected
 from service.workspace import Workspace
 from storage import schedules
 from storage.errors import ControlUnavailable, NotFound, Unwritable

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from service.json_values import JSONObject
+from service.requests.json_values import JSONObject
 
 LOCAL = "local-"  # how the id of a job begins that a command runs in its own process
 

@@ -19,8 +19,8 @@ from service.jobs.children import Child, Children
 from service.jobs.limits import LESS, Limits, bytes_text, limits_of, too_late
 from service.jobs.queue import PROGRESS, WORKFLOW, JobQueue
 from service.jobs.steps import Clean, Kinds, Run, Step
-from service.json_values import JSONObject
-from service.problems import OutOfMemory, is_expected, problem_of
+from service.requests.json_values import JSONObject
+from service.requests.problems import OutOfMemory, is_expected, problem_of
 from service.settings import Settings
 from storage.errors import ControlUnavailable, LeaseLost, NotFound
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from service.problems import Conflict, InvalidRequest
+from service.requests.problems import Conflict, InvalidRequest
 from service.version import VERSION
 from service.workspace import Workspace
 from storage import models

@@ -20,7 +20,7 @@ from learners.schema.encoding.encode import encode
 from learners.schema.encoding.records import record_classifier
 from service.operations.demo_data import write_synthetic
 from service.operations.measuring import apart, bare_scan, ratio
-from service.problems import InvalidRequest
+from service.requests.problems import InvalidRequest
 
 N_RECORDS = 1000
 

@@ -15,7 +15,7 @@ from service import product
 from service.http.security import check_start
 from service.jobs.leases import crew_of
 from service.operations.backup import all_versions
-from service.problems import KeyNeeded
+from service.requests.problems import KeyNeeded
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.control_copy import damages_of_control, revision_of_control

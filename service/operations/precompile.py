@@ -29,7 +29,7 @@ from learners.schema import Chunk, Schema
 from learners.schema.encoding.batches import IndexCheck
 from learners.schema.encoding.encode import Encoder, encode
 from service.http.warm_up import RUNS, TABLE, answer_rows, ask_all, ask_everything, compile_learner
-from service.json_values import JSONObject
+from service.requests.json_values import JSONObject
 
 NUMBERS = pa.table({name: np.random.default_rng(i).normal(size=40) for i, name in enumerate("abcd")})
 CIRCUITS: list[JSONObject] = [

@@ -23,7 +23,7 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import multiprocess
 
 from service.http.connections import Connection, Server, ServerConfig
-from service.loading import begin_loading, end_loading, spare_pandas
+from service.startup import begin_loading, end_loading, spare_pandas
 from service.processes.allocation import keep_freed_memory
 from service.settings import Settings
 from service.telemetry import configure_logs

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 
-from service.problems import NotReady
+from service.requests.problems import NotReady
 from service.settings import Settings
 
 

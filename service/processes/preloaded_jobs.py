@@ -3,7 +3,7 @@
 import atexit
 import gc
 
-from service.loading import begin_loading, end_loading, spare_pandas
+from service.startup import begin_loading, end_loading, spare_pandas
 
 begin_loading()
 spare_pandas()

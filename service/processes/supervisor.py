@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from service import product
-from service.loading import begin_loading, end_loading, spare_pandas
+from service.startup import begin_loading, end_loading, spare_pandas
 from service.settings import Settings, unknown_variables
 from service.telemetry import configure_logs
 from storage.files import Layout

@@ -10,7 +10,7 @@ from typing import cast
 import structlog
 
 from learners.monitoring.drift_tests import estimates
-from service.problems import InvalidRequest, is_expected
+from service.requests.problems import InvalidRequest, is_expected
 from service.product.monitoring.alerts import alert_rule, look
 from service.product.monitoring.labels import realised_of
 from service.product.promotion.rollback import judged

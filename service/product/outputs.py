@@ -9,7 +9,7 @@ from typing import Self, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from service.problems import InvalidRequest
+from service.requests.problems import InvalidRequest
 
 SUFFIXES = {"", ".parquet", ".pq"}
 Item = TypeVar("Item")

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from learners.passes.engine import Progress
-from service.json_values import JSONObject
+from service.requests.json_values import JSONObject
 
 Report = Callable[[JSONObject], None]
 

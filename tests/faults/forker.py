@@ -24,9 +24,9 @@ import pyarrow.parquet as pq
 
 from service import product
 from service.operations import backup, doctor
-from service.predictor import map_version
-from service.problems import is_expected, problem_of
-from service.requests import DatasetRequest, ForgetRequest, TrainRequest
+from service.serving.predictor import map_version
+from service.requests.problems import is_expected, problem_of
+from service.requests.requests import DatasetRequest, ForgetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage import models

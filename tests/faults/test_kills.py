@@ -23,9 +23,9 @@ import pytest
 
 from service import product
 from service.operations import backup, doctor
-from service.problems import NotReady
+from service.requests.problems import NotReady
 from service.processes.local_server import LocalServer, local_server
-from service.requests import TrainRequest
+from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.processes import children_of, wait_for, whole_lines

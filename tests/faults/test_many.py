@@ -23,7 +23,7 @@ from service import product
 from service.http.app import create_app
 from service.jobs.leases import crew_of
 from service.operations import doctor
-from service.requests import TrainRequest
+from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.service.conftest import weather

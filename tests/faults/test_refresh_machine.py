@@ -28,7 +28,7 @@ from learners.passes.learner import Part, drive
 from learners.passes.sources.source import Source
 from learners.schema import Kept
 from service import product
-from service.requests import ForgetRequest, TrainRequest
+from service.requests.requests import ForgetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.compiled import map_compiled

@@ -23,8 +23,8 @@ from learners.passes.sources.opening import opened_files
 from service import product
 from service.http.app import create_app
 from service.jobs.cron import Cron
-from service.problems import is_expected
-from service.requests import TrainRequest
+from service.requests.problems import is_expected
+from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.predicates import RowPredicate

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer.main
 
-from service import problems
+from service.requests import problems
 from service.cli import app as command_line
 from service.http.app import create_app
 from service.settings import Settings

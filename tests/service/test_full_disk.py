@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from service.problems import is_expected, problem_of
+from service.requests.problems import is_expected, problem_of
 from storage import duckdb_files
 from storage.errors import StorageError, Unwritable
 

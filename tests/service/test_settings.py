@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from service.cli import app
-from service.problems import problem_of
+from service.requests.problems import problem_of
 from service.processes import supervisor
 from service.settings import Settings, unknown_variables
 from storage.errors import Unwritable

@@ -12,8 +12,8 @@ import pytest
 
 from learners.errors import Cancelled, SchemaError
 from service import product
-from service.problems import OutsideRoots
-from service.requests import DatasetRequest, TrainRequest
+from service.requests.problems import OutsideRoots
+from service.requests.requests import DatasetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import NotFound

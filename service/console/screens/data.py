@@ -8,7 +8,7 @@ from learners.schema import Schema
 from service import product
 from service.console.pages import page, whole_number, workspace_of
 from service.console.rendering import Call
-from service.json_values import JSONObject
+from service.requests.json_values import JSONObject
 from service.workspace import Workspace
 
 PER_PAGE = 50

@@ -11,7 +11,7 @@ from service import product
 from service.console.pages import page, whole_number, workspace_of
 from service.console.rendering import Call
 from service.jobs.queue import State
-from service.json_values import JSONObject
+from service.requests.json_values import JSONObject
 
 PER_PAGE = 50
 MOST = 500

@@ -8,8 +8,8 @@ from starlette.requests import Request
 from service import product
 from service.console.pages import page, whole_number, workspace_of
 from service.console.rendering import Call
-from service.json_values import JSONMapping, JSONObject
-from service.problems import InvalidRequest
+from service.requests.json_values import JSONMapping, JSONObject
+from service.requests.problems import InvalidRequest
 from service.workspace import Workspace
 from storage.models import ModelVersion
 

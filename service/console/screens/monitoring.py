@@ -9,8 +9,8 @@ from service import product
 from service.console.pages import page, workspace_of
 from service.console.rendering import Call
 from service.console.screens.overview import line_of, open_alerts
-from service.json_values import JSONObject
-from service.problems import InvalidRequest
+from service.requests.json_values import JSONObject
+from service.requests.problems import InvalidRequest
 from service.workspace import Workspace
 from storage.errors import NotFound
 

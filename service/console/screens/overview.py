@@ -7,7 +7,7 @@ from starlette.requests import Request
 from service import product
 from service.console.pages import page, whole_number, workspace_of
 from service.console.rendering import Call
-from service.json_values import JSONObject
+from service.requests.json_values import JSONObject
 from service.workspace import Workspace
 from storage.errors import NotFound
 from storage.models import CHAMPION, ModelVersion, RegisteredModel

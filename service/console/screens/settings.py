@@ -5,7 +5,7 @@ from starlette.requests import Request
 from service import product
 from service.console.pages import page, workspace_of
 from service.console.rendering import Call, role_of
-from service.json_values import JSONObject
+from service.requests.json_values import JSONObject
 from storage.keys import Role
 
 MOST = 500

@@ -7,9 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Response
 
 from service import product
-from service.http.api.shapes import Opening, PageShape, Shape, workspace_of
-from service.json_values import JSONObject
-from service.requests import DatasetRequest
+from service.http.api.bodies.shapes import Opening, PageShape, Shape, workspace_of
+from service.requests.json_values import JSONObject
+from service.requests.requests import DatasetRequest
 from service.workspace import Workspace
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from sqlalchemy.exc import DBAPIError
 
 from service import product
-from service.problems import NotReady
+from service.requests.problems import NotReady
 from service.telemetry import CONTROL_UP, JOBS, MODEL_AGE, PASSES, ROWS_PER_S, metrics_text
 from service.version import VERSION
 from service.workspace import Workspace

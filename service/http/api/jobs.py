@@ -14,10 +14,10 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
 
 from service import product
-from service.http.api.shapes import Opening, PageShape, Shape, answers, workspace_of
+from service.http.api.bodies.shapes import Opening, PageShape, Shape, answers, workspace_of
 from service.jobs.queue import Job, Priority, State
-from service.json_values import JSONObject
-from service.requests import JobRequest
+from service.requests.json_values import JSONObject
+from service.requests.requests import JobRequest
 from service.workspace import Workspace
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])

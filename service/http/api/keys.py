@@ -7,10 +7,10 @@ from fastapi import APIRouter, Depends, Query, Request
 from pydantic import Field
 
 from service import product
-from service.http.api.shapes import PageShape, Shape, workspace_of
+from service.http.api.bodies.shapes import PageShape, Shape, workspace_of
 from service.http.security import Guard
-from service.requests import Name
-from service.requests import Request as RequestShape
+from service.requests.requests import Name
+from service.requests.requests import Request as RequestShape
 from service.workspace import Workspace
 from storage.keys import Role
 

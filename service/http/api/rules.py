@@ -7,8 +7,8 @@ from fastapi import APIRouter, Depends, Request
 from pydantic import Field
 
 from service import product
-from service.http.api.shapes import Shape, workspace_of
-from service.requests import Request as RequestShape
+from service.http.api.bodies.shapes import Shape, workspace_of
+from service.requests.requests import Request as RequestShape
 from service.workspace import Workspace
 
 router = APIRouter(prefix="/v1")

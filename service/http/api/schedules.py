@@ -8,9 +8,9 @@ from pydantic import Field
 
 from service import product
 from service.http.api.jobs import JobShape
-from service.http.api.shapes import Opening, PageShape, Shape, workspace_of
-from service.json_values import JSONObject
-from service.requests import Missed, ScheduleChange, ScheduleRequest
+from service.http.api.bodies.shapes import Opening, PageShape, Shape, workspace_of
+from service.requests.json_values import JSONObject
+from service.requests.requests import Missed, ScheduleChange, ScheduleRequest
 from service.workspace import Workspace
 
 router = APIRouter(prefix="/v1/schedules", tags=["schedules"])

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from service.http.security import Guard
 from service.http.sessions import LIFETIME_S, cookie_name, origin_of, session_cookie
-from service.problems import problem_of
+from service.requests.problems import problem_of
 from service.workspace import Workspace
 from storage.errors import InvalidKey
 from storage.sessions import end_session, open_session, session_sha256

@@ -9,8 +9,8 @@ from pathlib import Path
 from learners.schema import Kept, Schema
 from service.jobs.checkpoints import ForgivingStore, JobCheckpoints
 from service.jobs.steps import Run
-from service.json_values import JSONMapping
-from service.requests import TrainRequest
+from service.requests.json_values import JSONMapping
+from service.requests.requests import TrainRequest
 from service.workspace import Workspace
 from storage.errors import CorruptFile
 from storage.files import publish

@@ -13,8 +13,8 @@ from learners.schema.schema import MAX_CLASSES
 from learners.schema.inference.summaries import ColumnSummaries
 from service.jobs import children
 from service.jobs.steps import LOCAL, Run
-from service.json_values import JSONMapping, JSONObject
-from service.problems import InvalidRequest
+from service.requests.json_values import JSONMapping, JSONObject
+from service.requests.problems import InvalidRequest
 from service.product.child_process import aside
 from service.product.datasets.data_roots import open_source
 from service.product.datasets.dataset_statistics import RULES, remove_counted
@@ -22,7 +22,7 @@ from service.product.datasets.known_files import column_order, keep_column_order
 from service.product.progress import Report, reporting, silent
 from service.product.datasets.rules import read_rules
 from service.product.datasets.training_rows import check_rules
-from service.requests import DatasetRequest, SchemaRequest
+from service.requests.requests import DatasetRequest, SchemaRequest
 from service.settings import Settings, available_threads
 from service.workspace import Workspace
 from storage import datasets

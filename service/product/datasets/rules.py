@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Literal
 
-from service.json_values import JSONObject
-from service.problems import InvalidRequest
+from service.requests.json_values import JSONObject
+from service.requests.problems import InvalidRequest
 from service.product.datasets.dataset_statistics import DATA, RULES
 from service.product.versions.registry import find_version
 from service.workspace import Workspace

@@ -16,8 +16,8 @@ from learners.passes.learner import Part, drive
 from learners.passes.sources.source import Source
 from learners.schema import Kept
 from service.jobs.steps import LOCAL, Run, Step, run_now
-from service.json_values import JSONObject
-from service.problems import InvalidRequest
+from service.requests.json_values import JSONObject
+from service.requests.problems import InvalidRequest
 from service.product.datasets.data_roots import check_roots, files_of, open_source, plain, plain_parameters
 from service.product.datasets.datasets import get_dataset
 from service.product.forgetting.forgetting_served import forget_served
@@ -28,7 +28,7 @@ from service.product.progress import reporting, silent
 from service.product.datasets.rules import keep_rules
 from service.product.training.training import overrides_of, train_steps
 from service.product.datasets.training_rows import ForgottenMeanwhile, discard_forgotten, matching_rows, training_rows
-from service.requests import ForgetRequest, TrainRequest
+from service.requests.requests import ForgetRequest, TrainRequest
 from service.settings import available_threads
 from service.workspace import Workspace
 from storage.compiled import map_compiled

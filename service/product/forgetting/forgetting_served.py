@@ -12,7 +12,7 @@ from learners.monitoring.served_counts import ServedCounts, ServedRows
 from learners.monitoring.count_layout import Watched
 from learners.passes.sources.source import Source
 from service.product.monitoring.windows import Watching
-from service.waiting import keyed
+from service.serving.count_queue import keyed
 from service.workspace import Workspace
 from storage.monitoring import HOUR, MonitoringFiles, workspace_secret
 from storage.predicates import RowPredicate

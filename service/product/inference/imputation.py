@@ -15,8 +15,8 @@ from learners.circuits.model import CircuitModel
 from learners.errors import EmptyData, InvalidParameter, UnknownColumn
 from learners.passes.sources.source import Source
 from learners.models.query import How
-from service.json_values import JSONObject
-from service.problems import InvalidRequest
+from service.requests.json_values import JSONObject
+from service.requests.problems import InvalidRequest
 from service.product.outputs import ParquetDraft, check_parquet, in_order, plain
 from service.product.progress import Report, silent
 from service.product.inference.scoring import unheard

@@ -18,9 +18,9 @@ from learners.orders.model import OrderModel
 from learners.orders.queries.queries import answer_size as structures_size
 from learners.orders.queries.queries import n_draws
 from learners.models.query import AnyQuery, Map, Query, Sample, StructureQuery, Surprise
-from service.json_values import JSONObject
-from service.networks import compiled_network
-from service.problems import BodyTooLarge, TooSlow
+from service.requests.json_values import JSONObject
+from service.serving.networks import compiled_network
+from service.requests.problems import BodyTooLarge, TooSlow
 
 # Samples are rows, and a row has at most some values; so the most that answers may hold follows from the most rows.
 VALUES_PER_ROW = 50
@@ -47,7 +47,7 @@ class WrongQuery(LearnerError, ValueError):
 
 
 def queryable(model: Model) -> CircuitModel:
-    """The model as a circuit: itself, or its network compiled, see `service.networks`; of an ensemble its joint member.
+    """The model as a circuit: itself, or its network compiled, see `service.serving.networks`; of an ensemble its joint member.
 
     Raises
     ------

@@ -12,8 +12,8 @@ from learners.circuits.evaluation.leaf_shapes import density_variables
 from learners.circuits.model import CircuitModel
 from learners.errors import EmptyData, UnknownColumn
 from learners.passes.sources.source import Source
-from service.json_values import JSONObject
-from service.problems import InvalidRequest
+from service.requests.json_values import JSONObject
+from service.requests.problems import InvalidRequest
 from service.product.outputs import ParquetDraft, check_parquet, in_order, plain
 from service.product.progress import Report, silent
 from service.product.inference.scoring import absences, beside, unheard

@@ -20,7 +20,7 @@ from learners.orders.model import OrderModel
 from learners.models.query import Conditional, Edges, Evidence, Map, Marginal, Moments, RawValue
 from learners.schema import Attribute, Chunk
 from learners.schema.encoding.records import encode_records
-from service.predictor import Served, intervals_of
+from service.serving.predictor import Served, intervals_of
 from service.product.inference.queries import answers, queryable
 
 Part = Literal["prediction", "interval", "contributions", "posterior", "completion", "edges"]

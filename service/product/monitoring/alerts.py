@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import cast
 
 from learners.monitoring.drift_tests import Limits
-from service.problems import InvalidRequest
+from service.requests.problems import InvalidRequest
 from service.product.versions.registry import find_version
 from service.product.monitoring.windows import monitoring
 from service.workspace import Workspace

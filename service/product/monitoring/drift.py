@@ -8,8 +8,8 @@ from learners.monitoring.reference import Reference, served_reference, training_
 from learners.monitoring.served_counts import ServedCounts
 from learners.monitoring.count_layout import Watched
 from learners.passes.engine import collect
-from service.predictor import map_version
-from service.problems import InvalidRequest
+from service.serving.predictor import map_version
+from service.requests.problems import InvalidRequest
 from service.product.datasets.data_roots import open_source
 from service.product.versions.registry import find_version
 from service.product.progress import Report, reporting, silent

@@ -6,7 +6,7 @@ from pathlib import Path
 from learners.registry.model_kinds import load_model
 from learners.monitoring.reference import training_reference
 from learners.monitoring.count_layout import Watched
-from service.problems import InvalidRequest
+from service.requests.problems import InvalidRequest
 from service.product.versions.registry import find_version, list_models
 from service.product.training.scored_counts import scored_counts
 from service.workspace import Workspace

@@ -10,11 +10,11 @@ import pyarrow as pa
 from learners.kernels.arrays import Array, Codes, Floats, Integers
 from learners.schema import Schema
 from learners.schema.schema import Value
-from service.predictor import map_version
-from service.problems import InvalidRequest
+from service.serving.predictor import map_version
+from service.requests.problems import InvalidRequest
 from service.product.versions.registry import find_version
 from service.product.monitoring.windows import SMALLEST, Watching, span
-from service.waiting import keyed
+from service.serving.count_queue import keyed
 from service.workspace import Workspace
 from storage.monitoring import MonitoringFiles, workspace_secret
 

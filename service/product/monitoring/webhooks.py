@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import cast
 from urllib.parse import urlsplit
 
-from service.problems import InvalidRequest
+from service.requests.problems import InvalidRequest
 from service.workspace import Workspace
 from storage.errors import NotFound
 from storage.monitoring_records import AlertRecord, DeliveryRecord, WebhookRecord, records_of, with_records

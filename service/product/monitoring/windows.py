@@ -13,7 +13,7 @@ from learners.monitoring.drift_tests import Limits, estimates, rates
 from learners.monitoring.reference import Reference, served_reference, training_reference
 from learners.monitoring.served_counts import ServedCounts
 from learners.monitoring.count_layout import Watched
-from service.problems import InvalidRequest
+from service.requests.problems import InvalidRequest
 from service.product.monitoring.settings import mode_of
 from service.product.versions.registry import find_version
 from service.product.training.scored_counts import scored_counts

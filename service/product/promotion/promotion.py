@@ -12,9 +12,9 @@ from learners.errors import LearnerError
 from learners.models.model import Model
 from learners.passes.sources.source import Source
 from service.jobs.steps import Run, Step
-from service.json_values import JSONMapping, JSONObject
-from service.predictor import map_version
-from service.problems import InvalidRequest
+from service.requests.json_values import JSONMapping, JSONObject
+from service.serving.predictor import map_version
+from service.requests.problems import InvalidRequest
 from service.product.inference import scoring
 from service.product.datasets.data_roots import open_source
 from service.product.datasets.datasets import get_dataset
@@ -22,7 +22,7 @@ from service.product.promotion.refresh_gate import inspect
 from service.product.versions.deletion import prune
 from service.product.training.training import target_of, train_steps
 from service.product.datasets.training_rows import training_rows
-from service.requests import PromotionRule, RefreshRequest, TrainRequest
+from service.requests.requests import PromotionRule, RefreshRequest, TrainRequest
 from service.workspace import Workspace
 from storage import models, promotions
 from storage.errors import Conflict, CorruptFile, NotFound

@@ -9,13 +9,13 @@ from learners.monitoring.reference import training_reference
 from learners.monitoring.served_counts import ServedCounts
 from learners.monitoring.count_layout import Watched
 from service.jobs.steps import Run
-from service.json_values import JSONObject
-from service.predictor import map_version
-from service.problems import Conflict
+from service.requests.json_values import JSONObject
+from service.serving.predictor import map_version
+from service.requests.problems import Conflict
 from service.product.datasets.data_roots import open_source
 from service.product.training.scored_counts import scored_counts
 from service.product.monitoring.windows import monitoring
-from service.requests import RefreshRequest
+from service.requests.requests import RefreshRequest
 from service.workspace import Workspace
 from storage import models
 from storage.errors import CorruptFile, NotFound

@@ -24,7 +24,7 @@ from service.product.promotion.promotion import checked_train
 from service.product.inference.queries import NoJoint, of_joint, of_structures
 from service.product.versions.registry import find_version
 from service.product.training.training import target_of
-from service.requests import (
+from service.requests.requests import (
     AnyRequest,
     EvaluateRequest,
     ForgetRequest,

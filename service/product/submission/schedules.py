@@ -10,7 +10,7 @@ from service.jobs.cron import Cron
 from service.jobs.queue import Job
 from service.product.submission.prechecks import check_request
 from service.product.submission.submitting import submit
-from service.requests import ScheduleChange, ScheduledRequest, ScheduleRequest
+from service.requests.requests import ScheduleChange, ScheduledRequest, ScheduleRequest
 from service.workspace import Workspace
 from storage import schedules
 from storage.paging import Page

@@ -13,11 +13,11 @@ from learners.registry.model_kinds import load_model
 from learners.passes.learner import Account, Learner, Part
 from learners.passes.sources.row_filter import Selection
 from learners.passes.sources.source import Source
-from service.json_values import JSONMapping
+from service.requests.json_values import JSONMapping
 from service.product.datasets.datasets import file_facts
 from service.product.versions.registry import find_version
 from service.product.datasets.training_rows import TrainingRows
-from service.requests import TrainRequest
+from service.requests.requests import TrainRequest
 from service.workspace import Workspace
 from storage.compiled import map_compiled
 from storage.errors import NotFound

@@ -5,8 +5,8 @@ import json
 import pyarrow as pa
 
 from learners.models.library_versions import installed_version
-from service.json_values import JSONMapping
-from service.requests import TrainRequest
+from service.requests.json_values import JSONMapping
+from service.requests.requests import TrainRequest
 from service.version import VERSION
 from storage.forgotten import rule_sha256
 

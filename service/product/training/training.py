@@ -20,8 +20,8 @@ from learners.schema import Kept
 from learners.schema.discarded_columns import losses
 from service.jobs.limits import counts_bytes
 from service.jobs.steps import Run, Step
-from service.json_values import JSONObject
-from service.problems import InvalidRequest
+from service.requests.json_values import JSONObject
+from service.requests.problems import InvalidRequest
 from service.product.training import provenance
 from service.product.inference import scoring
 from service.product.training.continuing import ORDER, Continuation, chosen, continuation
@@ -32,7 +32,7 @@ from service.product.datasets.known_files import keep_column_order, verify_files
 from service.product.progress import reporting
 from service.product.training.scored_counts import keep_scored, scored_tables
 from service.product.datasets.training_rows import TrainingRows, check_forgotten, discard_forgotten, training_rows
-from service.requests import TrainRequest
+from service.requests.requests import TrainRequest
 from service.settings import available_threads
 from service.workspace import Workspace
 from storage import datasets, models

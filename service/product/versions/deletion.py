@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from service.jobs.steps import LOCAL
-from service.problems import Conflict
+from service.requests.problems import Conflict
 from service.product.datasets.dataset_statistics import DATA, remove_counted
 from service.product.versions.registry import retention_of
 from service.workspace import Workspace

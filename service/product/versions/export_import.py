@@ -7,13 +7,13 @@ from pathlib import Path
 from pydantic import BaseModel, Field, ValidationError
 
 from learners.registry.model_kinds import completed
-from service.json_values import JSONMapping, JSONObject
-from service.problems import InvalidRequest
+from service.requests.json_values import JSONMapping, JSONObject
+from service.requests.problems import InvalidRequest
 from service.product.child_process import aside
 from service.product.outputs import check_free
 from service.product.versions.registry import find_version
 from service.product.versions.import_sandbox import try_model
-from service.requests import NAME
+from service.requests.requests import NAME
 from service.settings import max_model_bytes
 from service.workspace import Workspace
 from storage import bundle, model_file, models

@@ -20,7 +20,7 @@ from learners.models.query import Marginal
 from learners.schema import Chunk
 from learners.schema.encoding.records import encode_records, record_classifier
 from learners.schema.schema import FEW_CLASSES
-from service.problems import InvalidRequest
+from service.requests.problems import InvalidRequest
 from service.product.child_process import aside
 from service.workspace import Workspace
 from storage import model_file

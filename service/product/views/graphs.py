@@ -10,8 +10,8 @@ from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError, UnknownColumn
 from learners.models.model import Model
 from learners.orders.model import OrderModel
-from service.json_values import JSONObject
-from service.predictor import map_version
+from service.requests.json_values import JSONObject
+from service.serving.predictor import map_version
 from service.product.versions.registry import find_version
 from service.workspace import Workspace
 

@@ -12,8 +12,8 @@ from learners.errors import InvalidParameter, LearnerError
 from learners.models.model import Model
 from learners.orders.model import OrderModel
 from learners.orders.drawing import posterior_svg
-from service.json_values import JSONObject
-from service.predictor import Served, map_version
+from service.requests.json_values import JSONObject
+from service.serving.predictor import Served, map_version
 from service.product.views.circuit_export import Form, circuit_of
 from service.product.views.graphs import graph_of, graph_of_structure
 from service.product.outputs import check_free

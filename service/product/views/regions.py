@@ -7,7 +7,7 @@ from learners.circuits.model import CircuitModel
 from learners.circuits.formats.regions import Region, regions
 from learners.errors import InvalidParameter
 from learners.models.model import Model
-from service.json_values import JSONObject
+from service.requests.json_values import JSONObject
 from service.product.views.graphs import ColumnGraph, GraphEdge
 from service.product.inference.queries import written
 

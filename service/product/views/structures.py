@@ -6,7 +6,7 @@ from pathlib import Path
 from learners.errors import LearnerError
 from learners.orders.model import OrderModel
 from learners.orders.drawing import Picture, posterior_svg
-from service.predictor import map_version
+from service.serving.predictor import map_version
 from service.product.outputs import check_free
 from service.product.versions.registry import find_version
 from service.workspace import Workspace

@@ -16,7 +16,7 @@ from learners.classifiers.baselines.recipes import xgboost
 from learners.classifiers.baselines.settings import XGBoostParameters
 from service import product
 from service.http.app import create_app
-from service.requests import EvaluateRequest, TrainRequest
+from service.requests.requests import EvaluateRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.model_file import read_model

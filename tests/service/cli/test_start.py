@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from service import loading, terminal
+from service import terminal
+from service import startup
 
 LEARNING = (
     "sklearn",
@@ -100,9 +101,9 @@ def test_garbage_is_looked_for_as_usual_once_a_command_works(monkeypatch: pytest
     monkeypatch.setattr(terminal, "spare_blas", lambda: None)
     try:
         terminal.CommandProcess.begin()
-        assert gc.get_threshold()[0] == loading.LOADED_OBJECTS
+        assert gc.get_threshold()[0] == startup.LOADED_OBJECTS
         with terminal.progress_bar(False) as report:
             report({"step": "predict"})
-            assert gc.get_threshold() == loading.USUAL_THRESHOLDS
+            assert gc.get_threshold() == startup.USUAL_THRESHOLDS
     finally:
-        gc.set_threshold(*loading.USUAL_THRESHOLDS)
+        gc.set_threshold(*startup.USUAL_THRESHOLDS)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from service.console.rendering import environment
 from service.jobs.queue import Job, State
-from service.json_values import JSONObject
+from service.requests.json_values import JSONObject
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PROGRESS: JSONObject = {

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from service import product
-from service.requests import DatasetRequest
+from service.requests.requests import DatasetRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.models import ModelVersion

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from service import product
-from service.http.api.decoded_sizes import check_csv, check_json
-from service.http.api.predict import ARROW
-from service.http.api.streams import QuickStreams, read_stream
-from service.http.api.tensors import LENGTH, decoded_bytes, read_request
+from service.http.api.bodies.decoded_sizes import check_csv, check_json
+from service.http.api.scoring.predict import ARROW
+from service.http.api.bodies.streams import QuickStreams, read_stream
+from service.http.api.bodies.tensors import LENGTH, decoded_bytes, read_request
 from service.http.app import create_app
-from service.http.in_flight import InFlight
-from service.problems import BodyTooLarge, MalformedBody, Overloaded, UnsupportedMediaType
-from service.requests import TrainRequest
+from service.http.memory_in_flight import InFlight
+from service.requests.problems import BodyTooLarge, MalformedBody, Overloaded, UnsupportedMediaType
+from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.service.http.test_streams import stream_of

@@ -15,7 +15,7 @@ from learners.classifiers.lookup.lookup import LookupModel
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
 from service import product
-from service.requests import TrainRequest
+from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.service.cli.test_cli import fewpass

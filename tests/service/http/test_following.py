@@ -11,8 +11,8 @@ from learners.registry.model_kinds import completed
 from service import product
 from service.http import security
 from service.http.app import Application, create_app
-from service.predictor import Predictor
-from service.requests import TrainRequest
+from service.serving.predictor import Predictor
+from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import ControlUnavailable

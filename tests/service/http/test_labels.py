@@ -11,7 +11,7 @@ import pytest
 
 from service import product
 from service.processes.local_server import local_server
-from service.requests import DatasetRequest, TrainRequest
+from service.requests.requests import DatasetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.monitoring_records import with_records

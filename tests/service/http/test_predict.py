@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from service import product
-from service.http.api.predict import ARROW
-from service.requests import TrainRequest
+from service.http.api.scoring.predict import ARROW
+from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.service.conftest import Site

@@ -21,9 +21,9 @@ from service import product
 from service.cli.querying import query
 from service.http.app import create_app
 from service.http.warm_up import TABLE
-from service.problems import TooSlow
+from service.requests.problems import TooSlow
 from service.product.inference import queries
-from service.requests import TrainRequest
+from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.passes.test_reuse import write

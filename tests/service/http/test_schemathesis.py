@@ -20,7 +20,7 @@ from schemathesis.specs.openapi.checks import (
 from service import product
 from service.http.app import create_app
 from service.processes.local_server import local_server
-from service.requests import TrainRequest
+from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.service.asking import PATIENCE_S, client_of

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.http.api.streams import MAX_SCHEMAS, QuickStreams, read_stream
-from service.problems import BodyTooLarge, MalformedBody
+from service.http.api.bodies.streams import MAX_SCHEMAS, QuickStreams, read_stream
+from service.requests.problems import BodyTooLarge, MalformedBody
 
 MOST = 1 << 20
 BATCH = pa.RecordBatch.from_pydict({"a": ["x", None, "y"], "b": [1.5, 2.0, None]})

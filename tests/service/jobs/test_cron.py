@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.jobs.cron import Cron
-from service.problems import InvalidRequest
+from service.requests.problems import InvalidRequest
 
 MINUTES = timedelta(minutes=1)
 

@@ -12,7 +12,7 @@ from service.jobs import worker
 from service.jobs.queue import Job, JobQueue
 from service.jobs.slots import take_slot
 from service.jobs.worker import OfDbos
-from service.problems import Conflict, InvalidRequest
+from service.requests.problems import Conflict, InvalidRequest
 from service.processes import supervisor
 from storage.errors import NotFound
 from tests import processes

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, precondition, rule
 
 from service.jobs.queue import FINISHED, Job, JobQueue
-from service.problems import Conflict
+from service.requests.problems import Conflict
 from storage.errors import NotFound
 from tests.processes import wait_for
 from tests.service.conftest import Workers

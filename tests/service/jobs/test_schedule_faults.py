@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from service import product
-from service.requests import ScheduleRequest
+from service.requests.requests import ScheduleRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage import schedules

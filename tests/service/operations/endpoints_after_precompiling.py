@@ -16,11 +16,11 @@ from numba.core.registry import CPUDispatcher
 from starlette.testclient import TestClient
 
 from service import product
-from service.http.api.predict import ARROW
+from service.http.api.scoring.predict import ARROW
 from service.http.app import create_app
 from service.http.warm_up import TABLE
 from service.operations.precompile import NUMBERS, TASKS
-from service.requests import TrainRequest
+from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.service.http.test_predict import stream_of

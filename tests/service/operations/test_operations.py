@@ -18,9 +18,9 @@ from service import product
 from service.jobs.leases import here
 from service.jobs.slots import take_slot
 from service.operations import backup, doctor
-from service.problems import Conflict, InvalidRequest
+from service.requests.problems import Conflict, InvalidRequest
 from service.processes.local_server import local_server
-from service.requests import DatasetRequest, TrainRequest
+from service.requests.requests import DatasetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import CorruptFile

@@ -16,7 +16,7 @@ import pytest
 
 from service import product
 from service.processes.local_server import LocalServer, local_server
-from service.requests import TrainRequest
+from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.processes import ended, wait_for

@@ -19,7 +19,7 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from service.problems import NotReady
+from service.requests.problems import NotReady
 from service.processes.local_server import LocalServer, local_server
 from service.settings import Settings
 from tests.faults import test_kills

@@ -12,8 +12,8 @@ import pytest
 from learners.registry.model_kinds import load_model
 from learners.models.query import Map, Marginal, Sample
 from service import product
-from service.predictor import Predictor
-from service.requests import TrainRequest
+from service.serving.predictor import Predictor
+from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.compiled import map_compiled

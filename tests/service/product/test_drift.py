@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from service import product
-from service.requests import TrainRequest
+from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.monitoring import problems

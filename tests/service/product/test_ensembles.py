@@ -12,7 +12,7 @@ from learners.errors import InvalidParameter
 from learners.registry.model_kinds import load_model
 from learners.models.query import Conditional, Map
 from service import product
-from service.requests import ForgetRequest, TrainRequest
+from service.requests.requests import ForgetRequest, TrainRequest
 from storage.compiled import map_compiled
 from tests.passes.test_engine import same
 from tests.passes.test_reuse import write

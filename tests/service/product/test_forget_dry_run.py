@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from service import product
-from service.requests import DatasetRequest, ForgetRequest, TrainRequest
+from service.requests.requests import DatasetRequest, ForgetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.service.conftest import weather

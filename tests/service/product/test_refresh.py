@@ -16,7 +16,7 @@ from learners.passes.sources.row_filter import window
 from learners.passes.sources.source import Source
 from learners.schema import Kept
 from service import product
-from service.requests import DatasetRequest, ForgetRequest, TrainRequest
+from service.requests.requests import DatasetRequest, ForgetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.compiled import map_compiled

@@ -12,8 +12,8 @@ import sqlalchemy as sa
 
 from service import product
 from service.operations.doctor import examine
-from service.problems import InvalidRequest
-from service.requests import ForgetRequest, TrainRequest
+from service.requests.problems import InvalidRequest
+from service.requests.requests import ForgetRequest, TrainRequest
 from service.workspace import Workspace
 from storage import control_tables
 from storage.errors import CorruptFile, NotFound

@@ -17,7 +17,7 @@ import pytest
 
 from service import product
 from service.processes.local_server import LocalServer, local_server
-from service.requests import DatasetRequest, ScheduleRequest, TrainRequest
+from service.requests.requests import DatasetRequest, ScheduleRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.processes import wait_for

@@ -13,7 +13,7 @@ import pytest
 
 from service import product
 from service.processes.local_server import local_server
-from service.requests import TrainRequest
+from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.service.console.browser.driving import needs_browser, visit

@@ -18,7 +18,7 @@ from service.jobs.steps import Run
 from service.product.datasets.dataset_statistics import ledger_of
 from service.product.datasets.known_files import as_verified
 from service.product.progress import silent
-from service.requests import DatasetRequest, TrainRequest
+from service.requests.requests import DatasetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.compiled import map_compiled

@@ -12,13 +12,14 @@ import pytest
 from learners.errors import SchemaError
 from learners.registry.model_kinds import load_model
 from learners.passes.sources.file_sets import whole_and_part
-from service import problems, product
+from service import product
+from service.requests import problems
 from service.jobs.steps import Run, Step, run_now
-from service.problems import InvalidRequest, OutsideRoots
+from service.requests.problems import InvalidRequest, OutsideRoots
 from service.product.forgetting.forgetting import ForgottenMeanwhile, forget_steps
 from service.product.datasets.dataset_statistics import ledger_of
 from service.product.progress import silent
-from service.requests import DatasetRequest, ForgetRequest, TrainRequest
+from service.requests.requests import DatasetRequest, ForgetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.compiled import map_compiled

@@ -6,8 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from service import product
-from service.problems import InvalidRequest
-from service.requests import DatasetRequest, TrainRequest
+from service.requests.problems import InvalidRequest
+from service.requests.requests import DatasetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.monitoring import problems

@@ -11,10 +11,10 @@ import pytest
 
 from service import product
 from service.jobs.steps import run_now
-from service.problems import InvalidRequest
+from service.requests.problems import InvalidRequest
 from service.product.promotion.promotion import Measured, verdict
 from service.product.progress import silent
-from service.requests import PromotionRule, RefreshRequest
+from service.requests.requests import PromotionRule, RefreshRequest
 from tests.passes.test_reuse import write
 from tests.service.product.test_refresh import folder, request_of, workspace
 

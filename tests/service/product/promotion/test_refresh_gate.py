@@ -13,7 +13,7 @@ from service import product
 from service.jobs.steps import LOCAL, run_now
 from service.product.promotion.refresh_gate import Quarantined
 from service.product.submission.job_steps import job_kinds
-from service.requests import RefreshRequest
+from service.requests.requests import RefreshRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.monitoring import problems

@@ -13,8 +13,8 @@ import pytest
 
 from service import product
 from service.jobs.scheduler import Scheduler
-from service.problems import InvalidRequest
-from service.requests import DatasetRequest, ScheduleChange, ScheduleRequest
+from service.requests.problems import InvalidRequest
+from service.requests.requests import DatasetRequest, ScheduleChange, ScheduleRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage import schedules

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from service import product
-from service.problems import InvalidRequest
-from service.requests import TrainRequest
+from service.requests.problems import InvalidRequest
+from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.decoded_size import check_decoded_size

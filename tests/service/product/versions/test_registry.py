@@ -16,12 +16,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from service import problems, product
+from service import product
+from service.requests import problems
 from service.http.security import needed_role
 from service.jobs.steps import run_now
-from service.problems import InvalidRequest
+from service.requests.problems import InvalidRequest
 from service.product.promotion.promotion import Measured, verdict
-from service.requests import DatasetRequest, PromotionRule, RefreshRequest, TrainRequest
+from service.requests.requests import DatasetRequest, PromotionRule, RefreshRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage import models, promotions

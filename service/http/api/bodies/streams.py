@@ -1,0 +1,150 @@
+"""Arrow IPC streams from outside: read whole, and told from those that could take long."""
+
+from struct import Struct, error
+
+import numpy as np
+import pyarrow as pa
+
+from service.http.api.bodies.decoded_sizes import check_bytes
+from service.http.api.bodies.flatbuffers import field, table_at
+from service.requests.problems import BodyTooLarge, MalformedBody, UnsupportedMediaType
+
+MAX_SCHEMAS, MAX_SCHEMA_BYTES = 64, 65_536  # that are remembered
+CONTINUED = 0xFFFFFFFF
+DICTIONARY_BATCH, RECORD_BATCH = 2, 3
+ENDINGS = (b"", b"\xff\xff\xff\xff\0\0\0\0")
+# Fields of the flatbuffers Message, RecordBatch and DictionaryBatch, by number.
+HEADER_TYPE, HEADER, BODY_LENGTH = 1, 2, 3
+COMPRESSION = 3
+DATA = 1
+
+_prefix, _long = Struct("<Ii").unpack_from, Struct("<q").unpack_from
+
+
+def read_stream(body: bytes, max_rows: int, max_bytes: int) -> pa.Table:
+    """The table of an Arrow IPC stream; what stands in its buffers is checked when it is encoded.
+
+    Nothing of it is compressed, so it holds the bytes of the body and no others, however often it shows them.
+
+    Raises
+    ------
+    MalformedBody, BodyTooLarge, UnsupportedMediaType
+    """
+    try:
+        refuse_compressed(body)
+        with pa.ipc.open_stream(body) as reader:
+            table = reader.read_all()
+            _ = table.column_names  # which may not be UTF-8
+        if table.num_rows > max_rows:
+            raise BodyTooLarge(f"{table.num_rows} rows in one request; the limit is {max_rows}.", max_rows=max_rows)
+        table.validate()
+    except (pa.ArrowException, OSError, UnicodeDecodeError, error, IndexError) as failure:
+        raise MalformedBody(f"The body is not an Arrow IPC stream: {failure}") from failure
+    check_bytes(table.nbytes, max_bytes)
+    check_bytes(sum(_viewed_bytes(chunk) for column in table.columns for chunk in column.chunks), max_bytes)
+    return table
+
+
+def refuse_compressed(body: bytes) -> None:
+    """Refuse a stream of which any batch is compressed: a small one may hold gigabytes.
+
+    Raises
+    ------
+    UnsupportedMediaType
+    pyarrow.ArrowException, struct.error, IndexError
+        If it is no stream.
+    """
+    for read in pa.ipc.MessageReader.open_stream(body):
+        metadata = read.metadata.to_pybytes()
+        message = table_at(metadata, 0)
+        kind, header = field(metadata, message, HEADER_TYPE), field(metadata, message, HEADER)
+        if kind and header and metadata[kind] == DICTIONARY_BATCH:
+            header = field(metadata, table_at(metadata, header), DATA)
+        elif not kind or metadata[kind] != RECORD_BATCH:
+            continue
+        if header and _is_compressed(metadata, header):
+            raise UnsupportedMediaType("The Arrow stream is compressed. Send it without compression.")
+
+
+def _has_views(kind: pa.DataType) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
+
+
+def _viewed_bytes(column: pa.Array) -> int:
+    """Bytes of the texts of a column of views, of which many may show the same bytes; 0 for any other column."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary
+    if not _has_views(column.type):
+        return 0
+    views = column.buffers()[1]
+    if views is None:
+        return 0
+    lengths = np.frombuffer(views, np.int32, views.size // 16 * 4)[::4][column.offset : column.offset + len(column)]
+    return int(np.maximum(lengths, 0).sum(dtype=np.int64))
+
+
+class QuickStreams:
+    """Reads the streams that most clients send: a schema, one batch that is not compressed, the end.
+
+    Such a stream holds as many bytes as its body and no more. The schema of one client is always the same, so it is
+    parsed once.
+    """
+
+    def __init__(self) -> None:
+        self.schemas: dict[bytes, tuple[pa.Schema, tuple[str, ...]]] = {}
+
+    def read(self, body: bytes) -> tuple[pa.RecordBatch, tuple[str, ...]] | None:
+        """The batch and the names of its columns; None for any other stream, and for whatever is not understood."""
+        try:
+            begin = end_of_message(body, 0)
+            end = end_of_message(body, begin)
+            if not _is_plain_batch(body, begin) or body[end:] not in ENDINGS:
+                return None
+            schema, names = self._schema_of(body[:begin])
+            if any(map(_has_views, schema.types)):  # which may show the same bytes again and again
+                return None
+            rest = pa.py_buffer(body).slice(begin)
+            return pa.ipc.read_record_batch(pa.ipc.read_message(rest), schema), names
+        except (error, IndexError, pa.ArrowException, OSError, UnicodeDecodeError):
+            return None
+
+    def _schema_of(self, message: bytes) -> tuple[pa.Schema, tuple[str, ...]]:
+        known = self.schemas.get(message)
+        if known is None:
+            schema = pa.ipc.read_schema(pa.py_buffer(message))
+            known = schema, tuple(schema.names)
+            if len(message) <= MAX_SCHEMA_BYTES:
+                if len(self.schemas) >= MAX_SCHEMAS:
+                    self.schemas.clear()
+                self.schemas[message] = known
+        return known
+
+
+def end_of_message(body: bytes, place: int) -> int:
+    """Where the message at a place of a stream ends, its buffers included.
+
+    Raises
+    ------
+    struct.error, IndexError
+        If there is none such.
+    """
+    marker, size = _prefix(body, place)
+    if marker != CONTINUED or size <= 0:
+        raise IndexError
+    length = field(body, table_at(body, place + 8), BODY_LENGTH)
+    n_bytes = _long(body, length)[0] if length else 0
+    if n_bytes < 0:
+        raise IndexError
+    end: int = place + 8 + size + n_bytes
+    return end
+
+
+def _is_plain_batch(body: bytes, place: int) -> bool:
+    message = table_at(body, place + 8)
+    kind, header = field(body, message, HEADER_TYPE), field(body, message, HEADER)
+    return bool(kind and body[kind] == RECORD_BATCH and header and not _is_compressed(body, header))
+
+
+def _is_compressed(body: bytes, header: int) -> bool:
+    return field(body, table_at(body, header), COMPRESSION) != 0

@@ -1,0 +1,236 @@
+"""Tensors of the Open Inference Protocol v2: one column each, as JSON or in the binary extension.
+
+References
+----------
+Open Inference Protocol, HTTP/REST (KServe), and its binary tensor data extension.
+"""
+
+import struct
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from service.http.api.bodies.bodies import decoded
+from service.http.api.bodies.decoded_sizes import check_bytes, check_json
+from service.http.memory_in_flight import UNCOUNTED
+from service.requests.json_values import JSONObject
+from service.requests.problems import BodyTooLarge, InvalidRequest, MalformedBody
+
+DTYPES = {
+    "BOOL": "?",
+    **{f"{sign}INT{8 * size}": f"<{code}{size}" for sign, code in (("", "i"), ("U", "u")) for size in (1, 2, 4, 8)},
+    **{f"FP{8 * size}": f"<f{size}" for size in (2, 4, 8)},
+}
+BINARY_TIMES = 8  # a double takes 40 bytes as Python has it; smaller numbers are mostly the same ones again
+MOST_TOLD = 8  # dimensions
+LENGTH = b"inference-header-content-length"
+
+
+class Tensor(msgspec.Struct):
+    """One input: a column of `shape[0]` values."""
+
+    name: str
+    shape: list[int]
+    datatype: str
+    parameters: JSONObject = {}
+    data: list[Any] | None = None
+
+
+class Wanted(msgspec.Struct):
+    """One output that the client asks for."""
+
+    name: str
+    parameters: JSONObject = {}
+
+
+class InferRequest(msgspec.Struct):
+    """Rows as tensors, one for each attribute; an attribute may be absent, a value null."""
+
+    inputs: list[Tensor]
+    id: str | None = None
+    parameters: JSONObject = {}
+    outputs: list[Wanted] | None = None
+
+
+class Output(msgspec.Struct):
+    """One output tensor."""
+
+    name: str
+    shape: list[int]
+    datatype: str
+    data: list[Any]
+
+
+class InferResponse(msgspec.Struct):
+    """`prediction` (n,), `probabilities` (n, classes) and, if asked for, `classes` (classes,)."""
+
+    model_name: str
+    model_version: str
+    outputs: list[Output]
+    id: str | None = None
+
+
+TENSORS = "Send {'inputs': [{'name', 'shape', 'datatype', 'data'}]}."
+DECODE = msgspec.json.Decoder(InferRequest).decode
+
+
+def decoded_bytes(body: bytes, header_bytes: bytes | None, max_bytes: int) -> int:
+    """Refuse a body whose JSON part would be too large decoded; returns about the bytes that all of it will take.
+
+    Of its binary tensors the values are counted when they are read: `read_request` reads no more than the rows that were told.
+
+    Raises
+    ------
+    MalformedBody, BodyTooLarge
+    """
+    n_json = _json_length(body, header_bytes)
+    n_bytes = check_json(body[:n_json], max_bytes) if n_json > UNCOUNTED else 0
+    n_bytes += BINARY_TIMES * (len(body) - n_json)
+    check_bytes(n_bytes, max_bytes)
+    return n_bytes
+
+
+def _json_length(body: bytes, header_bytes: bytes | None) -> int:
+    if header_bytes is None:
+        return len(body)
+    if not (header_bytes.isdigit() and int(header_bytes) <= len(body)):
+        raise MalformedBody("Inference-Header-Content-Length is not a number of bytes in this body.")
+    return int(header_bytes)
+
+
+def read_request(body: bytes, header_bytes: bytes | None, max_rows: int) -> tuple[InferRequest, dict[str, list[Any]]]:
+    """The request, and the values of each input.
+
+    Parameters
+    ----------
+    body : bytes
+    header_bytes : bytes, optional
+        The header Inference-Header-Content-Length: how much of the body is JSON; the rest are binary tensors.
+    max_rows : int
+
+    Raises
+    ------
+    MalformedBody, InvalidRequest, BodyTooLarge
+    """
+    n_json = _json_length(body, header_bytes)
+    request = decoded(DECODE, body[:n_json], TENSORS)
+    columns: dict[str, list[Any]] = {}
+    at = n_json
+    for tensor in request.inputs:
+        n_rows = n_rows_of(tensor)
+        if n_rows > max_rows:
+            raise BodyTooLarge(f"{n_rows} rows in one request; the limit is {max_rows}.", max_rows=max_rows)
+        size = tensor.parameters.get("binary_data_size")
+        if tensor.name in columns:
+            raise InvalidRequest(f"Input {tensor.name!r} comes twice.", input=tensor.name)
+        if size is None:
+            values = list(flat(tensor.data or []))
+        elif isinstance(size, int) and 0 <= size <= len(body) - at:
+            values = of_bytes(tensor, body[at : at + size], n_rows)
+            at += size
+        else:
+            raise MalformedBody(f"Input {tensor.name!r}: binary_data_size {size!r} exceeds the body.")
+        if len(values) != n_rows:
+            raise InvalidRequest(
+                f"Input {tensor.name!r} has {len(values)} values, but its shape {tensor.shape} says {n_rows}.",
+                input=tensor.name,
+            )
+        columns[tensor.name] = values
+    if len({len(values) for values in columns.values()}) > 1:
+        raise InvalidRequest("The inputs have different numbers of rows.")
+    return request, columns
+
+
+def n_rows_of(tensor: Tensor) -> int:
+    """Rows of an input, which is one column: (n,) or (n, 1)."""
+    shape = tensor.shape
+    if not 1 <= len(shape) <= 2 or shape[0] < 0 or shape[1:] not in ([], [1]):
+        described = f"the shape {shape}" if len(shape) <= MOST_TOLD else f"a shape of {len(shape)} dimensions"
+        raise InvalidRequest(
+            f"Input {tensor.name!r} has {described}; send one input for each attribute, of shape [n] or [n, 1].",
+            input=tensor.name,
+        )
+    if tensor.datatype not in DTYPES and tensor.datatype != "BYTES":
+        known = ", ".join(["BYTES", *DTYPES])
+        raise InvalidRequest(f"Input {tensor.name!r}: datatype {tensor.datatype!r} is not one of {known}.")
+    return shape[0]
+
+
+def flat(values: list[Any]) -> Iterator[Any]:
+    """The elements of nested lists, row by row."""
+    for value in values:
+        if isinstance(value, list):
+            yield from flat(value)
+        else:
+            yield value
+
+
+def of_bytes(tensor: Tensor, content: bytes, n_rows: int) -> list[Any]:
+    """The values of a binary tensor; one more than its rows, at most."""
+    if tensor.datatype == "BYTES":
+        return list(islice(_texts(tensor, content), n_rows + 1))
+    dtype = np.dtype(DTYPES[tensor.datatype])
+    if len(content) % dtype.itemsize:
+        raise MalformedBody(f"Input {tensor.name!r}: {len(content)} bytes do not divide into {tensor.datatype} values.")
+    values: list[Any] = np.frombuffer(content, dtype)[: n_rows + 1].tolist()
+    return values
+
+
+def _texts(tensor: Tensor, content: bytes) -> Iterator[str]:
+    """Texts, each after its length in four bytes."""
+    at = 0
+    while at < len(content):
+        try:
+            (length,) = struct.unpack_from("<I", content, at)
+            if at + 4 + length > len(content):
+                raise MalformedBody(f"Input {tensor.name!r} is cut off.")
+            yield content[at + 4 : at + 4 + length].decode()
+        except (struct.error, UnicodeDecodeError) as error:
+            raise MalformedBody(f"Input {tensor.name!r} is not valid UTF-8 text: {error}.") from error
+        at += 4 + length
+
+
+def write_response(
+    head: JSONObject, outputs: list[tuple[str, str, Any]], request: InferRequest
+) -> tuple[bytes, int | None]:
+    """The body of an answer, and the length of its JSON part if binary tensors follow.
+
+    Parameters
+    ----------
+    head : dict
+        Model name and version.
+    outputs : list of (name, datatype, values)
+        All there are; those that the request names are sent.
+    request : InferRequest
+    """
+    by_default = bool(request.parameters.get("binary_data_output", False))
+    wanted = {output.name: output.parameters for output in request.outputs or ()}
+    for name in wanted:
+        if name not in {known for known, _, _ in outputs}:
+            raise InvalidRequest(f"There is no output {name!r}. The outputs are {', '.join(o[0] for o in outputs)}.")
+    described, tail = [], []
+    for name, datatype, values in outputs:
+        if (wanted and name not in wanted) or (not wanted and name == "classes"):
+            continue
+        found: JSONObject = {"name": name, "shape": list(np.shape(values)), "datatype": datatype}
+        if wanted.get(name, {}).get("binary_data", by_default):
+            tail.append(to_bytes(datatype, values))
+            found["parameters"] = {"binary_data_size": len(tail[-1])}
+        else:
+            found["data"] = np.asarray(values).ravel().tolist()
+        described.append(found)
+    if request.id is not None:
+        head = head | {"id": request.id}
+    text = msgspec.json.encode(head | {"outputs": described})
+    return text + b"".join(tail), len(text) if tail else None
+
+
+def to_bytes(datatype: str, values: Any) -> bytes:
+    """The bytes of a binary tensor."""
+    if datatype != "BYTES":
+        return np.ascontiguousarray(values, DTYPES[datatype]).tobytes()
+    texts = [str(value).encode() for value in values]
+    return b"".join(struct.pack("<I", len(text)) + text for text in texts)

@@ -1,0 +1,1 @@
+"""Predictions, explanations and queries."""

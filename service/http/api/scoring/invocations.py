@@ -1,0 +1,188 @@
+"""/invocations, /ping and /version: scoring as MLflow's model servers do it, for the default model."""
+
+from typing import Any
+
+import anyio.to_thread
+import msgspec
+import pyarrow as pa
+import pyarrow.csv as pacsv
+from fastapi import APIRouter, Request
+from fastapi.responses import PlainTextResponse
+from starlette.responses import Response
+from starlette.routing import Route
+
+from learners.monitoring.raw import BatchRows, ColumnRows, RecordRows
+from learners.schema.encoding.records import encode_columns, encode_records
+from service.serving.answers import check_size
+from service.http.api.bodies.bodies import decoded
+from service.http.api.bodies.decoded_sizes import check_csv
+from service.http.api.scoring.predict import JSON, Predict, Rows, Value, encode_table, headers_of
+from service.http.memory_in_flight import UNCOUNTED, Hold
+from service.requests.json_values import JSONObject
+from service.serving.predictor import Served
+from service.requests.problems import BodyTooLarge, InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
+from service.settings import Settings
+from service.version import VERSION
+
+WAY_OUT = "or ask /v1/models/{name}/predict?ignore_unknown=true"
+router = APIRouter(tags=["invocations"])
+PATH = "/invocations"
+CSV = "text/csv"
+
+Records = list[dict[str, Value]]
+Columns = dict[str, list[Value] | Value]
+
+
+class Split(msgspec.Struct):
+    """A data frame as pandas' orient="split" writes it; the index is overlooked."""
+
+    columns: list[str]
+    data: list[list[Value]]
+    index: list[Any] | None = None
+
+
+class InvocationRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Rows in one of MLflow's four forms."""
+
+    dataframe_split: Split | None = None
+    dataframe_records: Records | None = None
+    inputs: Records | Columns | None = None
+    instances: Records | Columns | None = None
+    params: JSONObject | None = None
+
+
+class InvocationResponse(msgspec.Struct):
+    """The most probable class of each row; MLflow's clients read `predictions`."""
+
+    predictions: list[str | int | bool]
+    probabilities: list[list[float]]
+    classes: list[str | int | bool]
+
+
+DECODE = msgspec.json.Decoder(InvocationRequest).decode
+
+
+@router.get("/ping", summary="Should requests be sent here?", response_class=PlainTextResponse)
+async def ping(request: Request) -> PlainTextResponse:
+    """An empty line once the server is ready; 503 before."""
+    if (reason := request.app.state.not_ready) is not None:
+        raise NotReady(reason)
+    return PlainTextResponse("\n")
+
+
+@router.get("/version", summary="The version of fewpass", response_class=PlainTextResponse)
+async def version() -> PlainTextResponse:
+    """As plain text."""
+    return PlainTextResponse(VERSION)
+
+
+class Invocations:
+    """POST /invocations, a plain Starlette endpoint.
+
+    Parameters
+    ----------
+    predict : Predict
+        Whose models and limits it shares.
+    settings : Settings
+        Names the default model.
+    """
+
+    def __init__(self, predict: Predict, settings: Settings) -> None:
+        self.predict = predict
+        self.model = settings.default_model
+
+    def route(self) -> Route:
+        """Its route."""
+        return Route(PATH, self.answer, methods=["POST"], include_in_schema=False)
+
+    async def answer(self, request: Request) -> Response:
+        """Answer one request."""
+        if self.model is None:
+            raise NotReady("There is no default model: set FEWPASS_DEFAULT_MODEL to a name or name@alias.")
+        content_type, _, _ = headers_of(request.scope)
+        body = await request.body()
+        hold = request.scope["fewpass.hold"]
+        served = await self.predict.served(self.model)
+        if len(body) <= self.predict.inline_bytes:
+            return self.score(served, body, content_type, hold)
+        return await anyio.to_thread.run_sync(self.score, served, body, content_type, hold)
+
+    def score(self, served: Served, body: bytes, content_type: str, hold: Hold) -> Response:
+        """Rows in, classes out."""
+        if content_type == CSV and len(body) > UNCOUNTED:
+            hold.add(check_csv(body, self.predict.max_decoded_bytes))
+        else:
+            self.predict.held(body, content_type, hold)
+        if content_type == JSON:
+            rows = rows_of_json(served, body, self.predict.max_rows)
+        elif content_type == CSV:
+            rows = rows_of_csv(served, body, self.predict.max_rows)
+        else:
+            raise UnsupportedMediaType(f"Content type {content_type!r} is not supported. Send {JSON} or {CSV}.")
+        check_size(rows.chunk.n_rows, len(served.classes))
+        probabilities = served.predict_proba(rows.chunk)
+        served.answered(rows.chunk, probabilities, rows.raw)
+        classes = served.classes
+        answer = {
+            "predictions": [classes[code] for code in probabilities.argmax(axis=1)],
+            "probabilities": probabilities.tolist(),
+            "classes": classes,
+        }
+        return Response(msgspec.json.encode(answer), media_type=JSON)
+
+
+def rows_of_json(served: Served, body: bytes, max_rows: int) -> Rows:
+    """The rows of any of the four forms."""
+    request = decoded(DECODE, body, "Name the columns: records, columns, or dataframe_split.")
+    forms = ("dataframe_split", "dataframe_records", "inputs", "instances")
+    given = [name for name in forms if getattr(request, name) is not None]
+    if len(given) != 1:
+        raise InvalidRequest(f"Send exactly one of {', '.join(forms)}.")
+    rows = getattr(request, given[0])
+    if isinstance(rows, Split):
+        rows = columns_of(rows)
+    if isinstance(rows, dict):
+        rows = {name: values if isinstance(values, list) else [values] for name, values in rows.items()}
+        check_rows(max((len(values) for values in rows.values()), default=0), max_rows)
+        served.check_names([rows], ignore_unknown=False, way_out=WAY_OUT)
+        return Rows(encode_columns(rows, served.schema), ColumnRows(rows, list))
+    check_rows(len(rows), max_rows)
+    served.check_names(rows, ignore_unknown=False, way_out=WAY_OUT)
+    return Rows(encode_records(rows, served.schema), RecordRows(rows))
+
+
+def columns_of(split: Split) -> dict[str, list[Value]]:
+    """The columns of a split data frame."""
+    for number, row in enumerate(split.data):
+        if len(row) != len(split.columns):
+            raise InvalidRequest(f"Row {number} has {len(row)} values for {len(split.columns)} columns.")
+    return {name: [row[j] for row in split.data] for j, name in enumerate(split.columns)}
+
+
+def rows_of_csv(served: Served, body: bytes, max_rows: int) -> Rows:
+    """The rows of a CSV with a header; an empty field is a missing value."""
+    texts = [a.name for a in served.schema.attributes if a.kind == "nominal" and isinstance((*a.values, "")[0], str)]
+    options = pacsv.ConvertOptions(
+        column_types=dict.fromkeys(texts, pa.string()), null_values=[""], strings_can_be_null=True
+    )
+    try:
+        table = pacsv.read_csv(
+            pa.BufferReader(body), pacsv.ReadOptions(use_threads=False), pacsv.ParseOptions(), options
+        )
+        names = table.column_names
+    except (pa.ArrowException, UnicodeDecodeError) as error:  # the latter where a name is not UTF-8
+        raise MalformedBody(f"The body is not CSV with a header: {error}") from error
+    check_rows(table.num_rows, max_rows)
+    served.check_names([dict.fromkeys(names)], ignore_unknown=False, way_out=WAY_OUT)
+    return Rows(encode_table(table, served), BatchRows(table))
+
+
+def check_rows(n_rows: int, max_rows: int) -> None:
+    """Refuse too many rows.
+
+    Raises
+    ------
+    BodyTooLarge
+    """
+    if n_rows > max_rows:
+        raise BodyTooLarge(f"{n_rows} rows in one request; the limit is {max_rows}.", max_rows=max_rows)

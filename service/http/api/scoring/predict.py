@@ -1,0 +1,374 @@
+"""POST /v1/models/{name}/predict: a plain ASGI endpoint with msgspec in and out, because it is the hot path."""
+
+from typing import Annotated, NamedTuple
+
+import anyio.to_thread
+import msgspec
+import numpy as np
+import pyarrow as pa
+import structlog
+from starlette.requests import ClientDisconnect
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from learners.classifiers.lookup.lookup import LookupModel
+from learners.errors import InvalidBuffers
+from learners.monitoring.raw import BatchRows, ColumnRows, RawRows, RecordRows
+from learners.schema import Chunk
+from learners.schema.encoding.encode import encode
+from learners.schema.encoding.json_columns import NotColumns, json_columns_of
+from learners.schema.encoding.records import encode_columns, encode_records
+from learners.schema.schema import FEW_CLASSES
+from service.requests import problems
+from service.serving.answers import check_answer, check_columns, classes_in_json, top_batch, top_classes
+from service.http.api.bodies.bodies import decoded, read_body, send_body, send_problem
+from service.http.api.bodies.decoded_sizes import check_json
+from service.http.api.bodies.options import PREDICTION_KEY, Options, checked_key, options_of
+from service.http.api.bodies.streams import QuickStreams, read_stream
+from service.http.memory_in_flight import UNCOUNTED, Hold, InFlight
+from service.http.paths import is_hot
+from service.serving.predictor import Predictor, Probabilities, Served, scored_batch
+from service.requests.problems import BodyTooLarge, InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
+from service.settings import Settings
+
+ARROW = "application/vnd.apache.arrow.stream"
+JSON = "application/json"
+PATH = "/v1/models/{name}/predict"
+# On the event loop an Arrow stream may be longer than a JSON body, as it takes less time; and have so many cells a byte.
+ARROW_TIMES, CELLS_TIMES = 16, 2
+
+Value = str | int | float | bool | None
+ROWS = "Send {'records': [{...}]} or {'columns': {...}}."
+
+
+class PredictRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Rows to classify: either records or columns; a column may be absent, a value may be null."""
+
+    records: list[dict[str, Value]] | None = None
+    columns: dict[str, list[Value]] | None = None
+
+
+class RawRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """A `PredictRequest` whose columns are still text, as most are encoded without a Python object for each value."""
+
+    records: list[dict[str, Value]] | None = None
+    columns: dict[str, msgspec.Raw] | None = None
+
+
+class PredictResponse(msgspec.Struct):
+    """The most probable class of each row, and the probabilities in the order of `classes`.
+
+    With `top_k` there are no `classes`: each row has `top_classes`, the most probable ones first, and the probabilities of these.
+    """
+
+    model: str
+    version: int
+    predictions: list[str | int | bool]
+    probabilities: list[list[float]]
+    classes: list[str | int | bool] | None = None
+    top_classes: list[list[str | int | bool]] | None = None
+    intervals: list[list[Annotated[list[float], msgspec.Meta(min_length=2, max_length=2)]]] | None = None
+    ids: list[str] | None = None
+
+
+class Rows(NamedTuple):
+    """Encoded rows, and the rows as they came."""
+
+    chunk: Chunk
+    raw: RawRows
+
+
+class Predict:
+    """The endpoint; one per application.
+
+    Parameters
+    ----------
+    settings : Settings
+    in_flight : InFlight
+        What the requests of the process hold.
+
+    Attributes
+    ----------
+    predictor : Predictor or None
+        Set when the registry is open.
+    """
+
+    def __init__(self, settings: Settings, in_flight: InFlight) -> None:
+        self.predictor: Predictor | None = None
+        self.in_flight = in_flight
+        self.max_body_bytes, self.max_decoded_bytes = settings.max_body_bytes, settings.max_decoded_bytes
+        self.max_rows = settings.max_rows
+        self.inline_bytes = settings.inline_bytes
+        self.decode = msgspec.json.Decoder(RawRequest).decode
+        self.decode_values = msgspec.json.Decoder(PredictRequest).decode
+        self.quick_streams = QuickStreams()
+        self.decode_column = msgspec.json.Decoder(list[Value]).decode
+        self.encode = msgspec.json.Encoder().encode
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request; every failure becomes problem+json here, without Starlette's detour."""
+        scope["fewpass.route"] = PATH
+        scope["fewpass.quick"] = True
+        try:
+            content_type, body = await self.answer(scope, receive)
+        except ClientDisconnect:
+            return
+        except Exception as error:
+            if not problems.is_expected(error):
+                structlog.get_logger("serve").exception("prediction failed", path=scope["path"])
+            await send_problem(error, scope, send)
+            return
+        await send_body(send, 200, content_type, body)
+
+    def route(self) -> Route:
+        """The route that answers what the hot path leaves over: other methods, and paths below a mount."""
+        return Route(PATH, self, methods=["POST"], include_in_schema=False)
+
+    async def answer(self, scope: Scope, receive: Receive) -> tuple[str, bytes]:
+        """The response's content type and body."""
+        with self.in_flight.holding() as hold:
+            content_type, accept, length = headers_of(scope)
+            options = options_of(scope["query_string"])
+            key = scope["fewpass.headers"].get(PREDICTION_KEY)
+            if key is not None:
+                options = options._replace(key=checked_key(key))
+            body = await read_body(receive, length, self.max_body_bytes, hold)
+            served = await self.served(scope["path_params"]["name"])
+            # The first interval of a model makes tables of its variances, which may take seconds.
+            has_few_classes = served.schema.n_classes <= FEW_CLASSES  # or else a row takes long
+            is_quick = options.interval is None and has_few_classes and len(body) <= self.inline_bytes
+            if is_quick and content_type == JSON and accept != ARROW:
+                return JSON, self.answer_json(served, self.parse(body), options)
+            if content_type == ARROW and (found := self.quick_batch(served, body, options)) is not None:
+                return self.answer_chunk(served, self.checked_chunk(served, *found, options), accept, options)
+            return await anyio.to_thread.run_sync(self.answer_batch, served, body, content_type, accept, options, hold)
+
+    def quick_batch(
+        self, served: Served, body: bytes, options: Options
+    ) -> tuple[pa.RecordBatch, tuple[str, ...]] | None:
+        """The rows of an Arrow stream that is answered about as soon as a thread is found for it, and their columns."""
+        is_short = len(body) <= ARROW_TIMES * self.inline_bytes
+        if not (is_short and options.is_plain and served.model.kind == LookupModel.kind):
+            return None
+        found = self.quick_streams.read(body)
+        if found is None:
+            return None
+        n_rows, n_columns = found[0].num_rows, served.schema.n_attributes + served.schema.n_classes
+        return found if n_rows * n_columns <= CELLS_TIMES * self.inline_bytes and n_rows <= self.max_rows else None
+
+    async def served(self, reference: str) -> Served:
+        """The model of "name", "name@version" or "name@alias"."""
+        if self.predictor is None:
+            raise NotReady("The server is starting.")
+        served = self.predictor.served(reference)
+        if served is None:
+            served = await anyio.to_thread.run_sync(self.predictor.resolve, reference)
+        return served
+
+    def parse(self, body: bytes) -> RawRequest:
+        """The request of a JSON body, with exactly one of records and columns."""
+        request = decoded(self.decode, body, ROWS)
+        if (request.records is None) == (request.columns is None):
+            raise InvalidRequest("Send either 'records' or 'columns', and not both.")
+        self._check_rows(len(request.records or ()))
+        return request
+
+    def _check_rows(self, n_rows: int) -> None:
+        if n_rows > self.max_rows:
+            raise BodyTooLarge(f"{n_rows} rows in one request; the limit is {self.max_rows}.", max_rows=self.max_rows)
+
+    def answer_json(self, served: Served, request: RawRequest, options: Options) -> bytes:
+        """Classify parsed rows and write the JSON answer."""
+        records = request.records
+        if records is not None and len(records) == 1 and options.is_plain:
+            served.check_names(records, options.ignore_unknown)
+            return self._one(served, records[0])
+        return self._json(served, self.chunk(served, request, options), options)
+
+    def chunk(self, served: Served, request: RawRequest, options: Options) -> Rows:
+        """The rows of a request, encoded as the model's schema says."""
+        if request.records is not None:
+            served.check_names(request.records, options.ignore_unknown)
+            return Rows(encode_records(request.records, served.schema), RecordRows(request.records))
+        raw = request.columns or {}
+        served.check_names([raw], options.ignore_unknown)
+        try:
+            chunk = json_columns_of(served.schema).encode(raw, self.decode_column, self.max_rows)
+            return Rows(chunk, ColumnRows(raw, self.decode_column))
+        except (NotColumns, msgspec.MsgspecError, UnicodeDecodeError):
+            columns = (
+                decoded(self.decode_values, self.encode(request), ROWS).columns or {}
+            )  # says what is wrong, if anything is
+        self._check_rows(_n_rows(columns))
+        return Rows(encode_columns(columns, served.schema), ColumnRows(columns, list))
+
+    def held(self, body: bytes, content_type: str, hold: Hold) -> None:
+        """Refuse a body that would be too large once it is decoded, or too large beside those of other requests.
+
+        Raises
+        ------
+        BodyTooLarge, MalformedBody, Overloaded
+        """
+        if content_type == ARROW:
+            hold.add(len(body))
+        elif len(body) > UNCOUNTED:
+            hold.add(check_json(body, self.max_decoded_bytes))
+
+    def rows(self, served: Served, body: bytes, content_type: str, options: Options) -> Rows:
+        """The rows of a body of either content type, encoded; what it holds was looked at before."""
+        if content_type == JSON:
+            return self.chunk(served, self.parse(body), options)
+        if content_type != ARROW:
+            raise UnsupportedMediaType(
+                f"Content type {content_type!r} is not supported. Send {JSON} or {ARROW}.", content_type=content_type
+            )
+        table = read_stream(body, self.max_rows, self.max_decoded_bytes)
+        return self.checked_chunk(served, table, tuple(table.column_names), options)
+
+    def checked_chunk(
+        self, served: Served, rows: pa.Table | pa.RecordBatch, names: tuple[str, ...], options: Options
+    ) -> Rows:
+        """Rows with columns of these names that nobody has checked, encoded."""
+        served.check_columns(names, options.ignore_unknown)
+        return Rows(encode_table(rows, served, is_trusted=False), BatchRows(rows))
+
+    def _one(self, served: Served, record: dict[str, Value]) -> bytes:
+        probabilities = served.classify(record).tolist()
+        served.count_rows(1)
+        best = probabilities.index(max(probabilities))
+        return b"".join(
+            (served.json_head, served.json_classes[best], b'],"probabilities":[', self.encode(probabilities), b"]}")
+        )
+
+    def _json(self, served: Served, rows: Rows, options: Options) -> bytes:
+        check_answer(rows.chunk.n_rows, len(served.classes), options.top_k, options.interval)
+        probabilities = served.predict_proba(rows.chunk)
+        ids = answered(served, rows, probabilities, options)
+        response = {"model": served.name, "version": served.version}
+        response |= classes_in_json(served.classes, probabilities, options.top_k)
+        if options.interval is not None:
+            low, high = served.intervals(rows.chunk, options.interval)
+            response["intervals"] = np.stack([low, high], axis=2).tolist()
+        if ids is not None:
+            response["ids"] = ids
+        return self.encode(response)
+
+    def answer_batch(
+        self, served: Served, body: bytes, content_type: str, accept: str, options: Options, hold: Hold
+    ) -> tuple[str, bytes]:
+        """Classify a larger request on a thread: JSON or Arrow in, JSON or Arrow out."""
+        self.held(body, content_type, hold)
+        if content_type == JSON:
+            request = self.parse(body)
+            if accept != ARROW:
+                return JSON, self.answer_json(served, request, options)
+            return self.answer_chunk(served, self.chunk(served, request, options), ARROW, options)
+        return self.answer_chunk(served, self.rows(served, body, content_type, options), accept, options)
+
+    def answer_chunk(self, served: Served, rows: Rows, accept: str, options: Options) -> tuple[str, bytes]:
+        """Classify encoded rows: Arrow out, unless JSON is wanted."""
+        if accept == JSON:
+            return JSON, self._json(served, rows, options)
+        check_answer(rows.chunk.n_rows, len(served.classes), options.top_k, options.interval)
+        check_columns(len(served.classes), options.top_k)
+        intervals = None if options.interval is None else served.intervals(rows.chunk, options.interval)
+        probabilities = served.predict_proba(rows.chunk)
+        if options.top_k is None:
+            batch = scored_batch(served.classes, probabilities, intervals)
+        else:
+            batch = top_batch(served.classes, top_classes(probabilities, options.top_k))
+        ids = answered(served, rows, probabilities, options)
+        if ids is not None:
+            batch = batch.append_column("id", pa.array(ids))
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        return ARROW, sink.getvalue().to_pybytes()
+
+
+def answered(served: Served, rows: Rows, probabilities: Probabilities, options: Options) -> list[str] | None:
+    """Count what was answered; returns the ids of the predictions if they are asked for.
+
+    Raises
+    ------
+    InvalidRequest
+        If an id or a key is wanted of a model that is not monitored.
+    """
+    if not options.id and options.key is None:
+        served.answered(rows.chunk, probabilities, rows.raw)
+        return None
+    if served.watch is None:
+        raise InvalidRequest(
+            "This server keeps no predictions, so labels have nothing to join. Set FEWPASS_MONITORING=counts.",
+            parameter="id" if options.id else "X-Prediction-Key",
+        )
+    if not served.watch.is_logged:
+        raise InvalidRequest(
+            f"Predictions of a model with {len(served.classes):,} classes are counted, but not kept for labels; ask without an id.",
+            parameter="id" if options.id else "X-Prediction-Key",
+        )
+    n_rows = rows.chunk.n_rows
+    if options.key is not None:
+        ids = [options.key] if n_rows == 1 else [f"{options.key}/{row}" for row in range(n_rows)]
+        keys = [served.watch.key_of("key", one) for one in ids]
+    else:
+        ids = served.watch.new_ids(n_rows)
+        keys = [served.watch.key_of("id", one) for one in ids]
+    served.answered(rows.chunk, probabilities, rows.raw, keys)
+    return ids if options.id else None
+
+
+def headers_of(scope: Scope) -> tuple[str, str, int | None]:
+    """Content type, wanted content type, and length."""
+    headers = scope["fewpass.headers"]
+    content_type = headers.get(b"content-type", b"application/json")
+    given = JSON if content_type == b"application/json" else _media_type(content_type)
+    accept = headers.get(b"accept", b"")
+    wanted = ARROW if ARROW.encode() in accept else JSON if JSON.encode() in accept else ""
+    length = headers.get(b"content-length")
+    return given, wanted, None if length is None else int(length)
+
+
+def _media_type(value: bytes) -> str:
+    return value.decode("latin-1").partition(";")[0].strip().lower()
+
+
+def _n_rows(columns: dict[str, list[Value]]) -> int:
+    lengths = {len(values) for values in columns.values()}
+    if len(lengths) > 1:
+        raise InvalidRequest(f"The columns have different lengths: {sorted(lengths)}.")
+    return lengths.pop() if lengths else 0
+
+
+def encode_table(table: pa.Table | pa.RecordBatch, served: Served, is_trusted: bool = True) -> Chunk:
+    """The rows of a table, encoded as the model's schema says.
+
+    Raises
+    ------
+    InvalidRequest
+        If a column has a type that the model cannot read.
+    MalformedBody
+        If the table is not trusted, and not valid: offsets of a hostile stream may point anywhere.
+    """
+    try:
+        return encode(table, served.schema, is_trusted, with_class=False)
+    except InvalidBuffers as error:
+        raise MalformedBody(f"The body is not an Arrow IPC stream: {error}") from error
+    except pa.ArrowException as error:
+        raise InvalidRequest(f"A column has a type that the model cannot read: {error}") from error
+
+
+class HotPath:
+    """ASGI middleware that hands predictions to their endpoint, past the routing and layers of the control plane."""
+
+    def __init__(self, app: ASGIApp, predict: Predict) -> None:
+        self.app = app
+        self.predict = predict
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Go the short way for POST /v1/models/{name}/predict, and the long one for everything else."""
+        if scope["type"] == "http" and is_hot(scope["method"], scope["path"]):
+            scope["path_params"] = {"name": scope["path"][11:-8]}
+            await self.predict(scope, receive, send)
+            return
+        await self.app(scope, receive, send)

@@ -1,0 +1,220 @@
+"""What can go wrong, and how HTTP and the command line say it: one table, RFC 9457 problem+json.
+
+References
+----------
+RFC 9457, Problem Details for HTTP APIs.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+from pydantic import ValidationError
+
+from learners import errors as learner_errors
+from service.requests import requests
+from service.requests.validation_messages import complaints
+from service.requests.json_values import JSONObject
+from storage import errors as storage_errors
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class ServiceError(Exception):
+    """Base of the errors that the service itself raises; `fields` go into the problem as members."""
+
+    def __init__(self, message: str, **fields: Any) -> None:
+        super().__init__(message)
+        self.fields = fields
+
+
+class MalformedBody(ServiceError, ValueError):
+    """A body that cannot be read as what its content type says."""
+
+
+class InvalidRequest(ServiceError, ValueError):
+    """A body that can be read but does not have the shape that this call needs."""
+
+
+class BodyTooLarge(ServiceError, ValueError):
+    """A body or a batch beyond the configured limits."""
+
+
+class UnsupportedMediaType(ServiceError, ValueError):
+    """A content type that this call does not read."""
+
+
+class Conflict(ServiceError, ValueError):
+    """The request contradicts the present state; nothing changed."""
+
+
+class OutsideRoots(ServiceError, PermissionError):
+    """A data set URI outside the folders that this server may read."""
+
+
+class KeyNeeded(ServiceError, PermissionError):
+    """The request has no API key, and this server requires one."""
+
+
+class Forbidden(ServiceError, PermissionError):
+    """The role of the key does not allow the call, or the origin of the request is not allowed."""
+
+
+class TooSlow(ServiceError, RuntimeError):
+    """A request was cancelled because it took too long."""
+
+
+class Overloaded(ServiceError, RuntimeError):
+    """The requests under way hold all the memory that they may; this one may be sent again."""
+
+
+class NotReady(ServiceError, RuntimeError):
+    """The server is starting, stopping, or lacks what this call needs."""
+
+
+class JobFailed(ServiceError, RuntimeError):
+    """A job ended without its result; raised where somebody waits for it."""
+
+
+class OutOfMemory(JobFailed):
+    """A job ended because it exceeded its memory limit, or the memory of the machine."""
+
+
+# First match wins, so the special stands before the general.
+TABLE: tuple[tuple[type[Exception], int, str], ...] = (
+    (MalformedBody, 400, "Malformed body"),
+    (InvalidRequest, 422, "Invalid request"),
+    (BodyTooLarge, 413, "Body too large"),
+    (UnsupportedMediaType, 415, "Unsupported media type"),
+    (Conflict, 409, "Conflict"),
+    (OutsideRoots, 403, "Outside the data roots"),
+    (KeyNeeded, 401, "API key needed"),
+    (Forbidden, 403, "Forbidden"),
+    (TooSlow, 503, "Too slow"),
+    (NotReady, 503, "Not ready"),
+    (Overloaded, 503, "Overloaded"),
+    (OutOfMemory, 500, "Out of memory"),
+    (JobFailed, 500, "Job failed"),
+    (storage_errors.NotFound, 404, "Not found"),
+    (storage_errors.Conflict, 409, "Conflict"),
+    (storage_errors.InvalidName, 422, "Invalid name"),
+    (storage_errors.InvalidCursor, 422, "Invalid cursor"),
+    (storage_errors.InvalidPredicate, 422, "Invalid condition"),
+    (storage_errors.InvalidKey, 401, "Invalid API key"),
+    (storage_errors.CorruptFile, 500, "Corrupt file"),
+    (storage_errors.OutcomeUnknown, 507, "Outcome unknown"),
+    (storage_errors.Unwritable, 507, "Workspace cannot be written"),
+    (storage_errors.ControlUnavailable, 503, "Control database unavailable"),
+    (storage_errors.NewerDatabase, 500, "Newer control database"),
+    (storage_errors.StorageError, 500, "Storage error"),
+    (learner_errors.UnknownColumn, 422, "Unknown column"),
+    (learner_errors.InvalidParameter, 422, "Invalid parameter"),
+    (learner_errors.SourceError, 422, "Unreadable data"),
+    (learner_errors.SchemaError, 422, "Schema error"),
+    (learner_errors.EmptyData, 422, "No rows"),
+    (learner_errors.FamilyTooLarge, 422, "Family too large"),
+    (learner_errors.ClusterError, 503, "Cluster unavailable"),
+    (learner_errors.Cancelled, 409, "Cancelled"),
+    (learner_errors.InvalidCounts, 500, "Wrong counts"),
+    (learner_errors.InvalidPrediction, 500, "Wrong prediction"),
+    (learner_errors.LearnerError, 422, "Learner error"),
+    (PermissionError, 403, "Permission denied"),
+    (FileNotFoundError, 422, "No such file"),
+)
+
+STATUSES = sorted({status for _, status, _ in TABLE} | {500})
+
+
+def is_refused(error: BaseException) -> bool:
+    """Whether a full or read-only disk has refused a file, wherever that was."""
+    return isinstance(error, OSError) and storage_errors.is_refused_by_the_disk(error)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One problem, ready for a response body or a terminal."""
+
+    status: int
+    title: str
+    detail: str
+    slug: str
+    fields: JSONObject = field(default_factory=dict)
+
+    def body(self, instance: str | None = None) -> JSONObject:
+        """The members of the problem+json document."""
+        members: JSONObject = {
+            "type": f"urn:fewpass:problem:{self.slug}",
+            "title": self.title,
+            "status": self.status,
+            "detail": self.detail,
+        }
+        if instance is not None:
+            members["instance"] = instance
+        return members | self.fields
+
+
+def is_expected(error: BaseException) -> bool:
+    """Whether the error stands in the table: ours, or one whose cause lies in the request."""
+    return (
+        isinstance(error, ValidationError) or is_refused(error) or any(isinstance(error, kind) for kind, _, _ in TABLE)
+    )
+
+
+def problem_of(error: BaseException) -> Problem:
+    """The problem of an exception; one that is not in the table says nothing about our inside."""
+    if isinstance(error, ValidationError):
+        return Problem(422, "Invalid request", _complaints(error), slug_of("Invalid request"))
+    if isinstance(error, OSError) and not isinstance(error, storage_errors.StorageError) and is_refused(error):
+        detail = f"{error}. Free or remount the disk, then try again."
+        return Problem(507, "Workspace cannot be written", detail, slug_of("Workspace cannot be written"))
+    for kind, status, title in TABLE:
+        if isinstance(error, kind):
+            return Problem(status, title, str(error), slug_of(title), dict(_fields(error)))
+    return Problem(
+        500, "Internal error", "The server failed; its log says more under this request id.", slug_of("Internal error")
+    )
+
+
+def _complaints(error: ValidationError) -> str:
+    """Each member of a request shape that is wrong, and how."""
+    root = getattr(requests, error.title, None)
+    is_setting = error.title == "Settings"
+    told = (f"{_name_of(place, is_setting)}: {words}" for place, words in complaints(error.errors(), root))
+    return "; ".join(told) + "."
+
+
+def _name_of(place: tuple[object, ...], is_setting: bool) -> str:
+    text = ".".join(map(str, place)) or "request"
+    return f"FEWPASS_{text.upper()}" if is_setting else text
+
+
+def problem_of_status(status: int, detail: str | None = None) -> Problem:
+    """The problem of a bare HTTP status, such as 404 for a path or 405 for a method."""
+    title = HTTPStatus(status).phrase
+    return Problem(status, title, detail or title, slug_of(title))
+
+
+def headers_of(problem: Problem) -> dict[str, str]:
+    """What a problem says in headers: how to prove who asks, and when to ask again."""
+    if problem.status == HTTPStatus.UNAUTHORIZED:
+        return {"www-authenticate": "Bearer"}
+    return {"retry-after": "1"} if problem.status == HTTPStatus.SERVICE_UNAVAILABLE else {}
+
+
+def slug_of(title: str) -> str:
+    """The last part of a problem's type: "Unknown column" -> "unknown-column"."""
+    return title.lower().replace(" ", "-")
+
+
+def _fields(error: BaseException) -> Iterator[tuple[str, Any]]:
+    """What the error names: its own public attributes that JSON can say."""
+    if isinstance(error, ServiceError):
+        yield from error.fields.items()
+        return
+    if isinstance(error, OSError):
+        return
+    for name, value in vars(error).items():
+        if not name.startswith("_") and isinstance(value, str | int | float | bool):
+            # `kind` and `name` of a missing thing are members too, but never overwrite those of RFC 9457.
+            yield (f"{name}_" if name in {"type", "title", "status", "detail", "instance"} else name), value

@@ -1,0 +1,400 @@
+"""What can be asked of the product: the shapes that REST, the command line and jobs share."""
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+
+from learners.errors import InvalidParameter
+from learners.passes.memory import parse_bytes
+from learners.models.query import AnyQuery, How
+from service.requests.json_values import JSONObject
+from storage.names import checked_alias, checked_name
+
+MAX_QUERIES = 10_000  # of one request or job
+NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
+
+
+def _name(name: str) -> str:
+    return checked_name("model, data set, schedule or key", name)
+
+
+# The patterns are for clients; a violation is told in our words.
+Name = Annotated[
+    str, AfterValidator(_name), WithJsonSchema({"type": "string", "pattern": NAME}), Field(examples=["income"])
+]
+Alias = Annotated[str, AfterValidator(checked_alias), WithJsonSchema({"type": "string", "pattern": NAME})]
+# What is known of a column, or in one word: "drop", "nominal", "numeric".
+Columns = dict[str, JSONObject | Literal["drop", "nominal", "numeric"]]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+WINDOW = r"^[1-9]\d{0,8}[mhdwf]$"
+
+
+def _window(length: str) -> str:
+    """The length of a window, refused in the words of `learners.passes.sources.row_filter.window`, before any file is opened."""
+    if re.fullmatch(WINDOW, length) is None:
+        raise InvalidParameter("window", length, "a number and a unit: m, h, d, w for time, f for files; such as 30d")
+    return length
+
+
+Window = Annotated[str, AfterValidator(_window), WithJsonSchema({"type": "string", "pattern": WINDOW})]
+
+
+class Request(BaseModel):
+    """Base of the request shapes: an unknown member is a mistake, not something to overlook."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def n_bytes(given: object) -> int:
+    """A memory limit as a number of bytes, or in words such as "2 GiB".
+
+    Raises
+    ------
+    InvalidParameter
+    """
+    try:
+        number = given if isinstance(given, int) and not isinstance(given, bool) else parse_bytes(str(given))
+    except InvalidParameter:
+        number = 0
+    if not MIN_MEMORY <= number < MAX_MEMORY:
+        raise InvalidParameter("memory_limit", given, "a number of bytes, or such as 512MiB or 2GiB; at least 256MiB")
+    return number
+
+
+MIN_MEMORY, MAX_MEMORY = 256 << 20, 1 << 50
+Bytes = Annotated[
+    int,
+    BeforeValidator(n_bytes),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": MIN_MEMORY, "exclusiveMaximum": MAX_MEMORY},
+                {"type": "string", "pattern": r"^([3-9]\d\d|[1-9]\d{3,5}) ?MiB$|^[1-9]\d{0,3}(\.\d{1,3})? ?GiB$"},
+            ]
+        }
+    ),
+]
+
+
+def _is_missing(value: object) -> bool:
+    return value is None
+
+
+def _is_false(value: object) -> bool:
+    return value is False
+
+
+class LimitedRequest(Request):
+    """Base of the jobs: what one may take. Left out of the stored request where it is not given."""
+
+    memory_limit: Bytes | None = Field(
+        default=None,
+        exclude_if=_is_missing,
+        description="Memory that the job may use beyond that of an idle worker: an eighth for counts, which go to files "
+        "beyond that; a job that uses more is ended. FEWPASS_JOB_MEMORY unless given.",
+        examples=["2GiB"],
+    )
+    time_limit_s: float | None = Field(
+        default=None,
+        gt=0,
+        le=1e9,
+        exclude_if=_is_missing,
+        description="Longest run, from the last start; FEWPASS_JOB_TIMEOUT_S unless given, and never more.",
+        examples=[3600],
+    )
+
+
+class DatasetRequest(Request):
+    """Register files under a name."""
+
+    name: Name
+    uris: list[str] = Field(min_length=1, max_length=10_000, examples=[["/data/income/*.parquet"]])
+    target: str | None = Field(default=None, description="The column to predict.", examples=["class"])
+    columns: Columns = Field(
+        default_factory=dict,
+        description="What you know better than the inference, by column: kind, drop, order, cuts.",
+        examples=[{"age": {"kind": "numeric"}, "row_id": {"drop": True}}],
+    )
+
+
+class TrainRequest(LimitedRequest):
+    """Train a model and add it to the registry as the next version of its name."""
+
+    kind: Literal["train"] = "train"
+    dataset: str | None = Field(default=None, description="A registered data set.", examples=["income"])
+    uris: list[str] | None = Field(default=None, description="Or files, without registering them.")
+    target: str | None = Field(default=None, description="The column to predict; that of the data set unless given.")
+    columns: Columns = Field(default_factory=dict, description="As when registering a data set.")
+    learner: str = Field(
+        default="auto", description="By default a corrected ensemble of networks.", examples=["auto", "kdb"]
+    )
+    parameters: JSONObject = Field(default_factory=dict, examples=[{"members": 8}])
+    model: Name
+    test_dataset: str | None = Field(default=None, description="A registered data set to evaluate on.")
+    test_uris: list[str] | None = Field(default=None, description="Or files to evaluate on.")
+    holdout: Fraction = Field(
+        default=0.2, description="Share of the rows kept back to evaluate on; 0 evaluates nothing."
+    )
+    seed: int = Field(default=0, ge=0, lt=2**32, description="Decides which rows are kept back.")
+    update: bool = Field(
+        default=False,
+        description="Keep the attributes and cut points of the last training on this data, so that what was counted then "
+        "is reused and only new files are read.",
+    )
+    window: Window | None = Field(
+        default=None,
+        description="Learn from the newest rows only: 30d before the newest (w, d, h, m), or the last 12 files: 12f.",
+        examples=["30d"],
+    )
+    timestamp: str | None = Field(
+        default=None, description="Column of times that the window is measured by; without it, when files changed."
+    )
+    verify: bool = Field(
+        default=False,
+        exclude_if=_is_false,
+        description="Read all bytes of all Parquet files first: also a file that was rewritten with its size, time of change, "
+        "footer and sampled bytes as before is then another file.",
+    )
+    aliases: list[Alias] = Field(default_factory=list, description="Aliases to move to the new version.")
+    tags: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def keeps_back(self) -> bool:
+        """Whether rows are kept back to be measured on."""
+        return self.holdout > 0 and self.test_dataset is None and self.test_uris is None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.dataset is None) == (self.uris is None):
+            raise ValueError("give either 'dataset' or 'uris'")
+        if self.timestamp is not None and self.window is None:
+            raise ValueError("'timestamp' belongs to 'window': give both")
+        return self
+
+
+class EvaluateRequest(LimitedRequest):
+    """Measure a model version on a data set that has the target."""
+
+    kind: Literal["evaluate"] = "evaluate"
+    model: str = Field(examples=["income@champion"])
+    dataset: str | None = None
+    uris: list[str] | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.dataset is None) == (self.uris is None):
+            raise ValueError("give either 'dataset' or 'uris'")
+        return self
+
+
+class SchemaRequest(LimitedRequest):
+    """Infer the schema of a registered data set, in one pass, and keep it."""
+
+    kind: Literal["schema"] = "schema"
+    dataset: str
+
+
+class QueryJobRequest(LimitedRequest):
+    """Answer queries that take longer than a request may."""
+
+    kind: Literal["query"] = "query"
+    model: str = Field(examples=["weather@champion"])
+    queries: list[Annotated[AnyQuery, Field(discriminator="kind")]] = Field(
+        min_length=1, max_length=MAX_QUERIES, fail_fast=True
+    )
+
+
+class RowsRequest(LimitedRequest):
+    """Base of the jobs that write a Parquet file of rows, which `GET /v1/jobs/{id}/output` gives."""
+
+    model: str = Field(examples=["weather@champion"])
+    dataset: str | None = None
+    uris: list[str] | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.dataset is None) == (self.uris is None):
+            raise ValueError("give either 'dataset' or 'uris'")
+        return self
+
+
+class ScoreRequest(RowsRequest):
+    """Tell the log likelihood and surprise rank of every row of a data set."""
+
+    kind: Literal["score"] = "score"
+    keep: list[str] = Field(default_factory=list, description="Columns of the data to copy.")
+
+
+class ImputeRequest(RowsRequest):
+    """Fill the missing cells of a data set."""
+
+    kind: Literal["impute"] = "impute"
+    how: How = Field(default="mode", description="mode, mean (of numbers; else the mode) or draw.")
+    columns: list[str] = Field(
+        default_factory=list, description="Columns to fill; by default those of the model that the data has."
+    )
+    draws: int = Field(default=1, ge=1, le=1000, description="Completed rows for each row, of how=draw.")
+    seed: int = Field(default=0, ge=0, lt=2**63)
+
+    @model_validator(mode="after")
+    def _drawn(self) -> Self:
+        if self.draws > 1 and self.how != "draw":
+            raise ValueError("several draws belong to how='draw'")
+        return self
+
+
+class ForgetRequest(LimitedRequest):
+    """Take rows out of the statistics of a data set, and out of the models that were trained on it."""
+
+    kind: Literal["forget"] = "forget"
+    dataset: str | None = Field(default=None, description="A registered data set.", examples=["income"])
+    model: str | None = Field(default=None, description="Or a model that was trained on unregistered files.")
+    where: str = Field(
+        min_length=1, max_length=10_000, description="Which rows, as an SQL condition.", examples=["user_id = 7"]
+    )
+    prediction_key: str | None = Field(
+        default=None,
+        max_length=1_000,
+        exclude_if=_is_missing,
+        description="The column of the keys with which rows were predicted (X-Prediction-Key): forget their predictions, too.",
+        examples=["order_id"],
+    )
+    retrain: bool = Field(default=True, description="Train the models again, each as its newest version was.")
+    prove: bool = Field(
+        default=True, description="Count once more from the remaining rows alone and compare the models bit for bit."
+    )
+    dry_run: bool = Field(
+        default=False,
+        exclude_if=_is_false,
+        description="Only say how many rows of which files would be forgotten, and which models would be trained again.",
+    )
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.dataset is None) == (self.model is None):
+            raise ValueError("give either 'dataset' or 'model'")
+        return self
+
+
+class PromotionRule(Request):
+    """When a new version takes the place of the champion; both are measured on the same rows, kept back from training.
+
+    It does if `metric` is at least `margin` less than the champion's and the calibration error is at most
+    `max_ece_increase` greater. No version does, nor becomes the first champion, that is worse than the class shares alone
+    or than `max_loss`.
+    """
+
+    alias: Alias = Field(default="champion", description="The alias that is at stake.", examples=["champion"])
+    metric: Literal["log_loss", "rmse", "zero_one_loss"] = Field(
+        default="log_loss",
+        description="Less is better. Models without a target have log_loss only: the mean negative log likelihood.",
+    )
+    margin: float = Field(
+        default=0.0,
+        ge=-100,
+        le=100,
+        description="How much better it must be; below 0: how much worse it may be.",
+        examples=[0.001],
+    )
+    max_ece_increase: float | None = Field(
+        default=0.02,
+        ge=0,
+        le=1,
+        description="Guardrail on the expected calibration error, of models with a target; null for none.",
+    )
+    beats_prior: bool = Field(
+        default=True,
+        description="Floor: never promote a version, the first included, whose metric is worse than that of the class shares "
+        "alone, or of equal probabilities.",
+    )
+    max_loss: float | None = Field(
+        default=None,
+        ge=-1e6,
+        le=1e6,
+        description="Floor: never promote a version, the first included, whose metric is greater; null for none.",
+        examples=[0.6],
+    )
+    dataset: str | None = Field(
+        default=None, description="A registered data set to measure on, instead of the newest rows that were kept back."
+    )
+    newest_files: int = Field(default=1, ge=1, le=10_000, description="Of how many files the rows kept back count.")
+    min_rows: int = Field(
+        default=100, ge=1, description="Fewer rows decide nothing; older files are added until there are so many."
+    )
+
+
+class RefreshRequest(LimitedRequest):
+    """Train a version, measure it and the champion on the newest rows, and move the alias if the rule says so."""
+
+    kind: Literal["refresh"] = "refresh"
+    train: TrainRequest
+    promotion: PromotionRule = PromotionRule()
+    when: Literal["always", "drift"] = Field(
+        default="always",
+        description="Train at any time, or only if what the champion serves has changed in the last day.",
+    )
+    quarantine_points: float | None = Field(
+        default=None,
+        ge=0.1,
+        le=100,
+        description="Train nothing, for a person to look, if in the newest file so many points more rows are absent, missing, "
+        "unseen or out of range than the champion learned, or columns are swapped or clipped; null to train all the same.",
+        examples=[1.0],
+    )
+
+    @model_validator(mode="after")
+    def _is_fair(self) -> Self:
+        train, rule = self.train, self.promotion
+        if rule.alias in train.aliases:
+            raise ValueError(f"the alias {rule.alias!r} is moved by the promotion rule: leave it out of 'aliases'")
+        if not (train.keeps_back or rule.dataset or train.test_dataset or train.test_uris):
+            raise ValueError("nothing is left to compare on: give 'holdout', or 'dataset' in the promotion rule")
+        return self
+
+
+AnyRequest = (
+    TrainRequest
+    | EvaluateRequest
+    | SchemaRequest
+    | ForgetRequest
+    | QueryJobRequest
+    | ScoreRequest
+    | ImputeRequest
+    | RefreshRequest
+)
+JobRequest = Annotated[AnyRequest, Field(discriminator="kind")]
+ScheduledRequest = Annotated[TrainRequest | EvaluateRequest | RefreshRequest, Field(discriminator="kind")]
+Missed = Literal["catch_up", "skip"]
+
+
+class SubmissionRequest(Request):
+    """A job as the command line submits it."""
+
+    job: JobRequest
+    priority: Literal["high", "normal", "low"]
+
+
+class ScheduleRequest(Request):
+    """Submit a job again and again."""
+
+    name: Name = Field(examples=["nightly"])
+    cron: str = Field(
+        max_length=255, description="Minute, hour, day, month, weekday; or @daily, …", examples=["30 2 * * *"]
+    )
+    timezone: str = Field(default="UTC", max_length=64, examples=["Europe/Berlin"])
+    missed: Missed = Field(
+        default="catch_up",
+        description="What becomes of times that passed while no worker ran or the run before was not over: one run as "
+        "soon as possible, however many they were; or none.",
+    )
+    job: ScheduledRequest
+
+
+class ScheduleChange(Request):
+    """What to change of a schedule; the rest stays."""
+
+    cron: str | None = Field(default=None, max_length=255, examples=["0 4 * * mon-fri"])
+    timezone: str | None = Field(default=None, max_length=64)
+    missed: Missed | None = None
+    job: ScheduledRequest | None = None

@@ -1,0 +1,131 @@
+"""What pydantic finds wrong with a request, in our words: what stands there, and what may."""
+
+import inspect
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+from pydantic import BaseModel
+
+from learners.models import query
+from service.requests import requests
+from service.requests.json_values import JSONMapping
+
+OBJECT = "must be a JSON object"
+LIST = "must be a list"
+WORDS = {
+    "missing": "is missing",
+    "string_type": "must be text",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "finite_number": "must be a finite number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "list_type": LIST,
+    "tuple_type": LIST,
+    "dict_type": OBJECT,
+    "model_type": OBJECT,
+    "model_attributes_type": OBJECT,
+    "dataclass_type": OBJECT,
+    "mapping_type": OBJECT,
+    "greater_than_equal": "must be at least {ge}",
+    "greater_than": "must be above {gt}",
+    "less_than": "must be below {lt}",
+    "less_than_equal": "must be at most {le}",
+    "too_short": "has {actual_length} entries and needs at least {min_length}",
+    "too_long": "has more than the {max_length} entries that it may have",
+    "string_too_short": "must have at least {min_length} characters",
+    "string_too_long": "must have at most {max_length} characters",
+    "string_pattern_mismatch": "must look like {pattern}",
+    "literal_error": "is not known; there are {expected}",
+    "enum": "is not known; there are {expected}",
+    "union_tag_invalid": "has a {discriminator} that is not known, {tag!r}; there are {expected_tags}",
+    "union_tag_not_found": "does not say its {discriminator}",
+}
+SHAPES: dict[object, type] = {
+    "marginal": query.Marginal,
+    "conditional": query.Conditional,
+    "moments": query.Moments,
+    "sample": query.Sample,
+    "map": query.Map,
+    "impute": query.Impute,
+    "surprise": query.Surprise,
+    "edges": query.Edges,
+    "graph": query.Graph,
+    "graphs": query.Graphs,
+    "paths": query.Paths,
+    "effects": query.Effects,
+    "score": query.Score,
+    "train": requests.TrainRequest,
+    "evaluate": requests.EvaluateRequest,
+    "schema": requests.SchemaRequest,
+    "query": requests.QueryJobRequest,
+    "forget": requests.ForgetRequest,
+    "refresh": requests.RefreshRequest,
+    "promotion": requests.PromotionRule,
+}
+# Kinds of jobs that are called like one of a query.
+OF_JOBS: dict[object, type] = {"score": requests.ScoreRequest, "impute": requests.ImputeRequest}
+SCALARS = {"str", "int", "float", "bool"}
+MOST_SHOWN = 80
+
+
+def complaint(finding: JSONMapping, root: object = None) -> str:
+    """One finding in words; those of the exception where one of our checks has found it.
+
+    Parameters
+    ----------
+    finding : mapping
+        Of `ValidationError.errors()`.
+    root : class, optional
+        The shape that was looked for, so that its members can be named.
+    """
+    context, kind = finding.get("ctx", {}), finding["type"]
+    if isinstance(context.get("error"), Exception):
+        return str(context["error"]).removesuffix(".")
+    if kind in {"extra_forbidden", "unexpected_keyword_argument"}:
+        return unknown_member(str(finding["loc"][-1]), members_at(finding["loc"], root))
+    words = WORDS.get(kind)
+    if words is None:
+        return str(finding["msg"]).removesuffix(".")
+    told = words.format_map({name: value for name, value in context.items() if name != "error"})
+    shown = repr(finding.get("input"))
+    is_shown = kind not in {"missing", "union_tag_invalid", "union_tag_not_found"} and len(shown) <= MOST_SHOWN
+    return f"{shown} {told}" if is_shown else told
+
+
+def unknown_member(name: str, known: Sequence[str]) -> str:
+    """That a member is not known, which are, and which of them is similar."""
+    if not known:
+        return "is not known"
+    near = get_close_matches(name, known, 1)
+    verb = "are" if len(known) > 1 else "is only"
+    return "is not known" + (f" (similar: {near[0]})" if near else "") + f"; there {verb} {', '.join(known)}"
+
+
+def members_at(place: Sequence[object], root: object = None) -> list[str]:
+    """The members of the shape that a place lies in; none if it is not known."""
+    shapes = SHAPES if "queries" in place else SHAPES | OF_JOBS
+    around = next((shapes[part] for part in place[-2:-1] if part in shapes), None)
+    if around is None and all(part == "body" for part in place[:-1]):
+        around = root if inspect.isclass(root) else None
+    if around is None:
+        return []
+    if issubclass(around, BaseModel):
+        return list(around.model_fields)
+    return [name for name in inspect.signature(around).parameters if name != "kind"]
+
+
+def complaints(findings: Sequence[JSONMapping], root: object = None) -> list[tuple[tuple[object, ...], str]]:
+    """All findings as (place, words); the branches of a value that may be of several types are one."""
+    told: dict[tuple[object, ...], str] = {}
+    for finding in findings:
+        place = tuple(finding["loc"])
+        if place and place[-1] in SCALARS and finding["type"].endswith(("_type", "_parsing")):
+            told[place[:-1]] = f"{repr(finding.get('input'))[:MOST_SHOWN]} must be text, a number, true, false or null"
+        else:
+            words = complaint(finding, root)
+            told[place] = f"{told[place]}, {words}" if place in told else words
+    return list(told.items())

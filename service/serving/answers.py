@@ -1,0 +1,143 @@
+"""Answers of models with many classes: bounded in memory, and with the most probable classes of each row where these are wanted."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from learners.kernels.arrays import Floats, Integers
+from learners.models.model import CELLS_AT_A_TIME
+from learners.schema.schema import FEW_CLASSES, Value
+from service.requests.json_values import JSONObject
+from service.requests.problems import InvalidRequest
+
+MOST_CELLS = 1 << 21  # probabilities in one answer of a model with more than FEW_CLASSES classes
+
+
+class TopClasses(NamedTuple):
+    """The most probable classes of each row, the first first; of equally probable ones the first in code order.
+
+    Attributes
+    ----------
+    codes : (n_rows, k) int64
+    probabilities : (n_rows, k) float64
+    """
+
+    codes: Integers
+    probabilities: Floats
+
+
+def top_classes(probabilities: Floats, k: int) -> TopClasses:
+    """The k most probable classes of each row, or all where there are fewer.
+
+    Parameters
+    ----------
+    probabilities : (n_rows, n_classes) float64
+    k : int
+    """
+    n_rows, n_classes = probabilities.shape
+    k = min(k, n_classes)
+    # Whatever is as probable as the k-th is looked at, so that ties go by code.
+    least = np.partition(probabilities, n_classes - k, axis=1)[:, n_classes - k]
+    codes = np.empty((n_rows, k), np.int64)
+    for row in range(n_rows):
+        candidates = np.flatnonzero(probabilities[row] >= least[row])
+        codes[row] = candidates[np.argsort(-probabilities[row, candidates], kind="stable")[:k]]
+    return TopClasses(codes, np.take_along_axis(probabilities, codes, axis=1))
+
+
+def top_batch(classes: list[Value], top: TopClasses) -> pa.RecordBatch:
+    """The answer as a table: the predicted class, and lists of the most probable classes and of their probabilities.
+
+    Returns
+    -------
+    RecordBatch
+        `prediction` (a dictionary of the classes), `top_classes` (lists of such), `top_probabilities` (lists of float64).
+    """
+    values = pa.array(classes)
+    codes, k = top.codes.astype(np.int32), top.codes.shape[1]
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.DictionaryArray.from_arrays(pa.array(np.ascontiguousarray(codes[:, 0])), values),
+            _lists(values.take(pa.array(codes.ravel())), k),
+            _lists(pa.array(top.probabilities.ravel()), k),
+        ],
+        names=["prediction", "top_classes", "top_probabilities"],
+    )
+
+
+def _lists(values: pa.Array, size: int) -> pa.ListArray:
+    return pa.ListArray.from_arrays(pa.array(np.arange(0, len(values) + 1, size, dtype=np.int32)), values)
+
+
+def check_columns(n_classes: int, top_k: int | None) -> None:
+    """Refuse a table with a column for each of many classes.
+
+    Raises
+    ------
+    InvalidRequest
+    """
+    if top_k is None and n_classes > FEW_CLASSES:
+        raise InvalidRequest(
+            f"The model has {n_classes:,} classes, and each would be a column. Say how many of the most probable ones each row "
+            "shall have, such as --top-k 5 (over REST ?top_k=5).",
+            n_classes=n_classes,
+        )
+
+
+def check_top_k(top_k: int | None, interval: float | None) -> None:
+    """Refuse a number of classes that is none, or one beside intervals.
+
+    Raises
+    ------
+    InvalidRequest
+    """
+    if top_k is not None and top_k < 1:
+        raise InvalidRequest(f"top_k={top_k}: ask for at least one class of each row.", parameter="top_k")
+    if top_k is not None and interval is not None:
+        raise InvalidRequest("Intervals are of all classes: ask for them without top_k.", parameter="top_k")
+
+
+def check_size(n_rows: int, n_classes: int, top_k: int | None = None) -> None:
+    """Refuse an answer that many classes make too large.
+
+    Raises
+    ------
+    InvalidRequest
+        Saying how many rows may be sent at once.
+    """
+    if n_classes <= FEW_CLASSES:
+        return
+    most = max(1, (MOST_CELLS if top_k is None else CELLS_AT_A_TIME) // n_classes)
+    if n_rows > most:
+        fewer = " or ask for the most probable classes only, such as ?top_k=5" if top_k is None else ""
+        raise InvalidRequest(
+            f"{n_rows:,} rows of {n_classes:,} classes are {8 * n_rows * n_classes / 2**20:,.0f} MiB of probabilities. Send at "
+            f"most {most:,} rows at once{fewer}.",
+            max_rows=most,
+        )
+
+
+def check_answer(n_rows: int, n_classes: int, top_k: int | None, interval: float | None) -> None:
+    """Refuse what does not go together, and an answer that would be too large.
+
+    Raises
+    ------
+    InvalidRequest
+    """
+    check_top_k(top_k, interval)
+    check_size(n_rows, n_classes, top_k)
+
+
+def classes_in_json(classes: list[Value], probabilities: Floats, top_k: int | None = None) -> JSONObject:
+    """Predictions and probabilities: of all classes, or of the most probable ones of each row."""
+    if top_k is None:
+        predictions = [classes[code] for code in probabilities.argmax(axis=1)]
+        return {"classes": classes, "predictions": predictions, "probabilities": probabilities.tolist()}
+    top = top_classes(probabilities, top_k)
+    words = [[classes[code] for code in codes] for codes in top.codes.tolist()]
+    return {
+        "predictions": [row[0] for row in words],
+        "probabilities": top.probabilities.tolist(),
+        "top_classes": words,
+    }

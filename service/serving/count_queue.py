@@ -1,0 +1,139 @@
+"""What was answered and waits to be counted: rows, and of which version they are."""
+
+import itertools
+import secrets
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from hashlib import blake2b
+from typing import NamedTuple
+
+from learners.kernels.arrays import Codes, Floats
+from learners.models.model import Model
+from learners.monitoring.raw import RawRows
+from learners.monitoring.served_counts import ServedCounts
+from learners.monitoring.count_layout import Watched
+from learners.schema.encoding.records import Observed
+from learners.schema.schema import FEW_CLASSES
+from service.serving.prediction_log import KEY_BYTES, Keys, Logged
+from storage.monitoring import MonitorChoice
+
+MOST_RECORDS = 1 << 16
+LEAST_RECORDS, MOST_PROBABILITIES = 256, 1 << 24  # where there are many classes
+MOST_CELLS = 1 << 25  # of batches
+
+
+class Waiting(NamedTuple):
+    """Rows that were answered and are not yet counted."""
+
+    first_id: int
+    x: Codes
+    probabilities: Floats | None
+    raw: RawRows
+    keys: Keys
+
+
+class Watch:
+    """Counts what one version serves; threads and the event loop append.
+
+    Parameters
+    ----------
+    model : Model
+    name, version : of it
+    secret : of the workspace
+    part : int
+        Tells apart the files of several watches of one version in one process.
+
+    Attributes
+    ----------
+    is_logged : bool
+        Whether predictions may be kept for labels or as rows: not the probabilities of more than `FEW_CLASSES` classes.
+    append, next_id : callable
+        For one record: `append((next_id(), codes, probabilities, record, key))`, with codes as bytes or a list.
+    left_at : float or None
+        When the version was no longer mapped, on the monotonic clock.
+    is_rehearsing : bool
+        Whether what waits is to be forgotten, and so not to be counted.
+    """
+
+    def __init__(self, model: Model, name: str, version: int, secret: bytes, part: int = 0) -> None:
+        self.model, self.name, self.version, self.secret, self.part = model, name, version, secret, part
+        self.requests = itertools.count().__next__
+        self.prefix = secrets.token_hex(8)
+        n_classes = model.schema.n_classes
+        self.is_logged = n_classes <= FEW_CLASSES
+        self.records: deque[Observed] = deque(
+            maxlen=max(LEAST_RECORDS, min(MOST_RECORDS, MOST_PROBABILITIES // n_classes))
+        )
+        self.append: Callable[[Observed], None] = self.records.append
+        self.next_id: Callable[[], int] = itertools.count().__next__
+        self.lock = threading.Lock()
+        self.batches: list[Waiting] = []
+        self.n_cells = self.n_skipped = self.n_requests = 0
+        self.last_id = -1
+        self.left_at: float | None = None
+        self.is_rehearsing = False
+        self.choice: MonitorChoice = {}
+        self.watched: Watched | None = None
+        self.hours: dict[datetime, ServedCounts] = {}
+        self.changed: set[datetime] = set()
+        self.logged: list[Logged] = []
+
+    def add_batch(self, x: Codes, probabilities: Floats | None, raw: RawRows, keys: Keys = None) -> None:
+        """Take rows that were answered; beyond what may wait, only their number."""
+        with self.lock:
+            self.n_requests += 1
+            n_cells = x.size + (0 if self.is_logged or probabilities is None else probabilities.size)
+            if self.n_cells + n_cells > MOST_CELLS:
+                self.n_skipped += x.shape[1]
+                return
+            self.n_cells += n_cells
+            self.batches.append(Waiting(self.next_batch(x.shape[1]), x, probabilities, raw, keys))
+
+    @property
+    def n_waiting(self) -> int:
+        """Rows that wait to be counted."""
+        with self.lock:
+            n_rows: int = len(self.records) + sum(one.x.shape[1] for one in self.batches)
+        return n_rows
+
+    def new_ids(self, n_rows: int) -> list[str]:
+        """Ids for the predictions of one request, which nobody else has given or will guess."""
+        request = f"{self.prefix}{self.requests():x}"
+        return [f"{request}-{row}" for row in range(n_rows)]
+
+    def key_of(self, kind: str, text: str) -> bytes:
+        """Under which an id or a client's key is kept: a keyed hash, from which nobody reads it."""
+        return keyed(self.secret, kind, text)
+
+    def next_batch(self, n_rows: int) -> int:
+        """The id of the first row; batches have numbers of their own, far from those of single records."""
+        first = self._batch_id
+        self._batch_id += n_rows
+        return first
+
+    _batch_id = 1 << 48
+
+    @contextmanager
+    def rehearsing(self) -> Iterator[None]:
+        """Forget what is answered meanwhile: it is no request."""
+        self.is_rehearsing = True
+        try:
+            yield
+        finally:
+            self._discard()
+            self.is_rehearsing = False
+
+    def _discard(self) -> None:
+        if self.records:
+            self.last_id = self.records[-1][0]
+        self.records.clear()
+        self.batches.clear()
+        self.n_cells = self.n_skipped = self.n_requests = 0
+
+
+def keyed(secret: bytes, kind: str, text: str) -> bytes:
+    """16 bytes that stand for a prediction's id or a client's key."""
+    return blake2b(f"{kind}\0{text}".encode(), digest_size=KEY_BYTES, key=secret).digest()

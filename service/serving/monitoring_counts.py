@@ -1,0 +1,285 @@
+"""What serving processes count: the hot path appends, a thread counts, files keep it. Nothing here ever blocks a prediction."""
+
+import itertools
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+import numpy as np
+import structlog
+
+from learners.kernels.arrays import Codes, Mask, Uint64s
+from learners.models.model import Model
+from learners.monitoring.kernels import sampled_rows
+from learners.monitoring.raw import BatchRows, RecordRows, status_counts
+from learners.monitoring.served_counts import ServedCounts, ServedRows
+from learners.monitoring.count_layout import Watched
+from learners.schema.encoding.encode import encoder_of
+from learners.schema.encoding.records import Observed
+from service.serving.prediction_log import logged_rows, predictions_table
+from service.settings import Settings
+from service.telemetry import MONITORED_ROWS, SAMPLED_OUT_ROWS
+from service.serving.count_queue import Waiting, Watch
+from storage.errors import StorageError
+from storage.files import Layout
+from storage.monitoring import HOUR, Alive, MonitorChoice, MonitoringFiles, workspace_secret
+
+AT_ONCE = 1024  # rows counted before other threads get a turn
+COMPARED_ONE_IN = 32  # of busy hours: records whose numbers are compared with the range of training
+WHOLE_BATCHES = 32  # of one batch in so many, all rows are counted, before rows of a batch are chosen
+LEAST_BATCHES = 4  # that are counted where batches are chosen
+MANY = 128  # records that were answered within one turn
+BREATH_S = 0.0005
+
+
+class Observer:
+    """Counts what the models of one serving process answer, on a thread of its own.
+
+    Parameters
+    ----------
+    settings : Settings
+    choice_of : callable
+        What is decided for a model, by its name; asked now and then.
+    clock : callable
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        choice_of: Callable[[str], MonitorChoice],
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.settings, self.choice_of, self.clock = settings, choice_of, clock
+        self.root = Layout(settings.workspace).root
+        self.process = secrets.token_hex(4)
+        self.secret = workspace_secret(self.root)
+        self.alive = Alive(self.root, self.process)
+        self.watches: list[Watch] = []
+        self.one_in = 1
+        self.log = structlog.get_logger("monitor")
+        self._stopping = threading.Event()
+        self._working = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._flushed_at = self._folded_at = time.monotonic()
+        self._n_files, self._n_watches = itertools.count(), itertools.count()
+        self._changing = threading.Lock()  # `watches`, which threads that map models and the one that counts replace
+
+    def watch(self, model: Model, name: str, version: int) -> Watch:
+        """Begin to watch a version."""
+        watch = Watch(model, name, version, self.secret, next(self._n_watches))
+        watch.choice = self.choice_of(name)
+        with self._changing:
+            self.watches = [*self.watches, watch]
+        return watch
+
+    def leave(self, watch: Watch) -> None:
+        """Count what waits of a version that is no longer mapped, and watch it no more."""
+        watch.left_at = time.monotonic()
+
+    def start(self) -> None:
+        """Start the thread that counts."""
+        self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Count and write what waits, and end."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(10)
+        with self._working:
+            self.fold()
+            self.flush(is_end=True)
+        self.alive.close()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self.settings.monitoring_fold_s):
+            try:
+                with self._working:
+                    self.fold()
+                    if time.monotonic() - self._flushed_at >= self.settings.monitoring_flush_s:
+                        self.flush()
+            except StorageError as error:
+                self.log.warning("what was served could not be written", reason=str(error))
+            except Exception:
+                self.log.exception("what was served could not be counted")
+
+    def fold(self, one_in: int | None = None) -> None:
+        """Count what waits: one row in so many, by default as many as fit into the time since it was last done."""
+        now = time.monotonic()
+        seconds, self._folded_at = max(now - self._folded_at, self.settings.monitoring_fold_s), now
+        wanted = sum(watch.n_waiting for watch in self.watches) / seconds / self.settings.monitoring_rows_per_s
+        self.one_in = one_in or (1 if wanted <= 1 else 1 << int(np.ceil(np.log2(wanted))))
+        for watch in self.watches:
+            if not watch.is_rehearsing:
+                self._fold(watch)
+
+    def _fold(self, watch: Watch) -> int:
+        """Count what waits for one version; returns how many rows there were."""
+        records = [watch.records.popleft() for _ in range(len(watch.records))]
+        with watch.lock:
+            batches, watch.batches = watch.batches, []
+            n_skipped, watch.n_skipped = watch.n_skipped, 0
+            n_requests, watch.n_requests, watch.n_cells = watch.n_requests, 0, 0
+        if records:
+            n_skipped += records[-1][0] - watch.last_id - len(records)
+            watch.last_id = records[-1][0]
+        n_rows: int = len(records) + sum(one.x.shape[1] for one in batches) + n_skipped
+        if not n_rows:
+            return 0
+        if watch.choice.get("mode", self.settings.monitoring) == "off":
+            return n_rows
+        if watch.watched is None:
+            watch.watched = Watched(watch.model)
+        counts = self._counts_now(watch)
+        counts.block("rows")[1:] += (n_skipped, n_requests)
+        for start in range(0, len(records), AT_ONCE):
+            self._count(watch, counts, _joined(watch.watched, records[start : start + AT_ONCE]), 1)
+            time.sleep(BREATH_S)
+        self._count_batches(watch, counts, batches)
+        return n_rows
+
+    def _count_batches(self, watch: Watch, counts: ServedCounts, batches: Sequence[Waiting]) -> None:
+        """Beyond the rows of a second that are counted, some batches: a few rows of each would cost as much as all of one.
+
+        Of few batches, rows of each: a single large request must not go by uncounted.
+        """
+        of_batches = min(self.one_in, WHOLE_BATCHES, 1 << max(0, (len(batches) // LEAST_BATCHES).bit_length() - 1))
+        first_ids = np.array([one.first_id for one in batches], np.uint64)
+        n_left_out = 0
+        for one, is_chosen in zip(batches, _sampled(~first_ids, of_batches), strict=True):
+            if is_chosen:
+                self._count(watch, counts, one, 0, of_batches)
+                time.sleep(BREATH_S)
+            else:
+                n_rows = one.x.shape[1]
+                self._log(watch, one, np.zeros(n_rows, bool))
+                counts.block("rows")[1] += n_rows
+                n_left_out += n_rows
+        SAMPLED_OUT_ROWS.labels(watch.name).inc(n_left_out)
+
+    def _counts_now(self, watch: Watch) -> ServedCounts:
+        assert watch.watched is not None
+        hour = self.clock().replace(minute=0, second=0, microsecond=0)
+        watch.changed.add(hour)
+        if hour not in watch.hours:
+            watch.hours[hour] = ServedCounts(watch.watched)
+        return watch.hours[hour]
+
+    def _count(
+        self, watch: Watch, counts: ServedCounts, rows: Waiting, requests_per_row: int, of_batches: int = 1
+    ) -> None:
+        """Count rows, of which already only one batch in so many is here."""
+        assert watch.watched is not None
+        n_rows, schema = rows.x.shape[1], watch.watched.schema
+        one_in = max(1, self.one_in // of_batches)
+        is_chosen = np.ones(n_rows, bool) if one_in == 1 else _chosen(rows.first_id, n_rows, one_in)
+        chosen = np.flatnonzero(is_chosen)
+        self._log(watch, rows, is_chosen)
+        x, raw = rows.x, rows.raw
+        if chosen.size < n_rows:
+            x = np.ascontiguousarray(x[:, chosen])
+        if isinstance(raw, BatchRows) and chosen.size < n_rows:
+            raw = raw.taken(chosen)
+            codes, chosen_raw = x, np.arange(chosen.size)
+        else:
+            codes, chosen_raw = rows.x, chosen
+        denied = [
+            i for i, attribute in enumerate(schema.attributes) if attribute.name in watch.choice.get("denied", ())
+        ]
+        if denied:
+            x = x.copy()
+            x[denied] = schema.domain_sizes[denied][:, None]
+        x.setflags(write=False)
+        probabilities = rows.probabilities
+        if probabilities is not None and chosen.size < n_rows:
+            probabilities = probabilities[chosen]
+        counts.add(ServedRows(x, probabilities, None), n_rows, one_in * of_batches, requests_per_row * n_rows)
+        MONITORED_ROWS.labels(watch.name).inc(chosen.size)
+        SAMPLED_OUT_ROWS.labels(watch.name).inc(n_rows - chosen.size)
+        compared = chosen_raw
+        if chosen.size >= MANY and not isinstance(raw, BatchRows):
+            compared = chosen[_chosen(rows.first_id + 1, n_rows, COMPARED_ONE_IN)[chosen]]
+        encoder = encoder_of(schema).inputs
+        statuses = status_counts(codes, raw, schema.attributes, chosen_raw, compared, encoder)
+        statuses[denied] = 0
+        counts.add_statuses(statuses)
+
+    def _log(self, watch: Watch, rows: Waiting, is_counted: Mask) -> None:
+        """Keep the predictions that a label may be sent for, and all of them if rows are to be kept; none of many classes."""
+        if not watch.is_logged:
+            return
+        keeps_rows = watch.choice.get("mode", self.settings.monitoring) == "rows"
+        if rows.probabilities is None or (rows.keys is None and not keeps_rows):
+            return
+        watch.logged.append(logged_rows(rows.x, rows.probabilities, rows.keys, is_counted, self.clock(), keeps_rows))
+
+    def flush(self, is_end: bool = False) -> None:
+        """Write what has changed; hours that are over, and versions that nobody asks any more, are closed and forgotten here.
+
+        Counts of one version and hour take half a megabyte: a process that takes over a version a minute must not hold all.
+        """
+        now = self.clock()
+        self._flushed_at = time.monotonic()
+        done = {watch for watch in self.watches if self._is_done(watch)}
+        for watch in self.watches:
+            files = MonitoringFiles(self.root, watch.name)
+            for hour in sorted(watch.hours):
+                is_over = is_end or watch in done or now >= hour + HOUR
+                if hour in watch.changed or is_over:
+                    counts = watch.hours[hour]
+                    layout = counts.watched.fingerprint
+                    files.write_slice(
+                        watch.version,
+                        hour,
+                        self.process,
+                        counts.to_arrow(),
+                        layout,
+                        covered_until=min(now, hour + HOUR),
+                        is_closed=is_over,
+                        part=watch.part,
+                    )
+                    watch.changed.discard(hour)
+                if is_over:
+                    del watch.hours[hour]
+            if watch.logged:
+                logged, watch.logged = watch.logged, []
+                name = f"{now:%Y%m%dT%H%M%S}-{self.process}-{next(self._n_files)}"
+                files.write_rows(watch.version, "predictions", name, predictions_table(logged))
+            watch.choice = self.choice_of(watch.name)
+        with self._changing:
+            self.watches = [watch for watch in self.watches if watch not in done]
+
+    def _is_done(self, watch: Watch) -> bool:
+        """Whether the requests that could still hold a version that was left have ended, and all their rows are counted."""
+        if watch.left_at is None or watch.n_waiting:
+            return False
+        return time.monotonic() - watch.left_at >= self.settings.request_timeout_s
+
+
+def _chosen(first_id: int, n_rows: int, one_in: int) -> Mask:
+    """(n_rows,) bool: about one in so many, by the hash of the row's number."""
+    return _sampled(np.arange(first_id, first_id + n_rows).astype(np.uint64), one_in)
+
+
+def _sampled(ids: Uint64s, one_in: int) -> Mask:
+    chosen = np.zeros(ids.size, np.uint8)
+    sampled_rows(ids, one_in, chosen)
+    return chosen.astype(bool)
+
+
+def _joined(watched: Watched, records: Sequence[Observed]) -> Waiting:
+    """Single records as one batch; their numbers follow one another but for those that were dropped."""
+    dtype = watched.schema.code_dtype
+    narrow = [one[1] for one in records if isinstance(one[1], bytes)]
+    if len(narrow) == len(records):
+        rows = np.frombuffer(b"".join(narrow), np.uint8)
+    else:
+        rows = np.array([one[1] for one in records]).ravel().astype(dtype)
+    x: Codes = np.ascontiguousarray(rows.reshape(len(records), -1).T)
+    probabilities = np.concatenate([one[2] for one in records]).reshape(len(records), -1)
+    keys = [one[4] or b"" for one in records]
+    return Waiting(
+        records[0][0], x, probabilities, RecordRows([one[3] for one in records]), keys if any(keys) else None
+    )

@@ -1,0 +1,393 @@
+"""Mapped models for serving: found by name, version or alias, swapped when the registry changes; never opens DuckDB."""
+
+import contextlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import structlog
+
+from learners.circuits.structures.from_network import NetworkTooLarge
+from learners.circuits.model import CircuitModel
+from learners.classifiers.lookup.lookup import LookupModel
+from learners.distributions.checks import distributions
+from learners.ensembles.model import EnsembleModel
+from learners.errors import InvalidParameter, LearnerError, NoClass
+from learners.registry.model_kinds import load_model
+from learners.models.model import Model
+from learners.monitoring.raw import RawRows
+from learners.schema import Chunk, Schema
+from learners.schema.encoding.records import encode_records, record_classifier
+from learners.schema.schema import Value
+from service.requests.json_values import JSONMapping
+from service.serving.prediction_log import Keys
+from service.serving.networks import compiled_network, n_kept_edges
+from service.serving.monitoring_counts import Observer
+from service.requests.problems import InvalidRequest
+from service.telemetry import MAPPED_MODELS, PREDICTED_ROWS, SWAPS
+from service.serving.count_queue import Watch
+from storage import models
+from storage.compiled import map_compiled
+from storage.control import Control
+from storage.errors import CorruptFile, NotFound
+from storage.models import ModelVersion
+
+MOST_TOLD = 200  # characters
+MAX_CHECKED = 16
+REHEARSED = (2, 40)  # rows: kernels have a way for few, and one for many
+
+# Edges of the circuit of a network that is compiled before a request asks for it, about 0.1 KB each; and of all such circuits:
+# a process that maps hundreds of models may never be asked queries.
+MOST_REHEARSED, MOST_KEPT = 200_000, 2_000_000
+
+Probabilities = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@dataclass(frozen=True, eq=False)
+class Served:
+    """One mapped model version with what its answers repeat, made once.
+
+    `classify(record)` gives the (n_classes,) probabilities of one dict of raw values.
+    """
+
+    name: str
+    version: int
+    learner: str
+    sha256: str
+    model: Model
+    classify: Callable[[JSONMapping], Probabilities]
+    count_rows: Callable[[float], None]
+    watch: Watch | None = None
+
+    @property
+    def schema(self) -> Schema:
+        """The schema that the model was trained with."""
+        return self.model.schema
+
+    @cached_property
+    def classes(self) -> list[Value]:
+        """The classes as the data held them, in the order of the probabilities."""
+        return self.schema.class_values()
+
+    @cached_property
+    def json_head(self) -> bytes:
+        """The start of a JSON answer, up to the first predicted class."""
+        head = msgspec.json.encode({"model": self.name, "version": self.version, "classes": self.classes})
+        return head[:-1] + b',"predictions":['
+
+    @cached_property
+    def json_classes(self) -> list[bytes]:
+        """Each class as JSON text."""
+        return [msgspec.json.encode(name) for name in self.classes]
+
+    @cached_property
+    def known_names(self) -> frozenset[str]:
+        """Columns that a request may name: the attributes, and those that training saw and left out."""
+        target = [self.schema.target] if self.schema.target is not None else []
+        return frozenset(
+            [attribute.name for attribute in self.schema.attributes]
+            + [left_out.name for left_out in self.schema.left_out]
+            + target
+        )
+
+    @cached_property
+    def checked_columns(self) -> set[tuple[str, ...]]:
+        """Columns of tables that were found to be known."""
+        return set()
+
+    def predict_proba(self, chunk: Chunk) -> Probabilities:
+        """Class probabilities (n_rows, n_classes) of encoded rows.
+
+        Raises
+        ------
+        InvalidPrediction
+            If a row's are no distribution.
+        """
+        return distributions(self.model.predict_proba(chunk))
+
+    def answered(self, chunk: Chunk, probabilities: Probabilities, raw: RawRows, keys: Keys = None) -> None:
+        """Count rows that were answered; `classify` counts its records itself, but for `count_rows`."""
+        self.count_rows(chunk.n_rows)
+        if self.watch is not None:
+            self.watch.add_batch(chunk.x, probabilities, raw, keys)
+
+    def intervals(self, chunk: Chunk, level: float) -> tuple[Probabilities, Probabilities]:
+        """Credible intervals (low, high) of the probabilities, each (n_rows, n_classes).
+
+        Raises
+        ------
+        InvalidParameter
+            If the model has no posterior.
+        """
+        return intervals_of(self.model, chunk, level)
+
+    def check_names(
+        self, records: Iterable[JSONMapping], ignore_unknown: bool, way_out: str = "or send ?ignore_unknown=true"
+    ) -> None:
+        """Refuse columns that the model has never heard of: most likely a typing error that would cost accuracy.
+
+        Parameters
+        ----------
+        records : iterable of mapping
+        ignore_unknown : bool
+        way_out : str
+            What else the caller can do, in its protocol.
+
+        Raises
+        ------
+        InvalidRequest
+            Naming the first unknown column and the similar known ones.
+        """
+        if ignore_unknown:
+            return
+        known = self.known_names
+        for record in records:
+            if not record.keys() <= known:
+                unknown = next(name for name in record if name not in known)
+                near = ", ".join(get_close_matches(unknown, known)) or "none similar"
+                raise InvalidRequest(
+                    f"Model {self.name!r} knows no column {shortened(unknown)!r} (similar: {near}). "
+                    f"Rename it, leave it out, {way_out}.",
+                    column=shortened(unknown),
+                )
+
+    def check_columns(self, names: tuple[str, ...], ignore_unknown: bool) -> None:
+        """As `check_names`, for the columns of a table; clients send the same ones again and again.
+
+        Raises
+        ------
+        InvalidRequest
+        """
+        if ignore_unknown or names in self.checked_columns:
+            return
+        self.check_names([dict.fromkeys(names)], ignore_unknown)
+        if len(self.checked_columns) < MAX_CHECKED:
+            self.checked_columns.add(names)
+
+
+class Predictor:
+    """The models of one serving process.
+
+    `served(reference)` is a dict look-up on the event loop; `resolve` and `refresh` read the control database and are
+    called on threads. References to a `Served` stay good for as long as a request holds them.
+
+    Parameters
+    ----------
+    control : Control
+    max_mapped : int
+        Model versions kept mapped, of those that some reference means; the least recently resolved goes first.
+    observer : Observer, optional
+        Counts what is answered.
+
+    Attributes
+    ----------
+    generation : int
+        Of the registry, as it was taken over last.
+    damaged : dict of str
+        What is wrong with the version that a reference means now; until it is mended, what was mapped before is served.
+    """
+
+    def __init__(self, control: Control, max_mapped: int = 256, observer: Observer | None = None) -> None:
+        self.control, self.observer = control, observer
+        self.max_mapped = max_mapped
+        self.generation = models.generation(control)
+        self.damaged: dict[str, str] = {}
+        self._served: dict[str, Served] = {}
+        self._mapped: OrderedDict[tuple[str, int, str], Served] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def served(self, reference: str) -> Served | None:
+        """The model of "name", "name@version" or "name@alias" if it was resolved before."""
+        return self._served.get(reference)
+
+    def resolve(self, reference: str) -> Served:
+        """The model of a reference, mapping it if need be.
+
+        Raises
+        ------
+        NotFound
+            If there is no such model, version or alias.
+        """
+        with self._lock:
+            served = self._map(models.find_version(self.control, reference))
+            self._served[reference] = served
+            self._forget_most()
+            return served
+
+    def refresh(self) -> bool:
+        """Take over a changed registry: map what every known reference means now, then swap them all at once.
+
+        A version that no reference means any more is forgotten, and with it the file that it maps, which may be deleted;
+        requests that hold it keep it until they end.
+        A damaged version costs the references that mean it, and no others; they are tried again each time.
+
+        Returns
+        -------
+        bool
+            Whether anything had changed.
+        """
+        generation = models.generation(self.control)
+        if generation == self.generation and not self.damaged:
+            return False
+        log = structlog.get_logger("predictor")
+        with self._lock:
+            swapped, damaged = dict(self._served), {}
+            for reference in list(self._served if generation != self.generation else self.damaged):
+                try:
+                    swapped[reference] = self._map(models.find_version(self.control, reference))
+                except NotFound:
+                    swapped.pop(reference, None)
+                    log.info("reference is gone", reference=reference)
+                except CorruptFile as error:
+                    damaged[reference] = str(error)
+            for reference, reason in damaged.items() - self.damaged.items():  # once: it may last for hours
+                log.error("a version is damaged, the one before it is served on", reference=reference, reason=reason)
+            has_changed = generation != self.generation or damaged.keys() != self.damaged.keys()
+            self._served, self.damaged, self.generation = swapped, damaged, generation
+            self._forget_unmeant()
+        SWAPS.inc(has_changed)
+        return has_changed
+
+    def _map(self, version: ModelVersion) -> Served:
+        key = (version.name, version.version, version.sha256)
+        served = self._mapped.get(key)
+        if served is None:
+            served = map_version(version, self.observer)
+            with _usable(version):
+                rehearse(served)
+            self._mapped[key] = served
+        self._mapped.move_to_end(key)
+        return served
+
+    def _forget_unmeant(self) -> None:
+        meant = set(self._served.values())
+        for key in [key for key, served in self._mapped.items() if served not in meant]:
+            self._forget(key)
+        self._forget_most()
+
+    def _forget_most(self) -> None:
+        while len(self._mapped) > self.max_mapped:
+            self._forget(next(iter(self._mapped)))
+        MAPPED_MODELS.set(len(self._mapped))
+
+    def _forget(self, key: tuple[str, int, str]) -> None:
+        gone = self._mapped.pop(key)
+        if gone.watch is not None and self.observer is not None:
+            self.observer.leave(gone.watch)
+        self._served = {reference: served for reference, served in self._served.items() if served is not gone}
+
+
+def map_version(version: ModelVersion, observer: Observer | None = None) -> Served:
+    """Map the compiled file of a model version and make it ready to answer; an observer is told of what it answers.
+
+    Raises
+    ------
+    CorruptFile
+    """
+    header, arrays = map_compiled(version.arrow_path)
+    with _usable(version):
+        model = load_model(header, arrays)
+        watch = None if observer is None else observer.watch(model, version.name, version.version)
+        classify = record_classifier(model, watch)
+    return Served(
+        name=version.name,
+        version=version.version,
+        learner=version.learner,
+        sha256=version.sha256,
+        model=model,
+        classify=classify,
+        count_rows=PREDICTED_ROWS.labels(version.name).inc,
+        watch=watch,
+    )
+
+
+@contextlib.contextmanager
+def _usable(version: ModelVersion) -> Iterator[None]:
+    """Whatever a model fails with whose arrays are not what was written, as damage of its file."""
+    try:
+        yield
+    except (LearnerError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
+        reason = f"it makes no model ({type(error).__name__}: {error}). Rebuild it: fewpass doctor --repair."
+        raise CorruptFile(version.arrow_path, reason) from error
+
+
+def rehearse(served: Served) -> None:
+    """Answer for rows of which nothing is known: what is run for the first time compiles or loads, which may take seconds.
+
+    Here it is on a thread; the first request would be answered on the event loop.
+    """
+    with contextlib.nullcontext() if served.watch is None else served.watch.rehearsing():
+        _answer_nothing(served)
+
+
+def _answer_nothing(served: Served) -> None:
+    with contextlib.suppress(NoClass):  # some models answer queries only
+        served.classify({})
+        for n_rows in REHEARSED:
+            served.predict_proba(encode_records([{}] * n_rows, served.schema))
+    if isinstance(served.model, CircuitModel):
+        served.model.prepare()
+    network = served.model.joint if isinstance(served.model, EnsembleModel) else served.model
+    if isinstance(network, LookupModel):
+        with contextlib.suppress(NetworkTooLarge):  # the first query compiles it, or is refused
+            compiled_network(network, min(MOST_REHEARSED, MOST_KEPT - n_kept_edges())).prepare()
+
+
+def shortened(name: str) -> str:
+    """A name as a client has sent it, short enough to be told back."""
+    return name if len(name) <= MOST_TOLD else f"{name[:MOST_TOLD]}…"
+
+
+def intervals_of(model: Any, chunk: Chunk, level: float) -> tuple[Probabilities, Probabilities]:
+    """The credible intervals of a model that has them.
+
+    Raises
+    ------
+    InvalidParameter
+        If it has none: XGBoost, or m-estimates.
+    """
+    if not hasattr(model, "credible_intervals"):
+        raise InvalidParameter(
+            "interval",
+            level,
+            f"a model of kind {model.kind!r} has no posterior; use estimator hdp, or learner spn with learning=gibbs",
+        )
+    low, high = model.credible_intervals(chunk, level)
+    return low, high
+
+
+def scored_batch(
+    classes: list[Value], probabilities: Probabilities, intervals: tuple[Probabilities, Probabilities] | None = None
+) -> pa.RecordBatch:
+    """The answer as a table: the predicted class, then one column of probabilities per class.
+
+    Parameters
+    ----------
+    classes : list of str, int or bool
+        In the order of the columns of `probabilities`.
+    probabilities : (n_rows, n_classes) float64
+        Of each class for each row.
+    intervals : (low, high), optional
+        Each (n_rows, n_classes) float64.
+
+    Returns
+    -------
+    RecordBatch
+        `prediction` (a dictionary of the classes), `probability_<class>` (float64) for each class, and with intervals
+        `low_<class>` and `high_<class>`.
+    """
+    codes = pa.array(probabilities.argmax(axis=1).astype(np.int32))
+    prediction = pa.DictionaryArray.from_arrays(codes, pa.array(classes))
+    parts = {"probability": probabilities}
+    if intervals is not None:
+        parts |= {"low": intervals[0], "high": intervals[1]}
+    columns = [pa.array(np.ascontiguousarray(column)) for part in parts.values() for column in part.T]
+    names = [f"{part}_{name}" for part in parts for name in classes]
+    return pa.RecordBatch.from_arrays([prediction, *columns], names=["prediction", *names])

@@ -1,0 +1,179 @@
+"""What a serving process keeps of versions that it serves one after the other: of those that nobody asks any more, nothing."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import weakref
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from learners.circuits.structures.from_network import NetworkTooLarge
+from learners.models.query import Marginal
+from service import product
+from service.serving.monitoring_counts import Observer
+from service.serving.predictor import Predictor, Served
+from service.product.inference.queries import queryable
+from service.product.monitoring.windows import Watching
+from service.requests.requests import TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from storage.models import generation
+
+NOON = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
+RECORD = {"outlook": "rain", "windy": True}
+N_VERSIONS = 8
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, weather_files: tuple[Path, Path]) -> Iterator[Workspace]:
+    """With one version of a model, and a file from which others are imported."""
+    settings = Settings(workspace=tmp_path / "workspace", threads=1, request_timeout_s=1e-9)
+    with Workspace(settings) as opened:
+        request = TrainRequest(
+            uris=[str(weather_files[0])], target="class", learner="nb", parameters={"m": 1.0}, model="m", holdout=0
+        )
+        product.train(opened, request)
+        product.write_export(opened, "m", tmp_path / "m.tar")
+        yield opened
+
+
+@pytest.fixture
+def observer(workspace: Workspace) -> Iterator[Observer]:
+    made = Observer(workspace.settings, lambda _: {}, clock=lambda: NOON)
+    yield made
+    made.close()
+
+
+def one_more(workspace: Workspace, predictor: Predictor) -> None:
+    product.import_version(workspace, workspace.layout.root.parent / "m.tar", "m")
+    assert predictor.refresh()
+
+
+def now_served(predictor: Predictor) -> Served:
+    served = predictor.served("m")
+    assert served is not None
+    return served
+
+
+def n_counted(workspace: Workspace, version: int) -> int:
+    watching = Watching(workspace, f"m@{version}")
+    return watching.window(NOON.replace(hour=0), NOON.replace(hour=23)).counts.n_rows
+
+
+def mapped_files(root: Path) -> set[str]:
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return {line.split(maxsplit=5)[5] for line in lines if f"{root}/models/" in line}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc/self/maps is Linux'")
+def test_versions_that_nobody_asks_any_more_leave_no_model_no_mapping_and_no_counts(
+    workspace: Workspace, observer: Observer
+) -> None:
+    predictor = Predictor(workspace.control, observer=observer)
+    predictor.resolve("m")
+    left: list[weakref.ref[object]] = []
+    for number in range(N_VERSIONS):
+        served = now_served(predictor)
+        for _ in range(number + 1):
+            served.classify(RECORD)
+        queryable(served.model).answer([Marginal({})])
+        left += [weakref.ref(served), weakref.ref(served.model), weakref.ref(served.watch)]
+        observer.fold()
+        one_more(workspace, predictor)
+        del served
+        product.prune(workspace, "m", keep=2)
+    observer.fold()
+    observer.flush()
+    gc.collect()
+    assert [one() for one in left] == [None] * len(left)
+    now = product.find_version(workspace, "m")
+    assert mapped_files(workspace.layout.root) == {str(now.arrow_path)}
+    assert [watch.version for watch in observer.watches] == [now.version] and not observer.watches[0].hours
+    # What they served was written first: of the two versions that are left, all rows.
+    assert n_counted(workspace, N_VERSIONS) == N_VERSIONS
+
+
+def test_a_version_that_comes_back_within_the_hour_adds_to_what_it_served(
+    workspace: Workspace, observer: Observer
+) -> None:
+    predictor = Predictor(workspace.control, observer=observer)
+    product.set_alias(workspace, "m", "champion", 1)
+    predictor.resolve("m@champion")
+    product.import_version(workspace, workspace.layout.root.parent / "m.tar", "m")
+    for version, n_rows in ((1, 3), (2, 5), (1, 7), (2, 11)):
+        product.set_alias(workspace, "m", "champion", version)
+        predictor.refresh()
+        served = predictor.served("m@champion")
+        assert served is not None and served.version == version
+        for _ in range(n_rows):
+            served.classify(RECORD)
+        observer.fold()
+        observer.flush()
+    observer.flush()
+    assert [n_counted(workspace, version) for version in (1, 2)] == [3 + 7, 5 + 11]
+
+
+def test_a_version_that_a_request_may_still_hold_is_watched_on(workspace: Workspace) -> None:
+    settings = workspace.settings.model_copy(update={"request_timeout_s": 600.0})
+    observer = Observer(settings, lambda _: {}, clock=lambda: NOON)
+    predictor = Predictor(workspace.control, observer=observer)
+    held = predictor.resolve("m")
+    one_more(workspace, predictor)
+    observer.flush()
+    held.classify(RECORD)
+    observer.close()
+    assert n_counted(workspace, 1) == 1
+
+
+def test_of_references_that_are_meant_the_least_recent_goes_first(workspace: Workspace) -> None:
+    for _ in range(2):
+        product.import_version(workspace, workspace.layout.root.parent / "m.tar", "m")
+    predictor = Predictor(workspace.control, max_mapped=2)
+    for reference in ("m@1", "m@2", "m@1", "m@3"):
+        predictor.resolve(reference)
+    assert {reference for reference in ("m@1", "m@2", "m@3") if predictor.served(reference)} == {"m@1", "m@3"}
+    # A version that replaces another takes its place, and not that of a third one.
+    predictor = Predictor(workspace.control, max_mapped=2)
+    predictor.resolve("m@1")
+    predictor.resolve("m")
+    one_more(workspace, predictor)
+    assert predictor.served("m@1") is not None and now_served(predictor).version == 4
+    assert predictor.generation == generation(workspace.control)
+
+
+@pytest.mark.parametrize("limit", ["MOST_REHEARSED", "MOST_KEPT"])
+def test_the_circuit_of_a_network_is_there_before_the_first_query(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    monkeypatch.setattr(f"service.serving.predictor.{limit}", 3)
+    large = Predictor(workspace.control).resolve("m")
+    monkeypatch.undo()
+    served = Predictor(workspace.control).resolve("m")
+
+    def never(*_: object) -> None:
+        raise AssertionError("compiled by a query")
+
+    monkeypatch.setattr("service.serving.networks.network_circuit", never)
+    (answer,) = queryable(served.model).answer([Marginal({})])
+    assert answer["probability"] == pytest.approx(1.0)
+    with pytest.raises(AssertionError, match="compiled by a query"):
+        queryable(large.model)
+
+
+def test_what_a_version_rehearses_is_never_counted(
+    workspace: Workspace, observer: Observer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fold_meanwhile(*about: object) -> None:
+        observer.fold()
+        raise NetworkTooLarge(1, 0)
+
+    monkeypatch.setattr("service.serving.predictor.compiled_network", fold_meanwhile)
+    served = Predictor(workspace.control, observer=observer).resolve("m")
+    served.classify(RECORD)
+    observer.fold()
+    observer.flush()
+    assert n_counted(workspace, 1) == 1
