@@ -32,8 +32,8 @@ from learners.counts import pairwise
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
 from service.jobs.checkpoints import ForgivingStore, JobCheckpoints
-from storage.compiled import write_compiled
-from storage.statistics import StatisticStore
+from storage.models.compiled import write_compiled
+from storage.datasets.statistics import StatisticStore
 data, schema, every_s = Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
 learner, parameters = sys.argv[4], json.loads(sys.argv[5])
 from learners.schema import Schema
@@ -73,7 +73,7 @@ def main() -> None:
 
     from learners.passes.inference import infer_schema
     from learners.passes.sources.source import Source
-    from storage.compiled import map_compiled
+    from storage.models.compiled import map_compiled
 
     path = tables.table(asked.rows)
     source = Source.open(str(path))

@@ -18,7 +18,7 @@ from rich.table import Table
 from service.requests.json_values import JSONMapping, JSONObject
 from service.startup import begin_loading, end_loading, spare_blas, spare_pandas
 from service.settings import Settings
-from storage.files import Layout
+from storage.files.workspace_layout import Layout
 
 EXIT_FAILED = 1
 COMPILING = "[dim]compiling kernels, which happens once on a machine[/]"

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Protocol, Self, TypeVar, cast
 
 from service.settings import Settings
-from storage.control import Control, open_control
-from storage.files import Layout, Temporary, Witness
+from storage.control.control import Control, open_control
+from storage.files.workspace_layout import Layout, Temporary, Witness
 
 
 class Closable(Protocol):

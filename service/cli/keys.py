@@ -6,7 +6,7 @@ import typer
 
 from service import product
 from service.terminal import JsonOption, WorkspaceOption, err, existing, out, settings_of, show_json, show_table
-from storage.keys import Role
+from storage.control.keys import Role
 
 app = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="Whose key it is; lower case, such as ana or nightly-job.")]

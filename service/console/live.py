@@ -15,8 +15,8 @@ from service.requests import problems
 from service.console.pages import workspace_of
 from service.workspace import Workspace
 from storage.errors import StorageError
-from storage.generation import generation
-from storage.monitoring_records import records_mark
+from storage.control.change_counter import generation
+from storage.monitoring.records import records_mark
 
 # How soon a change is seen, and how soon a stream notices that the server stops.
 POLL_S = 0.5

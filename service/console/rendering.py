@@ -15,7 +15,7 @@ from starlette.responses import Response
 from service.console.assets import asset_url
 from service.requests.json_values import JSONMapping
 from service.version import VERSION
-from storage.keys import Role
+from storage.control.keys import Role
 
 HTML = "text/html; charset=utf-8"
 # Pages are a few kilobytes: the fastest level that finds repetitions is the one that pays.

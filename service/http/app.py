@@ -51,10 +51,10 @@ from service.settings import Settings
 from service.telemetry import Telemetry
 from service.version import VERSION
 from service.workspace import Workspace
-from storage.control import as_storage_error
+from storage.control.control import as_storage_error
 from storage.errors import StorageError
-from storage.generation import generation
-from storage.monitoring import MonitoringFiles
+from storage.control.change_counter import generation
+from storage.monitoring.counts import MonitoringFiles
 
 ANSWER_S = 10.0
 OPENING = 8  # data sets that are opened at once for requests: a store that hangs holds these threads, and no others

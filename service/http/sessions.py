@@ -12,8 +12,8 @@ import anyio
 import anyio.to_thread
 
 from service.requests.problems import Forbidden
-from storage.control import Control
-from storage.sessions import BrowserSession, find_session
+from storage.control.control import Control
+from storage.control.sessions import BrowserSession, find_session
 
 LIFETIME_S = 12 * 3600
 HEADER = b"x-fewpass-console"

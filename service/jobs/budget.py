@@ -12,7 +12,7 @@ import structlog
 from service.jobs.slots import is_taken
 from service.requests.json_values import JSONObject
 from storage.errors import Unwritable
-from storage.files import locked
+from storage.files.workspace_layout import locked
 
 POLL_S = 0.2
 

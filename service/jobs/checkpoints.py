@@ -7,9 +7,9 @@ import pyarrow as pa
 import structlog
 
 from service.requests.json_values import JSONMapping, JSONObject
-from storage.checkpoints import CheckpointFile
+from storage.files.checkpoints import CheckpointFile
 from storage.errors import CorruptFile, Unwritable
-from storage.statistics import Entry, StatisticStore
+from storage.datasets.statistics import Entry, StatisticStore
 
 
 class ForgivingStore:

@@ -20,9 +20,9 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from service.jobs.queue import JobQueue, job_queue
 from service.jobs.slots import is_taken
 from service.workspace import Workspace
-from storage.control import Control
+from storage.control.control import Control
 from storage.errors import ControlUnavailable, LeaseLost, Unwritable
-from storage.leases import Lease, end_lease, leases, renew_lease, take_lease
+from storage.control.leases import Lease, end_lease, leases, renew_lease, take_lease
 
 BEATS = 6  # in the time of one lease
 AWAY = (ControlUnavailable, Unwritable, OperationalError, InterfaceError)

@@ -17,9 +17,9 @@ from service.jobs.cron import Cron
 from service.jobs.queue import Job, job_queue
 from service.requests.problems import Conflict, is_expected
 from service.workspace import Workspace
-from storage import schedules
+from storage.control import schedules
 from storage.errors import ControlUnavailable, NotFound, Unwritable
-from storage.schedules import Outcome, Run, Schedule
+from storage.control.schedules import Outcome, Run, Schedule
 
 TICK_S = 1.0
 ON_TIME = timedelta(minutes=1)  # a run that is submitted later than this was missed

@@ -24,7 +24,7 @@ from service.jobs.workflows import replace_worker
 from service.telemetry import adopt_logger
 from service.workspace import Workspace
 from storage.errors import LeaseLost, Unwritable
-from storage.files import Witness
+from storage.files.workspace_layout import Witness
 
 PARENT_CHECK_S = 1.0
 REPEAT_S = 60.0

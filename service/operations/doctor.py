@@ -18,13 +18,13 @@ from service.operations.backup import all_versions
 from service.requests.problems import KeyNeeded
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.control_copy import damages_of_control, revision_of_control
+from storage.control.copy import damages_of_control, revision_of_control
 from storage.errors import CorruptFile, NotFound, StorageError
-from storage.files import files_below, sweep
-from storage.migrations import HEAD
-from storage.model_file import rebuild_compiled, verify
-from storage.models import ModelVersion
-from storage.publication import abandoned_files
+from storage.files.workspace_layout import files_below, sweep
+from storage.control.migrations import HEAD
+from storage.models.model_file import rebuild_compiled, verify
+from storage.models.models import ModelVersion
+from storage.models.publication import abandoned_files
 
 LITTLE_SPACE = 2**30
 NO_SPACE = 100 * 2**20

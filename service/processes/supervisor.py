@@ -20,7 +20,7 @@ from service import product
 from service.startup import begin_loading, end_loading, spare_pandas
 from service.settings import Settings, unknown_variables
 from service.telemetry import configure_logs
-from storage.files import Layout
+from storage.files.workspace_layout import Layout
 
 if TYPE_CHECKING:
     from service.jobs.steps import Kinds

@@ -3,9 +3,9 @@
 from datetime import UTC, datetime, timedelta
 
 from service.workspace import Workspace
-from storage import keys
-from storage.keys import ApiKey, Role
-from storage.paging import Page
+from storage.control import keys
+from storage.control.keys import ApiKey, Role
+from storage.control.paging import Page
 
 
 def create_key(workspace: Workspace, name: str, role: Role, days: float | None = None) -> tuple[ApiKey, str]:

@@ -19,8 +19,8 @@ from service.product.monitoring.windows import Watching, monitoring, rows_of
 from service.telemetry import MONITOR, SERIES
 from service.workspace import Workspace
 from storage.errors import NotFound
-from storage.monitoring import HOUR, MonitoringFiles, compact_old, monitored_models
-from storage.monitoring_records import StateRecord, records_of, with_records
+from storage.monitoring.counts import HOUR, MonitoringFiles, compact_old, monitored_models
+from storage.monitoring.records import StateRecord, records_of, with_records
 
 Told = Mapping[str, object]
 COMPACTED_AFTER = timedelta(days=14)

@@ -3,7 +3,7 @@
 from service.product.datasets.dataset_statistics import COLUMNS, CONTENTS, DATA, SCHEMAS, STATISTICS
 from service.workspace import Workspace
 from storage.errors import CorruptFile
-from storage.sums import checked_document
+from storage.files.checksums import checked_document
 
 OF_DATA = (COLUMNS, CONTENTS, f"{SCHEMAS}/*.json", f"{STATISTICS}/*.json")
 

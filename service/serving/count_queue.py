@@ -18,7 +18,7 @@ from learners.monitoring.count_layout import Watched
 from learners.schema.encoding.records import Observed
 from learners.schema.schema import FEW_CLASSES
 from service.serving.prediction_log import KEY_BYTES, Keys, Logged
-from storage.monitoring import MonitorChoice
+from storage.monitoring.counts import MonitorChoice
 
 MOST_RECORDS = 1 << 16
 LEAST_RECORDS, MOST_PROBABILITIES = 256, 1 << 24  # where there are many classes

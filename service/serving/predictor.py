@@ -33,11 +33,11 @@ from service.serving.monitoring_counts import Observer
 from service.requests.problems import InvalidRequest
 from service.telemetry import MAPPED_MODELS, PREDICTED_ROWS, SWAPS
 from service.serving.count_queue import Watch
-from storage import models
-from storage.compiled import map_compiled
-from storage.control import Control
+from storage.models import models
+from storage.models.compiled import map_compiled
+from storage.control.control import Control
 from storage.errors import CorruptFile, NotFound
-from storage.models import ModelVersion
+from storage.models.models import ModelVersion
 
 MOST_TOLD = 200  # characters
 MAX_CHECKED = 16

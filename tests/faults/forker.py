@@ -29,11 +29,11 @@ from service.requests.problems import is_expected, problem_of
 from service.requests.requests import DatasetRequest, ForgetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from storage import models
-from storage.compiled import map_compiled
+from storage.models import models
+from storage.models.compiled import map_compiled
 from storage.errors import NotFound
-from storage.forgotten import Forgotten
-from storage.model_file import read_model, read_provenance
+from storage.datasets.forgotten import Forgotten
+from storage.models.model_file import read_model, read_provenance
 from tests.service.conftest import weather
 
 KINDS = {"none": 0, "kill": 1, "once": 2, "from_then_on": 3}

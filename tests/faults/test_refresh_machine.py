@@ -31,7 +31,7 @@ from service import product
 from service.requests.requests import ForgetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.compiled import map_compiled
+from storage.models.compiled import map_compiled
 from tests.machines import run_machine
 from tests.passes.test_engine import same
 

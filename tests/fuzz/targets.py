@@ -27,7 +27,7 @@ from service.requests.problems import is_expected
 from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.predicates import RowPredicate
+from storage.datasets.predicates import RowPredicate
 from tests.service.conftest import weather
 
 ARROW = b"application/vnd.apache.arrow.stream"

@@ -24,8 +24,8 @@ from learners.passes.reuse import Recall
 from learners.passes.sources.row_filter import Selection
 from learners.passes.sources.source import Source
 from learners.schema.inference.summaries import ColumnSummaries
-from storage.checkpoints import CheckpointFile
-from storage.compiled import map_compiled
+from storage.files.checkpoints import CheckpointFile
+from storage.models.compiled import map_compiled
 from tests.passes.test_engine import same
 from tests.passes.test_reuse import User, learned, write
 from tests.processes import wait_for
@@ -37,8 +37,8 @@ from learners import recipes
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
 from service.jobs.checkpoints import ForgivingStore, JobCheckpoints
-from storage.compiled import write_compiled
-from storage.statistics import StatisticStore
+from storage.models.compiled import write_compiled
+from storage.datasets.statistics import StatisticStore
 from pathlib import Path
 data, work = map(Path, sys.argv[1:])
 for line in sys.stdin:

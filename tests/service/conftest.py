@@ -20,7 +20,7 @@ from service.processes.local_server import LocalServer, local_server
 from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.models import ModelVersion
+from storage.models.models import ModelVersion
 from tests.service.asking import client_of
 
 

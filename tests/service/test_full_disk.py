@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from service.requests.problems import is_expected, problem_of
-from storage import duckdb_files
+from storage.files import duckdb_files
 from storage.errors import StorageError, Unwritable
 
 

@@ -13,7 +13,7 @@ from service.requests.problems import problem_of
 from service.processes import supervisor
 from service.settings import Settings, unknown_variables
 from storage.errors import Unwritable
-from storage.files import Layout
+from storage.files.workspace_layout import Layout
 
 NONSENSE = [
     ("PORT", "abc", "must be a whole number"),

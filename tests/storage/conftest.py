@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from storage.control import Control, open_control
-from storage.files import Layout
-from storage.models import ModelVersion, add_version, reserve_version
+from storage.control.control import Control, open_control
+from storage.files.workspace_layout import Layout
+from storage.models.models import ModelVersion, add_version, reserve_version
 from tests.processes import wait_for
 
 

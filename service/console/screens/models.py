@@ -11,7 +11,7 @@ from service.console.rendering import Call
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest
 from service.workspace import Workspace
-from storage.models import ModelVersion
+from storage.models.models import ModelVersion
 
 PER_PAGE = 50
 MOST = 500

@@ -10,7 +10,7 @@ from service.console.rendering import Call
 from service.requests.json_values import JSONObject
 from service.workspace import Workspace
 from storage.errors import NotFound
-from storage.models import CHAMPION, ModelVersion, RegisteredModel
+from storage.models.models import CHAMPION, ModelVersion, RegisteredModel
 
 PER_PAGE = 50
 MOST = 500

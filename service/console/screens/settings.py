@@ -6,7 +6,7 @@ from service import product
 from service.console.pages import page, workspace_of
 from service.console.rendering import Call, role_of
 from service.requests.json_values import JSONObject
-from storage.keys import Role
+from storage.control.keys import Role
 
 MOST = 500
 N_RUNS = 5

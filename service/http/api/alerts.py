@@ -11,7 +11,7 @@ from service.http.api.monitoring import Answer
 from service.http.api.bodies.shapes import workspace_of
 from service.product.monitoring.labels import Label
 from service.workspace import Workspace
-from storage.monitoring_records import RuleRecord
+from storage.monitoring.records import RuleRecord
 
 router = APIRouter(tags=["monitoring"])
 Ours = Annotated[Workspace, Depends(workspace_of)]

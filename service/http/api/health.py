@@ -15,7 +15,7 @@ from service.requests.problems import NotReady
 from service.telemetry import CONTROL_UP, JOBS, MODEL_AGE, PASSES, ROWS_PER_S, metrics_text
 from service.version import VERSION
 from service.workspace import Workspace
-from storage import models
+from storage.models import models
 from storage.errors import StorageError
 
 router = APIRouter(tags=["health"])

@@ -12,7 +12,7 @@ from service.http.security import Guard
 from service.requests.requests import Name
 from service.requests.requests import Request as RequestShape
 from service.workspace import Workspace
-from storage.keys import Role
+from storage.control.keys import Role
 
 router = APIRouter(prefix="/v1/keys", tags=["keys"])
 Ours = Annotated[Workspace, Depends(workspace_of)]

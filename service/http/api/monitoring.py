@@ -11,7 +11,7 @@ from service import product
 from service.http.api.scoring.predict import ARROW
 from service.http.api.bodies.shapes import Shape, answers, workspace_of
 from service.workspace import Workspace
-from storage.monitoring import MonitorChoice
+from storage.monitoring.counts import MonitorChoice
 
 router = APIRouter(prefix="/v1/models", tags=["monitoring"])
 Ours = Annotated[Workspace, Depends(workspace_of)]

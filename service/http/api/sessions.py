@@ -14,7 +14,7 @@ from service.http.sessions import LIFETIME_S, cookie_name, origin_of, session_co
 from service.requests.problems import problem_of
 from service.workspace import Workspace
 from storage.errors import InvalidKey
-from storage.sessions import end_session, open_session, session_sha256
+from storage.control.sessions import end_session, open_session, session_sha256
 
 PATH = "/console/session"
 HOME = "/console"

@@ -14,7 +14,7 @@ from service.requests.problems import OutsideRoots
 from service.product.datasets.known_files import column_order
 from service.settings import Settings
 from service.workspace import Workspace
-from storage import datasets
+from storage.datasets import datasets
 
 # Never data, whoever asks: what the kernel and the system keep.
 SYSTEM = ("/proc", "/sys", "/dev", "/etc", "/boot", "/run", "/var/run")

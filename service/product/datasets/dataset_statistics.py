@@ -13,10 +13,10 @@ from service.requests.json_values import JSONMapping
 from service.requests.requests import TrainRequest
 from service.workspace import Workspace
 from storage.errors import CorruptFile
-from storage.files import publish
-from storage.forgotten import Forgotten
-from storage.statistics import StatisticStore
-from storage.sums import checked_document, with_sum
+from storage.files.workspace_layout import publish
+from storage.datasets.forgotten import Forgotten
+from storage.datasets.statistics import StatisticStore
+from storage.files.checksums import checked_document, with_sum
 
 DATA = "data"  # beside the versions of a model
 RULES, STATISTICS, SCHEMAS = "forgotten.json", "statistics", "schemas"

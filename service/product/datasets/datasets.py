@@ -25,10 +25,10 @@ from service.product.datasets.training_rows import check_rules
 from service.requests.requests import DatasetRequest, SchemaRequest
 from service.settings import Settings, available_threads
 from service.workspace import Workspace
-from storage import datasets
-from storage.datasets import Dataset
+from storage.datasets import datasets
+from storage.datasets.datasets import Dataset
 from storage.errors import NotFound
-from storage.paging import Page
+from storage.control.paging import Page
 
 
 def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote: bool = False) -> Dataset:

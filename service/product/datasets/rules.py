@@ -8,10 +8,10 @@ from service.requests.problems import InvalidRequest
 from service.product.datasets.dataset_statistics import DATA, RULES
 from service.product.versions.registry import find_version
 from service.workspace import Workspace
-from storage import datasets
+from storage.datasets import datasets
 from storage.errors import CorruptFile
-from storage.forgotten import Forgotten
-from storage.known_rules import known_rules, note_rules
+from storage.datasets.forgotten import Forgotten
+from storage.datasets.known_rules import known_rules, note_rules
 
 SHOWN = 5
 

@@ -19,8 +19,8 @@ from service.product.progress import Report
 from service.product.datasets.rules import keep_rules, read_rules, rule_files
 from service.requests.requests import TrainRequest
 from service.workspace import Workspace
-from storage.forgotten import Forgotten
-from storage.predicates import RowPredicate
+from storage.datasets.forgotten import Forgotten
+from storage.datasets.predicates import RowPredicate
 
 
 @dataclass(frozen=True)

@@ -31,13 +31,13 @@ from service.product.datasets.training_rows import ForgottenMeanwhile, discard_f
 from service.requests.requests import ForgetRequest, TrainRequest
 from service.settings import available_threads
 from service.workspace import Workspace
-from storage.compiled import map_compiled
+from storage.models.compiled import map_compiled
 from storage.errors import CorruptFile, NotFound
-from storage.forgotten import Forgotten, rule_sha256
-from storage.model_file import read_provenance
-from storage.models import ModelVersion
-from storage.paging import pages
-from storage.predicates import RowPredicate
+from storage.datasets.forgotten import Forgotten, rule_sha256
+from storage.models.model_file import read_provenance
+from storage.models.models import ModelVersion
+from storage.control.paging import pages
+from storage.datasets.predicates import RowPredicate
 
 ATTEMPTS = 3  # as often a model is trained again when other rows are forgotten in between
 OWN_FACTS = {"chosen"}  # what a training writes into a circuit for the next one

@@ -14,8 +14,8 @@ from learners.passes.sources.source import Source
 from service.product.monitoring.windows import Watching
 from service.serving.count_queue import keyed
 from service.workspace import Workspace
-from storage.monitoring import HOUR, MonitoringFiles, workspace_secret
-from storage.predicates import RowPredicate
+from storage.monitoring.counts import HOUR, MonitoringFiles, workspace_secret
+from storage.datasets.predicates import RowPredicate
 
 
 def forget_served(

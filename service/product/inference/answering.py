@@ -18,7 +18,7 @@ from service.product.inference.row_scores import write_scores
 from service.requests.requests import EvaluateRequest, ImputeRequest, QueryJobRequest, ScoreRequest
 from service.settings import available_threads
 from service.workspace import Workspace
-from storage.files import make_folder
+from storage.files.workspace_layout import make_folder
 
 
 def query(workspace: Workspace, reference: str, asked: Sequence[AnyQuery]) -> list[JSONObject]:

@@ -20,7 +20,7 @@ from service.requests.problems import InvalidRequest
 from service.product.outputs import ParquetDraft, check_parquet, in_order, plain
 from service.product.progress import Report, silent
 from service.product.inference.scoring import unheard
-from storage.files import publish
+from storage.files.workspace_layout import publish
 
 DRAW = "draw"
 MAX_DRAWS = 1000

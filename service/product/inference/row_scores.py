@@ -17,7 +17,7 @@ from service.requests.problems import InvalidRequest
 from service.product.outputs import ParquetDraft, check_parquet, in_order, plain
 from service.product.progress import Report, silent
 from service.product.inference.scoring import absences, beside, unheard
-from storage.files import drafting, publish
+from storage.files.workspace_layout import drafting, publish
 
 LOG_LIKELIHOOD, RANK = "log_likelihood", "surprise_rank"
 ROWS_AT_A_TIME = 1 << 16

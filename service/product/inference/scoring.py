@@ -26,7 +26,7 @@ from service.requests.json_values import JSONObject
 from service.serving.predictor import Probabilities, intervals_of, scored_batch
 from service.requests.problems import InvalidRequest
 from service.product.outputs import ParquetDraft, check_parquet, in_order
-from storage.files import publish
+from storage.files.workspace_layout import publish
 
 Report = Callable[[JSONObject], None]
 Labels = np.ndarray[Any, np.dtype[np.uint8 | np.uint16]]

@@ -12,7 +12,7 @@ from service.product.versions.registry import find_version
 from service.product.monitoring.windows import monitoring
 from service.workspace import Workspace
 from storage.errors import NotFound
-from storage.monitoring_records import AlertRecord, RuleRecord, records_of, with_records
+from storage.monitoring.records import AlertRecord, RuleRecord, records_of, with_records
 
 PERSISTENCE, LOOKS = 2, 3  # of the last three looks, two must agree
 KEPT = 1000

@@ -10,9 +10,9 @@ from service.requests.problems import InvalidRequest
 from service.product.versions.registry import find_version, list_models
 from service.product.training.scored_counts import scored_counts
 from service.workspace import Workspace
-from storage.compiled import map_compiled
-from storage.models import ModelVersion
-from storage.paging import pages
+from storage.models.compiled import map_compiled
+from storage.models.models import ModelVersion
+from storage.control.paging import pages
 
 
 def counting_version(workspace: Workspace, dataset: str) -> ModelVersion | None:

@@ -16,7 +16,7 @@ from service.product.versions.registry import find_version
 from service.product.monitoring.windows import SMALLEST, Watching, span
 from service.serving.count_queue import keyed
 from service.workspace import Workspace
-from storage.monitoring import MonitoringFiles, workspace_secret
+from storage.monitoring.counts import MonitoringFiles, workspace_secret
 
 BINS, TENTHS = 20, 10
 LEAST = 1e-15  # a probability in a logarithm

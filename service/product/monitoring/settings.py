@@ -4,7 +4,7 @@ from service.serving.predictor import map_version
 from service.requests.problems import InvalidRequest
 from service.product.versions.registry import find_version
 from service.workspace import Workspace
-from storage.monitoring import MonitorChoice, MonitoringFiles
+from storage.monitoring.counts import MonitorChoice, MonitoringFiles
 
 MODES = ("off", "counts", "rows")
 

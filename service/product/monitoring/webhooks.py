@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from service.requests.problems import InvalidRequest
 from service.workspace import Workspace
 from storage.errors import NotFound
-from storage.monitoring_records import AlertRecord, DeliveryRecord, WebhookRecord, records_of, with_records
+from storage.monitoring.records import AlertRecord, DeliveryRecord, WebhookRecord, records_of, with_records
 
 ATTEMPTS, FIRST_WAIT_S, LONGEST_WAIT_S, TIMEOUT_S = 5, 0.5, 30.0, 10.0
 KEPT = 1000

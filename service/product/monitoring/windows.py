@@ -18,9 +18,9 @@ from service.product.monitoring.settings import mode_of
 from service.product.versions.registry import find_version
 from service.product.training.scored_counts import scored_counts
 from service.workspace import Workspace
-from storage.compiled import map_compiled
-from storage.models import ModelVersion
-from storage.monitoring import HOUR, MonitoringFiles, SliceFile, is_alive
+from storage.models.compiled import map_compiled
+from storage.models.models import ModelVersion
+from storage.monitoring.counts import HOUR, MonitoringFiles, SliceFile, is_alive
 
 MOST_WINDOWS = 1000
 MOST_TESTED = 72

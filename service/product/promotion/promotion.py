@@ -24,9 +24,10 @@ from service.product.training.training import target_of, train_steps
 from service.product.datasets.training_rows import training_rows
 from service.requests.requests import PromotionRule, RefreshRequest, TrainRequest
 from service.workspace import Workspace
-from storage import models, promotions
+from storage.models import models
+from storage.models import promotions
 from storage.errors import Conflict, CorruptFile, NotFound
-from storage.promotions import Promotion
+from storage.models.promotions import Promotion
 
 JOINT_METRIC = "log_loss"  # of classes; or of whole rows, where there are none
 ROUNDING = 1e-12  # what sums in another order may differ by

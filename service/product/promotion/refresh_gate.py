@@ -17,9 +17,9 @@ from service.product.training.scored_counts import scored_counts
 from service.product.monitoring.windows import monitoring
 from service.requests.requests import RefreshRequest
 from service.workspace import Workspace
-from storage import models
+from storage.models import models
 from storage.errors import CorruptFile, NotFound
-from storage.models import ModelVersion
+from storage.models.models import ModelVersion
 
 MOST_ROWS = 200_000
 BROKEN = ("absent", "missing", "unseen", "out_of_range", "swapped", "clipped")

@@ -18,8 +18,8 @@ from service.product.inference.scoring import unheard
 from service.product.training.training import train_steps
 from service.requests.requests import EvaluateRequest, ForgetRequest, TrainRequest
 from service.workspace import Workspace
-from storage import models
-from storage.models import ModelVersion
+from storage.models import models
+from storage.models.models import ModelVersion
 
 
 def job_kinds(workspace: Workspace) -> Kinds:

@@ -12,9 +12,9 @@ from service.product.submission.prechecks import check_request
 from service.product.submission.submitting import submit
 from service.requests.requests import ScheduleChange, ScheduledRequest, ScheduleRequest
 from service.workspace import Workspace
-from storage import schedules
-from storage.paging import Page
-from storage.schedules import Run, Schedule
+from storage.control import schedules
+from storage.control.paging import Page
+from storage.control.schedules import Run, Schedule
 
 REQUESTS: TypeAdapter[Any] = TypeAdapter(ScheduledRequest)
 

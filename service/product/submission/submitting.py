@@ -11,7 +11,7 @@ from service.product.outputs import check_free
 from service.product.submission.prechecks import check_files, check_request
 from service.requests.requests import AnyRequest
 from service.workspace import Workspace
-from storage.files import publish
+from storage.files.workspace_layout import publish
 
 
 def submit(

@@ -19,7 +19,7 @@ from service.product.versions.registry import find_version
 from service.product.datasets.training_rows import TrainingRows
 from service.requests.requests import TrainRequest
 from service.workspace import Workspace
-from storage.compiled import map_compiled
+from storage.models.compiled import map_compiled
 from storage.errors import NotFound
 
 # The fact of a model that tells in which order its rows were sampled.

@@ -8,7 +8,7 @@ from learners.models.library_versions import installed_version
 from service.requests.json_values import JSONMapping
 from service.requests.requests import TrainRequest
 from service.version import VERSION
-from storage.forgotten import rule_sha256
+from storage.datasets.forgotten import rule_sha256
 
 LIBRARIES = ("numpy", "numba", "pyarrow", "duckdb", "xgboost", "scikit-learn")
 FILES = pa.schema([("path", pa.string()), ("size", pa.int64()), ("n_rows", pa.int64()), ("footer_sha256", pa.string())])

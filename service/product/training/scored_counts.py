@@ -10,9 +10,9 @@ from learners.models.model import Model
 from learners.monitoring.served_counts import ServedCounts
 from learners.monitoring.count_layout import Watched
 from learners.passes.sources.source import Source
-from storage.files import publish
-from storage.model_file import read_table
-from storage.models import ModelVersion
+from storage.files.workspace_layout import publish
+from storage.models.model_file import read_table
+from storage.models.models import ModelVersion
 
 MOST_ROWS = 50_000
 COUNTS, LAYOUT = "served_counts", "served_layout"

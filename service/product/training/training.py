@@ -35,12 +35,13 @@ from service.product.datasets.training_rows import TrainingRows, check_forgotten
 from service.requests.requests import TrainRequest
 from service.settings import available_threads
 from service.workspace import Workspace
-from storage import datasets, models
-from storage.compiled import map_compiled, write_compiled
-from storage.files import make_folder
-from storage.model_file import write_model
-from storage.models import ModelVersion
-from storage.publication import publishing, register, version_of_job
+from storage.datasets import datasets
+from storage.models import models
+from storage.models.compiled import map_compiled, write_compiled
+from storage.files.workspace_layout import make_folder
+from storage.models.model_file import write_model
+from storage.models.models import ModelVersion
+from storage.models.publication import publishing, register, version_of_job
 
 COMPILED = "model.arrow"
 

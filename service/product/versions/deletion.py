@@ -7,10 +7,11 @@ from service.requests.problems import Conflict
 from service.product.datasets.dataset_statistics import DATA, remove_counted
 from service.product.versions.registry import retention_of
 from service.workspace import Workspace
-from storage import model_file, removal
+from storage.models import model_file
+from storage.models import removal
 from storage.errors import NotFound
-from storage.models import ModelVersion
-from storage.monitoring import MonitoringFiles
+from storage.models.models import ModelVersion
+from storage.monitoring.counts import MonitoringFiles
 
 if TYPE_CHECKING:
     from service.jobs.queue import Job, JobQueue

@@ -16,13 +16,15 @@ from service.product.versions.import_sandbox import try_model
 from service.requests.requests import NAME
 from service.settings import max_model_bytes
 from service.workspace import Workspace
-from storage import bundle, model_file, models
-from storage.decoded_size import check_decoded_size
+from storage.models import bundle
+from storage.models import model_file
+from storage.models import models
+from storage.files.decoded_size import check_decoded_size
 from storage.errors import CorruptFile
-from storage.files import drafting, publish, verify_file
-from storage.model_file import ModelFiles
-from storage.models import ModelVersion
-from storage.publication import publishing, register
+from storage.files.workspace_layout import drafting, publish, verify_file
+from storage.models.model_file import ModelFiles
+from storage.models.models import ModelVersion
+from storage.models.publication import publishing, register
 
 
 class Manifest(BaseModel):

@@ -23,7 +23,7 @@ from learners.schema.schema import FEW_CLASSES
 from service.requests.problems import InvalidRequest
 from service.product.child_process import aside
 from service.workspace import Workspace
-from storage import model_file
+from storage.models import model_file
 from storage.errors import CorruptFile
 
 CPU_S = 60

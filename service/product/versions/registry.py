@@ -1,11 +1,14 @@
 """The registry: models and their versions, aliases, tags and promotions. Nothing here reads a model."""
 
 from service.workspace import Workspace
-from storage import aliases, models, promotions, retention
-from storage.aliases import AliasMove
-from storage.models import ModelVersion, RegisteredModel
-from storage.paging import Page
-from storage.promotions import Promotion
+from storage.models import aliases
+from storage.models import models
+from storage.models import promotions
+from storage.models import retention
+from storage.models.aliases import AliasMove
+from storage.models.models import ModelVersion, RegisteredModel
+from storage.control.paging import Page
+from storage.models.promotions import Promotion
 
 
 def find_version(workspace: Workspace, reference: str) -> ModelVersion:

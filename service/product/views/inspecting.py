@@ -20,8 +20,8 @@ from service.product.outputs import check_free
 from service.product.versions.registry import find_version
 from service.product.views.structure_svg import to_svg
 from service.workspace import Workspace
-from storage import model_file
-from storage.files import publish
+from storage.models import model_file
+from storage.files.workspace_layout import publish
 
 
 class NoChains(LearnerError, ValueError):

@@ -10,8 +10,8 @@ from service.serving.predictor import map_version
 from service.product.outputs import check_free
 from service.product.versions.registry import find_version
 from service.workspace import Workspace
-from storage.files import publish
-from storage.models import ModelVersion
+from storage.files.workspace_layout import publish
+from storage.models.models import ModelVersion
 
 
 class NoPosterior(LearnerError, ValueError):

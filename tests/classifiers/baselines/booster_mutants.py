@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from service.product.versions import import_sandbox
-from storage.model_file import read_model
+from storage.models.model_file import read_model
 
 REFUSED = 3  # the exit code
 

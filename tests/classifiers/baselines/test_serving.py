@@ -19,7 +19,7 @@ from service.http.app import create_app
 from service.requests.requests import EvaluateRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.model_file import read_model
+from storage.models.model_file import read_model
 from tests.classifiers.baselines.test_xgboost import rows
 
 

@@ -25,7 +25,7 @@ from service.product.versions import import_sandbox
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import CorruptFile
-from storage.model_file import write_model
+from storage.models.model_file import write_model
 from tests.classifiers.baselines import booster_mutants
 
 N = 240

@@ -21,7 +21,7 @@ from learners.passes.learner import Learner, Part, drive
 from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode
 from learners.schema.encoding.records import encode_records, record_classifier
-from storage.compiled import map_compiled, write_compiled
+from storage.models.compiled import map_compiled, write_compiled
 
 N = 1200
 

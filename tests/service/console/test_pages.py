@@ -14,7 +14,7 @@ from service import product
 from service.requests.requests import DatasetRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.models import ModelVersion
+from storage.models.models import ModelVersion
 from tests.service.conftest import Site
 
 PAGES = [

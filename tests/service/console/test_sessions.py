@@ -16,7 +16,7 @@ from service.http.api.sessions import local
 from service.processes.local_server import local_server
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.keys import Role
+from storage.control.keys import Role
 from tests.processes import wait_for
 from tests.service.asking import NO_CERTIFICATES, PATIENCE_S
 

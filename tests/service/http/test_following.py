@@ -16,8 +16,8 @@ from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import ControlUnavailable
-from storage.keys import revoke_key
-from storage.model_file import rebuild_compiled
+from storage.control.keys import revoke_key
+from storage.models.model_file import rebuild_compiled
 from tests.processes import wait_for
 
 

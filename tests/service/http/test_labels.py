@@ -14,7 +14,7 @@ from service.processes.local_server import local_server
 from service.requests.requests import DatasetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.monitoring_records import with_records
+from storage.monitoring.records import with_records
 from tests.monitoring import problems
 from tests.processes import wait_for
 from tests.service.asking import client_of

@@ -26,8 +26,8 @@ from service.product.datasets import data_roots
 from service.requests.requests import TrainRequest
 from service.settings import Settings, is_loopback
 from service.workspace import Workspace
-from storage import keys
-from storage.keys import Role
+from storage.control import keys
+from storage.control.keys import Role
 from tests.processes import wait_for
 from tests.service.asking import PATIENCE_S, client_of
 from tests.service.cli.test_cli import fewpass

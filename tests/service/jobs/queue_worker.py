@@ -18,7 +18,7 @@ from service.jobs.steps import Kinds, Run, Step
 from service.jobs.worker import run
 from service.settings import Settings
 from service.workspace import Workspace
-from storage import models
+from storage.models import models
 from storage.errors import ControlUnavailable
 
 

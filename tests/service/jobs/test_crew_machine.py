@@ -27,10 +27,10 @@ from hypothesis.stateful import (
 from service.jobs import leases as module
 from service.jobs.leases import BEATS, LeaseKeeper
 from service.jobs.slots import take_slot
-from storage.control import Control, open_control
+from storage.control.control import Control, open_control
 from storage.errors import LeaseLost
-from storage.leases import leases
-from storage.models import reserve_version
+from storage.control.leases import leases
+from storage.models.models import reserve_version
 from tests.machines import run_machine
 
 LEASE_S = 30.0

@@ -18,7 +18,7 @@ from service import product
 from service.requests.requests import ScheduleRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from storage import schedules
+from storage.control import schedules
 from tests.processes import wait_for
 
 pytestmark = pytest.mark.faults

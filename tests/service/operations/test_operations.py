@@ -24,8 +24,8 @@ from service.requests.requests import DatasetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import CorruptFile
-from storage.files import read_manifest, sha256_of_file
-from storage.leases import take_lease
+from storage.files.workspace_layout import read_manifest, sha256_of_file
+from storage.control.leases import take_lease
 from tests.processes import wait_for
 from tests.service import commands
 from tests.service.asking import job_at_end

@@ -16,7 +16,7 @@ from service.serving.predictor import Predictor
 from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.compiled import map_compiled
+from storage.models.compiled import map_compiled
 from tests.service.asking import job_at_end
 from tests.service.cli.test_cli import fewpass
 from tests.service.conftest import weather

@@ -13,7 +13,7 @@ from learners.registry.model_kinds import load_model
 from learners.models.query import Conditional, Map
 from service import product
 from service.requests.requests import ForgetRequest, TrainRequest
-from storage.compiled import map_compiled
+from storage.models.compiled import map_compiled
 from tests.passes.test_engine import same
 from tests.passes.test_reuse import write
 from tests.service.product.test_refresh import COLUMNS, request_of, workspace

@@ -33,7 +33,7 @@ from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import NotFound
-from storage.monitoring import MonitoringFiles, compact_old
+from storage.monitoring.counts import MonitoringFiles, compact_old
 from tests.monitoring import problems
 from tests.service.cli.test_cli import fewpass
 

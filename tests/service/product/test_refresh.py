@@ -19,7 +19,7 @@ from service import product
 from service.requests.requests import DatasetRequest, ForgetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.compiled import map_compiled
+from storage.models.compiled import map_compiled
 from storage.errors import CorruptFile, InvalidPredicate
 from tests.passes.test_engine import same
 from tests.passes.test_reuse import write

@@ -21,7 +21,7 @@ from service.product.datasets.data_roots import check_roots, open_source
 from service.requests.requests import ForgetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.compiled import map_compiled
+from storage.models.compiled import map_compiled
 from tests.service.asking import job_at_end
 from tests.service.cli.test_cli import fewpass
 

@@ -15,9 +15,9 @@ from service.operations.doctor import examine
 from service.requests.problems import InvalidRequest
 from service.requests.requests import ForgetRequest, TrainRequest
 from service.workspace import Workspace
-from storage import control_tables
+from storage.control import tables
 from storage.errors import CorruptFile, NotFound
-from storage.forgotten import Forgotten
+from storage.datasets.forgotten import Forgotten
 from tests.passes.test_engine import same
 from tests.passes.test_reuse import write
 from tests.service.cli.test_cli import fewpass
@@ -122,7 +122,7 @@ def test_rules_of_an_earlier_release_stand_and_are_noted_by_the_next_training(
     product.train(workspace, of_nb(folder))
     forget(workspace)
     with workspace.control.writing() as connection:
-        connection.execute(sa.delete(control_tables.forgotten_rules))
+        connection.execute(sa.delete(tables.forgotten_rules))
     write(folder, 5)
     assert product.train(workspace, of_nb(folder)).n_rows == n_left(folder)
     rules_path(workspace).unlink()

@@ -21,7 +21,7 @@ from service.product.monitoring.windows import Watching
 from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.models import generation
+from storage.models.models import generation
 
 NOON = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 RECORD = {"outlook": "rain", "windy": True}

@@ -10,7 +10,7 @@ from service.http.api.bodies.bodies import content_length
 from service.http.api.bodies.shapes import workspace_of
 from service.requests.json_values import JSONObject
 from service.requests.problems import BodyTooLarge, UnsupportedMediaType
-from storage.files import drafting
+from storage.files.workspace_layout import drafting
 
 TAR = "application/x-tar"
 TAR_BODY: JSONObject = {

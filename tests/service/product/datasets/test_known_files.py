@@ -21,7 +21,7 @@ from service.product.progress import silent
 from service.requests.requests import DatasetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.compiled import map_compiled
+from storage.models.compiled import map_compiled
 from storage.errors import CorruptFile
 from tests.faults.forker import digest_of
 from tests.service.asking import job_at_end

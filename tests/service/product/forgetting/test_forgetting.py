@@ -22,7 +22,7 @@ from service.product.progress import silent
 from service.requests.requests import DatasetRequest, ForgetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.compiled import map_compiled
+from storage.models.compiled import map_compiled
 from storage.errors import InvalidPredicate
 from tests.passes.test_reuse import write
 from tests.service.product.test_refresh import COLUMNS, folder, request_of, workspace

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from learners.schema import Attribute, Schema
 from learners.schema.encoding.records import encode_records
 from service.product.inference.what_if import _drops, choices
-from storage.models import ModelVersion
+from storage.models.models import ModelVersion
 from tests.service.conftest import Site
 from tests.service.http.test_predict import problem
 

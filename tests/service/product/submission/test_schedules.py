@@ -17,7 +17,7 @@ from service.requests.problems import InvalidRequest
 from service.requests.requests import DatasetRequest, ScheduleChange, ScheduleRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from storage import schedules
+from storage.control import schedules
 from storage.errors import Conflict, ControlUnavailable, NotFound
 from tests.processes import wait_for
 from tests.service.asking import job_at_end

@@ -25,9 +25,10 @@ from service.product.promotion.promotion import Measured, verdict
 from service.requests.requests import DatasetRequest, PromotionRule, RefreshRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from storage import models, promotions
+from storage.models import models
+from storage.models import promotions
 from storage.errors import Conflict, NotFound
-from storage.keys import Role
+from storage.control.keys import Role
 from tests.processes import wait_for
 from tests.service.asking import PATIENCE_S, job_at_end
 from tests.service.cli.test_cli import fewpass
@@ -236,7 +237,7 @@ def test_what_is_damaged_or_made_up_is_refused(workspace: Workspace, exported: P
         connection.execute(
             "CREATE VIEW header AS SELECT content AS json, 'x' AS sha256 FROM read_text('/etc/hostname')"
         )
-    from storage.files import sha256_of_file
+    from storage.files.workspace_layout import sha256_of_file
 
     flipped = bytearray(sound)
     flipped[len(sound) // 2] ^= 1

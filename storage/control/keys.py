@@ -1,0 +1,153 @@
+"""API keys: shown once, kept as hashes, each with a role."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from storage.control import tables
+from storage.control.control import Control
+from storage.errors import Conflict, InvalidKey, NotFound
+from storage.control.change_counter import bump_generation
+from storage.names import checked_name
+from storage.control.paging import DEFAULT_LIMIT, Page, page_of_rows
+
+_KEYS = tables.keys
+_PREFIX = "fp_"
+
+
+class Role(StrEnum):
+    """What a key may do; each role may also do what those before it may."""
+
+    READ = "read"  # look at datasets, jobs, models
+    PREDICT = "predict"  # predict and query
+    TRAIN = "train"  # register datasets, run jobs, move aliases
+    ADMIN = "admin"  # keys, deletions, settings
+
+    def covers(self, needed: Role) -> bool:
+        """Whether a key of this role may do what `needed` allows."""
+        order = list(Role)
+        return order.index(self) >= order.index(needed)
+
+
+@dataclass(frozen=True)
+class ApiKey:
+    """An API key without its token.
+
+    Parameters
+    ----------
+    id : public, for logs and for revoking
+    name : whose it is; unique
+    role : what it may do
+    created_at, expires_at, revoked_at : aware, UTC; None for never
+    """
+
+    id: str
+    name: str
+    role: Role
+    created_at: datetime
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+
+    def is_valid(self, moment: datetime) -> bool:
+        """Whether the key is neither revoked nor expired at that moment."""
+        return self.revoked_at is None and (self.expires_at is None or moment < self.expires_at)
+
+
+def create_key(control: Control, name: str, role: Role | str, expires_at: datetime | None = None) -> tuple[ApiKey, str]:
+    """Make a key.
+
+    Parameters
+    ----------
+    expires_at : aware; None for never
+
+    Returns
+    -------
+    the key, and its token, which is not stored and cannot be shown again
+
+    Raises
+    ------
+    InvalidName
+    Conflict
+        If the name is taken, also by a revoked key: a name in a log means one key.
+    """
+    key = ApiKey(secrets.token_hex(6), checked_name("key", name), Role(role), tables.now(), expires_at)
+    token = _PREFIX + secrets.token_urlsafe(32)
+    try:
+        with control.writing() as connection:
+            connection.execute(
+                sa.insert(_KEYS).values(**vars(key) | {"role": key.role.value, "token_sha256": _sha256(token)})
+            )
+            bump_generation(connection)
+    except IntegrityError as error:
+        raise Conflict("key", name, "exists already, perhaps revoked. Use a new name.") from error
+    return key, token
+
+
+def list_keys(control: Control, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[ApiKey]:
+    """A page of the keys, also the revoked ones, ordered by name.
+
+    Raises
+    ------
+    InvalidCursor
+    """
+    with control.reading() as connection:
+        rows, next_cursor = page_of_rows(connection, sa.select(_KEYS), _KEYS.c.name, limit, cursor)
+    return Page(tuple(_key(row) for row in rows), next_cursor)
+
+
+def revoke_key(control: Control, name: str) -> ApiKey:
+    """End a key now; to revoke it again changes nothing.
+
+    Raises
+    ------
+    NotFound
+    """
+    with control.writing() as connection:
+        still = (_KEYS.c.name == name) & _KEYS.c.revoked_at.is_(None)
+        if connection.execute(sa.update(_KEYS).where(still).values(revoked_at=tables.now())).rowcount:
+            bump_generation(connection)
+        row = connection.execute(sa.select(_KEYS).where(_KEYS.c.name == name)).one_or_none()
+    if row is None:
+        raise NotFound("key", name)
+    return _key(row)
+
+
+def authenticate(control: Control, token: str) -> ApiKey:
+    """The valid key of a token.
+
+    Raises
+    ------
+    InvalidKey
+        If it is unknown, revoked or expired.
+    """
+    # The lookup is by hash, so its timing tells nothing about the token; 256 random bits need no slow hash.
+    with control.reading() as connection:
+        row = connection.execute(sa.select(_KEYS).where(_KEYS.c.token_sha256 == _sha256(token))).one_or_none()
+    if row is None or not _key(row).is_valid(tables.now()):
+        raise InvalidKey
+    return _key(row)
+
+
+def hashed_keys(control: Control) -> dict[str, ApiKey]:
+    """The valid keys by the SHA-256 of their tokens, for a server that checks them in memory."""
+    with control.reading() as connection:
+        rows = connection.execute(sa.select(_KEYS).where(_KEYS.c.revoked_at.is_(None))).all()
+    keys = {row.token_sha256: _key(row) for row in rows}
+    return {sha256: key for sha256, key in keys.items() if key.is_valid(tables.now())}
+
+
+def _sha256(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _key(row: tables.Row) -> ApiKey:
+    values = dict(row._mapping)
+    del values["token_sha256"]
+    return ApiKey(**values | {"role": Role(values["role"])})

@@ -1,0 +1,81 @@
+"""The leases of job workers: a worker that does not renew its lease loses it, and can write nothing any more.
+
+The row is the lease and the fence at once. Whoever finds that a worker is gone deletes its row (`end_lease`); from then on
+every writing transaction of that worker fails with LeaseLost, wherever it was stopped, because `Control.writing` looks
+for the row first and there is one writer at a time. (Gray and Cheriton (1989) describe leases; the fence is what
+Chubby calls a sequencer: Burrows (2006), section 2.4.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from storage.control import tables
+from storage.control.control import Control
+from storage.errors import LeaseLost
+
+_WORKERS = tables.workers
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A worker that says it lives.
+
+    Parameters
+    ----------
+    id : of this start of the worker; never used again
+    host, slot : where it runs
+    beats : grows with each renewal: others see by it that the worker lives, whatever their clocks say
+    lease_s : seconds without a beat after which others may end the lease
+    renewed_at : by the worker's own clock, for people; aware, UTC
+    """
+
+    id: str
+    host: str
+    slot: int
+    beats: int
+    lease_s: float
+    renewed_at: datetime
+
+
+def take_lease(control: Control, worker: str, host: str, slot: int, lease_s: float) -> None:
+    """Register a worker that starts, and fence all that this `control` writes from now on.
+
+    It holds the lock of its slot, so whoever had a lease for the same slot on this machine is dead: that lease ends.
+    """
+    values = {"id": worker, "host": host, "slot": slot, "beats": 0, "lease_s": lease_s, "renewed_at": tables.now()}
+    with control.writing() as connection:
+        connection.execute(sa.delete(_WORKERS).where(_WORKERS.c.host == host, _WORKERS.c.slot == slot))
+        connection.execute(sa.insert(_WORKERS).values(**values))
+    control.lease = worker
+
+
+def renew_lease(control: Control, worker: str) -> None:
+    """Say that the worker lives.
+
+    Raises
+    ------
+    LeaseLost
+        If others have ended the lease.
+    """
+    renewed = sa.update(_WORKERS).where(_WORKERS.c.id == worker)
+    with control.writing() as connection:
+        values = {"beats": _WORKERS.c.beats + 1, "renewed_at": tables.now()}
+        if connection.execute(renewed.values(**values)).rowcount == 0:
+            raise LeaseLost(worker)
+
+
+def end_lease(control: Control, worker: str) -> bool:
+    """End a worker's own lease, or that of one that is gone; whether it was this call that ended it."""
+    with control.writing() as connection:
+        return connection.execute(sa.delete(_WORKERS).where(_WORKERS.c.id == worker)).rowcount == 1
+
+
+def leases(control: Control) -> tuple[Lease, ...]:
+    """All leases that nobody has ended, by worker."""
+    with control.reading() as connection:
+        rows = connection.execute(sa.select(_WORKERS).order_by(_WORKERS.c.id))
+        return tuple(Lease(**row._mapping) for row in rows)

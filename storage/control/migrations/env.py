@@ -1,0 +1,15 @@
+"""Alembic's hook: run the migrations inside the transaction that `storage.control.migrations.upgrade` has begun."""
+
+from alembic import context
+
+from storage.control.tables import metadata
+from storage.control.migrations import VERSION_TABLE
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=metadata,
+    version_table=VERSION_TABLE,
+    transactional_ddl=True,  # SQLite can; Alembic assumes it cannot, because its driver used to commit before DDL
+    render_as_batch=True,
+)
+context.run_migrations()

@@ -1,0 +1,94 @@
+"""Lists in pages: by key and not by offset, so that a page never skips or repeats an item when others come and go."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar, cast
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from storage.control import tables
+from storage.errors import InvalidCursor
+from storage.names import is_name
+
+Item = TypeVar("Item")
+MAX_LIMIT = 1000
+DEFAULT_LIMIT = 100
+
+
+@dataclass(frozen=True)
+class Page(Generic[Item]):
+    """A part of a list.
+
+    Parameters
+    ----------
+    items : in the order of the list
+    next_cursor : to be passed for the page after; None if this is the last
+    """
+
+    items: tuple[Item, ...]
+    next_cursor: str | None
+
+
+def pages(page_of: Callable[[int, str | None], Page[Item]]) -> Iterator[Item]:
+    """All items of a list, page by page; `page_of(limit, cursor)` gives one."""
+    cursor: str | None = None
+    while True:
+        page = page_of(MAX_LIMIT, cursor)
+        yield from page.items
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+
+
+def page_of_rows(
+    connection: Connection,
+    query: tables.Select,
+    key: sa.ColumnElement[int] | sa.ColumnElement[str],
+    limit: int,
+    cursor: str | None,
+    *,
+    newest_first: bool = False,
+) -> tuple[Sequence[tables.Row], str | None]:
+    """The rows after the cursor, ordered by a unique key, and the cursor of the page after.
+
+    Parameters
+    ----------
+    limit : clipped to 1 … `MAX_LIMIT`
+    cursor : next_cursor of the page before, or None for the first page
+    newest_first : descending order of the key
+
+    Raises
+    ------
+    InvalidCursor
+    """
+    limit = min(max(limit, 1), MAX_LIMIT)
+    if cursor is not None:
+        after = _key_of(cursor, key.type.python_type)
+        query = query.where(key < after if newest_first else key > after)
+    query = query.order_by(key.desc() if newest_first else key).limit(limit + 1)
+    rows = connection.execute(query).all()
+    if len(rows) <= limit:
+        return rows, None
+    rows = rows[:limit]
+    return rows, _cursor_of(rows[-1]._mapping[key])
+
+
+def _cursor_of(key: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps([key]).encode()).decode().rstrip("=")
+
+
+def _key_of(cursor: str, python_type: type) -> int | str:
+    try:
+        (key,) = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    except (ValueError, TypeError) as error:
+        raise InvalidCursor(cursor) from error
+    # Nothing but what a column of keys can hold goes to the database.
+    is_number = python_type is int and type(key) is int and abs(key) < 2**31
+    if not is_number and not (python_type is str and is_name(key)):
+        raise InvalidCursor(cursor)
+    return cast("int | str", key)

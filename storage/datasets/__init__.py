@@ -1,0 +1,1 @@
+"""Datasets, their statistics, and rows that must not be learned from."""

@@ -1,0 +1,199 @@
+"""Rules of rows that must not be learned from, kept beside the statistics of a data set."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NotRequired, TypedDict, cast
+
+from storage.errors import CorruptFile
+from storage.files.workspace_layout import locked, publish
+from storage.files.checksums import checked_document, with_sum
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Rows that are forgotten.
+
+    Parameters
+    ----------
+    where : the condition that they fulfil, in SQL
+    forgotten_at : aware, UTC
+    """
+
+    where: str
+    forgotten_at: datetime
+
+
+class Withdrawal(TypedDict):
+    """That a rule was taken back: when (ISO 8601, UTC), by whom, and why."""
+
+    at: str
+    by: str
+    reason: str
+
+
+class _Stored(TypedDict):
+    """A rule as the file holds it; a rule that was taken back stays there, and its last event counts."""
+
+    where: str
+    forgotten_at: str
+    rows: dict[str, int]  # by the identity of each file that was searched
+    footers: NotRequired[dict[str, int]]  # by the SHA-256 of each footer; rules of the first release lack it
+    withdrawals: NotRequired[list[Withdrawal]]  # oldest first
+
+
+def rule_sha256(where: str) -> str:
+    """By which a model tells the rules that it was learned under: the text may name somebody, and models are carried elsewhere."""
+    return hashlib.sha256(where.encode()).hexdigest()
+
+
+class Forgotten:
+    """The rules of one data set in one small file, replaced whole.
+
+    Beside each rule stand the files that were searched and how many rows they had, so that no file is searched twice;
+    and the same by their footers, which tell a file again that was moved or copied.
+
+    Parameters
+    ----------
+    path : made by the first rule
+
+    Raises
+    ------
+    CorruptFile
+        If the file cannot be read: learning without its rules would learn what was to be forgotten.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._rules = _read(path)
+        self._is_changed = False
+
+    def rules(self) -> tuple[Rule, ...]:
+        """Those that stand, in the order in which they came."""
+        return tuple(Rule(where, _made(rule)) for where, rule in self._rules.items() if _stands(rule))
+
+    def conditions(self) -> frozenset[str]:
+        """Of all rules that were ever made, those that were taken back included."""
+        return frozenset(self._rules)
+
+    def withdrawals(self, where: str) -> tuple[Withdrawal, ...]:
+        """How often a rule was taken back, oldest first."""
+        return tuple(self._rules[where].get("withdrawals", ())) if where in self._rules else ()
+
+    def add(self, where: str, since: datetime | None = None) -> None:
+        """Add a rule; one that stands already stays.
+
+        Parameters
+        ----------
+        where : str
+        since : datetime, optional
+            When the rule was made elsewhere, of which this is a copy: what was taken back here after that does not come back.
+        """
+        rule = self._rules.get(where)
+        if rule is None:
+            made = (since or datetime.now(UTC)).isoformat()
+            self._rules[where] = {"where": where, "forgotten_at": made, "rows": {}, "footers": {}}
+            self._is_changed = True
+        elif not _stands(rule):
+            taken_back = _taken_back(rule)
+            made_again = since or max(datetime.now(UTC), taken_back + timedelta(microseconds=1))
+            if made_again > taken_back:
+                self._rules[where] = {**rule, "forgotten_at": made_again.isoformat()}
+                self._is_changed = True
+
+    def withdraw(self, where: str, by: str, reason: str) -> Withdrawal:
+        """Take a rule back; of one that the file has lost, only that it was taken back is kept."""
+        self.add(where)
+        rule = self._rules[where]
+        at = max(datetime.now(UTC), _made(rule) + timedelta(microseconds=1))
+        withdrawal: Withdrawal = {"at": at.isoformat(), "by": by, "reason": reason}
+        self._rules[where] = {**rule, "withdrawals": [*rule.get("withdrawals", []), withdrawal]}
+        self._is_changed = True
+        return withdrawal
+
+    def count(self, where: str, file: str) -> int | None:
+        """How many rows of a file the rule matches, if it was searched."""
+        return self._rules[where]["rows"].get(file) if where in self._rules else None
+
+    def counts(self, where: str) -> dict[str, int]:
+        """How many rows of each file that was searched the rule matches."""
+        return dict(self._rules[where]["rows"]) if where in self._rules else {}
+
+    def footers(self, where: str) -> dict[str, int]:
+        """The same by the SHA-256 of their footers."""
+        return dict(self._rules[where].get("footers", {})) if where in self._rules else {}
+
+    def remember(self, where: str, file: str, footer_sha256: str, n_rows: int) -> None:
+        """Note how many rows of a file the rule matches."""
+        if where in self._rules:
+            self._rules[where]["rows"][file] = n_rows
+            footers = self._rules[where].setdefault("footers", {})
+            footers[footer_sha256] = max(n_rows, footers.get(footer_sha256, 0))
+            self._is_changed = True
+
+    def save(self) -> None:
+        """Write what has changed, beside what others have written since this was read.
+
+        Raises
+        ------
+        Unwritable, CorruptFile
+        """
+        if self._is_changed:
+            with locked(self.path):
+                self._rules = _merged(_read(self.path), self._rules)
+                with publish(self.path, replace=True) as draft:
+                    draft.write_text(with_sum({"rules": list(self._rules.values())}))
+            self._is_changed = False
+
+
+def _read(path: Path) -> dict[str, _Stored]:
+    try:
+        rules = cast("list[_Stored]", checked_document(path, path.read_bytes())["rules"])
+        return {rule["where"]: rule for rule in rules}
+    except FileNotFoundError:
+        return {}
+    except CorruptFile:
+        raise
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CorruptFile(path, f"the rules of forgotten rows cannot be read ({error}). Restore it.") from error
+
+
+def _merged(stored: dict[str, _Stored], ours: dict[str, _Stored]) -> dict[str, _Stored]:
+    """The rules of both; the last event decides whether a rule stands."""
+    merged = dict(stored)
+    for where, rule in ours.items():
+        theirs = stored.get(where, rule)
+        rows = theirs["rows"] | rule["rows"]
+        footers = theirs.get("footers", {}) | rule.get("footers", {})
+        merged[where] = {**theirs, "rows": rows, "footers": footers}
+        withdrawals = [*theirs.get("withdrawals", [])]
+        withdrawals += [each for each in rule.get("withdrawals", []) if each not in withdrawals]
+        if withdrawals:
+            merged[where]["withdrawals"] = sorted(withdrawals, key=_moment)
+        # The first of those who made a rule at once, unless it was taken back in between.
+        made = sorted({_made(theirs), _made(rule)})
+        merged[where]["forgotten_at"] = next(
+            (at for at in made if at > _taken_back(merged[where])), made[-1]
+        ).isoformat()
+    return merged
+
+
+def _stands(rule: _Stored) -> bool:
+    return _made(rule) > _taken_back(rule)
+
+
+def _made(rule: _Stored) -> datetime:
+    return datetime.fromisoformat(rule["forgotten_at"])
+
+
+def _taken_back(rule: _Stored) -> datetime:
+    return max(map(_moment, rule.get("withdrawals", [])), default=_NEVER)
+
+
+def _moment(withdrawal: Withdrawal) -> datetime:
+    return datetime.fromisoformat(withdrawal["at"])

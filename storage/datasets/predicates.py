@@ -1,0 +1,185 @@
+"""Conditions on rows in SQL, such as ``user_id = 7``: parsed, confined to the row itself, and evaluated by DuckDB."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Self, cast
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from storage.files import duckdb_files
+from storage.errors import InvalidPredicate
+
+# What depends on the row alone and gives the same answer every time; LIKE and arithmetic are functions to DuckDB.
+_CLASSES = {"COLUMN_REF", "CONSTANT", "COMPARISON", "CONJUNCTION", "OPERATOR", "BETWEEN", "CAST", "TYPE", "FUNCTION"}
+_FUNCTIONS = {
+    "~~", "!~~", "~~*", "!~~*", "like_escape", "+", "-", "*", "/", "//", "%", "abs", "lower", "upper", "length",
+    "starts_with", "ends_with", "contains", "substring", "trim", "year", "month", "day", "date_trunc", "coalesce",
+}  # fmt: skip
+_BEFORE, _AFTER = "SELECT (\n", "\n) FROM rows"  # on lines of their own: a comment in a condition hides nothing of ours
+_MAX_DEPTH = 100
+_DIVISIONS = {"/", "//", "%"}
+
+
+class RowPredicate:
+    """A condition that a row fulfils or not; NULL means not, and so does a value with which it cannot be computed.
+
+    Parameters
+    ----------
+    text : str
+        An SQL condition on columns: comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, IS NULL, arithmetic, casts.
+    is_new : bool
+        Whether to refuse also what may fail on values of later files: rules of earlier releases may hold that.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        The columns that it names.
+
+    Raises
+    ------
+    InvalidPredicate
+        Saying what is not understood or not allowed.
+    """
+
+    def __init__(self, text: str, *, is_new: bool = False) -> None:
+        self.text = text.strip()
+        self._own = threading.local()
+        names: dict[str, None] = {}
+        for node, depth in _expressions(_parsed(self.text)):
+            if is_new:
+                _check_total(text, node, depth)
+            kind = str(node["class"])
+            if kind not in _CLASSES:
+                raise InvalidPredicate(text, f"{kind.lower()} is not allowed: use conditions on columns of the row")
+            if kind == "FUNCTION" and node["function_name"] not in _FUNCTIONS:
+                raise InvalidPredicate(text, f"function {node['function_name']!r} is not allowed")
+            if kind == "COLUMN_REF":
+                column = cast("list[str]", node["column_names"])
+                if len(column) > 1:
+                    raise InvalidPredicate(text, f"{'.'.join(column)} is not a column; quote names with dots")
+                names[column[0]] = None
+        self.columns = tuple(names)
+        if not self.columns:
+            raise InvalidPredicate(text, "it names no column")
+
+    def mask(self, rows: pa.RecordBatch, *, is_strict: bool = False) -> NDArray[np.bool_]:
+        """(n_rows,) bool: which rows fulfil the condition.
+
+        Parameters
+        ----------
+        rows : RecordBatch
+        is_strict : bool
+            Whether a value with which the condition cannot be computed is an error, and not a row that does not fulfil it.
+
+        Raises
+        ------
+        InvalidPredicate
+            If a column is missing, or types do not allow the comparison.
+        """
+        connection = self._connection()
+        table = pa.Table.from_batches([rows])
+        try:
+            # TRY: text in a column of numbers, 0 as a divisor, a sum too large. One such value in a file that comes next
+            # year must not end every training from then on.
+            relation = connection.from_arrow(table).project(f"{'' if is_strict else 'TRY'}(\n{self.text}\n) AS is_true")
+            if str(relation.types[0]) != "BOOLEAN":
+                raise InvalidPredicate(self.text, f"its result is {relation.types[0]}, not true or false")
+            found = relation.to_arrow_table().column(0)
+        except duckdb.Error as error:
+            raise InvalidPredicate(self.text, " ".join(str(error).split())[:300]) from error
+        return np.asarray(found.fill_null(False).to_numpy(), bool)
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str]]:
+        """To a process of a cluster it is its text: connections stay where they are."""
+        return type(self), (self.text,)
+
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        # A connection serves one thread at a time; passes have several.
+        if not hasattr(self._own, "connection"):
+            self._own.connection = duckdb_files.in_memory()
+        connection: duckdb.DuckDBPyConnection = self._own.connection
+        return connection
+
+
+@lru_cache(maxsize=16)  # each step of a job reads the same rules, and a new DuckDB takes 11 ms
+def _parsed(text: str) -> object:
+    if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise InvalidPredicate(text.encode("ascii", "backslashreplace").decode(), "it holds something that is not text")
+    try:
+        with duckdb_files.in_memory() as connection:
+            asked = [f"{_BEFORE}{text}{_AFTER}"]
+            ((document,),) = connection.execute("SELECT json_serialize_sql(?)", asked).fetchall()
+        parsed = json.loads(document)
+    except RecursionError:
+        raise InvalidPredicate(text[:200], "it is nested too deeply") from None
+    except duckdb.Error as error:
+        raise InvalidPredicate(text[:200], " ".join(str(error).split())[:300]) from error
+    if parsed["error"]:
+        raise InvalidPredicate(text, _reason(text, parsed))
+    node = parsed["statements"][0]["node"] if len(parsed["statements"]) == 1 else {}
+    plain = node.get("type") == "SELECT_NODE" and len(node.get("select_list", ())) == 1
+    from_rows = plain and node["from_table"].get("table_name") == "rows" and node["where_clause"] is None
+    if not from_rows or node["modifiers"] or node["group_expressions"] or node["having"] or node["qualify"]:
+        raise InvalidPredicate(text, "it is more than one condition")
+    return node["select_list"][0]
+
+
+def _reason(text: str, parsed: dict[str, object]) -> str:
+    """Why a text is no condition, without naming what stands around it here."""
+    reason = str(parsed.get("error_message", "it is not an SQL condition"))
+    if "Only SELECT" in reason:
+        return "it is more than one condition"
+    position = str(parsed.get("position", ""))
+    is_behind = position.isdigit() and int(position) >= len((_BEFORE + text).encode())
+    return "it ends too early, or closes a parenthesis too many" if is_behind else reason
+
+
+def _expressions(root: object) -> Iterator[tuple[dict[str, object], int]]:
+    """All expressions in a parsed one, and in how many others each is; without recursion, as a user may nest any number."""
+    waiting: list[tuple[object, int]] = [(root, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        if isinstance(node, dict):
+            if "class" in node:
+                yield node, depth
+                depth += 1
+            waiting.extend((child, depth) for child in reversed(node.values()))
+        elif isinstance(node, list):
+            waiting.extend((child, depth) for child in reversed(node))
+
+
+def _check_total(text: str, node: dict[str, object], depth: int) -> None:
+    """Refuse what has no value for some values of a column: rules stand for files that are not there yet.
+
+    Raises
+    ------
+    InvalidPredicate
+    """
+    if depth > _MAX_DEPTH:
+        raise InvalidPredicate(text[:200], f"it is nested more than {_MAX_DEPTH} deep")
+    if (
+        node["class"] == "CAST"
+        and not node["try_cast"]
+        and cast("dict[str, str]", node["child"])["class"] != "CONSTANT"
+    ):
+        raise InvalidPredicate(text, "CAST fails where a value cannot be converted. Write TRY_CAST(… AS …)")
+    if node["class"] == "FUNCTION" and node["function_name"] in _DIVISIONS:
+        arguments = cast("list[dict[str, dict[str, object]]]", node["arguments"])
+        divisor = cast("dict[str, str]", arguments[-1]["expression"].get("literal", {})).get("text", "0")
+        if not _is_other_than_zero(divisor):
+            reason = f"{node['function_name']} fails where the divisor is 0. Divide by a number, or multiply instead"
+            raise InvalidPredicate(text, reason)
+
+
+def _is_other_than_zero(literal: str) -> bool:
+    try:
+        return float(literal) != 0
+    except ValueError:
+        return False

@@ -1,0 +1,269 @@
+"""Statistics of datasets: immutable DuckDB files, found by what they are of, believed only if no byte has changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import types
+
+from storage.files import duckdb_files
+from storage.files.blobs import Blob, read_blobs, write_blobs
+from storage.errors import CorruptFile
+from storage.files.workspace_layout import drafting, refusals_of_the_disk, settle, sha256_of_file, verify_file
+from storage.names import checked_key
+from storage.files.checksums import checked_document, with_sum
+
+_IPC = "arrow.stream"
+
+
+@dataclass(frozen=True)
+class StoredStatistic:
+    """A statistic in a store.
+
+    Parameters
+    ----------
+    key : what it is of
+    path : of its file
+    n_bytes : of its file
+    written_at : aware, UTC
+    """
+
+    key: str
+    path: Path
+    n_bytes: int
+    written_at: datetime
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a stored statistic is of.
+
+    Parameters
+    ----------
+    key : under which its table is stored
+    spec : the statistic's specification
+    schema : its schema as JSON; None for a statistic of raw columns
+    files : identities of the files whose rows it holds
+    """
+
+    key: str
+    spec: Mapping[str, object]
+    schema: str | None
+    files: frozenset[str]
+
+
+class StatisticStore:
+    """The statistics in one folder, one DuckDB file ``<key>-<sha256 of the file>.duckdb`` each.
+
+    As the name of a file says what its bytes are, one rename publishes a statistic together with the proof of it, and
+    two processes that store the same key at once leave two files of which either is right.
+
+    Beside a statistic whose files are known lies ``<same name>.json``, which says so without opening the database.
+
+    Parameters
+    ----------
+    directory : made when the first statistic is stored
+    """
+
+    def __init__(self, directory: Path | str) -> None:
+        self.directory = Path(directory)
+        self._entries: dict[str, Entry] = {}
+
+    def get(self, key: str) -> pa.Table | None:
+        """The table that was stored under the key, or None.
+
+        Parameters
+        ----------
+        key : SHA-256 of specification, schema and files, in hexadecimal digits
+
+        Raises
+        ------
+        InvalidName
+            If the key is not a SHA-256.
+        CorruptFile
+            If the file is damaged. `discard` the key and count again.
+        """
+        for path in self._paths(checked_key(key)):
+            with suppress(FileNotFoundError):  # pruned by another process since the folder was listed
+                path.stat()
+                verify_file(path, path.stem.rpartition("-")[2])
+                return _read(path, key)
+        return None
+
+    def entries(self) -> tuple[Entry, ...]:
+        """What there is of known files; names of files never come back with other content, so each is read once."""
+        found = []
+        for path in sorted(self.directory.glob("*.json")):
+            if not path.with_suffix(".duckdb").exists():
+                continue
+            if path.name not in self._entries:
+                try:
+                    self._entries[path.name] = _entry(path)
+                except FileNotFoundError:  # pruned by another process
+                    continue
+                except (OSError, ValueError, KeyError, TypeError):  # damaged: the statistic is counted again
+                    _unlink(path.with_suffix(".duckdb"))
+            if path.name in self._entries:
+                found.append(self._entries[path.name])
+        return tuple(found)
+
+    def put(
+        self,
+        key: str,
+        table: pa.Table,
+        spec: Mapping[str, object] | None = None,
+        *,
+        schema: str | None = None,
+        files: Iterable[str] = (),
+    ) -> None:
+        """Store a table; a key that is there already keeps what it has.
+
+        Columns of numbers, booleans and text become columns of the SQL table ``statistic``; all others (lists, binary,
+        …) are kept as Arrow streams in the SQL table ``arrays``.
+
+        Parameters
+        ----------
+        key : SHA-256 of specification, schema and files, in hexadecimal digits
+        table : of any type; comes back equal, with its schema and metadata
+        spec : kept beside it
+        schema : by which it was counted, as JSON
+        files : identities of the files whose rows it holds; without any, `entries` does not list it
+
+        Raises
+        ------
+        InvalidName
+        Unwritable
+        """
+        if self._paths(checked_key(key)):
+            return
+        with drafting(self.directory, "statistic.duckdb") as draft:
+            _write(draft, key, table, spec or {})
+            path = self.directory / f"{key}-{sha256_of_file(draft)}.duckdb"
+            settle(draft, path)
+        if identities := sorted(files):
+            with drafting(self.directory, "statistic.json") as draft:
+                draft.write_text(with_sum({"spec": spec or {}, "schema": schema, "files": identities}))
+                settle(draft, path.with_suffix(".json"))
+
+    def discard(self, key: str) -> None:
+        """Remove what is stored under the key, also if it is damaged; Unwritable if the disk refuses."""
+        for path in self._paths(checked_key(key)):
+            _unlink(path)
+
+    def stored(self) -> tuple[StoredStatistic, ...]:
+        """What there is, last written first."""
+        found = []
+        for path in self.directory.glob("*-*.duckdb"):
+            with suppress(FileNotFoundError):
+                status = path.stat()
+                written_at = datetime.fromtimestamp(status.st_mtime, UTC)
+                found.append(StoredStatistic(path.stem.partition("-")[0], path, status.st_size, written_at))
+        return tuple(sorted(found, key=lambda statistic: (statistic.written_at, statistic.key), reverse=True))
+
+    def prune(self, max_bytes: int) -> tuple[StoredStatistic, ...]:
+        """Remove the oldest statistics until the others fit; they can all be counted again.
+
+        Returns
+        -------
+        those that were removed
+        """
+        removed, total = [], 0
+        for statistic in self.stored():
+            total += statistic.n_bytes
+            if total > max_bytes:
+                _unlink(statistic.path)
+                removed.append(statistic)
+        return tuple(removed)
+
+    def _paths(self, key: str) -> list[Path]:
+        return sorted(self.directory.glob(f"{key}-*.duckdb"))
+
+
+def _entry(path: Path) -> Entry:
+    about = checked_document(path, path.read_bytes())
+    schema, spec = about["schema"], about["spec"]
+    if not isinstance(spec, dict) or not isinstance(about["files"], list):
+        raise TypeError("It does not say what the statistic describes")
+    if schema is not None:
+        json.loads(str(schema))
+    return Entry(path.stem.partition("-")[0], spec, None if schema is None else str(schema), frozenset(about["files"]))
+
+
+def _unlink(path: Path) -> None:
+    with refusals_of_the_disk(path):
+        path.with_suffix(".json").unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+
+
+def _is_flat(kind: pa.DataType) -> bool:
+    """Whether DuckDB has the type and gives back every value of it unchanged."""
+    return bool(
+        types.is_integer(kind)
+        or types.is_float32(kind)
+        or types.is_float64(kind)
+        or types.is_boolean(kind)
+        or types.is_string(kind)
+        or types.is_large_string(kind)
+    )
+
+
+def _write(draft: Path, key: str, table: pa.Table, spec: Mapping[str, object]) -> None:
+    about = pa.table(
+        {
+            "key": [key],
+            "spec": [json.dumps(spec, default=str)],
+            "n_rows": pa.array([table.num_rows], pa.int64()),
+            "arrow_schema": pa.array([table.schema.serialize().to_pybytes()], pa.binary()),
+        }
+    )
+    flat = [i for i, field in enumerate(table.schema) if _is_flat(field.type)]
+    with duckdb_files.writing(draft) as connection:
+        duckdb_files.create(connection, "about", about)
+        if flat:
+            names = _sql_names(table.schema.names)
+            columns = table.select(flat).rename_columns([names[i] for i in flat])
+            duckdb_files.create(connection, "statistic", columns)
+        write_blobs(connection, _wide_columns(table, flat))
+
+
+def _sql_names(names: list[str]) -> list[str]:
+    """The names themselves if SQL, which ignores case, can tell them apart; else numbered ones."""
+    distinct = {name.casefold() for name in names} - {""}
+    return names if len(distinct) == len(names) else [f"column_{i}" for i in range(len(names))]
+
+
+def _wide_columns(table: pa.Table, flat: list[int]) -> Iterator[Blob]:
+    for i in range(table.num_columns):
+        if i not in flat:
+            sink = pa.BufferOutputStream()
+            column = pa.table([table.column(i)], schema=pa.schema([table.schema.field(i)]))
+            with pa.ipc.new_stream(sink, column.schema) as writer:
+                writer.write_table(column)
+            data = np.frombuffer(sink.getvalue(), np.uint8)
+            yield Blob(str(i), _IPC, (data.size,), data)
+
+
+def _read(path: Path, key: str) -> pa.Table:
+    with duckdb_files.reading(path) as connection:
+        ((stored_key, n_rows, serialized),) = connection.sql("SELECT key, n_rows, arrow_schema FROM about").fetchall()
+        schema = pa.ipc.read_schema(pa.py_buffer(serialized))
+        columns: dict[int, pa.ChunkedArray] = {}
+        flat = [i for i, field in enumerate(schema) if _is_flat(field.type)]
+        if flat:
+            rows = connection.sql("SELECT * FROM statistic").to_arrow_table()
+            columns |= {i: column.cast(schema.field(i).type) for i, column in zip(flat, rows.columns, strict=True)}
+        for blob in read_blobs(connection, path):
+            columns[int(blob.name)] = pa.ipc.open_stream(pa.py_buffer(blob.data)).read_all().column(0)
+    if stored_key != key:
+        raise CorruptFile(path, f"it holds the statistic {stored_key[:16]}…, not the one of its name. Discard it.")
+    if columns.keys() != set(range(len(schema))) or any(len(column) != n_rows for column in columns.values()):
+        lost = f"it does not have the {len(schema)} columns of {n_rows} rows that were written"
+        raise CorruptFile(path, f"{lost}. Discard it and count again.")
+    return pa.table([columns[i] for i in range(len(schema))], schema=schema)

@@ -1,0 +1,1 @@
+"""Immutable files, their layout and checksums."""

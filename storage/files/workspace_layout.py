@@ -1,0 +1,396 @@
+"""The layout of a workspace, and how a file comes to stand in it: whole, or not at all."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from storage.errors import Conflict, CorruptFile, Unwritable
+from storage.names import checked_name
+
+_PARTIAL = ".partial"
+_READ_ONLY = 0o444
+_REFUSALS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOTDIR, errno.EEXIST}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where everything of one workspace is kept.
+
+    Parameters
+    ----------
+    root : the workspace directory
+    """
+
+    root: Path
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "root", Path(self.root).absolute())
+
+    @property
+    def models(self) -> Path:
+        """One folder per model: ``<version>-<sha8>.duckdb``, its ``.arrow`` and ``.sha256``."""
+        return self.root / "models"
+
+    @property
+    def datasets(self) -> Path:
+        """One folder per dataset."""
+        return self.root / "datasets"
+
+    @property
+    def scratch(self) -> Path:
+        """One folder per running job."""
+        return self.root / "scratch"
+
+    @property
+    def control_path(self) -> Path:
+        """The file of the default control database."""
+        return self.root / "control.sqlite"
+
+    @property
+    def control_url(self) -> str:
+        """The URL of the default control database, for `storage.control.control.open_control`."""
+        return f"sqlite:///{self.control_path}"
+
+    def model_directory(self, name: str) -> Path:
+        """The folder of the model's files."""
+        return self.models / checked_name("model", name)
+
+    def dataset_directory(self, dataset: str) -> Path:
+        """The folder of what is known of a dataset."""
+        return self.datasets / checked_name("dataset", dataset)
+
+    def scratch_directory(self, job_id: str) -> Path:
+        """The folder of what a job may lose."""
+        return self.scratch / checked_name("job", job_id)
+
+    def job_output(self, job_id: str) -> Path:
+        """The Parquet file of rows that a job wrote, kept as long as the job is known."""
+        return self.root / "outputs" / f"{checked_name('job', job_id)}.parquet"
+
+    def create(self) -> Layout:
+        """Make the folders that are missing and sweep away what killed writers have left; returns itself."""
+        for directory in (self.root, self.models, self.datasets, self.scratch):
+            make_folder(directory)
+        sweep(self.models)
+        sweep(self.datasets)
+        sweep(self.scratch)
+        return self
+
+
+@contextmanager
+def drafting(directory: Path, name: str) -> Iterator[Path]:
+    """A path in a private folder inside `directory`, for a file that is not yet fit to be seen.
+
+    The folder is removed at the end, with whatever is still in it (also a write-ahead log or spilled blocks). While it
+    lives it is locked; the kernel drops the lock when the writer dies, however it dies, and so `sweep` knows the
+    abandoned ones without asking about process ids or ages.
+
+    Parameters
+    ----------
+    directory : created if missing
+    name : of the draft; the file is not created
+
+    Yields
+    ------
+    the path of the draft
+    """
+    with refusals_of_the_disk(directory):
+        _make_directory(directory)
+        folder, lock = _locked_folder(directory)
+    try:
+        with refusals_of_the_disk(directory):
+            yield folder / name
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Whoever changes the file by what is in it does so alone, among all processes; the lock lies hidden beside it."""
+    with refusals_of_the_disk(path):
+        _make_directory(path.parent)
+        with path.with_name(f".{path.name}.lock").open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, durably.
+
+    Raises
+    ------
+    Unwritable
+    """
+    with refusals_of_the_disk(folder):
+        _make_directory(folder)
+
+
+class Temporary(ExitStack):
+    """A private folder inside `directory`, until it is closed; that of a process that was killed is swept away.
+
+    Parameters
+    ----------
+    directory : created if missing
+
+    Attributes
+    ----------
+    path : of the folder
+    """
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__()
+        self.path = self.enter_context(drafting(directory, "temporary"))
+        try:
+            make_folder(self.path)
+        except BaseException:
+            self.close()
+            raise
+
+
+class Witness:
+    """Knows a file again: a database that was removed can be written on, and all of it is lost.
+
+    Parameters
+    ----------
+    path : that exists
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._identity = self._look()
+
+    def _look(self) -> tuple[int, int] | None:
+        try:
+            status = self.path.stat()
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino
+
+    def check(self) -> None:
+        """Refuse a file that is not the one of the beginning.
+
+        Raises
+        ------
+        Unwritable
+        """
+        if self._look() != self._identity:
+            reason = (
+                "it was removed or replaced while it was open, and what is written now would be lost. Stop all servers of "
+                "this workspace, put it back or restore a backup there, and start again."
+            )
+            raise Unwritable(self.path, reason)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _make_directory(directory: Path) -> None:
+    if not directory.is_dir():
+        _make_directory(directory.parent)
+        try:
+            directory.mkdir(exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise Unwritable(directory, "it is a file, not a folder. Choose another place.") from error
+        except FileNotFoundError as error:
+            raise Unwritable(directory, "its file system does not allow folders. Choose another place.") from error
+        fsync_directory(directory.parent)
+
+
+def _locked_folder(directory: Path) -> tuple[Path, int]:
+    while True:
+        folder = directory / f".{secrets.token_hex(8)}{_PARTIAL}"
+        folder.mkdir(mode=0o700)
+        # Until it is locked, a sweep of another process may take the folder for an abandoned one; then make another.
+        with suppress(FileNotFoundError):
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if folder.exists():
+                return folder, lock
+            os.close(lock)
+
+
+@contextmanager
+def refusals_of_the_disk(path: Path, then: str = "then try again.") -> Iterator[None]:
+    """An error of the disk is said as Unwritable of this path, with what to do once the disk works."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _REFUSALS:
+            raise
+        reason = f"{os.strerror(error.errno or 0)}. Free or remount the disk, or give this user the right, {then}"
+        raise Unwritable(path, reason) from error
+
+
+def sweep(directory: Path) -> tuple[Path, ...]:
+    """Remove the drafts below `directory` whose writer is dead; those of living writers, in any process, stay.
+
+    Returns
+    -------
+    the folders that were removed
+    """
+    removed = []
+    # os.walk and not Path.rglob, which raises when a folder vanishes under it.
+    for parent, names, _ in os.walk(directory):
+        drafts = [name for name in names if name.startswith(".") and name.endswith(_PARTIAL)]
+        names[:] = sorted(set(names) - set(drafts))
+        removed += [folder for name in drafts if sweep_one(folder := Path(parent, name))]
+    return tuple(removed)
+
+
+def sweep_one(folder: Path) -> bool:
+    """Remove a draft whose writer is dead; whether it was."""
+    with suppress(OSError):  # locked by its writer, gone meanwhile, or not ours to remove
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder)
+            return True
+        finally:
+            os.close(lock)
+    return False
+
+
+def files_below(directory: Path) -> Iterator[Path]:
+    """The files below a directory in the order of their names, without drafts and other hidden ones.
+
+    A folder that vanishes meanwhile is passed over, and so may a file have vanished when its path comes.
+
+    Raises
+    ------
+    Unwritable
+        If a folder cannot be read: its files would be missing without a word.
+    """
+
+    def refuse(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise Unwritable(Path(error.filename or directory), f"it cannot be read ({error.strerror}).") from error
+
+    for parent, names, files in os.walk(directory, onerror=refuse):
+        names[:] = sorted(name for name in names if not name.startswith("."))
+        yield from (Path(parent, name) for name in sorted(files) if not name.startswith("."))
+
+
+def settle(draft: Path, path: Path) -> None:
+    """Give a complete draft its name: fsync, mode 0444, rename, fsync of the folder.
+
+    Raises
+    ------
+    Unwritable
+        If the disk refuses; the name is then not taken, or taken by the whole file.
+    """
+    with refusals_of_the_disk(path):
+        with draft.open("rb") as file:
+            os.fchmod(file.fileno(), _READ_ONLY)
+            os.fsync(file.fileno())
+        draft.rename(path)
+        fsync_directory(path.parent)
+
+
+def fsync_directory(directory: Path) -> None:
+    """Make the names in a folder durable."""
+    # Without this a power cut may forget the rename although the file's blocks are safe.
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def publish(path: Path | str, *, replace: bool = False) -> Iterator[Path]:
+    """Write a file so that others see all of it or nothing.
+
+    Parameters
+    ----------
+    path : the final path; its folder is created if missing
+    replace : whether a file of that name may be replaced. Only for files that readers map: DuckDB, given a path that it
+        has open, silently goes on reading the file before.
+
+    Yields
+    ------
+    a temporary path on the same file system, to be written and closed by the caller; removed if the caller raises
+
+    Raises
+    ------
+    Conflict
+        If the name is taken and `replace` is false.
+    Unwritable
+        If the disk refuses.
+    """
+    path = Path(path)
+    _refuse_taken(path, replace)
+    with drafting(path.parent, path.name) as draft:
+        yield draft
+        _refuse_taken(path, replace)
+        settle(draft, path)
+
+
+def _refuse_taken(path: Path, replace: bool) -> None:
+    if not replace and path.exists():
+        raise Conflict("file", str(path), "exists already, and published files never change. Use a new name.")
+
+
+def sha256_of_file(path: Path | str) -> str:
+    """SHA-256 of the bytes of a file, in hexadecimal digits."""
+    with Path(path).open("rb", buffering=0) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_manifest(path: Path | str, files: dict[str, str]) -> None:
+    """Publish the SHA-256 of files beside `path`, in the format that ``sha256sum --check`` reads.
+
+    Parameters
+    ----------
+    files : file name -> SHA-256
+    """
+    with publish(path, replace=True) as draft:
+        draft.write_text("".join(f"{sha256}  {name}\n" for name, sha256 in sorted(files.items())), encoding="utf-8")
+
+
+def read_manifest(path: Path | str) -> dict[str, str]:
+    """File name -> SHA-256 of a manifest.
+
+    Raises
+    ------
+    CorruptFile
+        If it is missing or not a manifest.
+    """
+    path = Path(path)
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CorruptFile(path, f"the manifest cannot be read ({error}). Restore it from a backup.") from error
+    files = {}
+    for line in lines:
+        sha256, separator, name = line.partition("  ")
+        if not separator or len(sha256) != 64:
+            raise CorruptFile(path, f"{line!r} is not a line of a manifest. Restore it from a backup.")
+        files[name] = sha256
+    return files
+
+
+def verify_file(path: Path | str, sha256: str) -> None:
+    """Check the bytes of a file.
+
+    Raises
+    ------
+    CorruptFile
+        If it is missing or its SHA-256 differs.
+    """
+    path = Path(path)
+    try:
+        actual = sha256_of_file(path)
+    except OSError as error:
+        raise CorruptFile(path, f"it cannot be read ({error.strerror}). Restore it from a backup.") from error
+    if actual != sha256:
+        raise CorruptFile(path, f"its SHA-256 is {actual[:16]}…, not {sha256[:16]}…. Restore it from a backup.")

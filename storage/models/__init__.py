@@ -1,0 +1,1 @@
+"""Models, their versions and aliases."""

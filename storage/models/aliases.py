@@ -1,0 +1,170 @@
+"""Aliases: names such as "champion" that point at a version, with their history, so that a move can be taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from storage.control import tables
+from storage.control.control import Control
+from storage.errors import Conflict, NotFound
+from storage.control.change_counter import bump_generation
+from storage.names import checked_alias, is_name, is_version, known_name
+from storage.control.paging import DEFAULT_LIMIT, Page, page_of_rows
+
+_VERSIONS, _ALIASES, _MOVES = tables.versions, tables.aliases, tables.moves
+
+
+@dataclass(frozen=True)
+class AliasMove:
+    """One step in the history of an alias.
+
+    Parameters
+    ----------
+    alias, version : the alias pointed at this version from then on
+    reason : why, in the words of who moved it
+    moved_at : aware, UTC
+    """
+
+    alias: str
+    version: int
+    reason: str
+    moved_at: datetime
+
+
+def set_alias(control: Control, name: str, alias: str, version: int, reason: str = "") -> None:
+    """Point an alias at a version; to set it where it is already changes nothing.
+
+    Raises
+    ------
+    InvalidName
+    NotFound
+        If there is no such version.
+    """
+    with control.writing() as connection:
+        point_alias(connection, name, alias, version, reason)
+
+
+def point_alias(connection: Connection, name: str, alias: str, version: int, reason: str) -> None:
+    """`set_alias` inside a transaction that does more than that."""
+    checked_alias(alias)
+    if not _exists(connection, name, version):
+        raise NotFound("model version", f"{name}@{version}")
+    here = _pointer(connection, name, alias)
+    if here is None or here.version != version:
+        _move(connection, name, alias, version, None if here is None else here.move, reason)
+
+
+def aliased_version(connection: Connection, name: str, alias: str) -> int | None:
+    """The version that an alias points at, if there is such an alias."""
+    here = _pointer(connection, name, alias)
+    return None if here is None else int(here.version)
+
+
+def delete_alias(control: Control, name: str, alias: str) -> None:
+    """Remove an alias; the version it pointed at stays.
+
+    Raises
+    ------
+    NotFound
+    """
+    with control.writing() as connection:
+        if _pointer(connection, name, alias) is None:
+            raise NotFound("alias", f"{name}@{alias}")
+        connection.execute(sa.delete(_ALIASES).where(_ALIASES.c.name == name, _ALIASES.c.alias == alias))
+        bump_generation(connection)
+
+
+def aliases(control: Control, name: str) -> Mapping[str, int]:
+    """Alias -> version, in the order of the aliases; empty if the model has none."""
+    if not is_name(name):
+        return {}
+    with control.reading() as connection:
+        rows = connection.execute(sa.select(_ALIASES).where(_ALIASES.c.name == name).order_by(_ALIASES.c.alias)).all()
+    return {row.alias: row.version for row in rows}
+
+
+def roll_back(control: Control, name: str, alias: str, reason: str = "rolled back") -> int:
+    """Point an alias where it pointed before; a second call goes back further. Deleted versions are passed over.
+
+    Returns
+    -------
+    the version it points at now
+
+    Raises
+    ------
+    NotFound
+        If there is no such alias.
+    Conflict
+        If it has never pointed elsewhere, or those versions are all deleted.
+    """
+    with control.writing() as connection:
+        here = _pointer(connection, name, alias)
+        if here is None:
+            raise NotFound("alias", f"{name}@{alias}")
+        now = _place(connection, here.move)
+        place = None if now is None else _place(connection, now.parent)
+        while place is not None and not _exists(connection, name, place.version):
+            place = _place(connection, place.parent)
+        if place is None:
+            reason = "has no earlier version to go back to. Set it to a version instead."
+            raise Conflict("alias", f"{name}@{alias}", reason)
+        _move(connection, name, alias, place.version, place.parent, reason)
+    return int(place.version)
+
+
+def alias_history(
+    control: Control, name: str, limit: int = DEFAULT_LIMIT, cursor: str | None = None
+) -> Page[AliasMove]:
+    """A page of the moves of a model's aliases, newest first; also of those that are deleted.
+
+    Raises
+    ------
+    NotFound
+        If no model can have that name.
+    InvalidCursor
+    """
+    known_name("model", name)
+    with control.reading() as connection:
+        rows, next_cursor = page_of_rows(
+            connection, sa.select(_MOVES).where(_MOVES.c.name == name), _MOVES.c.id, limit, cursor, newest_first=True
+        )
+    return Page(tuple(AliasMove(row.alias, row.version, row.reason, row.moved_at) for row in rows), next_cursor)
+
+
+def _exists(connection: Connection, name: str, version: int) -> bool:
+    if not (is_name(name) and is_version(version)):
+        return False
+    query = sa.select(_VERSIONS.c.version).where(_VERSIONS.c.name == name, _VERSIONS.c.version == version)
+    return connection.execute(query).one_or_none() is not None
+
+
+def _pointer(connection: Connection, name: str, alias: str) -> tables.Row | None:
+    if not (is_name(name) and is_name(alias)):
+        return None
+    query = sa.select(_ALIASES).where(_ALIASES.c.name == name, _ALIASES.c.alias == alias)
+    return connection.execute(query).one_or_none()
+
+
+def _place(connection: Connection, move: int | None) -> tables.Row | None:
+    return None if move is None else connection.execute(sa.select(_MOVES).where(_MOVES.c.id == move)).one()
+
+
+def _move(connection: Connection, name: str, alias: str, version: int, parent: int | None, reason: str) -> None:
+    values = {
+        "name": name,
+        "alias": alias,
+        "version": version,
+        "parent": parent,
+        "reason": reason,
+        "moved_at": tables.now(),
+    }
+    move = connection.execute(sa.insert(_MOVES).values(**values).returning(_MOVES.c.id)).scalar_one()
+    chosen = (_ALIASES.c.name == name) & (_ALIASES.c.alias == alias)
+    if connection.execute(sa.update(_ALIASES).where(chosen).values(version=version, move=move)).rowcount == 0:
+        connection.execute(sa.insert(_ALIASES).values(name=name, alias=alias, version=version, move=move))
+    bump_generation(connection)

@@ -1,0 +1,128 @@
+"""A model version as one file to carry elsewhere: a tar of ``manifest.json`` and ``model.duckdb``, nothing else.
+
+The manifest holds the SHA-256 of the DuckDB file. What is read from a bundle is checked before anything else sees it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tarfile
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import IO
+
+from storage.errors import CorruptFile
+from storage.files.workspace_layout import sha256_of_file
+from storage.models.models import ModelVersion
+
+FORMAT = "fewpass-model"
+FORMAT_VERSION = 1
+MANIFEST, MODEL = "manifest.json", "model.duckdb"
+_MAX_MANIFEST_BYTES = 16 << 20
+_CHUNK = 1 << 20
+_REMEDY = "Export it again, and compare the checksums of both files."
+
+
+def manifest_of(version: ModelVersion) -> dict[str, object]:
+    """What the registry knows of a version, without the paths of this workspace."""
+    told = {name: value for name, value in vars(version).items() if name not in ("duckdb_path", "arrow_path")}
+    told |= {"files": [dict(file) for file in version.files], "created_at": str(version.created_at)}
+    for name in ("parameters", "metrics", "tags"):
+        told[name] = dict(told[name])
+    return {"format": FORMAT, "format_version": FORMAT_VERSION, **told}
+
+
+def bundle_size(version: ModelVersion) -> int:
+    """The number of bytes that `bundle_chunks` yields."""
+    sizes = (len(_manifest_bytes(version)), version.duckdb_path.stat().st_size)
+    return sum(tarfile.BLOCKSIZE + _padded(size) for size in sizes) + 2 * tarfile.BLOCKSIZE
+
+
+def bundle_chunks(version: ModelVersion) -> Iterator[bytes]:
+    """The bundle of a version, piece by piece; the same bytes each time."""
+    manifest = _manifest_bytes(version)
+    yield _tar_header(MANIFEST, len(manifest), version.created_at) + manifest + _padding(len(manifest))
+    size = version.duckdb_path.stat().st_size
+    yield _tar_header(MODEL, size, version.created_at)
+    with version.duckdb_path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            yield chunk
+    yield _padding(size) + bytes(2 * tarfile.BLOCKSIZE)
+
+
+def _manifest_bytes(version: ModelVersion) -> bytes:
+    return json.dumps(manifest_of(version), indent=2, sort_keys=True).encode()
+
+
+def _tar_header(name: str, size: int, moment: datetime | None) -> bytes:
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = size, 0o444
+    info.mtime = 0 if moment is None else int(moment.timestamp())
+    return info.tobuf(tarfile.GNU_FORMAT)  # one block also for files of more than 8 GiB
+
+
+def _padded(size: int) -> int:
+    return -(-size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+
+
+def _padding(size: int) -> bytes:
+    return bytes(_padded(size) - size)
+
+
+def unpack_bundle(path: Path, model: Path) -> Mapping[str, object]:
+    """Take a bundle apart.
+
+    Parameters
+    ----------
+    path : of the bundle
+    model : where the DuckDB file goes
+
+    Returns
+    -------
+    the manifest; its SHA-256 is that of `model`
+
+    Raises
+    ------
+    CorruptFile
+        If it is not a bundle, is cut short, or the model is not the one that the manifest names.
+    """
+    try:
+        with tarfile.open(path, "r:") as tar:
+            manifest = _read_manifest(path, _member(path, tar, MANIFEST))
+            with model.open("wb") as file:
+                shutil.copyfileobj(_member(path, tar, MODEL), file, _CHUNK)
+            if tar.next() is not None:
+                raise CorruptFile(path, f"it holds more than {MANIFEST} and {MODEL}. {_REMEDY}")
+    except (tarfile.TarError, EOFError, UnicodeDecodeError) as error:
+        raise CorruptFile(path, f"it is not a tar as `export` writes it ({error}). {_REMEDY}") from error
+    if sha256_of_file(model) != manifest["sha256"]:
+        raise CorruptFile(path, f"its model does not have the SHA-256 that its manifest names. {_REMEDY}")
+    return manifest
+
+
+def _member(path: Path, tar: tarfile.TarFile, name: str) -> IO[bytes]:
+    info = tar.next()
+    if info is None or info.name != name or not info.isreg() or info.issparse():
+        raise CorruptFile(path, f"{name!r} is missing, or in another place. {_REMEDY}")
+    if name == MANIFEST and info.size > _MAX_MANIFEST_BYTES:
+        raise CorruptFile(path, f"its manifest has {info.size} bytes. {_REMEDY}")
+    file = tar.extractfile(info)
+    assert file is not None  # a regular file
+    return file
+
+
+def _read_manifest(path: Path, file: IO[bytes]) -> dict[str, object]:
+    try:
+        manifest = json.loads(file.read())
+        json.dumps(
+            manifest, ensure_ascii=False
+        ).encode()  # halves of characters are no text, and no answer could hold them
+        known = manifest["format"], manifest["format_version"]
+        is_known = known == (FORMAT, FORMAT_VERSION) and isinstance(manifest["sha256"], str)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CorruptFile(path, f"its manifest cannot be read ({error}). {_REMEDY}") from error
+    if not is_known:
+        raise CorruptFile(path, f"its manifest is of format {known}, not {(FORMAT, FORMAT_VERSION)}. {_REMEDY}")
+    return dict(manifest)

@@ -1,0 +1,206 @@
+"""The compiled form of a model: an Arrow IPC file of named arrays, mapped by serving processes without a copy.
+
+It holds one record batch of one row, with one large-list column per array: so an array is one contiguous buffer of the
+file. The header, the dtypes and the shapes are JSON in the metadata of the Arrow schema, with its SHA-256; beside it stands the sum of the whole
+file (XXH3), which is checked whenever the file is mapped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypedDict
+
+import numpy as np
+import pyarrow as pa
+
+from storage.errors import CorruptFile, Unstorable
+from storage.files.workspace_layout import publish
+from storage.files.checksums import SUM_DIGITS, is_sealed, seal
+
+Header = dict[str, object]
+Arrays = dict[str, np.ndarray]
+
+_FORMAT, _UNSEALED = b"fewpass:2", b"fewpass:1"  # earlier releases wrote no sum of the whole file
+_JSON, _JSON_SHA256, _FORMAT_KEY, _SEAL = b"fewpass.json", b"fewpass.sha256", b"fewpass.format", b"fewpass.xxh3"
+# What Arrow holds as numpy does. All else (bool is a bit there) is held as bytes, and viewed.
+_NATIVE = {np.dtype(code) for code in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8")}
+
+
+class _Description(TypedDict):
+    """An array, as the file's JSON holds it."""
+
+    name: str
+    dtype: str
+    shape: list[int]
+    sha256: str
+
+
+def array_bytes(name: str, array: np.ndarray) -> np.ndarray:
+    """The elements of an array in C order, without a copy where they already are.
+
+    Returns
+    -------
+    (nbytes,) uint8
+
+    Raises
+    ------
+    Unstorable
+        If the elements are Python objects, or have fields.
+    """
+    array = np.asarray(array)
+    if array.dtype.hasobject or array.dtype.names or array.dtype.itemsize == 0:
+        reason = f"its dtype {array.dtype} is not that of numbers, booleans or fixed-width text."
+        raise Unstorable(f"Array {name!r}", reason)
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def _described(arrays: Mapping[str, np.ndarray]) -> list[_Description]:
+    """Name, dtype, shape and SHA-256 of each array, as JSON holds them."""
+    return [
+        {
+            "name": name,
+            "dtype": np.asarray(array).dtype.str,
+            "shape": list(np.shape(array)),
+            "sha256": hashlib.sha256(array_bytes(name, array).data).hexdigest(),
+        }
+        for name, array in arrays.items()
+    ]
+
+
+def header_json(value: object) -> str:
+    """JSON of a header.
+
+    Raises
+    ------
+    Unstorable
+        If it holds something that JSON does not.
+    """
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
+        reason = f"{error}. Use str, int, float, bool, None, list and dict."
+        raise Unstorable("The header of the model", reason) from error
+
+
+def write_compiled(
+    path: Path | str, header: Mapping[str, object], arrays: Mapping[str, np.ndarray], *, replace: bool = False
+) -> None:
+    """Publish the compiled form of a model.
+
+    Parameters
+    ----------
+    path : of the new file
+    header : what JSON can hold
+    arrays : name -> array of any shape, of numbers, booleans or fixed-width text
+    replace : whether a file of that name is replaced; processes that have mapped it keep what they have
+
+    Raises
+    ------
+    Unstorable
+    Conflict
+        If the name is taken and `replace` is false.
+    Unwritable
+    """
+    text = header_json({"header": dict(header), "arrays": _described(arrays)}).encode()
+    columns = [_list_of(name, np.asarray(array)) for name, array in arrays.items()]
+    # Columns are numbered: Arrow allows names twice, JSON in our metadata is what maps them.
+    fields = [pa.field(str(i), column.type, nullable=False) for i, column in enumerate(columns)]
+    metadata = {_FORMAT_KEY: _FORMAT, _JSON: text, _JSON_SHA256: hashlib.sha256(text).hexdigest().encode()}
+    token = _token(text)
+    metadata[_SEAL] = token + b"0" * SUM_DIGITS
+    batch = pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields, metadata=metadata))
+    with publish(path, replace=replace) as draft:
+        with pa.OSFile(str(draft), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
+            writer.write_batch(batch)
+        seal(draft, token)
+
+
+def _token(text: bytes) -> bytes:
+    """What marks the places of the sum; nothing else in the file has it."""
+    return hashlib.sha256(b"seal:" + text).hexdigest().encode()
+
+
+def _list_of(name: str, array: np.ndarray) -> pa.LargeListArray:
+    flat = array_bytes(name, array)
+    if array.dtype in _NATIVE:
+        flat = flat.view(array.dtype)
+    return pa.LargeListArray.from_arrays(pa.array([0, flat.size], pa.int64()), pa.array(flat))
+
+
+def map_compiled(path: Path | str, *, verify: bool = False) -> tuple[Header, Arrays]:
+    """Map the compiled form of a model into memory.
+
+    All of it is read once, to check its sum, at the speed of memory where the kernel holds the file already; so no flipped
+    bit becomes an answer. Files of earlier releases have no such sum.
+
+    Parameters
+    ----------
+    verify : whether to check the SHA-256 of every array as well (about 2 GB/s)
+
+    Returns
+    -------
+    header, and name -> read-only array, all views of one mapping that lives as long as any of them
+
+    Raises
+    ------
+    CorruptFile
+    """
+    path = Path(path)
+    try:
+        batch = _mapped_batch(path)
+        text = batch.schema.metadata[_JSON]
+        if hashlib.sha256(text).hexdigest().encode() != batch.schema.metadata[_JSON_SHA256]:
+            raise CorruptFile(path, "its header has changed. Rebuild it from the model's DuckDB file.")
+        _check_seal(path, batch.schema.metadata, text)
+        contents = json.loads(text)
+        specs = contents["arrays"]
+        arrays = {spec["name"]: _array(batch.column(i), spec) for i, spec in enumerate(specs)}
+    except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
+        if isinstance(error, CorruptFile):
+            raise
+        raise CorruptFile(path, f"{error}. Rebuild it from the model's DuckDB file.") from error
+    if verify:
+        _check_arrays(path, specs, arrays)
+    return contents["header"], arrays
+
+
+def _check_seal(path: Path, metadata: Mapping[bytes, bytes], text: bytes) -> None:
+    if metadata[_FORMAT_KEY] == _UNSEALED:
+        return
+    token = _token(text)
+    if metadata[_SEAL][: len(token)] != token or not is_sealed(path, token, metadata[_SEAL][len(token) :]):
+        raise CorruptFile(path, "its sum is not the one that was written. Rebuild it from the model's DuckDB file.")
+
+
+def _mapped_batch(path: Path) -> pa.RecordBatch:
+    # The mapping outlives this handle: Arrow's buffers refer to it.
+    with pa.memory_map(str(path), "r") as file, pa.ipc.open_file(file) as reader:
+        known = (reader.schema.metadata or {}).get(_FORMAT_KEY) in (_FORMAT, _UNSEALED)
+        if not known or reader.num_record_batches != 1:
+            raise ValueError("It is not a compiled model of this release")
+        batch = reader.get_batch(0)
+    batch.validate()
+    return batch
+
+
+def _array(column: pa.LargeListArray, spec: _Description) -> np.ndarray:
+    dtype, shape = np.dtype(spec["dtype"]), tuple(spec["shape"])
+    values = column.values
+    if len(column) != 1 or len(values) * (values.type.bit_width // 8) != math.prod(shape) * dtype.itemsize:
+        raise ValueError(f"Array {spec['name']!r} does not have its {shape} elements")
+    flat = values.to_numpy(zero_copy_only=True)
+    # An empty array has no buffer to be a view of.
+    array = np.empty(shape, dtype) if flat.size == 0 else flat.view(dtype).reshape(shape)
+    array.flags.writeable = False
+    return array
+
+
+def _check_arrays(path: Path, specs: list[_Description], arrays: Arrays) -> None:
+    for spec in specs:
+        name = spec["name"]
+        if hashlib.sha256(array_bytes(name, arrays[name]).data).hexdigest() != spec["sha256"]:
+            raise CorruptFile(path, f"array {name!r} has changed. Rebuild it from the model's DuckDB file.")

@@ -1,0 +1,346 @@
+"""A model version on disk: one immutable DuckDB file, its compiled Arrow form, and a manifest of both.
+
+The DuckDB file is the model: it is read back from the tables ``header(json, sha256)`` and
+``arrays(name, part, dtype, shape, sha256, data)``; beside them stand the tables that the model offers to people who ask
+in SQL.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from storage.files import duckdb_files
+from storage.files.blobs import Blob, array_of_blob, read_blobs, write_blobs
+from storage.models.compiled import Arrays, Header, array_bytes, header_json, map_compiled, write_compiled
+from storage.errors import Conflict, CorruptFile, NotFound, Unwritable
+from storage.files.workspace_layout import (
+    drafting,
+    make_folder,
+    read_manifest,
+    refusals_of_the_disk,
+    settle,
+    sha256_of_file,
+    verify_file,
+    write_manifest,
+)
+from storage.names import checked_name
+
+Completed = Callable[[Mapping[str, object], Arrays], Mapping[str, np.ndarray]]
+
+__all__ = [
+    "ModelFiles",
+    "adopt_model",
+    "map_compiled",
+    "read_model",
+    "rebuild_compiled",
+    "remove_model",
+    "verify",
+    "write_compiled",
+    "write_model",
+]
+
+_RESERVED_TABLES = frozenset({"arrays", "header"})
+_LEFT = "then run fewpass doctor --repair, which removes it. It belongs to no version any more."
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """The files of one model version.
+
+    Parameters
+    ----------
+    duckdb_path, arrow_path : of the model and of its compiled form
+    sha256 : of the DuckDB file
+    n_bytes : of both files together
+    """
+
+    duckdb_path: Path
+    arrow_path: Path
+    sha256: str
+    n_bytes: int
+
+
+def write_model(
+    directory: Path | str,
+    name: str,
+    version: int,
+    header: Mapping[str, object],
+    arrays: Mapping[str, np.ndarray],
+    tables: Mapping[str, pa.Table],
+) -> ModelFiles:
+    """Publish the files of a model version: the DuckDB file, then its compiled form, then the manifest.
+
+    Parameters
+    ----------
+    directory : of all models; the files go to its folder `name`
+    version : from `storage.models.models.reserve_version`
+    header, arrays : what `map_compiled` gives back; arrays that the header names as `derived` follow from the others, and only the
+        compiled form holds them
+    tables : for people; table name -> rows
+
+    Raises
+    ------
+    InvalidName
+    Conflict
+        If a table has the name of one of ours, or two have the same name to SQL, which ignores case.
+    Unstorable
+    Unwritable
+        If the disk refuses; then no file stays.
+    """
+    folder = Path(directory) / checked_name("model", name)
+    with drafting(folder, "model.duckdb") as draft:
+        derived = header.get("derived", ())
+        assert isinstance(derived, Sequence)
+        stored = {array: arrays[array] for array in arrays if array not in derived}
+        _write_duckdb(draft, header, stored, tables)
+        sha256 = sha256_of_file(draft)
+        duckdb_path = folder / f"{int(version)}-{sha256[:8]}.duckdb"
+        return _settle_all(draft, duckdb_path, sha256, header, arrays)
+
+
+def _settle_all(
+    draft: Path, duckdb_path: Path, sha256: str, header: Mapping[str, object], arrays: Mapping[str, np.ndarray]
+) -> ModelFiles:
+    """All files of a version under their final names, or none."""
+    try:
+        settle(draft, duckdb_path)
+        return _compile(duckdb_path, sha256, header, arrays)
+    except BaseException:
+        with suppress(OSError):  # of a disk that refuses everything; doctor finds what stays
+            remove_model(duckdb_path)
+        raise
+
+
+def _compile(
+    duckdb_path: Path, sha256: str, header: Mapping[str, object], arrays: Mapping[str, np.ndarray]
+) -> ModelFiles:
+    arrow_path = duckdb_path.with_suffix(".arrow")
+    write_compiled(arrow_path, header, arrays, replace=True)
+    manifest = {duckdb_path.name: sha256, arrow_path.name: sha256_of_file(arrow_path)}
+    write_manifest(duckdb_path.with_suffix(".sha256"), manifest)
+    return ModelFiles(duckdb_path, arrow_path, sha256, duckdb_path.stat().st_size + arrow_path.stat().st_size)
+
+
+def _write_duckdb(
+    draft: Path, header: Mapping[str, object], arrays: Mapping[str, np.ndarray], tables: Mapping[str, pa.Table]
+) -> None:
+    _check_table_names(tables)
+    text = header_json(dict(header))
+    # Made before DuckDB takes them one by one, which would hide our error in its own.
+    blobs = [_blob(name, array) for name, array in arrays.items()]
+    with duckdb_files.writing(draft) as connection:
+        duckdb_files.create(connection, "header", pa.table({"json": [text], "sha256": [_sha256(text)]}))
+        write_blobs(connection, blobs)
+        for name, table in tables.items():
+            duckdb_files.create(connection, name, table)
+
+
+def _blob(name: str, array: np.ndarray) -> Blob:
+    return Blob(name, np.asarray(array).dtype.str, np.shape(array), array_bytes(name, array))
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _check_table_names(tables: Mapping[str, pa.Table]) -> None:
+    taken = set(_RESERVED_TABLES)
+    for name in tables:
+        if name.lower() in taken:
+            raise Conflict("table", name, "is the name of another table of the model file. Rename it.")
+        taken.add(name.lower())
+
+
+def read_model(duckdb_path: Path | str) -> tuple[Header, Arrays]:
+    """Header and arrays of a model, from its DuckDB file, but for derived ones; every array is checked against its SHA-256.
+
+    Returns
+    -------
+    header, and name -> read-only array in memory
+
+    Raises
+    ------
+    NotFound
+        If there is no such file.
+    CorruptFile
+    """
+    path = Path(duckdb_path)
+    if not path.exists():
+        raise NotFound("model file", str(path))
+    with duckdb_files.reading(path) as connection:
+        _refuse_views(path, connection)
+        ((text, sha256),) = connection.sql("SELECT json, sha256 FROM header").fetchall()
+        if not isinstance(text, str) or _sha256(text) != sha256:
+            raise CorruptFile(path, "its header is not what was written. Restore it from a backup.")
+        arrays = {blob.name: array_of_blob(path, blob) for blob in read_blobs(connection, path)}
+    try:
+        return json.loads(text), arrays
+    except (ValueError, RecursionError) as error:
+        raise CorruptFile(path, f"its header is not JSON ({error}). Restore it from a backup.") from error
+
+
+def refuse_views(duckdb_path: Path | str) -> None:
+    """Refuse a file that holds SQL of somebody else.
+
+    Raises
+    ------
+    CorruptFile
+    """
+    path = Path(duckdb_path)
+    with duckdb_files.reading(path) as connection:
+        _refuse_views(path, connection)
+
+
+def _refuse_views(path: Path, connection: duckdb.DuckDBPyConnection) -> None:
+    """What we read must be rows that were written, and not SQL that somebody else wants run."""
+    query = "SELECT table_name FROM information_schema.tables WHERE table_type <> 'BASE TABLE' ORDER BY table_name"
+    views = [name for (name,) in connection.sql(query).fetchall()]
+    if views:
+        raise CorruptFile(path, f"{', '.join(views)} is a view, and model files have none. Do not use this file.")
+
+
+def read_provenance(duckdb_path: Path | str) -> dict[str, str]:
+    """The table ``provenance`` of a model file: name -> value as JSON; empty if the file has none.
+
+    Raises
+    ------
+    NotFound, CorruptFile
+    """
+    return _pairs(Path(duckdb_path), "provenance")
+
+
+def read_libraries(duckdb_path: Path | str) -> dict[str, str]:
+    """The table ``libraries`` of a model file: name -> version of what it was made with; empty if the file has none.
+
+    Raises
+    ------
+    NotFound, CorruptFile
+    """
+    return _pairs(Path(duckdb_path), "libraries")
+
+
+def read_table(duckdb_path: Path | str, table: str) -> pa.Table | None:
+    """One of the tables for people; None if the file has none of that name.
+
+    Raises
+    ------
+    NotFound, CorruptFile
+    """
+    path = Path(duckdb_path)
+    if not path.exists():
+        raise NotFound("model file", str(path))
+    with duckdb_files.reading(path) as connection:
+        _refuse_views(path, connection)
+        names = {name for (name,) in connection.sql("SELECT table_name FROM duckdb_tables()").fetchall()}
+        return connection.table(table).to_arrow_table() if table in names else None
+
+
+def _pairs(path: Path, table: str) -> dict[str, str]:
+    if not path.exists():
+        raise NotFound("model file", str(path))
+    with duckdb_files.reading(path) as connection:
+        names = {name for (name,) in connection.sql("SELECT table_name FROM duckdb_tables()").fetchall()}
+        pairs = dict(connection.sql(f"SELECT * FROM {table}").fetchall()) if table in names else {}
+    if not all(isinstance(text, str) for pair in pairs.items() for text in pair):
+        raise CorruptFile(path, f"its table {table!r} does not hold names and texts. Restore it from a backup.")
+    return pairs
+
+
+def adopt_model(
+    directory: Path | str,
+    name: str,
+    version: int,
+    draft: Path,
+    header: Mapping[str, object],
+    arrays: Mapping[str, np.ndarray],
+) -> ModelFiles:
+    """Publish a DuckDB file that was made elsewhere, byte by byte as it is, with a compiled form made here.
+
+    Parameters
+    ----------
+    directory, name, version : as for `write_model`
+    draft : on the same file system; it is moved
+    header, arrays : what `read_model` gave for it, with its derived arrays
+
+    Raises
+    ------
+    InvalidName
+    Unwritable
+    """
+    sha256 = sha256_of_file(draft)
+    duckdb_path = Path(directory) / checked_name("model", name) / f"{int(version)}-{sha256[:8]}.duckdb"
+    make_folder(duckdb_path.parent)
+    return _settle_all(draft, duckdb_path, sha256, header, arrays)
+
+
+def verify(duckdb_path: Path | str) -> None:
+    """Check both files of a model version, byte by byte, against its manifest.
+
+    Raises
+    ------
+    CorruptFile
+        Naming the file that is missing or damaged.
+    """
+    path = Path(duckdb_path)
+    manifest = read_manifest(path.with_suffix(".sha256"))
+    for file in (path, path.with_suffix(".arrow")):
+        if file.name not in manifest:
+            raise CorruptFile(file, "its manifest does not list it. Restore both from a backup.")
+        verify_file(file, manifest[file.name])
+
+
+def rebuild_compiled(duckdb_path: Path | str, completed: Completed) -> Path:
+    """Make the compiled form anew from the DuckDB file; processes that have mapped the old one keep it.
+
+    Parameters
+    ----------
+    duckdb_path
+    completed : callable
+        Adds the derived arrays, given header and arrays.
+
+    Returns
+    -------
+    the path of the compiled form
+
+    Raises
+    ------
+    CorruptFile
+        If the DuckDB file itself is damaged.
+    """
+    path = Path(duckdb_path)
+    manifest_path, arrow_path = path.with_suffix(".sha256"), path.with_suffix(".arrow")
+    sha256 = read_manifest(manifest_path).get(path.name) if manifest_path.exists() else sha256_of_file(path)
+    verify_file(path, sha256 or "")
+    header, arrays = read_model(path)
+    write_compiled(arrow_path, header, completed(header, arrays), replace=True)
+    write_manifest(manifest_path, {path.name: sha256 or "", arrow_path.name: sha256_of_file(arrow_path)})
+    return arrow_path
+
+
+def remove_model(duckdb_path: Path | str) -> None:
+    """Remove the files of a version, after its row is gone; those that are missing already are no matter.
+
+    Raises
+    ------
+    Unwritable
+        Naming the first file that the disk refuses to remove; the others are removed.
+    """
+    refused: list[Unwritable] = []
+    for suffix in (".sha256", ".arrow", ".duckdb"):
+        path = Path(duckdb_path).with_suffix(suffix)
+        try:
+            with refusals_of_the_disk(path, _LEFT):
+                path.unlink(missing_ok=True)
+        except Unwritable as error:
+            refused.append(error)
+    if refused:
+        raise refused[0]

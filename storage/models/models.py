@@ -1,0 +1,352 @@
+"""The registry: named models, their immutable versions, and the aliases that point at them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from storage.control import tables
+from storage.models.aliases import alias_history, aliases, delete_alias, point_alias, roll_back, set_alias
+from storage.control.control import Control
+from storage.errors import Conflict, NotFound
+from storage.control.change_counter import bump_generation, generation
+from storage.names import checked_name, is_name, is_version, known_name
+from storage.control.paging import DEFAULT_LIMIT, Page, page_of_rows
+
+__all__ = [
+    "CHAMPION",
+    "LATEST",
+    "ModelVersion",
+    "RegisteredModel",
+    "add_version",
+    "alias_history",
+    "aliases",
+    "delete_alias",
+    "generation",
+    "get_version",
+    "list_models",
+    "list_versions",
+    "reserve_version",
+    "roll_back",
+    "served_since",
+    "set_alias",
+    "set_tag",
+    "set_tags",
+]
+
+CHAMPION = "champion"
+LATEST = "latest"
+
+_MODELS, _VERSIONS, _ALIASES = tables.models, tables.versions, tables.aliases
+
+
+@dataclass(frozen=True)
+class ModelVersion:
+    """One immutable version of a model.
+
+    Parameters
+    ----------
+    name, version : together unique; the number comes from `reserve_version`
+    learner, parameters : how it was learned
+    dataset : the name of the dataset; it may have been deleted since
+    metrics : measured when it was trained; one that is not finite is stored as None
+    job_id : the job that made it; one job makes at most one version of a model
+    files : the data files it was learned from
+    n_rows : the number of rows it was learned from
+    sha256 : of the DuckDB file
+    duckdb_path, arrow_path : absolute here; relative to the workspace in the database
+    tags : free words, the only part that may change
+    created_at : aware, UTC; set by `add_version`
+    """
+
+    name: str
+    version: int
+    learner: str
+    parameters: Mapping[str, object]
+    dataset: str | None
+    metrics: Mapping[str, Any]
+    job_id: str | None
+    files: tuple[Mapping[str, object], ...]
+    n_rows: int
+    sha256: str
+    duckdb_path: Path
+    arrow_path: Path
+    tags: Mapping[str, str] = field(default_factory=dict)
+    created_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class RegisteredModel:
+    """A name in the registry.
+
+    Parameters
+    ----------
+    name : of the model
+    latest_version : the greatest number that exists
+    n_versions : how many exist
+    aliases : alias -> version
+    created_at : when the first version was reserved; aware, UTC
+    """
+
+    name: str
+    latest_version: int
+    n_versions: int
+    aliases: Mapping[str, int]
+    created_at: datetime
+
+
+def reserve_version(control: Control, name: str) -> int:
+    """The next version number of a model, never given to anyone else.
+
+    It is taken before the files are written, as it is in their names. A job that dies leaves a gap, never a clash.
+
+    Raises
+    ------
+    InvalidName
+    """
+    checked_name("model", name)
+    with control.writing() as connection:
+        grown = (
+            sa.update(_MODELS)
+            .where(_MODELS.c.name == name)
+            .values(last_version=_MODELS.c.last_version + 1)
+            .returning(_MODELS.c.last_version)
+        )
+        number = connection.execute(grown).scalar_one_or_none()
+        if number is None:
+            connection.execute(sa.insert(_MODELS).values(name=name, last_version=0, created_at=tables.now()))
+            number = connection.execute(grown).scalar_one()
+    return int(number)
+
+
+def add_version(
+    control: Control, version: ModelVersion, *, aliases: Iterable[str] = (), reason: str = ""
+) -> ModelVersion:
+    """Register a version whose files are published; repeated by the same job, it returns what is registered already.
+
+    Parameters
+    ----------
+    aliases, reason : point at the version from then on, and why; in the same transaction
+
+    Returns
+    -------
+    the version as registered
+
+    Raises
+    ------
+    Conflict
+        If the number was not reserved, or is registered already by another job.
+    """
+    version = replace(version, created_at=tables.now())
+    with control.writing() as connection:
+        if version.job_id is not None:
+            of_job = sa.select(_VERSIONS).where(_VERSIONS.c.name == version.name, _VERSIONS.c.job_id == version.job_id)
+            row = connection.execute(of_job).one_or_none()
+            if row is not None:
+                return version_of_row(control, row)
+        label = f"{version.name}@{version.version}"
+        reserved = connection.execute(
+            sa.select(_MODELS.c.last_version).where(_MODELS.c.name == version.name)
+        ).scalar_one_or_none()
+        if reserved is None or not 1 <= version.version <= reserved:
+            raise Conflict("model version", label, "has a number that was not reserved. Take it from reserve_version.")
+        if _row_of(connection, version.name, version.version) is not None:
+            raise Conflict(
+                "model version", label, "is registered already, and versions never change. Reserve a new number."
+            )
+        connection.execute(sa.insert(_VERSIONS).values(**_values(control, version)))
+        for alias in aliases:
+            point_alias(connection, version.name, alias, version.version, reason)
+        bump_generation(connection)
+        return version_of_row(control, resolved_row(connection, version.name, version.version))
+
+
+def find_version(control: Control, reference: str) -> ModelVersion:
+    """The version that "name", "name@3" or "name@alias" means now.
+
+    Raises
+    ------
+    NotFound
+        If there is none.
+    """
+    name, _, version = reference.partition("@")
+    return get_version(control, name, version or None)
+
+
+def get_version(control: Control, name: str, ref: str | int | None = None) -> ModelVersion:
+    """One version of a model.
+
+    Parameters
+    ----------
+    ref : a number, an alias, or "latest" (the greatest number). None is the champion or, where there is none, the
+        latest.
+
+    Raises
+    ------
+    NotFound
+        With kind "model" if the model has no version at all, else with kind "model version".
+    """
+    with control.reading() as connection:
+        row = resolved_row(connection, name, ref)
+    return version_of_row(control, row)
+
+
+def resolved_row(connection: Connection, name: str, ref: str | int | None) -> tables.Row:
+    """The row that `get_version` tells of, inside a transaction that does more than that."""
+    known_name("model", name)
+    latest = connection.execute(
+        sa.select(sa.func.max(_VERSIONS.c.version)).where(_VERSIONS.c.name == name)
+    ).scalar_one()
+    if latest is None:
+        raise NotFound("model", name)
+    if ref is None:
+        number = _alias_target(connection, name, CHAMPION) or latest
+    elif ref == LATEST:
+        number = latest
+    elif isinstance(ref, int) or (ref.isascii() and ref.isdigit() and len(ref) < 10):
+        number = int(ref)
+    else:
+        number = _alias_target(connection, name, ref) if is_name(ref) else None
+    row = _row_of(connection, name, number) if number is not None and is_version(number) else None
+    if row is None:
+        raise NotFound("model version", f"{name}@{ref}")
+    return row
+
+
+def list_models(control: Control, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[RegisteredModel]:
+    """A page of the models that have a version, ordered by name.
+
+    Raises
+    ------
+    InvalidCursor
+    """
+    query = (
+        sa.select(
+            _MODELS.c.name,
+            sa.func.max(_VERSIONS.c.version).label("latest_version"),
+            sa.func.count().label("n_versions"),
+            _MODELS.c.created_at,
+        )
+        .join(_VERSIONS, _VERSIONS.c.name == _MODELS.c.name)
+        .group_by(_MODELS.c.name, _MODELS.c.created_at)
+    )
+    with control.reading() as connection:
+        rows, next_cursor = page_of_rows(connection, query, _MODELS.c.name, limit, cursor)
+        pointers: dict[str, dict[str, int]] = {row.name: {} for row in rows}
+        query = sa.select(_ALIASES).where(_ALIASES.c.name.in_(pointers)).order_by(_ALIASES.c.alias)
+        for pointer in connection.execute(query):
+            pointers[pointer.name][pointer.alias] = pointer.version
+    models = tuple(RegisteredModel(**row._mapping, aliases=pointers[row.name]) for row in rows)
+    return Page(models, next_cursor)
+
+
+def served_since(control: Control) -> Mapping[str, datetime]:
+    """When the version was made that each model's bare name means, by name."""
+    newest = _VERSIONS.alias("newest")
+    latest = sa.select(sa.func.max(newest.c.version)).where(newest.c.name == _VERSIONS.c.name).scalar_subquery()
+    champion = (_ALIASES.c.name == _VERSIONS.c.name) & (_ALIASES.c.alias == CHAMPION)
+    query = (
+        sa.select(_VERSIONS.c.name, _VERSIONS.c.created_at)
+        .outerjoin(_ALIASES, champion)
+        .where(_VERSIONS.c.version == sa.func.coalesce(_ALIASES.c.version, latest))
+    )
+    with control.reading() as connection:
+        return {row.name: row.created_at for row in connection.execute(query)}
+
+
+def list_versions(
+    control: Control, name: str, limit: int = DEFAULT_LIMIT, cursor: str | None = None
+) -> Page[ModelVersion]:
+    """A page of the versions of a model, newest first.
+
+    Raises
+    ------
+    NotFound
+        If the model has no version at all.
+    InvalidCursor
+    """
+    with control.reading() as connection:
+        query = sa.select(_VERSIONS).where(_VERSIONS.c.name == known_name("model", name))
+        rows, next_cursor = page_of_rows(connection, query, _VERSIONS.c.version, limit, cursor, newest_first=True)
+        if not rows and cursor is None:
+            raise NotFound("model", name)
+    return Page(tuple(version_of_row(control, row) for row in rows), next_cursor)
+
+
+def set_tags(control: Control, name: str, version: int, tags: Mapping[str, str]) -> ModelVersion:
+    """Replace the tags of a version.
+
+    Raises
+    ------
+    NotFound
+    """
+    with control.writing() as connection:
+        chosen = (_VERSIONS.c.name == name) & (_VERSIONS.c.version == version)
+        connection.execute(sa.update(_VERSIONS).where(chosen).values(tags=dict(tags)))
+        return version_of_row(control, resolved_row(connection, name, version))
+
+
+def set_tag(control: Control, name: str, version: int, tag: str, value: str | None) -> ModelVersion:
+    """Set one tag of a version, or remove it with None; the others stay, also those that others set meanwhile.
+
+    Raises
+    ------
+    NotFound
+        If there is no such version, or no such tag to remove.
+    """
+    with control.writing() as connection:
+        tags = dict(resolved_row(connection, name, version).tags)
+        if value is None and tag not in tags:
+            raise NotFound("tag", tag)
+        tags = {key: text for key, text in (tags | {tag: value}).items() if text is not None}
+        chosen = (_VERSIONS.c.name == name) & (_VERSIONS.c.version == version)
+        connection.execute(sa.update(_VERSIONS).where(chosen).values(tags=tags))
+        return version_of_row(control, resolved_row(connection, name, version))
+
+
+def _alias_target(connection: Connection, name: str, alias: str) -> int | None:
+    query = sa.select(_ALIASES.c.version).where(_ALIASES.c.name == name, _ALIASES.c.alias == alias)
+    return connection.execute(query).scalar_one_or_none()
+
+
+def _row_of(connection: Connection, name: str, version: int) -> tables.Row | None:
+    return connection.execute(
+        sa.select(_VERSIONS).where(_VERSIONS.c.name == name, _VERSIONS.c.version == version)
+    ).one_or_none()
+
+
+def _is_undefined(metric: object) -> bool:
+    return isinstance(metric, float) and not math.isfinite(metric)
+
+
+def _values(control: Control, version: ModelVersion) -> dict[str, object]:
+    values = {column.name: getattr(version, column.name) for column in fields(version)}
+    return values | {
+        "parameters": dict(version.parameters),
+        # A metric without a finite value is one that is not defined, and JSON's word for that is null.
+        "metrics": {name: None if _is_undefined(value) else value for name, value in version.metrics.items()},
+        "files": [dict(file) for file in version.files],
+        "tags": dict(version.tags),
+        "duckdb_path": control.relative(version.duckdb_path),
+        "arrow_path": control.relative(version.arrow_path),
+    }
+
+
+def version_of_row(control: Control, row: tables.Row) -> ModelVersion:
+    """A row of `control_tables.versions` with its paths made absolute."""
+    values = dict(row._mapping)
+    return ModelVersion(
+        **values
+        | {
+            "files": tuple(values["files"]),
+            "duckdb_path": control.absolute(values["duckdb_path"]),
+            "arrow_path": control.absolute(values["arrow_path"]),
+        }
+    )

@@ -1,0 +1,120 @@
+"""Decisions between a champion and a challenger: each is kept with its numbers, and moves the alias in the same breath."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from storage.control import tables
+from storage.models.aliases import aliased_version, point_alias
+from storage.control.control import Control
+from storage.errors import Conflict
+from storage.names import known_name
+from storage.control.paging import DEFAULT_LIMIT, Page, page_of_rows
+
+_PROMOTIONS = tables.promotions
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """One decision.
+
+    Parameters
+    ----------
+    name, alias : what was at stake
+    challenger : the new version
+    champion : the version that the alias pointed at; None if there was none
+    is_promoted : whether the alias has been moved to the challenger
+    reason : why, in words and numbers
+    rule : as it was then
+    challenger_metrics, champion_metrics : on the same rows; None if it could not be measured
+    measured_on : which rows
+    job_id : the job that decided; one job decides once for a model
+    decided_at : aware, UTC; set by `record_promotion`
+    """
+
+    name: str
+    alias: str
+    challenger: int
+    champion: int | None
+    is_promoted: bool
+    reason: str
+    rule: Mapping[str, object]
+    challenger_metrics: Mapping[str, object] | None
+    champion_metrics: Mapping[str, object] | None
+    measured_on: Mapping[str, object]
+    job_id: str
+    decided_at: datetime | None = None
+
+
+def record_promotion(control: Control, promotion: Promotion) -> Promotion:
+    """Keep a decision and act on it, both or neither; repeated by the same job, it returns what was decided already.
+
+    Returns
+    -------
+    the decision as stored
+
+    Raises
+    ------
+    Conflict
+        If the champion is another one by now: then the decision was about the wrong versions.
+    NotFound
+        If the challenger is gone.
+    """
+    with control.writing() as connection:
+        of_job = sa.select(_PROMOTIONS).where(
+            _PROMOTIONS.c.name == promotion.name, _PROMOTIONS.c.job_id == promotion.job_id
+        )
+        row = connection.execute(of_job).one_or_none()
+        if row is not None:
+            return _promotion(row)
+        if aliased_version(connection, promotion.name, promotion.alias) != promotion.champion:
+            raise Conflict("alias", f"{promotion.name}@{promotion.alias}", "was moved in the meantime. Decide again.")
+        if promotion.is_promoted:
+            point_alias(connection, promotion.name, promotion.alias, promotion.challenger, promotion.reason)
+        connection.execute(sa.insert(_PROMOTIONS).values(**_values(promotion)))
+        return _promotion(connection.execute(of_job).one())
+
+
+def list_promotions(
+    control: Control, name: str, limit: int = DEFAULT_LIMIT, cursor: str | None = None
+) -> Page[Promotion]:
+    """A page of the decisions about a model, newest first.
+
+    Raises
+    ------
+    NotFound
+        If no model can have that name.
+    InvalidCursor
+    """
+    query = sa.select(_PROMOTIONS).where(_PROMOTIONS.c.name == known_name("model", name))
+    with control.reading() as connection:
+        rows, next_cursor = page_of_rows(connection, query, _PROMOTIONS.c.id, limit, cursor, newest_first=True)
+    return Page(tuple(_promotion(row) for row in rows), next_cursor)
+
+
+def _values(promotion: Promotion) -> dict[str, object]:
+    return vars(promotion) | {
+        "rule": dict(promotion.rule),
+        "challenger_metrics": _finite(promotion.challenger_metrics),
+        "champion_metrics": _finite(promotion.champion_metrics),
+        "measured_on": dict(promotion.measured_on),
+        "decided_at": tables.now(),
+    }
+
+
+def _finite(metrics: Mapping[str, object] | None) -> dict[str, object] | None:
+    """A metric without a finite value is one that is not defined, and JSON's word for that is null."""
+    if metrics is None:
+        return None
+    return {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in metrics.items()}
+
+
+def _promotion(row: tables.Row) -> Promotion:
+    values = dict(row._mapping)
+    del values["id"]
+    return Promotion(**values)

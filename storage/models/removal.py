@@ -1,0 +1,110 @@
+"""Versions and models that go: rows first, here; then their files, by `storage.models.model_file.remove_model`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from storage.control import tables
+from storage.control.control import Control
+from storage.errors import Conflict, NotFound
+from storage.control.change_counter import bump_generation
+from storage.models.models import ModelVersion, resolved_row, version_of_row
+from storage.names import known_name
+
+_VERSIONS, _ALIASES = tables.versions, tables.aliases
+
+
+def delete_version(control: Control, name: str, version: int) -> ModelVersion:
+    """Forget a version.
+
+    Returns
+    -------
+    the version that was deleted, with the paths of its files
+
+    Raises
+    ------
+    NotFound
+    Conflict
+        If an alias points at it.
+    """
+    with control.writing() as connection:
+        gone = version_of_row(control, resolved_row(connection, name, version))
+        query = sa.select(_ALIASES.c.alias).where(_ALIASES.c.name == name, _ALIASES.c.version == version)
+        pointing = connection.execute(query.order_by(_ALIASES.c.alias)).scalars().all()
+        if pointing:
+            raise Conflict(
+                "model version",
+                f"{name}@{version}",
+                f"is in use as {', '.join(map(repr, pointing))}. Move or delete the alias first.",
+            )
+        _delete_rows(connection, name, [version])
+    return gone
+
+
+def delete_model(control: Control, name: str) -> tuple[ModelVersion, ...]:
+    """Forget all versions of a model, its aliases with their history, its decisions and its retention.
+
+    What is made under the name later goes on counting, so that a number never means two versions.
+
+    Returns
+    -------
+    the versions that were deleted, newest first
+
+    Raises
+    ------
+    NotFound
+        If it has no version.
+    """
+    known_name("model", name)
+    with control.writing() as connection:
+        gone = _versions_of(control, connection, name)
+        for table in (tables.aliases, tables.moves, tables.promotions):
+            connection.execute(sa.delete(table).where(table.c.name == name))
+        connection.execute(sa.update(tables.models).where(tables.models.c.name == name).values(keep_versions=None))
+        _delete_rows(connection, name, [version.version for version in gone])
+    return gone
+
+
+def retain_versions(
+    control: Control, name: str, keep: int, is_spared: Callable[[ModelVersion], bool] = lambda _: False
+) -> tuple[ModelVersion, ...]:
+    """Forget all but the newest `keep` versions; those that an alias points at always stay.
+
+    Parameters
+    ----------
+    is_spared : asked of each version that would go, inside the transaction, whether somebody still needs it
+
+    Returns
+    -------
+    the versions that were deleted, newest first
+
+    Raises
+    ------
+    NotFound
+    """
+    known_name("model", name)
+    with control.writing() as connection:
+        found = _versions_of(control, connection, name)
+        pointed = set(connection.execute(sa.select(_ALIASES.c.version).where(_ALIASES.c.name == name)).scalars())
+        old = [version for version in found[max(keep, 1) :] if version.version not in pointed]
+        gone = tuple(version for version in old if not is_spared(version))
+        _delete_rows(connection, name, [version.version for version in gone])
+    return gone
+
+
+def _versions_of(control: Control, connection: Connection, name: str) -> tuple[ModelVersion, ...]:
+    """All versions of a model that has one, newest first."""
+    query = sa.select(_VERSIONS).where(_VERSIONS.c.name == name).order_by(_VERSIONS.c.version.desc())
+    found = tuple(version_of_row(control, row) for row in connection.execute(query))
+    if not found:
+        raise NotFound("model", name)
+    return found
+
+
+def _delete_rows(connection: Connection, name: str, numbers: Sequence[int]) -> None:
+    if numbers:
+        connection.execute(sa.delete(_VERSIONS).where(_VERSIONS.c.name == name, _VERSIONS.c.version.in_(numbers)))
+        bump_generation(connection)

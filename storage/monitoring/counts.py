@@ -1,0 +1,390 @@
+"""Files of monitoring: what was served, hour by hour; predictions that wait for labels; labels.
+
+``monitoring/<model>/<version>/<hour>-<process>-<part>.parquet`` holds the counts of one hour and process, in several parts
+where it mapped the version several times. A process replaces its own file each minute until the hour is over; nobody else writes it, so counts are added without a lock. Predictions and
+labels are immutable files of rows.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TypedDict, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from storage.errors import CorruptFile
+from storage.files.workspace_layout import files_below, publish
+from storage.names import checked_name
+
+HOUR = timedelta(hours=1)
+FORM = "%Y%m%dT%H"
+DAY = "%Y%m%d"
+META = b"fewpass"
+DAY_PROCESS = "day"
+SECRET_BYTES = 32
+
+
+class MonitorChoice(TypedDict, total=False):
+    """What somebody has decided for one model; what is left out is as the settings have it.
+
+    Attributes
+    ----------
+    mode : "off", "counts" or "rows"
+    denied : columns whose values are not counted
+    """
+
+    mode: str
+    denied: list[str]
+
+
+@dataclass(frozen=True)
+class SliceFile:
+    """Counts of some hours.
+
+    Parameters
+    ----------
+    path : Path
+    start, end : aware, UTC; of the hours
+    process : who has written it; "day" of what was compacted
+    layout : what the counts mean
+    covered_until : aware, UTC; rows after it, by the same process in the same hour, are not in it
+    is_closed : whether the process has come to the end of the hour, or ended as it should
+    holds : names of the files that were added up here; where they are still there, they count no more
+    """
+
+    path: Path
+    start: datetime
+    end: datetime
+    process: str
+    layout: str
+    covered_until: datetime
+    is_closed: bool
+    holds: tuple[str, ...] = ()
+
+    def counts(self) -> pa.Table:
+        """Cells and counts.
+
+        Raises
+        ------
+        CorruptFile
+        """
+        return _read(self.path)
+
+
+class MonitoringFiles:
+    """The folder of one model.
+
+    Parameters
+    ----------
+    root : of the workspace
+    model : str
+    """
+
+    def __init__(self, root: Path, model: str) -> None:
+        self.folder = Path(root) / "monitoring" / checked_name("model", model)
+
+    def write_slice(
+        self,
+        version: int,
+        start: datetime,
+        process: str,
+        counts: pa.Table,
+        layout: str,
+        *,
+        covered_until: datetime,
+        is_closed: bool,
+        end: datetime | None = None,
+        holds: Sequence[str] = (),
+        part: int = 0,
+    ) -> Path:
+        """Publish the counts of an hour, in place of what this process has written of it before as the same part."""
+        form = FORM if end is None else DAY
+        path = self._version(version) / f"{start.astimezone(UTC):{form}}-{process}-{part}.parquet"
+        told = {
+            "start": start.isoformat(),
+            "end": (end or start + HOUR).isoformat(),
+            "process": process,
+            "layout": layout,
+            "covered_until": covered_until.isoformat(),
+            "is_closed": is_closed,
+            "holds": list(holds),
+        }
+        _write(path, counts, told)
+        return path
+
+    def slices(
+        self, version: int, since: datetime | None = None, until: datetime | None = None
+    ) -> tuple[SliceFile, ...]:
+        """The slices of a version that begin within a time, the oldest first."""
+        found = []
+        for path in self._parquets(self._version(version)):
+            with suppress(FileNotFoundError):  # compacted meanwhile
+                told = _told(path)
+                start, end = (datetime.fromisoformat(str(told[name])) for name in ("start", "end"))
+                if until is None or start < until:
+                    covered = datetime.fromisoformat(str(told["covered_until"]))
+                    closed = bool(told["is_closed"])
+                    holds = tuple(map(str, cast("Sequence[object]", told.get("holds", ()))))
+                    process, layout = str(told["process"]), str(told["layout"])
+                    found.append(SliceFile(path, start, end, process, layout, covered, closed, holds))
+        held = {name for one in found for name in one.holds}
+        own = [one for one in found if one.path.name not in held and (since is None or one.start >= since)]
+        return tuple(sorted(own, key=lambda one: (one.start, one.process)))
+
+    def choice(self) -> MonitorChoice:
+        """What was decided for the model; nothing unless somebody has.
+
+        Raises
+        ------
+        CorruptFile
+        """
+        path = self.folder / "monitor.json"
+        try:
+            return cast("MonitorChoice", json.loads(path.read_text(encoding="utf-8")))
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        except ValueError as error:
+            raise CorruptFile(path, f"it is not JSON ({error}). Remove it, or decide anew.") from error
+
+    def decide(self, choice: MonitorChoice) -> None:
+        """Keep what was decided for the model."""
+        with publish(self.folder / "monitor.json", replace=True) as draft:
+            draft.write_text(json.dumps(choice), encoding="utf-8")
+
+    def versions(self) -> tuple[int, ...]:
+        """The versions of which something was counted."""
+        names = [entry.name for entry in self.folder.iterdir()] if self.folder.is_dir() else []
+        return tuple(sorted(int(name) for name in names if name.isdecimal()))
+
+    def write_rows(self, version: int, kind: str, name: str, rows: pa.Table) -> Path:
+        """Publish rows, such as predictions, under a name that nobody else gives."""
+        path = self._version(version) / kind / f"{name}.parquet"
+        _write(path, rows, {"rows": rows.num_rows})
+        return path
+
+    def rows(self, version: int, kind: str, columns: list[str] | None = None) -> Iterator[tuple[Path, pa.Table]]:
+        """The files of rows of a kind, in the order of their names."""
+        for path in self._parquets(self._version(version) / kind):
+            with suppress(FileNotFoundError):
+                yield path, _read(path, columns)
+
+    def write_labels(self, labels: pa.Table) -> Path:
+        """Publish labels; of two of one key the one that came later counts."""
+        name = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}"
+        path = self.folder / "labels" / f"{name}.parquet"
+        _write(path, labels, {"rows": labels.num_rows})
+        return path
+
+    def labels(self) -> Iterator[pa.Table]:
+        """All labels, in the order in which they came."""
+        for path in self._parquets(self.folder / "labels"):
+            with suppress(FileNotFoundError):
+                yield _read(path)
+
+    def forget_labels(self, keys: pa.Array) -> int:
+        """Remove the labels of some keys; returns how many predictions had one, however often it was sent."""
+        gone: set[bytes] = set()
+        for path in self._parquets(self.folder / "labels"):
+            with suppress(FileNotFoundError):
+                table = _read(path)
+                is_gone = pc.is_in(table["key"], value_set=keys)
+                kept = table.filter(pc.invert(is_gone))
+                if kept.num_rows < table.num_rows:
+                    gone.update(table["key"].filter(is_gone).to_pylist())
+                    self.replace_rows(path, kept)
+        return len(gone)
+
+    def replace_rows(self, path: Path, rows: pa.Table) -> None:
+        """Put other rows in the place of a file's; none removes it."""
+        if rows.num_rows:
+            _write(path, rows, {"rows": rows.num_rows})
+        else:
+            path.unlink(missing_ok=True)
+
+    def remove(self, version: int | None = None) -> None:
+        """Remove what was counted of a version, or of all with the labels."""
+        shutil.rmtree(self.folder if version is None else self._version(version), ignore_errors=True)
+
+    def remove_before(self, counts: datetime, rows: datetime) -> int:
+        """Remove slices that ended before one moment, and rows and labels written before another; returns how many files."""
+        gone = 0
+        for version in self.versions():
+            for one in self.slices(version):
+                if one.end <= counts:
+                    one.path.unlink(missing_ok=True)
+                    gone += 1
+            for kind in ("predictions",):
+                gone += _remove_old(self._parquets(self._version(version) / kind), rows)
+        return gone + _remove_old(self._parquets(self.folder / "labels"), rows)
+
+    def _version(self, version: int) -> Path:
+        return self.folder / str(int(version))
+
+    @staticmethod
+    def _parquets(folder: Path) -> tuple[Path, ...]:
+        if not folder.is_dir():
+            return ()
+        return tuple(path for path in files_below(folder) if path.suffix == ".parquet" and path.parent == folder)
+
+
+def compact_old(files: MonitoringFiles, before: datetime) -> int:
+    """Add up the hours of each day that ended before a moment into one file a layout; returns how many files went.
+
+    A day that has its file already keeps its later hours beside it: sums do not care. Killed in between, a day would be
+    counted twice, so its file names the hours that are in it, and they are removed by whoever looks next.
+    """
+    gone = 0
+    for version in files.versions():
+        found = files.slices(version, until=before)
+        for whole in (one for one in found if one.process.startswith(DAY_PROCESS)):
+            gone += _finish(whole, files.folder / str(version))
+        days: dict[tuple[str, str], list[SliceFile]] = {}
+        for one in files.slices(version, until=before):
+            if one.end - one.start <= HOUR and one.end <= before and not is_alive(files.folder.parents[1], one.process):
+                days.setdefault((f"{one.start:{DAY}}", one.layout), []).append(one)
+        for (day, layout), hours in sorted(days.items()):
+            if len(hours) > 1:
+                start = datetime.strptime(day, DAY).replace(tzinfo=UTC)
+                names = sorted(one.path.name for one in hours)
+                summed = _summed([one.counts() for one in hours])
+                path = files.write_slice(
+                    version,
+                    start,
+                    f"{DAY_PROCESS}-{secrets.token_hex(4)}",
+                    summed,
+                    layout,
+                    covered_until=start + timedelta(days=1),
+                    is_closed=True,
+                    end=start + timedelta(days=1),
+                    holds=names,
+                )
+                gone += _remove_held(path, names)
+    return gone
+
+
+def _finish(whole: SliceFile, folder: Path) -> int:
+    return _remove_held(folder / whole.path.name, list(whole.holds))
+
+
+def _remove_held(path: Path, names: list[str]) -> int:
+    gone = 0
+    for name in names:
+        with suppress(FileNotFoundError):
+            (path.parent / name).unlink()
+            gone += 1
+    return gone
+
+
+def _summed(tables: list[pa.Table]) -> pa.Table:
+    whole = pa.concat_tables(tables).group_by("cell").aggregate([("count", "sum")])
+    return whole.rename_columns(["cell", "count"]).sort_by("cell")
+
+
+def monitored_models(root: Path) -> tuple[str, ...]:
+    """The models of which something was counted."""
+    folder = Path(root) / "monitoring"
+    return (
+        tuple(sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith(".")))
+        if folder.is_dir()
+        else ()
+    )
+
+
+def workspace_secret(root: Path) -> bytes:
+    """A secret of the workspace's own, made when it is first asked for; keys of clients are kept only under it."""
+    path = Path(root) / "monitoring" / "secret"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(f".secret-{secrets.token_hex(4)}")
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(secrets.token_bytes(SECRET_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileExistsError):
+            os.link(draft, path)  # of several that make one, the first counts
+        draft.unlink()
+    return path.read_bytes()
+
+
+class Alive:
+    """Shows other processes that this one lives; the kernel takes the sign away when it ends, however it ends.
+
+    Parameters
+    ----------
+    root : of the workspace
+    process : str
+    """
+
+    def __init__(self, root: Path, process: str) -> None:
+        path = _sign(root, process)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path, self._file = path, path.open("a")
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    def close(self) -> None:
+        """It has ended as it should."""
+        self._path.unlink(missing_ok=True)
+        self._file.close()
+
+
+def is_alive(root: Path, process: str) -> bool:
+    """Whether a process that counts is still there."""
+    try:
+        with _sign(root, process).open("r") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _sign(root: Path, process: str) -> Path:
+    return Path(root) / "monitoring" / ".processes" / f"{process}.lock"
+
+
+def _remove_old(paths: tuple[Path, ...], before: datetime) -> int:
+    gone = 0
+    for path in paths:
+        with suppress(FileNotFoundError):
+            if datetime.fromtimestamp(path.stat().st_mtime, UTC) < before:
+                path.unlink()
+                gone += 1
+    return gone
+
+
+def _write(path: Path, table: pa.Table, told: Mapping[str, object]) -> None:
+    table = table.replace_schema_metadata({META: json.dumps(told).encode()})
+    with publish(path, replace=True) as draft:
+        pq.write_table(table, draft, compression="zstd")
+
+
+def _read(path: Path, columns: list[str] | None = None) -> pa.Table:
+    try:
+        return pq.read_table(path, columns=columns, partitioning=None)
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError, KeyError) as error:
+        raise CorruptFile(path, f"it is not a file of monitoring ({error}). Remove it: its hour is lost.") from error
+
+
+def _told(path: Path) -> Mapping[str, object]:
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+        found: Mapping[str, object] = json.loads(metadata[META])
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+        raise CorruptFile(path, f"it is not a file of monitoring ({error}). Remove it: its hour is lost.") from error
+    return found

@@ -1,0 +1,199 @@
+"""The control database: opening, migrating, several processes at once, and its words when disk or file are bad."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from storage.control import control
+from storage.control import tables
+from storage.control import migrations
+from storage.control.control import open_control
+from storage.datasets.datasets import Dataset, get_dataset, list_datasets, register_dataset
+from storage.errors import ControlUnavailable, CorruptFile, NewerDatabase, OutcomeUnknown, Unwritable
+from storage.models.models import generation, list_versions
+from tests.storage.conftest import new_version
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_migrations_make_the_tables_that_the_code_expects(control):
+    with control.engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": migrations.VERSION_TABLE})
+        assert compare_metadata(context, tables.metadata) == []
+
+
+def test_head_is_the_newest_migration():
+    assert ScriptDirectory(str(Path(migrations.__file__).parent)).get_heads() == [migrations.HEAD]
+
+
+def test_a_database_that_is_up_to_date_opens_without_alembic(layout):
+    open_control(layout.control_url).close()
+    code = "import sys; from storage.control.control import open_control; open_control(sys.argv[1]); print(*sys.modules)"
+    command = [sys.executable, "-c", code, layout.control_url]
+    loaded = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
+    assert "storage.control.migrations" in loaded
+    assert "alembic" not in loaded
+
+
+def test_sqlite_acknowledges_only_what_survives_a_power_cut(layout):
+    with open_control(layout.control_url) as opened, opened.reading() as connection:
+        pragmas = {
+            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+            for name in ("journal_mode", "synchronous", "foreign_keys")
+        }
+    assert pragmas == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+
+
+def test_a_transaction_that_raises_changes_nothing(control):
+    before = generation(control)
+    with pytest.raises(ZeroDivisionError), control.writing() as connection:
+        connection.execute(sa.update(tables.generation).values(value=99))
+        1 / 0  # noqa: B018
+    assert generation(control) == before
+
+
+def test_a_database_of_a_later_release_is_refused_and_left_alone(control):
+    with control.writing() as connection:
+        connection.execute(sa.text("UPDATE schema_version SET version_num = '9999'"))
+    with pytest.raises(NewerDatabase, match="at revision '9999'"):
+        open_control(control.engine.url.render_as_string(hide_password=False))
+
+
+def test_a_file_that_is_no_database_is_named(layout):
+    layout.control_path.write_bytes(b"not a database" * 1000)
+    with pytest.raises(CorruptFile, match=r"control\.sqlite is damaged: file is not a database"):
+        open_control(layout.control_url)
+
+
+def test_a_damaged_database_is_named(layout):
+    with open_control(layout.control_url) as opened:
+        for i in range(200):
+            register_dataset(opened, Dataset(f"d{i}", ("x" * 500,)))
+    with layout.control_path.open("r+b") as file:
+        file.seek(4096)
+        file.write(random.Random(0).randbytes(layout.control_path.stat().st_size - 4096))
+    with pytest.raises(CorruptFile, match="restore the file from a backup"), open_control(layout.control_url) as opened:
+        list_datasets(opened)
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(Unwritable, match="unable to open database file"):
+        open_control(f"sqlite:///{tmp_path}/absent/control.sqlite")
+
+
+@pytest.mark.parametrize("url", ["", "control.sqlite", "sqlite://", "sqlite:///:memory:", "mysql://host/fewpass"])
+def test_other_databases_are_refused(url):
+    with pytest.raises(ControlUnavailable, match=r"Use sqlite|SQLite file"):
+        open_control(url)
+
+
+def test_a_server_that_is_away_is_named_without_its_password():
+    with pytest.raises(ControlUnavailable, match="does not answer") as raised:
+        open_control("postgresql://fewpass:sesame@127.0.0.1:1/fewpass")
+    assert "sesame" not in str(raised.value)
+
+
+def test_a_locked_database_is_waited_for_and_then_named(layout, monkeypatch):
+    monkeypatch.setattr(control, "BUSY_TIMEOUT_S", 0.1)
+    with open_control(layout.control_url) as opened:
+        other = sqlite3.connect(layout.control_path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(ControlUnavailable, match="look which process holds it"):
+            register_dataset(opened, Dataset("d", ("a",)))
+        other.execute("ROLLBACK")
+        other.close()
+        assert register_dataset(opened, Dataset("d", ("a",))).name == "d"
+
+
+def test_a_disk_without_room_is_named_and_nothing_acknowledged_is_lost(layout):
+    with open_control(layout.control_url) as opened:
+        register_dataset(opened, Dataset("first", ("a",)))
+
+        @sa.event.listens_for(opened.engine, "begin")
+        def no_more_pages(connection):
+            n_pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
+            connection.exec_driver_sql(f"PRAGMA max_page_count = {n_pages}")
+
+        with pytest.raises(Unwritable, match="disk is full"):
+            register_dataset(opened, Dataset("second", ("x" * 100_000,)))
+        assert [dataset.name for dataset in list_datasets(opened).items] == ["first"]
+
+
+@pytest.mark.parametrize(("n_refused", "expected"), [(1, Unwritable), (2, OutcomeUnknown)])
+def test_a_commit_that_cannot_be_synced_is_taken_back_or_its_outcome_is_unknown(layout, n_refused, expected):
+    with open_control(layout.control_url) as opened:
+        register_dataset(opened, Dataset("first", ("a",)))
+        before, left = generation(opened), [n_refused]
+
+        @sa.event.listens_for(opened.engine, "commit")
+        def refuse(connection):
+            if left[0]:
+                left[0] -= 1
+                error = sqlite3.OperationalError("disk I/O error")
+                error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+                raise sa.exc.OperationalError("COMMIT", {}, error)
+
+        with pytest.raises(expected, match="disk I/O error" if n_refused == 1 else "may be in or not") as raised:
+            register_dataset(opened, Dataset("second", ("b",)))
+        assert type(raised.value) is expected
+        assert generation(opened) == before + (n_refused == 1), "another transaction is written over the refused one"
+
+
+WRITER = """
+import sys
+from storage.control.control import open_control
+from tests.storage.conftest import new_version
+with open_control(sys.argv[1], root=sys.argv[2]) as control:
+    for _ in range(40):
+        new_version(control)
+"""
+
+
+def test_two_processes_open_migrate_and_write_at_once(layout, control):
+    url = control.engine.url.render_as_string(hide_password=False)
+    with control.writing() as connection:  # so that both find an empty database
+        tables.metadata.drop_all(connection)
+        connection.execute(sa.text("DROP TABLE schema_version"))
+    command = [sys.executable, "-c", WRITER, url, str(layout.root)]
+    writers = [subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [writer.communicate(timeout=240)[1] for writer in writers] == ["", ""]
+    versions = list_versions(control, "adult").items
+    assert [version.version for version in versions] == list(range(80, 0, -1))
+    assert generation(control) == 81
+
+
+def test_threads_share_a_control(control):
+    with ThreadPoolExecutor(8) as pool:
+        numbers = list(pool.map(lambda _: new_version(control).version, range(40)))
+    assert sorted(numbers) == list(range(1, 41))
+
+
+KILLED = """
+import os, sys
+from storage import control_tables as tables
+from storage.control.control import open_control
+from storage.datasets.datasets import Dataset, register_dataset
+control = open_control(sys.argv[1])
+register_dataset(control, Dataset("acknowledged", ("a",)))
+with control.writing() as connection:
+    connection.execute(tables.datasets.delete())
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_process_killed_within_a_transaction_has_done_nothing(layout):
+    killed = subprocess.run([sys.executable, "-c", KILLED, layout.control_url], cwd=ROOT)
+    assert killed.returncode == -9
+    with open_control(layout.control_url) as opened:
+        assert get_dataset(opened, "acknowledged").uris == ("a",)

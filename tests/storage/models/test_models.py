@@ -1,0 +1,238 @@
+"""The registry: numbers never used twice, immutable versions, aliases that can be rolled back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import sqlalchemy as sa
+
+from storage.control.control import open_control
+from storage.errors import Conflict, CorruptFile, InvalidName, NotFound, Unstorable
+from storage.models.models import (
+    add_version,
+    alias_history,
+    aliases,
+    delete_alias,
+    generation,
+    get_version,
+    list_models,
+    list_versions,
+    reserve_version,
+    roll_back,
+    served_since,
+    set_alias,
+    set_tags,
+)
+from storage.models.removal import delete_model, delete_version, retain_versions
+from tests.storage.conftest import new_version
+from tests.storage.datasets.test_datasets import HOSTILE
+
+
+def test_a_version_comes_back_as_it_was_added(control):
+    version = new_version(control, n_rows=2**40, tags={"team": "risk"})
+    assert get_version(control, "adult", "1") == get_version(control, "adult", 1) == version
+    assert version.n_rows == 2**40
+    assert version.duckdb_path == control.root / "models/adult/1-00000000.duckdb"
+
+
+def test_a_metric_that_is_not_finite_is_not_defined(control):
+    version = new_version(control, metrics={"log_loss": float("inf"), "ece": float("nan"), "brier": 0.5})
+    assert version.metrics == {"log_loss": None, "ece": None, "brier": 0.5}
+
+
+def test_other_numbers_that_are_not_finite_are_refused(control):
+    with pytest.raises(Unstorable, match="finite numbers"):
+        new_version(control, parameters={"m": float("nan")})
+
+
+def test_a_number_is_never_used_twice(control):
+    new_version(control)
+    reserve_version(control, "adult")  # by a job that dies
+    third = new_version(control)
+    delete_version(control, "adult", third.version)
+    assert (third.version, reserve_version(control, "adult")) == (3, 4)
+
+
+def test_the_same_job_registers_one_version_however_often_it_is_repeated(control):
+    first = new_version(control, job_id="job-1")
+    before = generation(control)
+    assert new_version(control, job_id="job-1") == first
+    assert generation(control) == before
+    assert new_version(control, job_id="job-2").version == 3
+
+
+def test_a_version_never_changes(control):
+    version = new_version(control, job_id="job-1")
+    with pytest.raises(Conflict, match="'adult@1': is registered already, and versions never change"):
+        add_version(control, replace(version, n_rows=1, job_id="job-2"))
+    with pytest.raises(Conflict, match="'adult@2': has a number that was not reserved"):
+        add_version(control, replace(version, version=2, job_id="job-2"))
+    assert get_version(control, "adult") == version
+
+
+def test_a_reference_is_a_number_an_alias_or_the_default(control):
+    for _ in range(3):
+        new_version(control)
+    assert get_version(control, "adult").version == 3
+    set_alias(control, "adult", "champion", 1)
+    set_alias(control, "adult", "challenger", 2)
+    found = {ref: get_version(control, "adult", ref).version for ref in (None, "latest", "challenger", "2", 3)}
+    assert found == {None: 1, "latest": 3, "challenger": 2, "2": 2, 3: 3}
+
+
+@pytest.mark.parametrize("ref", ["4", "absent", "-1", "1.0", "²", "9" * 30, *HOSTILE])
+def test_a_reference_to_nothing_is_not_found(control, ref):
+    new_version(control)
+    with pytest.raises(NotFound) as raised:
+        get_version(control, "adult", ref)
+    assert raised.value.kind == "model version"
+
+
+@pytest.mark.parametrize("name", ["absent", *HOSTILE])
+def test_a_model_that_is_not_there_is_not_found(control, name):
+    new_version(control)
+    for function in (get_version, list_versions, lambda control, name: retain_versions(control, name, 1)):
+        with pytest.raises(NotFound) as raised:
+            function(control, name)
+        assert raised.value.kind == "model"
+    assert aliases(control, name) == {}
+    with pytest.raises(NotFound, match="There is no"):
+        roll_back(control, name, "champion")
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_are_refused(control, name):
+    new_version(control)
+    with pytest.raises(InvalidName, match="is not a name for"):
+        reserve_version(control, name)
+    with pytest.raises(InvalidName, match="is not a name for"):
+        set_alias(control, "adult", name, 1)
+
+
+@pytest.mark.parametrize("alias", ["7", "latest", "versions"])
+def test_an_alias_cannot_be_mistaken_for_something_else(control, alias):
+    new_version(control)
+    with pytest.raises(InvalidName, match="digits are version numbers"):
+        set_alias(control, "adult", alias, 1)
+
+
+def test_an_alias_points_at_what_exists(control):
+    new_version(control)
+    for version in (2, 0, 2**31, 2**63):
+        with pytest.raises(NotFound, match=f"There is no model version 'adult@{version}'"):
+            set_alias(control, "adult", "champion", version)
+        with pytest.raises(NotFound, match=f"There is no model version 'adult@{version}'"):
+            delete_version(control, "adult", version)
+    set_alias(control, "adult", "champion", 1)
+    with pytest.raises(Conflict, match=r"is in use as 'champion'\. Move or delete the alias first"):
+        delete_version(control, "adult", 1)
+    delete_alias(control, "adult", "champion")
+    with pytest.raises(NotFound, match="There is no alias 'adult@champion'"):
+        delete_alias(control, "adult", "champion")
+    assert delete_version(control, "adult", 1).duckdb_path.name == "1-00000000.duckdb"
+    assert list_models(control).items == ()
+
+
+def test_every_rollback_goes_back_one_further(control):
+    for version in (1, 2, 3, 4):
+        new_version(control)
+        set_alias(control, "adult", "champion", version, f"promoted {version}")
+    delete_version(control, "adult", 2)
+    assert roll_back(control, "adult", "champion") == 3
+    assert roll_back(control, "adult", "champion", "worse in production") == 1  # 2 is deleted
+    with pytest.raises(Conflict, match="has no earlier version to go back to"):
+        roll_back(control, "adult", "champion")
+    set_alias(control, "adult", "champion", 4)
+    assert roll_back(control, "adult", "champion") == 1
+    assert [move.version for move in alias_history(control, "adult").items] == [1, 4, 1, 3, 4, 3, 2, 1]
+    assert alias_history(control, "adult").items[2].reason == "worse in production"
+
+
+def test_the_generation_grows_when_what_is_served_may_change(control):
+    seen = [generation(control)]
+
+    def grown() -> bool:
+        seen.append(generation(control))
+        return seen[-1] > seen[-2]
+
+    new_version(control)
+    assert grown()
+    set_alias(control, "adult", "champion", 1)
+    assert grown()
+    set_alias(control, "adult", "champion", 1)
+    assert not grown()
+    new_version(control)
+    assert grown()
+    delete_version(control, "adult", 2)
+    assert grown()
+    delete_alias(control, "adult", "champion")
+    assert grown()
+
+
+def test_models_are_listed_with_what_they_have(control):
+    for name in ("b", "a", "a", "c"):
+        new_version(control, name)
+    reserve_version(control, "nothing-yet")
+    set_alias(control, "a", "champion", 1)
+    page = list_models(control, limit=2)
+    listed = [(model.name, model.latest_version, model.n_versions, model.aliases) for model in page.items]
+    assert listed == [("a", 2, 2, {"champion": 1}), ("b", 1, 1, {})]
+    assert [model.name for model in list_models(control, cursor=page.next_cursor).items] == ["c"]
+
+
+def test_versions_are_listed_newest_first_in_pages(control):
+    for _ in range(5):
+        new_version(control)
+    first = list_versions(control, "adult", limit=3)
+    second = list_versions(control, "adult", limit=3, cursor=first.next_cursor)
+    assert [version.version for page in (first, second) for version in page.items] == [5, 4, 3, 2, 1]
+    assert second.next_cursor is None
+
+
+def test_retention_keeps_the_newest_and_those_in_use(control):
+    for _ in range(6):
+        new_version(control)
+    set_alias(control, "adult", "champion", 2)
+    assert [version.version for version in retain_versions(control, "adult", keep=2)] == [4, 3, 1]
+    assert [version.version for version in list_versions(control, "adult").items] == [6, 5, 2]
+
+
+def test_tags_are_all_that_changes(control):
+    version = new_version(control, tags={"a": "1"})
+    assert set_tags(control, "adult", 1, {"b": "2"}) == replace(version, tags={"b": "2"})
+    with pytest.raises(NotFound, match="There is no"):
+        set_tags(control, "adult", 2, {})
+
+
+def test_a_moved_workspace_still_finds_its_files(layout):
+    with open_control(layout.control_url) as opened:
+        new_version(opened)
+    moved = layout.root.rename(layout.root.with_name("moved"))
+    with open_control(f"sqlite:///{moved}/control.sqlite") as opened:
+        assert get_version(opened, "adult", 1).arrow_path == moved / "models/adult/1-00000000.arrow"
+
+
+@pytest.mark.parametrize("path", ["/elsewhere/1.duckdb", "../elsewhere/1.duckdb", "models/../../1.duckdb"])
+def test_a_path_that_leads_out_of_the_workspace_is_read_nowhere_and_nothing_is_deleted_by_it(control, path):
+    new_version(control)
+    with control.writing() as connection:
+        connection.execute(sa.text("UPDATE model_versions SET duckdb_path = :path"), {"path": path})
+    for use in (
+        lambda: get_version(control, "adult", 1),
+        lambda: list_versions(control, "adult"),
+        lambda: delete_version(control, "adult", 1),
+        lambda: delete_model(control, "adult"),
+    ):
+        with pytest.raises(CorruptFile, match="outside of the workspace"):
+            use()
+
+
+def test_served_since_tells_the_version_of_the_bare_name(control):
+    for name in ("one", "two"):
+        first, second = new_version(control, name), new_version(control, name)
+        if name == "two":
+            set_alias(control, name, "champion", 1)
+            assert served_since(control)[name] == first.created_at
+        else:
+            assert served_since(control) == {name: second.created_at}
