@@ -11,16 +11,16 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.measuring import Figure, machine, report
-from learners.kernels.arrays import Floats
 from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws
 from learners.circuits.bayesian.posterior_samples.summary import summarised
-from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.bayesian.sampler.layout import layout_of
 from learners.circuits.bayesian.sampler.parameters import drawn_parameters
 from learners.circuits.bayesian.sampler.priors import Column, Prior, Strengths, given_prior
 from learners.circuits.bayesian.sampler.sampler import InMemory, Moves, Tallies, lazy
 from learners.circuits.bayesian.sampler.shape import complete_shape
+from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.queries.sampling import sample
+from learners.kernels.arrays import Floats
 
 COLUMNS = (
     Column(("categorical",), 3),

@@ -191,10 +191,10 @@ def growth(n_sweeps: int, n_large: int) -> list[Figure]:
 
 def queries(rounds: int) -> list[Figure]:
     """One row over a hundred draws against one circuit."""
-    from learners.registry import recipes
     from learners.circuits.queries.answers import log_likelihood
     from learners.passes.learner import drive
     from learners.passes.sources.source import Source
+    from learners.registry import recipes
 
     settings = {"learning": "gibbs", "iterations": 20, "draws": 100, "children": 4}
     model = drive(recipes.learner("spn", settings, None), Source.of_table(table_of("abalone")), threads=1)

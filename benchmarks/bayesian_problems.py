@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from learners.kernels.arrays import Float32s
 from learners.circuits.bayesian.sampler.columns import Coding, coded
 from learners.circuits.bayesian.sampler.learning import sampled_rows
 from learners.circuits.bayesian.sampler.priors import Prior
@@ -17,11 +16,12 @@ from learners.circuits.bayesian.sampler.sampler import InMemory
 from learners.circuits.bayesian.sampler.settings import GibbsParameters
 from learners.circuits.bayesian.sampler.shape import complete_shape
 from learners.circuits.bayesian.sampler.tuning import Chosen, given
+from learners.kernels.arrays import Float32s
 from learners.passes.engine import collect
 from learners.passes.sources.source import Source
 from learners.schema import Schema
-from learners.schema.inference.binned_schema import binned_schema
 from learners.schema.encoding.encode import encode
+from learners.schema.inference.binned_schema import binned_schema
 from learners.schema.inference.summaries import ColumnSummaries
 
 MIXED = Path(__file__).resolve().parents[1] / "../shared/data/mixed"

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from learners.kernels.arrays import Codes, Floats, Integers
 from learners.errors import InvalidParameter
 from learners.evaluation.folds import stratified_folds
 from learners.evaluation.peers import PEERS, Peer
 from learners.evaluation.raw_columns import Predict, RawColumns
+from learners.kernels.arrays import Codes, Floats, Integers
 
 if TYPE_CHECKING:
     from optuna import Trial

@@ -19,8 +19,8 @@ from benchmarks.map_circuits import rows
 from benchmarks.measuring import Figure, machine, report
 from learners.circuits.em.em import ExpectedCounts
 from learners.circuits.evaluation.evaluate import log_values
-from learners.circuits.streaming.online import StreamingPosterior, random_pseudo_counts
 from learners.circuits.formats.text import read_text
+from learners.circuits.streaming.online import StreamingPosterior, random_pseudo_counts
 
 CIRCUITS = Path(__file__).resolve().parents[2] / "shared" / "data" / "circuits"
 NAMES = ("nltcs", "plants", "plants_rat")

@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks.measuring import keep, read_kept
-from learners.circuits.queries.answers import log_likelihood
 from learners.circuits.circuit import Circuit
 from learners.circuits.em.em import batch_em
+from learners.circuits.queries.answers import log_likelihood
 from learners.circuits.streaming.online import StreamingPosterior, pseudo_counts_of
 from learners.circuits.structures import chow_liu, describe_variables, hclt, independent, learnspn, random_regions
 from learners.counts.pairs.pairwise import PairwiseCounts

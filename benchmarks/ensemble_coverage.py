@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.measuring import Figure, report
-from learners.registry import recipes
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
+from learners.registry import recipes
 from learners.schema.encoding.encode import encode
 
 N_ATTRIBUTES, N_VALUES, N_TEST = 8, 3, 1000

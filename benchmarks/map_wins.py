@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from benchmarks.map_circuits import circuit, n_arcs, random_query
-from learners.kernels.arrays import Integers
 from learners.circuits.map import approximate
 from learners.circuits.map.exact import exact
 from learners.circuits.map.linear.reduction import MaxProblem
 from learners.circuits.map.prepared_circuit import whole_circuit
+from learners.kernels.arrays import Integers
 
 # Values closer than this, in nats, are the same.
 SAME = 1e-9

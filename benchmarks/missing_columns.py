@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from learners.registry import recipes
 from learners.evaluation.datasets import DataSet, find_data_sets, load
 from learners.evaluation.folds import stratified_folds
 from learners.evaluation.metrics import evaluate
 from learners.models.model import Model
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
+from learners.registry import recipes
 from learners.schema.encoding.encode import encode
 
 SETS = [

@@ -21,15 +21,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from learners.registry import recipes
 from learners.monitoring.causes import causes
+from learners.monitoring.count_layout import Watched
 from learners.monitoring.drift import drift_report
 from learners.monitoring.drift_tests import compare
 from learners.monitoring.reference import training_reference
 from learners.monitoring.served_counts import ServedCounts
-from learners.monitoring.count_layout import Watched
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
+from learners.registry import recipes
 
 N_COLUMNS, N_TRAIN, N_SCORED = 40, 100_000, 20_000
 PERSISTENCE, LOOKS = 2, 3

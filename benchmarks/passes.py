@@ -15,12 +15,12 @@ from benchmarks import tables
 from benchmarks.measuring import alternated, figure, machine, report
 from learners.classifiers.structure import naive_structure
 from learners.counts.families.family_counts import FamilyCounts
-from learners.counts.samples.holdout import HoldOut
 from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.samples.holdout import HoldOut
+from learners.passes.combined import Together
 from learners.passes.engine import collect
 from learners.passes.inference import infer_schema
 from learners.passes.sources.source import Source
-from learners.passes.combined import Together
 from service.operations.measuring import bare_scan
 
 SAMPLED_PAIRS = 20

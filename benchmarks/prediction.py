@@ -16,9 +16,9 @@ import xgboost
 
 from benchmarks import tables
 from benchmarks.measuring import Figure, alternated, figure, machine, ratio, report
-from learners.registry import recipes
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
+from learners.registry import recipes
 from learners.schema.encoding.encode import encode
 from learners.schema.encoding.records import record_classifier
 

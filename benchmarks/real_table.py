@@ -53,13 +53,13 @@ def time_passes(paths: Sequence[Path], rounds: int) -> dict[str, list[float]]:
 
     from learners.classifiers.structure import k_dependence, naive_structure
     from learners.counts.families.family_counts import FamilyCounts
-    from learners.counts.samples.holdout import HoldOut
     from learners.counts.pairs.pairwise import PairwiseCounts
-    from learners.passes.memory import allocate_frugally
+    from learners.counts.samples.holdout import HoldOut
+    from learners.passes.combined import Together
     from learners.passes.engine import collect
     from learners.passes.inference import infer_schema
+    from learners.passes.memory import allocate_frugally
     from learners.passes.sources.source import Source
-    from learners.passes.combined import Together
 
     pa.set_cpu_count(1)
     allocate_frugally()  # as `fewpass train` and its jobs do; the scan, too
@@ -109,10 +109,10 @@ def passes(args: argparse.Namespace, paths: Sequence[Path]) -> list[Figure]:
 
 def learned(paths: Sequence[Path], name: str, test: Sequence[Path], rounds: int) -> dict[str, Any]:
     """Test RMSE and log loss of a model, and seconds of predictions of encoded rows on one thread."""
-    from learners.registry import recipes
     from learners.evaluation.metrics import evaluate
     from learners.passes.learner import drive
     from learners.passes.sources.source import Source
+    from learners.registry import recipes
     from learners.schema.encoding.encode import encode
 
     learner, k = LEARNERS[name]

@@ -15,9 +15,9 @@ from benchmarks.measuring import Figure, alternated_apart, machine, ratio, repor
 
 def train(path: Path, small: Path, threads: int) -> float:
     """Seconds of all passes, the schema's included, and of the estimates; kernels are warm."""
-    from learners.registry import recipes
     from learners.passes.learner import drive
     from learners.passes.sources.source import Source
+    from learners.registry import recipes
 
     def learn(place: Path) -> None:
         parameters = {"k": 5, "estimator": "hdp-map"}

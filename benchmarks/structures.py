@@ -76,12 +76,12 @@ def known_edges(problem: Problem, n: int, seed: int) -> list[tuple[int, int]]:
 
 def posterior_seconds(d: int, n_sets: int, rounds: int) -> dict[str, Any]:
     """Seconds from moments to all edge marginals, and of one query with 16 known edges."""
-    from learners.orders.scores.bge import Standard
-    from learners.orders.queries.edges import edge_probabilities
-    from learners.orders.scores.edge_constraints import Edges
     from learners.orders.parameters import OrderParameters
-    from learners.orders.scores.priors import StructurePrior
+    from learners.orders.queries.edges import edge_probabilities
     from learners.orders.recipes import posterior_of
+    from learners.orders.scores.bge import Standard
+    from learners.orders.scores.edge_constraints import Edges
+    from learners.orders.scores.priors import StructurePrior
 
     def run(d: int, sets: int, seed: int) -> tuple[Any, float, float]:
         problem = linear_gaussian(d, N_ROWS, seed)

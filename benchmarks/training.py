@@ -24,10 +24,10 @@ WARM_ROWS = 100_000
 
 def train_ours(path: Path, warm: Path, threads: int, learner: str, parameters: dict[str, Any]) -> tuple[float, float]:
     """Seconds of the schema pass, and of all passes after it."""
-    from learners.registry import recipes
     from learners.passes.inference import infer_schema
     from learners.passes.learner import drive
     from learners.passes.sources.source import Source
+    from learners.registry import recipes
 
     def learn(place: Path) -> tuple[float, float]:
         source = Source.open(str(place))

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from learners.estimators import StructurePosterior as StructurePosterior
     from learners.estimators import SumProductNetwork as SumProductNetwork
     from learners.models.explanation import explain as explain
-    from learners.registry.model_kinds import load_model as load_model
     from learners.orders.bif import read_bif as read_bif
     from learners.passes.engine import Progress as Progress
     from learners.passes.engine import collect as collect
     from learners.passes.inference import infer_schema as infer_schema
     from learners.passes.learner import drive as drive
     from learners.passes.sources.source import Source as Source
+    from learners.registry.model_kinds import load_model as load_model
     from learners.registry.recipes import learner as learner
     from learners.schema import Chunk as Chunk
     from learners.schema import Schema as Schema

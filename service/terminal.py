@@ -16,8 +16,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRe
 from rich.table import Table
 
 from service.requests.json_values import JSONMapping, JSONObject
-from service.startup import begin_loading, end_loading, spare_blas, spare_pandas
 from service.settings import Settings
+from service.startup import begin_loading, end_loading, spare_blas, spare_pandas
 from storage.files.workspace_layout import Layout
 
 EXIT_FAILED = 1

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from learners.registry import recipes
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
+from learners.registry import recipes
 from learners.schema.encoding.encode import encode
 from tests import laws, strategies
 

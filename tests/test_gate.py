@@ -23,10 +23,10 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from starlette.testclient import TestClient
 
 from learners import FewPassClassifier
-from learners.registry import recipes
 from learners.evaluation.metrics import evaluate
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
+from learners.registry import recipes
 from learners.schema.encoding.encode import encode
 from service.http.app import create_app
 from service.settings import Settings

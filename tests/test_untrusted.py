@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from learners.registry import recipes
 from learners.classifiers.lookup import compile as compile_module
 from learners.errors import InvalidArray, LearnerError, SchemaError
 from learners.models.explanation import explain
-from learners.registry.model_kinds import load_model
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
+from learners.registry import recipes
+from learners.registry.model_kinds import load_model
 from learners.schema.encoding.encode import encode
 
 N = 240

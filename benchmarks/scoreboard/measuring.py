@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 from benchmarks.measuring import CommandRun
 from benchmarks.scoreboard.peers import PEERS
 from benchmarks.scoreboard.tables import Split
-from learners.kernels.arrays import Floats
 from learners.distributions.kernels import TOLERANCE
 from learners.evaluation.metrics import evaluate
+from learners.kernels.arrays import Floats
 from service.operations.measuring import apart
 
 FEWPASS = ("auto", "eskdb", "kdb", "skdb", "nb")

@@ -17,8 +17,8 @@ import pandas
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from learners.kernels.arrays import Floats, Integers
 from learners.evaluation.raw_columns import RawColumns
+from learners.kernels.arrays import Floats, Integers
 
 PEERS = ("xgboost", "lightgbm", "catboost")
 ROUNDS, DEPTH, CATBOOST_ROUNDS = 100, 6, 300

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from learners.kernels.arrays import Array, Floats, Int8s, Integers, Mask, Uint64s, freeze, frozen
 from learners.circuits.errors import InvalidCircuit
 from learners.circuits.kernels import (
     CATEGORICAL,
@@ -29,6 +28,7 @@ from learners.circuits.kernels import (
     add_scopes,
     node_depths,
 )
+from learners.kernels.arrays import Array, Floats, Int8s, Integers, Mask, Uint64s, freeze, frozen
 
 Made = TypeVar("Made")
 

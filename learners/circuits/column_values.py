@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from learners.kernels.arrays import Array, Floats, Mask
 from learners.circuits.columns import Columns
 from learners.errors import SchemaError
+from learners.kernels.arrays import Array, Floats, Mask
 from learners.models.query import RawValue
 from learners.schema import Chunk
 from learners.schema.encoding.encode import class_codes, encode

@@ -7,10 +7,10 @@ from difflib import get_close_matches
 
 import numpy as np
 
-from learners.kernels.arrays import Array, Floats
 from learners.circuits.circuit import Circuit
 from learners.circuits.errors import InvalidEvidence
 from learners.errors import UnknownColumn
+from learners.kernels.arrays import Array, Floats
 from learners.models.query import RawValue
 from learners.schema import Attribute, Chunk, Schema
 from learners.schema.encoding.records import in_short, number_reader, value_encoders

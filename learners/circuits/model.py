@@ -8,19 +8,18 @@ from typing import ClassVar, NotRequired, Self, TypedDict, cast
 import numpy as np
 import pyarrow as pa
 
-from learners.kernels.arrays import Array, Arrays, Floats, Integers
-from learners.circuits.queries import answers
-from learners.circuits.queries import queries
-from learners.circuits.queries.answer_types import Answer, Batches
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.columns import Columns, columns_of
 from learners.circuits.evaluation.evaluate import with_weights
-from learners.circuits.kernels import KIND_NAMES
 from learners.circuits.evaluation.leaf_shapes import peaks
+from learners.circuits.kernels import KIND_NAMES
 from learners.circuits.map.prepared_circuit import whole_circuit
-from learners.circuits.streaming.online import PseudoCounts, StreamingPosterior
+from learners.circuits.queries import answers, queries
+from learners.circuits.queries.answer_types import Answer, Batches
 from learners.circuits.queries.sampling import sample
+from learners.circuits.streaming.online import PseudoCounts, StreamingPosterior
 from learners.errors import NoClass
+from learners.kernels.arrays import Array, Arrays, Floats, Integers
 from learners.models.model import Header
 from learners.models.query import Query
 from learners.schema import Chunk, Schema

@@ -9,17 +9,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from learners.circuits.structures.search import passes as choosing
-from learners.circuits.circuit import Circuit
-from learners.circuits.columns import columns_of
 from learners.circuits.bayesian.posterior_samples.model import BayesianCircuit
-from learners.circuits.em.em import ExpectedCounts, em_passes
-from learners.circuits.mixtures import learning as gaussians
 from learners.circuits.bayesian.sampler.columns import BY_COLUMN, PAPER, coded
 from learners.circuits.bayesian.sampler.learning import Sampling, sampling_of
 from learners.circuits.bayesian.sampler.settings import GibbsParameters
+from learners.circuits.circuit import Circuit
+from learners.circuits.columns import columns_of
+from learners.circuits.em.em import ExpectedCounts, em_passes
+from learners.circuits.mixtures import learning as gaussians
 from learners.circuits.model import CircuitModel
-from learners.circuits.structures.search.column_models import AUTO, ROW_BY_ROW, check_conjugate, modelled, require_columns
 from learners.circuits.streaming.online import StreamingPosterior, pseudo_counts_of
 from learners.circuits.streaming.shards import in_shards
 from learners.circuits.structures import Variable, chow_liu, hclt, learnspn, random_regions
@@ -31,17 +29,25 @@ from learners.circuits.structures.densities import (
     with_distributions,
 )
 from learners.circuits.structures.from_file import fingerprint, read_circuit
+from learners.circuits.structures.search import passes as choosing
+from learners.circuits.structures.search.column_models import (
+    AUTO,
+    ROW_BY_ROW,
+    check_conjugate,
+    modelled,
+    require_columns,
+)
 from learners.counts.families.family_counts import Family, FamilyCounts
-from learners.counts.samples.holdout import HoldOut
 from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.samples.holdout import HoldOut
 from learners.errors import InvalidParameter
+from learners.passes.combined import Together
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, RowWork
 from learners.passes.rows import Rows
-from learners.passes.combined import Together
 from learners.schema import Kept, Overrides, Schema
-from learners.schema.inference.binned_schema import binned_schema
 from learners.schema.distributions import DISTRIBUTIONS, Distribution
+from learners.schema.inference.binned_schema import binned_schema
 from learners.schema.inference.summaries import ColumnSummaries
 
 GAUSSIANS = "gaussian-mixture"

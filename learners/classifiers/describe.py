@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from learners.kernels.arrays import Array, Floats, Integers
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.structure import Structure
+from learners.kernels.arrays import Array, Floats, Integers
 from learners.schema import Schema
 
 # Given, so that a model without attributes has the same tables, empty.

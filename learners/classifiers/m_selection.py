@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.kernels.arrays import Floats
 from learners.classifiers.estimates.family_trees import trees_of
 from learners.classifiers.estimates.m_estimate import GRID, m_estimates
+from learners.classifiers.lookup.compression import rounded
 from learners.classifiers.lookup.many_classes import layout_of
 from learners.classifiers.lookup.many_kernels import ManyClassTables
-from learners.classifiers.lookup.compression import rounded
-from learners.classifiers.structure import Structure
 from learners.classifiers.lookup.tables import probabilities
+from learners.classifiers.structure import Structure
 from learners.counts.families.family_counts import FamilyCounts
+from learners.kernels.arrays import Floats
 from learners.models.model import blocks_of
 from learners.passes.engine import Advance, unheard
 from learners.schema import Chunk

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.kernels.arrays import Floats, Integers
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
+from learners.kernels.arrays import Floats, Integers
 
 
 def information_of_parents(tree: ContextTree) -> Floats:

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from learners.kernels.arrays import Codes, Integers, Uint64s
 from learners.counts.distinct_row_kernels import add_rows, fill_slots, hashes_of, pack_rows, unpack_rows
 from learners.counts.sparse_counts import Folder
 from learners.errors import InvalidCounts, StatisticMismatch
+from learners.kernels.arrays import Codes, Integers, Uint64s
 from learners.passes.memory import memory_limit
 from learners.schema import Chunk, Schema
 from learners.schema.schema_growth import CodeMaps

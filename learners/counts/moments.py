@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from learners.kernels.arrays import Floats, Uint8s
 from learners.counts.moment_kernels import (
     add_products,
     key_bounds,
@@ -21,6 +20,7 @@ from learners.counts.moment_kernels import (
     set_digits,
 )
 from learners.errors import EmptyStatistic, SchemaError, StatisticMismatch, UnknownColumn
+from learners.kernels.arrays import Floats, Uint8s
 from learners.schema import Attribute
 from learners.schema.discretise import numbers_of
 from learners.schema.encoding.encode import numbers

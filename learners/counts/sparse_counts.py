@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.kernels.arrays import Integers, Uint32s
 from learners.counts.sort_kernels import count_sorted, merge_runs, sort_keys
+from learners.kernels.arrays import Integers, Uint32s
 from learners.passes.memory import MemoryLimit
 
 MAX_RUNS_RATIO = 2

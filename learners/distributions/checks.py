@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from learners.kernels.arrays import Floats
 from learners.distributions.kernels import TOLERANCE, first_invalid
 from learners.errors import InvalidPrediction
+from learners.kernels.arrays import Floats
 
 
 def distributions(probabilities: Floats, first_row: int = 0) -> Floats:

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from learners.kernels.arrays import Arrays
 from learners.classifiers.baselines.boosted_checks import check_booster
 from learners.classifiers.lookup.checks import check_arrays, check_tables
 from learners.classifiers.structure import Structure
-from learners.ensembles.lookup.compile import PooledFamilies
 from learners.ensembles.correction.forest import check_forest
+from learners.ensembles.lookup.compile import PooledFamilies
 from learners.ensembles.model import JOINT
 from learners.errors import InvalidArray
+from learners.kernels.arrays import Arrays
 from learners.schema import Schema
 from learners.schema.checks import check_schema
 from learners.schema.encoding.views import Views

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.kernels.arrays import Floats
 from learners.counts.families.family_counts import FamilyCounts
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.ensembles.cuts import LARGE, OF_PAIRS
 from learners.ensembles.fit import fit_members, member_scores, solved_trees
 from learners.ensembles.members import distinct_families, draw_members
+from learners.kernels.arrays import Floats
 from learners.passes.engine import Advance
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.views import Views

@@ -8,8 +8,8 @@ from typing import Protocol, TypedDict
 
 import pyarrow as pa
 
-from learners.kernels.arrays import Floats, Integers
 from learners.errors import InvalidParameter
+from learners.kernels.arrays import Floats, Integers
 from learners.schema import Schema
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learners.kernels.arrays import Float32s, Floats, Integers
 from learners.classifiers.estimates.context_tree import context_tree_from_cells
 from learners.counts.families.family_counts import Family, FamilyCounts
 from learners.ensembles.lookup.levels import Levels
@@ -19,6 +18,7 @@ from learners.ensembles.weights import (
     left_out_prior,
     prefix_losses,
 )
+from learners.kernels.arrays import Float32s, Floats, Integers
 from learners.passes.engine import Advance, unheard
 from learners.schema import Chunk
 

@@ -12,18 +12,18 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from learners.kernels.arrays import Array, Arrays, Codes, Floats, Integers, Uint8s, freeze
 from learners.classifiers.lookup import kernels
-from learners.classifiers.lookup.log_terms import log_factors
 from learners.classifiers.lookup.incomplete import Completeness, normalized
+from learners.classifiers.lookup.log_terms import log_factors
 from learners.classifiers.lookup.lookup import PARALLEL_ROWS, LookupModel
 from learners.classifiers.lookup.tables import log_joints, probabilities
 from learners.ensembles import describe
-from learners.ensembles.cuts import parent_grouping
 from learners.ensembles.correction.forest import forest_of_arrays
 from learners.ensembles.correction.forest_kernels import Forest, add_expected_scores, add_scores, softmax_rows
-from learners.ensembles.lookup.intervals import pooled_intervals
 from learners.ensembles.correction.shap import shap_terms
+from learners.ensembles.cuts import parent_grouping
+from learners.ensembles.lookup.intervals import pooled_intervals
+from learners.kernels.arrays import Array, Arrays, Codes, Floats, Integers, Uint8s, freeze
 from learners.passes.engine import available_cores
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.views import Views

@@ -8,15 +8,13 @@ from typing import Literal
 
 import numpy as np
 
-from learners.kernels.arrays import Floats
 from learners.classifiers.estimates.context_tree import context_tree_from_cells
 from learners.classifiers.estimates.hdp import HDPParameters, hdp_map_estimates
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.counts.samples.bottom_k_sample import EVERYTHING, DrawnRows
-from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.counts.families.multi_view_counts import Viewed, ViewedFamilies
+from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.samples.bottom_k_sample import EVERYTHING, DrawnRows
 from learners.ensembles.budget import Budget, Choice, chosen
-from learners.ensembles.lookup.compile import compile_pool
 from learners.ensembles.crossfit import N_FOLDS, SMALL, out_of_fold_scores
 from learners.ensembles.cuts import OF_PAIRS, ensemble_schema, members_in
 from learners.ensembles.fit import (
@@ -28,17 +26,19 @@ from learners.ensembles.fit import (
     member_scores,
     solved_trees,
 )
+from learners.ensembles.lookup.compile import compile_pool
 from learners.ensembles.members import Member, bounded, distinct_families, draw_members, joint_member
 from learners.ensembles.model import Correction, EnsembleModel
 from learners.ensembles.weights import Rows, fitted_temperature, left_out_prior, mean_log_loss
 from learners.errors import InvalidParameter
+from learners.kernels.arrays import Floats
 from learners.models.parameters import Parameters
+from learners.passes.combined import Together
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
-from learners.passes.combined import Together
 from learners.schema import Chunk, Kept, Overrides, Schema
-from learners.schema.inference.summaries import ColumnSummaries
 from learners.schema.encoding.views import Views
+from learners.schema.inference.summaries import ColumnSummaries
 
 FEWEST_PARENTS, MOST_PARENTS = 2, 5
 

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from learners.kernels.arrays import Codes, Float32s, Floats, Integers
 from learners.ensembles.weight_kernels import add_gradient, add_prefix_losses
+from learners.kernels.arrays import Codes, Float32s, Floats, Integers
 
 T = TypeVar("T")
 

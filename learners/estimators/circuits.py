@@ -13,12 +13,10 @@ from sklearn.utils import ClassifierTags, check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from learners.registry import recipes
-from learners.kernels.arrays import Array, Floats
-from learners.circuits.queries.answer_types import Answer
 from learners.circuits.column_values import missing_cells, nameable, rows_of_batch, with_cells
-from learners.circuits.queries.imputation import filled
 from learners.circuits.model import CircuitModel
+from learners.circuits.queries.answer_types import Answer
+from learners.circuits.queries.imputation import filled
 from learners.circuits.recipes import CircuitParameters
 from learners.distributions.checks import all_distributions
 from learners.errors import InvalidParameter
@@ -26,15 +24,17 @@ from learners.estimators.columns import KnownColumns
 from learners.estimators.constructors import COMMON, construct_from
 from learners.estimators.forms import Rows, are_paths, column_of, is_pandas_frame, rows_of
 from learners.estimators.labels import classes_of, name_of
+from learners.kernels.arrays import Array, Floats
+from learners.models.query import How, Query, RawValue
 from learners.passes.engine import OnProgress
 from learners.passes.learner import drive
+from learners.passes.sources.csv_types import told_types
 from learners.passes.sources.source import Source
 from learners.passes.sources.streams import source_of_stream
-from learners.passes.sources.csv_types import told_types
-from learners.models.query import How, Query, RawValue
+from learners.registry import recipes
 from learners.schema import Overrides, Schema
-from learners.schema.encoding.encode import encode
 from learners.schema.discarded_columns import losses
+from learners.schema.encoding.encode import encode
 
 # `sample` is a method.
 RENAMED = {"sample": "sample_rows"}

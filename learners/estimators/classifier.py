@@ -12,8 +12,6 @@ import pyarrow.dataset as pads
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from learners.registry import recipes
-from learners.kernels.arrays import Floats
 from learners.classifiers.rare_value_cost import folding_costs
 from learners.distributions.checks import all_distributions
 from learners.errors import InvalidParameter, LearnerError, SchemaError
@@ -29,20 +27,22 @@ from learners.estimators.forms import (
 from learners.estimators.importance import importances
 from learners.estimators.labels import classes_of, counts_of, name_of, plain_classes
 from learners.estimators.single_row import record_of
+from learners.kernels.arrays import Floats
 from learners.models.model import Model
 from learners.monitoring.count_layout import network_of
 from learners.passes.engine import OnProgress
 from learners.passes.learner import Part, drive
-from learners.passes.stored_statistics import MemoryStore
+from learners.passes.sources.csv_types import told_types
 from learners.passes.sources.source import Source
 from learners.passes.sources.streams import source_of_stream
-from learners.passes.sources.csv_types import told_types
+from learners.passes.stored_statistics import MemoryStore
+from learners.registry import recipes
 from learners.schema import Chunk, Schema
-from learners.schema.encoding.encode import encode
 from learners.schema.discarded_columns import losses
+from learners.schema.encoding.encode import encode
 from learners.schema.encoding.records import encode_records
-from learners.schema.schema import Value
 from learners.schema.inference.summaries import ColumnSummaries
+from learners.schema.schema import Value
 
 
 class Classifier(ClassifierMixin, BaseEstimator):

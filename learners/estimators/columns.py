@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from learners.kernels.arrays import Floats
 from learners.errors import ColumnWarning, SchemaError
+from learners.kernels.arrays import Floats
 from learners.models.model import Model
 from learners.schema.encoding.records import reads_text, record_classifier
 

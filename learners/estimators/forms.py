@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as pads
 
-from learners.kernels.arrays import Integers
 from learners.errors import InvalidParameter, SchemaError, SourceError, one_line
+from learners.kernels.arrays import Integers
 from learners.passes.sources.source import Source
 
 SLICE_ROWS = 65_536

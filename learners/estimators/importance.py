@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from learners.kernels.arrays import Floats, Integers
 from learners.classifiers.estimates.context_tree import ContextTree
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.errors import NoImportances
+from learners.kernels.arrays import Floats, Integers
 from learners.models.model import Model
 
 

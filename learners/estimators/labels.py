@@ -10,9 +10,9 @@ import pyarrow as pa
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from learners.kernels.arrays import Integers
 from learners.errors import InvalidParameter
 from learners.estimators.forms import column_of
+from learners.kernels.arrays import Integers
 from learners.schema.schema import Value
 
 

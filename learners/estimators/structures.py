@@ -10,16 +10,16 @@ from uuid import uuid4
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from learners.registry import recipes
-from learners.kernels.arrays import Floats
 from learners.errors import LearnerError
 from learners.estimators.forms import are_paths, rows_of
+from learners.kernels.arrays import Floats
+from learners.models.query import StructureQuery
 from learners.orders.model import OrderModel
 from learners.passes.engine import OnProgress
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
 from learners.passes.sources.streams import source_of_stream
-from learners.models.query import StructureQuery
+from learners.registry import recipes
 from learners.schema import Schema
 
 if TYPE_CHECKING:

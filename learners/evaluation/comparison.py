@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learners.kernels.arrays import Floats, Integers
 from learners.errors import EmptyData, InvalidParameter
 from learners.evaluation.trial import Outcome
+from learners.kernels.arrays import Floats, Integers
 
 LOSSES = ("zero_one_loss", "rmse", "log_loss", "brier", "ece")
 TIMES = ("train_s", "predict_s")

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from learners.kernels.arrays import Integers
 from learners.errors import SchemaError, SourceError, UnknownColumn
+from learners.kernels.arrays import Integers
 from learners.passes.sources.source import type_family
 from learners.schema.encoding.encode import plain_values
 from learners.schema.schema import Value

@@ -6,8 +6,8 @@ import warnings
 
 import numpy as np
 
-from learners.kernels.arrays import Integers
 from learners.errors import EmptyData
+from learners.kernels.arrays import Integers
 
 
 def stratified_folds(y: Integers, n_folds: int, seed: int) -> list[tuple[Integers, Integers]]:

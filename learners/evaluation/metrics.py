@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from learners.kernels.arrays import Floats, Integers, Mask
 from learners.errors import EmptyData
+from learners.kernels.arrays import Floats, Integers, Mask
 
 CALIBRATION_BINS = 15
 NO_ROWS = "There are no rows to evaluate on. In training, keep back a larger share of the rows, or none (holdout=0)."

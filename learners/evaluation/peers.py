@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 from pydantic import TypeAdapter, ValidationError
 
-from learners.kernels.arrays import Floats
 from learners.errors import InvalidParameter, SchemaError
 from learners.evaluation.raw_columns import Predict, RawColumns
+from learners.kernels.arrays import Floats
 from learners.passes.inference import infer_schema
 from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 from pathlib import Path
 
-from learners.kernels.arrays import Floats
 from learners.evaluation.comparison import LOSSES, SCORES, TIMES, Comparison, LearningCurve
 from learners.evaluation.plots import NAMES, draw_learning_curves, draw_scatter
+from learners.kernels.arrays import Floats
 
 SIGNIFICANT = 0.05
 TABLED = ("rmse", "zero_one_loss")

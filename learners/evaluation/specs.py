@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
-from learners.registry import recipes
 from learners.errors import InvalidParameter
 from learners.evaluation.peers import PEERS, parse_peer_parameters
 from learners.models.library_versions import installed_version
+from learners.registry import recipes
 
 # Whatever a learner is: these decide on which rows it is measured, and how.
 MEASURING = ("learners.evaluation.folds", "learners.evaluation.metrics")

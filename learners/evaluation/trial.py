@@ -11,16 +11,16 @@ from types import MappingProxyType
 import numpy as np
 import pyarrow as pa
 
-from learners.registry import recipes
-from learners.kernels.arrays import Floats, Integers
 from learners.errors import SchemaError
 from learners.evaluation.datasets import DataSet, Loaded, load
 from learners.evaluation.folds import first_shuffled, stratified_folds
 from learners.evaluation.metrics import evaluate
 from learners.evaluation.peers import PEERS, parse_peer_parameters
 from learners.evaluation.specs import LearnerSpec
+from learners.kernels.arrays import Floats, Integers
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
+from learners.registry import recipes
 from learners.schema.encoding.encode import encode
 
 Predict = Callable[[pa.Table], Floats]

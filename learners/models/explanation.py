@@ -7,8 +7,8 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from learners.kernels.arrays import Floats, Integers, Mask
 from learners.distributions.checks import distributions
+from learners.kernels.arrays import Floats, Integers, Mask
 from learners.models.model import Model
 from learners.schema import Chunk
 

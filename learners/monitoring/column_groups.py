@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from learners.kernels.arrays import Codes, Integers
-from learners.monitoring.raw import BatchRows, status_counts
 from learners.monitoring.count_layout import STATUSES, ColumnGroup, Watched
+from learners.monitoring.raw import BatchRows, status_counts
 from learners.schema import Chunk
 
 BLOCK_ROWS = 16_384  # whose codes are counted together

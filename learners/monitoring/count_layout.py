@@ -11,9 +11,9 @@ from functools import cached_property
 
 import numpy as np
 
-from learners.kernels.arrays import Codes, Integers, freeze
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
+from learners.kernels.arrays import Codes, Integers, freeze
 from learners.models.model import Model
 from learners.monitoring.kernels import CONFIDENCE_BINS, SURPRISE_BINS, Places
 from learners.schema import Schema

@@ -9,6 +9,7 @@ import scipy
 
 from learners.kernels.arrays import Floats, Integers
 from learners.monitoring import two_sample
+from learners.monitoring.count_layout import REPEAT_CELLS
 from learners.monitoring.kernels import FINE_POINT, FIXED_POINT
 from learners.monitoring.label_shift import class_mix, prior_of, remixed
 from learners.monitoring.raw import ABOVE, ABSENT, BELOW, COMPARED, HIGH_TAIL, LOW_TAIL, NULL, UNSEEN
@@ -22,7 +23,6 @@ from learners.monitoring.two_sample import (
     compare_rates,
     compare_tables,
 )
-from learners.monitoring.count_layout import REPEAT_CELLS
 
 MAX_Q, MIN_NATS, MIN_POINTS = 0.01, 0.01, 1.0
 MOST_BURSTS = 16

@@ -10,8 +10,8 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from learners.kernels.arrays import Codes, Floats, Integers, Mask
 from learners.errors import LearnerError
+from learners.kernels.arrays import Codes, Floats, Integers, Mask
 from learners.monitoring.count_layout import STATUSES
 from learners.schema.encoding.batches import BatchEncoder
 from learners.schema.encoding.encode import numbers

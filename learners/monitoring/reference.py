@@ -9,10 +9,10 @@ from functools import cached_property
 
 import numpy as np
 
-from learners.kernels.arrays import Integers
 from learners.classifiers.estimates.context_tree import ContextTree
-from learners.monitoring.served_counts import ServedCounts
+from learners.kernels.arrays import Integers
 from learners.monitoring.count_layout import Watched
+from learners.monitoring.served_counts import ServedCounts
 
 MAX_DENSE = 1 << 20  # cells of one family by class: 8 MiB
 

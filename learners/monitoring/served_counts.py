@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from learners.kernels.arrays import Codes, Floats, Integers, Uint64s
 from learners.errors import StatisticMismatch
+from learners.kernels.arrays import Codes, Floats, Integers, Uint64s
 from learners.models.model import blocks_of
 from learners.monitoring import kernels
 from learners.monitoring.column_groups import GatheredColumns
-from learners.monitoring.raw import BatchRows, RawRows, status_counts
 from learners.monitoring.count_layout import REPEAT_CELLS, Watched
+from learners.monitoring.raw import BatchRows, RawRows, status_counts
 from learners.schema import Chunk
 from learners.schema.encoding.encode import encode, encoder_of
 

@@ -7,12 +7,12 @@ from typing import cast
 
 import numpy as np
 
-from learners.kernels.arrays import Arrays, Floats
 from learners.counts.moments import Moments
 from learners.errors import InvalidArray, LearnerError, SchemaError
+from learners.kernels.arrays import Arrays, Floats
 from learners.models.model import Header
-from learners.orders.scores.bge import BGe, BGePrior, Standard
 from learners.orders.lattice.graphs import members
+from learners.orders.scores.bge import BGe, BGePrior, Standard
 from learners.schema import Schema
 
 MOST_COLUMNS = 64

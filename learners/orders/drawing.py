@@ -11,10 +11,10 @@ from unicodedata import category
 import numpy as np
 
 from learners.kernels.arrays import Floats
-from learners.orders.scores.edge_constraints import Edge
-from learners.orders.queries.queries import Asked
 from learners.models.query import Edges
 from learners.models.query import Graph as BestGraph
+from learners.orders.queries.queries import Asked
+from learners.orders.scores.edge_constraints import Edge
 
 Picture = Literal["edges", "graph"]
 

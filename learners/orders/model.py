@@ -8,22 +8,22 @@ from typing import ClassVar, NotRequired, Self, TypedDict, cast
 import numpy as np
 import pyarrow as pa
 
-from learners.kernels.arrays import Arrays, Floats, freeze
 from learners.errors import NoClass
+from learners.kernels.arrays import Arrays, Floats, freeze
 from learners.models.model import Header
-from learners.orders.scores.bdeu import BDeu
-from learners.orders.scores.bge import BGe, BGePrior, Standard
+from learners.models.query import Graphs, StructureQuery
+from learners.orders.lattice.graphs import BestGraph, Graph, as_sets, best_graph, members
+from learners.orders.lattice.posterior import Coverage, OrderPosterior, Share
+from learners.orders.parameters import OrderParameters
 from learners.orders.queries.conditional import ConditionalPosteriors
 from learners.orders.queries.edges import edge_probabilities
-from learners.orders.scores.graph_scores import KeptRows
-from learners.orders.lattice.graphs import BestGraph, Graph, as_sets, best_graph, members
 from learners.orders.queries.network import NoTables, gaussian_bif, nominal_bif
-from learners.orders.parameters import OrderParameters
-from learners.orders.lattice.posterior import Coverage, OrderPosterior, Share
 from learners.orders.queries.predictive import log_densities, log_shares, numeric_rows
 from learners.orders.queries.queries import Answer, Asked
+from learners.orders.scores.bdeu import BDeu
+from learners.orders.scores.bge import BGe, BGePrior, Standard
+from learners.orders.scores.graph_scores import KeptRows
 from learners.orders.scores.scores import FamilyScores
-from learners.models.query import Graphs, StructureQuery
 from learners.schema import Chunk, Schema
 
 # Drawn for the table of graphs, which tells of the most probable of them.

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from learners.errors import InvalidParameter, UnknownColumn
+from learners.models.parameters import Parameters
 from learners.orders.scores.bge import BGePrior
 from learners.orders.scores.edge_constraints import Edge, arrow, cycle_of
 from learners.orders.scores.priors import StructurePrior
-from learners.models.parameters import Parameters
 
 ARROW = "->"
 

@@ -10,29 +10,29 @@ from typing import Any
 
 import numpy as np
 
-from learners.kernels.arrays import Integers
-from learners.counts.moments import Moments, Unit
 from learners.counts.distinct_rows import DistinctRows
+from learners.counts.moments import Moments, Unit
 from learners.errors import InvalidParameter, SchemaError
-from learners.passes.memory import memory_limit
+from learners.kernels.arrays import Integers
+from learners.orders.checks import check_columns, check_numeric, gaussian_score
+from learners.orders.lattice.adaptive_lattice import covered_posterior
+from learners.orders.lattice.graphs import best_graph
+from learners.orders.lattice.lattice import step_bytes
+from learners.orders.lattice.posterior import Coverage, OrderPosterior
+from learners.orders.model import OrderModel
+from learners.orders.parameters import OrderParameters
+from learners.orders.queries.network import conditional_tables
 from learners.orders.scores.bdeu import BDeu
 from learners.orders.scores.bge import BGe, Standard
 from learners.orders.scores.candidates import all_candidates, greedy_candidates
-from learners.orders.checks import check_columns, check_numeric, gaussian_score
-from learners.orders.lattice.adaptive_lattice import covered_posterior
 from learners.orders.scores.graph_scores import KeptRows
-from learners.orders.lattice.graphs import best_graph
-from learners.orders.lattice.lattice import step_bytes
-from learners.orders.model import OrderModel
-from learners.orders.queries.network import conditional_tables
-from learners.orders.parameters import OrderParameters
-from learners.orders.lattice.posterior import Coverage, OrderPosterior
 from learners.orders.scores.priors import StructurePrior, with_prior
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
+from learners.passes.memory import memory_limit
 from learners.schema import Kept, Overrides, Schema
-from learners.schema.inference.binned_schema import quantile_cut_points
 from learners.schema.discretise import Histogram
+from learners.schema.inference.binned_schema import quantile_cut_points
 from learners.schema.inference.summaries import ColumnSummaries
 
 # Beyond this the lattice of all orders takes minutes, whatever memory there is.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from learners.passes.engine import OnProgress, collect, require_rows
 from learners.passes.sources.source import Source
 from learners.schema import Overrides, Schema
-from learners.schema.schema import MAX_CLASSES
 from learners.schema.inference.summaries import ColumnSummaries
+from learners.schema.schema import MAX_CLASSES
 
 
 def infer_schema(

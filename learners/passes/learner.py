@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from learners.passes.memory import give_back
 from learners.models.model import Model
 from learners.passes.cluster import Cluster
 from learners.passes.engine import (
@@ -21,12 +20,13 @@ from learners.passes.engine import (
     collect,
     require_rows,
 )
-from learners.passes.stored_statistics import Store, Supply
+from learners.passes.memory import give_back
 from learners.passes.reuse import Account, Recall
 from learners.passes.rows import Rows
 from learners.passes.sources.row_filter import Selection
 from learners.passes.sources.source import Source
 from learners.passes.statistic import Ordered, Statistic
+from learners.passes.stored_statistics import Store, Supply
 from learners.schema import Schema
 
 __all__ = ["Account", "Checkpoints", "Learner", "OnProgress", "Part", "Progress", "RowWork", "Store", "Work", "drive"]

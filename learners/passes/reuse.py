@@ -8,10 +8,10 @@ from functools import partial, reduce
 from typing import Protocol, TypeVar
 
 from learners.errors import InvalidCounts
-from learners.passes.stored_statistics import Entry, Files, Plan, Store, Supply, best_plan, statistic_key
+from learners.passes.combined import Together, leaves_of, with_leaves
 from learners.passes.sources.source import Source
 from learners.passes.statistic import Derivable, Divisible, Recodable, Sampled, Statistic
-from learners.passes.combined import Together, leaves_of, with_leaves
+from learners.passes.stored_statistics import Entry, Files, Plan, Store, Supply, best_plan, statistic_key
 from learners.schema import Schema
 from learners.schema.schema_growth import code_maps
 

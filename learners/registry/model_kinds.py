@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from learners.kernels.arrays import Arrays
-from learners.classifiers.baselines.boosted import BoostedModel
-from learners.classifiers.baselines.boosted_checks import check_boosted_model
 from learners.circuits.bayesian.posterior_samples.model import BayesianCircuit
 from learners.circuits.mixtures.model import GaussianModel
 from learners.circuits.model import CircuitModel
 from learners.classifiers.averaged_tan.model import AveragedTrees, check_trees
+from learners.classifiers.baselines.boosted import BoostedModel
+from learners.classifiers.baselines.boosted_checks import check_boosted_model
 from learners.classifiers.lookup.checks import check_arrays
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.checks import check_ensemble
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError
+from learners.kernels.arrays import Arrays
 from learners.models.model import Header, Model
 from learners.orders.checks import check_posterior
 from learners.orders.model import OrderModel

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from learners.classifiers.baselines import recipes as baselines
-from learners.classifiers.baselines.settings import XGBoostParameters
 from learners.circuits import recipes as circuits
 from learners.classifiers import recipes as classifiers
+from learners.classifiers.baselines import recipes as baselines
+from learners.classifiers.baselines.settings import XGBoostParameters
 from learners.ensembles import recipes as ensembles
 from learners.errors import InvalidParameter
 from learners.models.model import Model
+from learners.models.parameters import Parameters, parse
 from learners.orders import recipes as orders
 from learners.orders.parameters import OrderParameters
-from learners.models.parameters import Parameters, parse
 from learners.passes.learner import Learner, Passes
 from learners.schema import Kept, Overrides, Schema
 from learners.schema.classes import check_classes

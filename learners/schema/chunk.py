@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learners.kernels.arrays import Codes, Floats, Integers, Mask, freeze
 from learners.errors import InvalidChunk
+from learners.kernels.arrays import Codes, Floats, Integers, Mask, freeze
 
 CODE_TYPES = (np.dtype(np.uint8), np.dtype(np.uint16))
 

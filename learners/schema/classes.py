@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from learners.kernels.arrays import Codes
 from learners.errors import SchemaError
+from learners.kernels.arrays import Codes
 from learners.schema.encoding.encode import class_codes, encoder_of
 from learners.schema.schema import FEW_CLASSES, MAX_CLASSES, Schema
 

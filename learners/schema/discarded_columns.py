@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from learners.schema.schema import Attribute, Schema
 from learners.schema.inference.summaries import NEARLY_CONSTANT, NO_CUT
+from learners.schema.schema import Attribute, Schema
 
 # Such columns tell nothing of the class, or were left out on purpose: nothing is lost with them.
 HARMLESS = (NO_CUT, NEARLY_CONSTANT, "constant", "dropped by request")

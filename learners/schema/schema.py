@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple, cast
 
 import numpy as np
 
-from learners.kernels.arrays import Integers, Uint64s, freeze
 from learners.errors import InvalidParameter
+from learners.kernels.arrays import Integers, Uint64s, freeze
 from learners.schema.distributions import DISTRIBUTIONS, Distribution
 
 Kind = Literal["nominal", "numeric"]

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from service import product
-from service.requests.json_values import JSONObject
 from service.product.views.circuit_export import Form
+from service.requests.json_values import JSONObject
 from service.terminal import JsonOption, WorkspaceOption, escape, existing, out, show_json, show_table, text_of
 
 Reference = Annotated[str, typer.Argument(help="name, name@version or name@alias.")]

@@ -11,11 +11,11 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from service import product
-from service.requests import problems
 from service.console.pages import workspace_of
+from service.requests import problems
 from service.workspace import Workspace
-from storage.errors import StorageError
 from storage.control.change_counter import generation
+from storage.errors import StorageError
 from storage.monitoring.records import records_mark
 
 # How soon a change is seen, and how soon a stream notices that the server stops.

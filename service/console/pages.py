@@ -6,8 +6,8 @@ from functools import wraps
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.requests import problems
 from service.console.rendering import respond, wants_json
+from service.requests import problems
 from service.requests.json_values import JSONObject
 from service.workspace import Workspace
 

@@ -19,18 +19,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from learners.kernels.jit import noticing_compilation
 from service import product
-from service.requests import problems
-from service.requests.validation_messages import complaints
 from service.console import routes as console
-from service.http import openapi
-from service.http import unknown_paths
+from service.http import openapi, unknown_paths
 from service.http.api import alerts, datasets, health, jobs, keys, models, monitoring, rules, schedules, sessions
-from service.http.api.scoring import densities
-from service.http.api.scoring import inference
-from service.http.api.scoring import invocations
-from service.http.api.scoring import query
-from service.http.api.scoring import what_if
 from service.http.api.bodies.bodies import TOO_DEEP, BodyLimit, hint, is_json, long_number
+from service.http.api.scoring import densities, inference, invocations, query, what_if
 from service.http.api.scoring.explain import Explain
 from service.http.api.scoring.predict import HotPath, Predict
 from service.http.browser_security import protection_of
@@ -41,19 +34,21 @@ from service.http.security import Guard
 from service.http.threads import Openings
 from service.http.warm_up import warm_up
 from service.jobs.leases import CrewWatch
+from service.product.monitoring_loop import Looker
+from service.requests import problems
 from service.requests.json_values import JSONObject
-from service.startup import end_loading
+from service.requests.problems import InvalidRequest, MalformedBody, Problem, UnsupportedMediaType
+from service.requests.validation_messages import complaints
 from service.serving.monitoring_counts import Observer
 from service.serving.predictor import Predictor
-from service.requests.problems import InvalidRequest, MalformedBody, Problem, UnsupportedMediaType
-from service.product.monitoring_loop import Looker
 from service.settings import Settings
+from service.startup import end_loading
 from service.telemetry import Telemetry
 from service.version import VERSION
 from service.workspace import Workspace
+from storage.control.change_counter import generation
 from storage.control.control import as_storage_error
 from storage.errors import StorageError
-from storage.control.change_counter import generation
 from storage.monitoring.counts import MonitoringFiles
 
 ANSWER_S = 10.0

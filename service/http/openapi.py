@@ -5,7 +5,8 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from learners.schema.schema import MAX_CLASSES
-from service.requests import problems
+from service.http.api.bodies.shapes import Problem
+from service.http.api.bodies.tensors import InferRequest, InferResponse
 from service.http.api.scoring.explain import PATH as EXPLAIN_PATH
 from service.http.api.scoring.explain import ExplainResponse
 from service.http.api.scoring.inference import PATHS as INFER_PATHS
@@ -13,10 +14,9 @@ from service.http.api.scoring.invocations import CSV, InvocationRequest, Invocat
 from service.http.api.scoring.invocations import PATH as INVOCATIONS_PATH
 from service.http.api.scoring.predict import ARROW, JSON, PredictRequest, PredictResponse
 from service.http.api.scoring.predict import PATH as PREDICT_PATH
-from service.http.api.bodies.shapes import Problem
-from service.http.api.bodies.tensors import InferRequest, InferResponse
 from service.http.paths import PREDICTING
 from service.http.security import needed_role
+from service.requests import problems
 from service.requests.json_values import JSONObject
 
 PROBLEM_RESPONSES: dict[int | str, JSONObject] = {

@@ -22,10 +22,10 @@ from service.http.paths import ADMINISTERING, KEYS, PREDICTING, ROWS, is_hot
 from service.http.sessions import Sessions, check_of_page, origin_of, session_cookie
 from service.requests.problems import Forbidden, KeyNeeded
 from service.settings import Settings
-from storage.models import models
 from storage.control.control import Control
-from storage.errors import InvalidKey, StorageError
 from storage.control.keys import ApiKey, Role, hashed_keys
+from storage.errors import InvalidKey, StorageError
+from storage.models import models
 
 # What tells nothing about models and data: probes, and what the server can do.
 OPEN = frozenset(

@@ -14,22 +14,22 @@ from typing import get_args
 import msgspec
 import pyarrow as pa
 
-from learners.registry import recipes
 from learners.circuits.model import CircuitModel
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.distributions.checks import distributions
 from learners.kernels.jit import noticing_compilation
-from learners.registry.model_kinds import load_model
+from learners.models.query import Conditional, Impute, Map, Marginal, Moments, Query, Sample, Solver, Surprise
 from learners.passes.engine import available_cores
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
-from learners.models.query import Conditional, Impute, Map, Marginal, Moments, Query, Sample, Solver, Surprise
+from learners.registry import recipes
+from learners.registry.model_kinds import load_model
 from learners.schema.encoding.encode import encode
 from learners.schema.encoding.json_columns import json_columns_of
 from learners.schema.encoding.records import encode_columns, encode_records, record_classifier
 from learners.schema.schema import Schema
-from service.requests.json_values import JSONObject
 from service.product.inference.queries import queryable
+from service.requests.json_values import JSONObject
 
 TABLE = pa.table(
     {

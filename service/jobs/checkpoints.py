@@ -7,9 +7,9 @@ import pyarrow as pa
 import structlog
 
 from service.requests.json_values import JSONMapping, JSONObject
-from storage.files.checkpoints import CheckpointFile
-from storage.errors import CorruptFile, Unwritable
 from storage.datasets.statistics import Entry, StatisticStore
+from storage.errors import CorruptFile, Unwritable
+from storage.files.checkpoints import CheckpointFile
 
 
 class ForgivingStore:

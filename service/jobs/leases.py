@@ -21,8 +21,8 @@ from service.jobs.queue import JobQueue, job_queue
 from service.jobs.slots import is_taken
 from service.workspace import Workspace
 from storage.control.control import Control
-from storage.errors import ControlUnavailable, LeaseLost, Unwritable
 from storage.control.leases import Lease, end_lease, leases, renew_lease, take_lease
+from storage.errors import ControlUnavailable, LeaseLost, Unwritable
 
 BEATS = 6  # in the time of one lease
 AWAY = (ControlUnavailable, Unwritable, OperationalError, InterfaceError)

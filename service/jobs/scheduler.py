@@ -18,8 +18,8 @@ from service.jobs.queue import Job, job_queue
 from service.requests.problems import Conflict, is_expected
 from service.workspace import Workspace
 from storage.control import schedules
-from storage.errors import ControlUnavailable, NotFound, Unwritable
 from storage.control.schedules import Outcome, Run, Schedule
+from storage.errors import ControlUnavailable, NotFound, Unwritable
 
 TICK_S = 1.0
 ON_TIME = timedelta(minutes=1)  # a run that is submitted later than this was missed

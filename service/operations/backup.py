@@ -16,13 +16,13 @@ import msgspec
 from service.requests.problems import Conflict, InvalidRequest
 from service.version import VERSION
 from service.workspace import Workspace
-from storage.models import models
 from storage.control.control import Control, open_control
 from storage.control.copy import copy_control, damages_of_control
 from storage.errors import CorruptFile, Unwritable
-from storage.files.workspace_layout import Layout, files_below, publish, read_manifest, sha256_of_file, verify_file
-from storage.models.models import ModelVersion
 from storage.files.atomic_folders import drafting_beside, settle_tree
+from storage.files.workspace_layout import Layout, files_below, publish, read_manifest, sha256_of_file, verify_file
+from storage.models import models
+from storage.models.models import ModelVersion
 
 MANIFEST = "MANIFEST.sha256"
 ABOUT = "backup.json"

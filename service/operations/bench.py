@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from learners.registry import recipes
 from learners.errors import InvalidParameter, LearnerError
 from learners.evaluation.specs import LearnerSpec
 from learners.models.model import Model
+from learners.passes.learner import drive
 from learners.passes.sources.filesystems import filesystem_of
 from learners.passes.sources.formats import format_of
-from learners.passes.learner import drive
 from learners.passes.sources.source import Source
+from learners.registry import recipes
 from learners.schema.encoding.encode import encode
 from learners.schema.encoding.records import record_classifier
 from service.operations.demo_data import write_synthetic

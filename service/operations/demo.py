@@ -16,17 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from learners.kernels.arrays import Codes, Floats
 from learners.evaluation.metrics import evaluate
+from learners.kernels.arrays import Codes, Floats
 from learners.passes.sources.source import Source
 from service import product
-from service.requests.json_values import JSONObject
 from service.operations.demo_orders import TARGET, USER, Orders, write_orders
 from service.operations.measuring import apart, peak_rss_bytes
 from service.operations.precompile import DEMO, compile_in_processes
 from service.processes.local_server import local_server
-from service.product.views.pictures import draw_reliability
 from service.product.inference.scoring import probabilities_of
+from service.product.views.pictures import draw_reliability
+from service.requests.json_values import JSONObject
 from service.requests.requests import ForgetRequest, TrainRequest
 from service.settings import Settings, available_threads
 from service.terminal import COMPILING, err, out, progress_bar, show_json, show_table

@@ -19,9 +19,9 @@ from service.requests.problems import KeyNeeded
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.control.copy import damages_of_control, revision_of_control
+from storage.control.migrations import HEAD
 from storage.errors import CorruptFile, NotFound, StorageError
 from storage.files.workspace_layout import files_below, sweep
-from storage.control.migrations import HEAD
 from storage.models.model_file import rebuild_compiled, verify
 from storage.models.models import ModelVersion
 from storage.models.publication import abandoned_files

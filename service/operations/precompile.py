@@ -11,20 +11,20 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from learners.registry import recipes
 from learners.circuits.model import CircuitModel
 from learners.counts.families.family_tables import Cells, Shares
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.counts.pairs.triples import LEAST_ROWS
-from learners.registry.model_kinds import load_model
-from learners.passes.memory import memory_limit
 from learners.models.model import Model
+from learners.models.query import Edges, Effects, Graph, Graphs, Paths, Score, StructureQuery
 from learners.orders.model import OrderModel
 from learners.passes.engine import collect
 from learners.passes.inference import infer_schema
 from learners.passes.learner import drive
+from learners.passes.memory import memory_limit
 from learners.passes.sources.source import Source
-from learners.models.query import Edges, Effects, Graph, Graphs, Paths, Score, StructureQuery
+from learners.registry import recipes
+from learners.registry.model_kinds import load_model
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.batches import IndexCheck
 from learners.schema.encoding.encode import Encoder, encode

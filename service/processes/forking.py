@@ -23,9 +23,9 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import multiprocess
 
 from service.http.connections import Connection, Server, ServerConfig
-from service.startup import begin_loading, end_loading, spare_pandas
 from service.processes.allocation import keep_freed_memory
 from service.settings import Settings
+from service.startup import begin_loading, end_loading, spare_pandas
 from service.telemetry import configure_logs
 
 if TYPE_CHECKING:

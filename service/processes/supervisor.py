@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from service import product
-from service.startup import begin_loading, end_loading, spare_pandas
 from service.settings import Settings, unknown_variables
+from service.startup import begin_loading, end_loading, spare_pandas
 from service.telemetry import configure_logs
 from storage.files.workspace_layout import Layout
 

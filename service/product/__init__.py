@@ -9,16 +9,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from service.jobs.queue import job_queue as job_queue
-    from service.product.monitoring.alerts import acknowledge_alert as acknowledge_alert
-    from service.product.monitoring.alerts import alert_rule as alert_rule
-    from service.product.monitoring.alerts import list_alerts as list_alerts
-    from service.product.monitoring.alerts import mute_alert as mute_alert
-    from service.product.monitoring.alerts import resolve_alert as resolve_alert
-    from service.product.monitoring.alerts import set_alert_rule as set_alert_rule
-    from service.product.inference.answering import impute as impute
-    from service.product.inference.answering import predict_files as predict_files
-    from service.product.inference.answering import query as query
-    from service.product.inference.answering import score as score
     from service.product.datasets.datasets import dataset_schema as dataset_schema
     from service.product.datasets.datasets import delete_dataset as delete_dataset
     from service.product.datasets.datasets import get_dataset as get_dataset
@@ -26,20 +16,42 @@ if TYPE_CHECKING:
     from service.product.datasets.datasets import list_datasets as list_datasets
     from service.product.datasets.datasets import register_dataset as register_dataset
     from service.product.datasets.datasets import schema_of_files as schema_of_files
-    from service.product.monitoring.drift import drift as drift
+    from service.product.datasets.rules import damaged_rules as damaged_rules
+    from service.product.datasets.rules import withdraw_rule as withdraw_rule
     from service.product.forgetting.forgetting_served import forget_predictions as forget_predictions
-    from service.product.views.graphs import family as family
-    from service.product.views.graphs import graph as graph
+    from service.product.inference.answering import impute as impute
+    from service.product.inference.answering import predict_files as predict_files
+    from service.product.inference.answering import query as query
+    from service.product.inference.answering import score as score
+    from service.product.keys import create_key as create_key
+    from service.product.keys import list_keys as list_keys
+    from service.product.keys import revoke_key as revoke_key
+    from service.product.monitoring.alerts import acknowledge_alert as acknowledge_alert
+    from service.product.monitoring.alerts import alert_rule as alert_rule
+    from service.product.monitoring.alerts import list_alerts as list_alerts
+    from service.product.monitoring.alerts import mute_alert as mute_alert
+    from service.product.monitoring.alerts import resolve_alert as resolve_alert
+    from service.product.monitoring.alerts import set_alert_rule as set_alert_rule
+    from service.product.monitoring.drift import drift as drift
     from service.product.monitoring.histograms import class_histogram as class_histogram
     from service.product.monitoring.histograms import counting_version as counting_version
-    from service.product.views.inspecting import circuit as circuit
-    from service.product.views.inspecting import draw as draw
-    from service.product.views.inspecting import draw_trace as draw_trace
-    from service.product.views.inspecting import lineage as lineage
-    from service.product.views.inspecting import served as served
-    from service.product.views.inspecting import structure as structure
-    from service.product.views.inspecting import write_circuit as write_circuit
-    from service.product.views.inspecting import write_trace as write_trace
+    from service.product.monitoring.labels import add_labels as add_labels
+    from service.product.monitoring.labels import performance as performance
+    from service.product.monitoring.prediction_counts import monitoring_predictions as monitoring_predictions
+    from service.product.monitoring.prediction_counts import monitoring_slices as monitoring_slices
+    from service.product.monitoring.settings import monitor_of as monitor_of
+    from service.product.monitoring.settings import set_monitor as set_monitor
+    from service.product.monitoring.webhooks import create_webhook as create_webhook
+    from service.product.monitoring.webhooks import delete_webhook as delete_webhook
+    from service.product.monitoring.webhooks import list_deliveries as list_deliveries
+    from service.product.monitoring.webhooks import list_webhooks as list_webhooks
+    from service.product.monitoring.webhooks import test_webhook as test_webhook
+    from service.product.monitoring.windows import monitoring as monitoring
+    from service.product.monitoring.windows import monitoring_column as monitoring_column
+    from service.product.monitoring.windows import monitoring_families as monitoring_families
+    from service.product.monitoring.windows import monitoring_windows as monitoring_windows
+    from service.product.monitoring_loop import model_states as model_states
+    from service.product.notes import damaged_notes as damaged_notes
     from service.product.submission.job_steps import clean as clean
     from service.product.submission.job_steps import evaluate as evaluate
     from service.product.submission.job_steps import forget as forget
@@ -47,21 +59,28 @@ if TYPE_CHECKING:
     from service.product.submission.job_steps import train as train
     from service.product.submission.job_steps import train_with_passes as train_with_passes
     from service.product.submission.job_steps import unclean as unclean
-    from service.product.keys import create_key as create_key
-    from service.product.keys import list_keys as list_keys
-    from service.product.keys import revoke_key as revoke_key
-    from service.product.monitoring.labels import add_labels as add_labels
-    from service.product.monitoring.labels import performance as performance
-    from service.product.monitoring_loop import model_states as model_states
-    from service.product.monitoring.settings import monitor_of as monitor_of
-    from service.product.monitoring.settings import set_monitor as set_monitor
-    from service.product.notes import damaged_notes as damaged_notes
     from service.product.submission.prechecks import check_request as check_request
-    from service.product.monitoring.prediction_counts import monitoring_predictions as monitoring_predictions
-    from service.product.monitoring.prediction_counts import monitoring_slices as monitoring_slices
+    from service.product.submission.schedules import change_schedule as change_schedule
+    from service.product.submission.schedules import create_schedule as create_schedule
+    from service.product.submission.schedules import delete_schedule as delete_schedule
+    from service.product.submission.schedules import get_schedule as get_schedule
+    from service.product.submission.schedules import list_schedule_runs as list_schedule_runs
+    from service.product.submission.schedules import list_schedules as list_schedules
+    from service.product.submission.schedules import pause_schedule as pause_schedule
+    from service.product.submission.schedules import resume_schedule as resume_schedule
+    from service.product.submission.schedules import run_schedule as run_schedule
+    from service.product.submission.schedules import submit_scheduled as submit_scheduled
+    from service.product.submission.submitting import forget_old_jobs as forget_old_jobs
+    from service.product.submission.submitting import job_log as job_log
+    from service.product.submission.submitting import job_output as job_output
+    from service.product.submission.submitting import submit as submit
+    from service.product.submission.submitting import write_job_output as write_job_output
     from service.product.versions.deletion import delete_model as delete_model
     from service.product.versions.deletion import delete_version as delete_version
     from service.product.versions.deletion import prune as prune
+    from service.product.versions.export_import import export_version as export_version
+    from service.product.versions.export_import import import_version as import_version
+    from service.product.versions.export_import import write_export as write_export
     from service.product.versions.registry import alias_history as alias_history
     from service.product.versions.registry import aliases_of as aliases_of
     from service.product.versions.registry import delete_alias as delete_alias
@@ -74,39 +93,20 @@ if TYPE_CHECKING:
     from service.product.versions.registry import set_alias as set_alias
     from service.product.versions.registry import set_retention as set_retention
     from service.product.versions.registry import set_tag as set_tag
-    from service.product.datasets.rules import damaged_rules as damaged_rules
-    from service.product.datasets.rules import withdraw_rule as withdraw_rule
-    from service.product.submission.schedules import change_schedule as change_schedule
-    from service.product.submission.schedules import create_schedule as create_schedule
-    from service.product.submission.schedules import delete_schedule as delete_schedule
-    from service.product.submission.schedules import get_schedule as get_schedule
-    from service.product.submission.schedules import list_schedule_runs as list_schedule_runs
-    from service.product.submission.schedules import list_schedules as list_schedules
-    from service.product.submission.schedules import pause_schedule as pause_schedule
-    from service.product.submission.schedules import resume_schedule as resume_schedule
-    from service.product.submission.schedules import run_schedule as run_schedule
-    from service.product.submission.schedules import submit_scheduled as submit_scheduled
+    from service.product.views.graphs import family as family
+    from service.product.views.graphs import graph as graph
+    from service.product.views.inspecting import circuit as circuit
+    from service.product.views.inspecting import draw as draw
+    from service.product.views.inspecting import draw_trace as draw_trace
+    from service.product.views.inspecting import lineage as lineage
+    from service.product.views.inspecting import served as served
+    from service.product.views.inspecting import structure as structure
+    from service.product.views.inspecting import write_circuit as write_circuit
+    from service.product.views.inspecting import write_trace as write_trace
     from service.product.views.structures import bif as bif
     from service.product.views.structures import draw_posterior as draw_posterior
     from service.product.views.structures import write_bif as write_bif
     from service.product.views.structures import write_picture as write_picture
-    from service.product.submission.submitting import forget_old_jobs as forget_old_jobs
-    from service.product.submission.submitting import job_log as job_log
-    from service.product.submission.submitting import job_output as job_output
-    from service.product.submission.submitting import submit as submit
-    from service.product.submission.submitting import write_job_output as write_job_output
-    from service.product.versions.export_import import export_version as export_version
-    from service.product.versions.export_import import import_version as import_version
-    from service.product.versions.export_import import write_export as write_export
-    from service.product.monitoring.webhooks import create_webhook as create_webhook
-    from service.product.monitoring.webhooks import delete_webhook as delete_webhook
-    from service.product.monitoring.webhooks import list_deliveries as list_deliveries
-    from service.product.monitoring.webhooks import list_webhooks as list_webhooks
-    from service.product.monitoring.webhooks import test_webhook as test_webhook
-    from service.product.monitoring.windows import monitoring as monitoring
-    from service.product.monitoring.windows import monitoring_column as monitoring_column
-    from service.product.monitoring.windows import monitoring_families as monitoring_families
-    from service.product.monitoring.windows import monitoring_windows as monitoring_windows
 
 # Each is imported when it is first used: a command that lists models should not wait for numba and the job queue.
 _VERBS = {

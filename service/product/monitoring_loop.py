@@ -10,12 +10,12 @@ from typing import cast
 import structlog
 
 from learners.monitoring.drift_tests import estimates
-from service.requests.problems import InvalidRequest, is_expected
 from service.product.monitoring.alerts import alert_rule, look
 from service.product.monitoring.labels import realised_of
-from service.product.promotion.rollback import judged
 from service.product.monitoring.webhooks import send
 from service.product.monitoring.windows import Watching, monitoring, rows_of
+from service.product.promotion.rollback import judged
+from service.requests.problems import InvalidRequest, is_expected
 from service.telemetry import MONITOR, SERIES
 from service.workspace import Workspace
 from storage.errors import NotFound

@@ -14,8 +14,8 @@ from pydantic import ValidationError
 
 from learners import errors as learner_errors
 from service.requests import requests
-from service.requests.validation_messages import complaints
 from service.requests.json_values import JSONObject
+from service.requests.validation_messages import complaints
 from storage import errors as storage_errors
 
 MEDIA_TYPE = "application/problem+json"

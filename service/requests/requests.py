@@ -6,8 +6,8 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from learners.errors import InvalidParameter
-from learners.passes.memory import parse_bytes
 from learners.models.query import AnyQuery, How
+from learners.passes.memory import parse_bytes
 from service.requests.json_values import JSONObject
 from storage.names import checked_alias, checked_name
 

@@ -12,16 +12,16 @@ import structlog
 
 from learners.kernels.arrays import Codes, Mask, Uint64s
 from learners.models.model import Model
+from learners.monitoring.count_layout import Watched
 from learners.monitoring.kernels import sampled_rows
 from learners.monitoring.raw import BatchRows, RecordRows, status_counts
 from learners.monitoring.served_counts import ServedCounts, ServedRows
-from learners.monitoring.count_layout import Watched
 from learners.schema.encoding.encode import encoder_of
 from learners.schema.encoding.records import Observed
+from service.serving.count_queue import Waiting, Watch
 from service.serving.prediction_log import logged_rows, predictions_table
 from service.settings import Settings
 from service.telemetry import MONITORED_ROWS, SAMPLED_OUT_ROWS
-from service.serving.count_queue import Waiting, Watch
 from storage.errors import StorageError
 from storage.files.workspace_layout import Layout
 from storage.monitoring.counts import HOUR, Alive, MonitorChoice, MonitoringFiles, workspace_secret

@@ -3,8 +3,8 @@
 import threading
 from weakref import WeakKeyDictionary
 
-from learners.circuits.structures.from_network import MAX_EDGES, network_circuit
 from learners.circuits.model import CircuitModel
+from learners.circuits.structures.from_network import MAX_EDGES, network_circuit
 from learners.classifiers.lookup.lookup import LookupModel
 
 _compiled: WeakKeyDictionary[LookupModel, CircuitModel] = WeakKeyDictionary()

@@ -14,29 +14,29 @@ import numpy as np
 import pyarrow as pa
 import structlog
 
-from learners.circuits.structures.from_network import NetworkTooLarge
 from learners.circuits.model import CircuitModel
+from learners.circuits.structures.from_network import NetworkTooLarge
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.distributions.checks import distributions
 from learners.ensembles.model import EnsembleModel
 from learners.errors import InvalidParameter, LearnerError, NoClass
-from learners.registry.model_kinds import load_model
 from learners.models.model import Model
 from learners.monitoring.raw import RawRows
+from learners.registry.model_kinds import load_model
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.records import encode_records, record_classifier
 from learners.schema.schema import Value
 from service.requests.json_values import JSONMapping
-from service.serving.prediction_log import Keys
-from service.serving.networks import compiled_network, n_kept_edges
-from service.serving.monitoring_counts import Observer
 from service.requests.problems import InvalidRequest
-from service.telemetry import MAPPED_MODELS, PREDICTED_ROWS, SWAPS
 from service.serving.count_queue import Watch
-from storage.models import models
-from storage.models.compiled import map_compiled
+from service.serving.monitoring_counts import Observer
+from service.serving.networks import compiled_network, n_kept_edges
+from service.serving.prediction_log import Keys
+from service.telemetry import MAPPED_MODELS, PREDICTED_ROWS, SWAPS
 from storage.control.control import Control
 from storage.errors import CorruptFile, NotFound
+from storage.models import models
+from storage.models.compiled import map_compiled
 from storage.models.models import ModelVersion
 
 MOST_TOLD = 200  # characters

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from storage.errors import CorruptFile, Unwritable
 from storage.control.migrations import VERSION_TABLE
+from storage.errors import CorruptFile, Unwritable
 
 PRIMARY_CODE = 0xFF  # of an extended error code of SQLite, such as SQLITE_IOERR_WRITE
 OF_THE_DISK = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}

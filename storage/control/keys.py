@@ -12,11 +12,11 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from storage.control import tables
-from storage.control.control import Control
-from storage.errors import Conflict, InvalidKey, NotFound
 from storage.control.change_counter import bump_generation
-from storage.names import checked_name
+from storage.control.control import Control
 from storage.control.paging import DEFAULT_LIMIT, Page, page_of_rows
+from storage.errors import Conflict, InvalidKey, NotFound
+from storage.names import checked_name
 
 _KEYS = tables.keys
 _PREFIX = "fp_"

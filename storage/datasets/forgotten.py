@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NotRequired, TypedDict, cast
 
 from storage.errors import CorruptFile
-from storage.files.workspace_layout import locked, publish
 from storage.files.checksums import checked_document, with_sum
+from storage.files.workspace_layout import locked, publish
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from storage.files import duckdb_files
 from storage.errors import InvalidPredicate
+from storage.files import duckdb_files
 
 # What depends on the row alone and gives the same answer every time; LIKE and arithmetic are functions to DuckDB.
 _CLASSES = {"COLUMN_REF", "CONSTANT", "COMPARISON", "CONJUNCTION", "OPERATOR", "BETWEEN", "CAST", "TYPE", "FUNCTION"}

@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types
 
+from storage.errors import CorruptFile
 from storage.files import duckdb_files
 from storage.files.blobs import Blob, read_blobs, write_blobs
-from storage.errors import CorruptFile
+from storage.files.checksums import checked_document, with_sum
 from storage.files.workspace_layout import drafting, refusals_of_the_disk, settle, sha256_of_file, verify_file
 from storage.names import checked_key
-from storage.files.checksums import checked_document, with_sum
 
 _IPC = "arrow.stream"
 

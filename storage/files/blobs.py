@@ -12,8 +12,8 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from storage.files import duckdb_files
 from storage.errors import CorruptFile
+from storage.files import duckdb_files
 
 # Values larger than a block of its file DuckDB holds in memory until the insert ends: an array above the memory limit
 # would fail. Smaller ones it spills. It works on 2,048 values at once: at 16 KiB a 500 MB array takes 385 MB of memory

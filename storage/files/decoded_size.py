@@ -6,8 +6,8 @@ from pathlib import Path
 
 import duckdb
 
-from storage.files import duckdb_files
 from storage.errors import CorruptFile
+from storage.files import duckdb_files
 
 ARRAYS = "arrays"
 MOST_TABLES, MOST_COLUMNS, MOST_PART_BYTES = 1_000, 10_000, 16 << 20

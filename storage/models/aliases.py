@@ -10,11 +10,11 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from storage.control import tables
-from storage.control.control import Control
-from storage.errors import Conflict, NotFound
 from storage.control.change_counter import bump_generation
-from storage.names import checked_alias, is_name, is_version, known_name
+from storage.control.control import Control
 from storage.control.paging import DEFAULT_LIMIT, Page, page_of_rows
+from storage.errors import Conflict, NotFound
+from storage.names import checked_alias, is_name, is_version, known_name
 
 _VERSIONS, _ALIASES, _MOVES = tables.versions, tables.aliases, tables.moves
 

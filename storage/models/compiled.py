@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from storage.errors import CorruptFile, Unstorable
-from storage.files.workspace_layout import publish
 from storage.files.checksums import SUM_DIGITS, is_sealed, seal
+from storage.files.workspace_layout import publish
 
 Header = dict[str, object]
 Arrays = dict[str, np.ndarray]

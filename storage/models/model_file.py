@@ -18,10 +18,9 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from storage.errors import Conflict, CorruptFile, NotFound, Unwritable
 from storage.files import duckdb_files
 from storage.files.blobs import Blob, array_of_blob, read_blobs, write_blobs
-from storage.models.compiled import Arrays, Header, array_bytes, header_json, map_compiled, write_compiled
-from storage.errors import Conflict, CorruptFile, NotFound, Unwritable
 from storage.files.workspace_layout import (
     drafting,
     make_folder,
@@ -32,6 +31,7 @@ from storage.files.workspace_layout import (
     verify_file,
     write_manifest,
 )
+from storage.models.compiled import Arrays, Header, array_bytes, header_json, map_compiled, write_compiled
 from storage.names import checked_name
 
 Completed = Callable[[Mapping[str, object], Arrays], Mapping[str, np.ndarray]]

@@ -13,12 +13,12 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from storage.control import tables
-from storage.models.aliases import alias_history, aliases, delete_alias, point_alias, roll_back, set_alias
-from storage.control.control import Control
-from storage.errors import Conflict, NotFound
 from storage.control.change_counter import bump_generation, generation
-from storage.names import checked_name, is_name, is_version, known_name
+from storage.control.control import Control
 from storage.control.paging import DEFAULT_LIMIT, Page, page_of_rows
+from storage.errors import Conflict, NotFound
+from storage.models.aliases import alias_history, aliases, delete_alias, point_alias, roll_back, set_alias
+from storage.names import checked_name, is_name, is_version, known_name
 
 __all__ = [
     "CHAMPION",

@@ -10,11 +10,11 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from storage.control import tables
-from storage.models.aliases import aliased_version, point_alias
 from storage.control.control import Control
-from storage.errors import Conflict
-from storage.names import known_name
 from storage.control.paging import DEFAULT_LIMIT, Page, page_of_rows
+from storage.errors import Conflict
+from storage.models.aliases import aliased_version, point_alias
+from storage.names import known_name
 
 _PROMOTIONS = tables.promotions
 

@@ -8,9 +8,9 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from storage.control import tables
+from storage.control.change_counter import bump_generation
 from storage.control.control import Control
 from storage.errors import Conflict, NotFound
-from storage.control.change_counter import bump_generation
 from storage.models.models import ModelVersion, resolved_row, version_of_row
 from storage.names import known_name
 

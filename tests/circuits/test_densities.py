@@ -14,22 +14,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners.registry import recipes
-from learners.circuits.queries.answer_kernels import leaf_value
-from learners.circuits.queries.answers import log_likelihood
 from learners.circuits.em.em import batch_em
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
+from learners.circuits.formats.text import CircuitBuilder
 from learners.circuits.kernels import CATEGORICAL, INDICATOR, POISSON
+from learners.circuits.queries.answer_kernels import leaf_value
+from learners.circuits.queries.answers import log_likelihood
 from learners.circuits.streaming.online import StreamingPosterior, pseudo_counts_of
 from learners.circuits.streaming.shards import merge_shards
 from learners.circuits.structures.densities import Densities, densities_of, narrowest, with_densities
-from learners.circuits.formats.text import CircuitBuilder
 from learners.errors import InvalidParameter, SchemaError
-from learners.registry.model_kinds import load_model
-from learners.passes.learner import drive
-from learners.passes.stored_statistics import MemoryStore
-from learners.passes.sources.source import Source
 from learners.models.query import Conditional, Map, Marginal, Moments, Sample
+from learners.passes.learner import drive
+from learners.passes.sources.source import Source
+from learners.passes.stored_statistics import MemoryStore
+from learners.registry import recipes
+from learners.registry.model_kinds import load_model
 from learners.schema import Attribute, Kept
 from learners.schema.discretise import Histogram
 from learners.schema.encoding.encode import encode

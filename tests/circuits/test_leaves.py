@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import log_ndtr
 
-from learners.circuits.queries.answers import log_likelihood, moments
 from learners.circuits.em.em import ExpectedCounts, batch_em
 from learners.circuits.errors import InvalidCircuit
 from learners.circuits.evaluation.evaluate import log_values
-from learners.circuits.kernels import GAUSSIAN, LOG_NORMAL, QUANTILE, ROUNDED, STUDENT
 from learners.circuits.evaluation.leaf_shapes import density_variables, leaf_moments, peaks
-from learners.circuits.queries.sampling import sample
-from learners.circuits.formats.text import CircuitBuilder, from_json, parse_text, to_json, to_text
 from learners.circuits.evaluation.warp_kernels import normal_cell
+from learners.circuits.formats.text import CircuitBuilder, from_json, parse_text, to_json, to_text
+from learners.circuits.kernels import GAUSSIAN, LOG_NORMAL, QUANTILE, ROUNDED, STUDENT
+from learners.circuits.queries.answers import log_likelihood, moments
+from learners.circuits.queries.sampling import sample
 from tests.naive import leaves as naive
 from tests.naive.node_logs import node_log_values
 

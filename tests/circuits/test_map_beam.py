@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners.circuits.kernels import CATEGORICAL, INDICATOR
-from learners.circuits.map import beam_kernels, map_query
-from learners.circuits.map import local_search_kernels
+from learners.circuits.map import beam_kernels, local_search_kernels, map_query
 from learners.circuits.map.approximate import beam_search
 from learners.circuits.map.local_search_kernels import WIDTH, BlockRoom
 from learners.circuits.map.prepared_circuit import whole_circuit

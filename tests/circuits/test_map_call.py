@@ -13,8 +13,8 @@ from learners.circuits.kernels import CATEGORICAL, INDICATOR
 from learners.circuits.map import approximate
 from learners.circuits.map.errors import ImpossibleEvidence
 from learners.circuits.map.exact import root_bound
-from learners.circuits.map.query import map_query
 from learners.circuits.map.prepared_circuit import WholeCircuit
+from learners.circuits.map.query import map_query
 from tests.circuits.map_circuits import random_circuit
 from tests.naive.map import value
 

@@ -10,9 +10,17 @@ import pytest
 from hypothesis import given, settings
 
 from learners.circuits.kernels import CATEGORICAL
-from learners.circuits.map import argmax_kernels, beam_kernels, bound_kernels, kbest_kernels, map_query, search_kernels, value_kernels
-from learners.circuits.map.linear import reduction_kernels
+from learners.circuits.map import (
+    argmax_kernels,
+    beam_kernels,
+    bound_kernels,
+    kbest_kernels,
+    map_query,
+    search_kernels,
+    value_kernels,
+)
 from learners.circuits.map.approximate import log_probabilities
+from learners.circuits.map.linear import reduction_kernels
 from learners.circuits.map.prepared_circuit import whole_circuit
 from tests.circuits.map_circuits import problems
 from tests.naive import map as naive

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import polygamma, psi
 
-from learners.circuits.streaming.two_child_kernels import N_BLOCK, N_ROOM, filter_block, put_two
 from learners.circuits.streaming.projection_kernels import ADF, FARTHEST, MOVED, UNKNOWN, project
+from learners.circuits.streaming.two_child_kernels import N_BLOCK, N_ROOM, filter_block, put_two
 
 
 def state_of(counts):

@@ -7,17 +7,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from learners.registry import recipes
 from learners.circuits.model import CircuitModel
-from learners.circuits.streaming.online import pseudo_counts_of
 from learners.circuits.recipes import continued
+from learners.circuits.streaming.online import pseudo_counts_of
 from learners.circuits.structures import learnspn
 from learners.errors import InvalidParameter, NoClass, SchemaError
-from learners.registry.model_kinds import load_model
-from learners.passes.learner import Learner, Part, drive
-from learners.passes.stored_statistics import MemoryStore
-from learners.passes.sources.source import Source
 from learners.models.query import Conditional, Map, Marginal
+from learners.passes.learner import Learner, Part, drive
+from learners.passes.sources.source import Source
+from learners.passes.stored_statistics import MemoryStore
+from learners.registry import recipes
+from learners.registry.model_kinds import load_model
 from learners.schema import Chunk
 from learners.schema.encoding.encode import encode
 from tests.passes.test_engine import same

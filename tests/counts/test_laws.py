@@ -14,27 +14,27 @@ from hypothesis import strategies as st
 
 import learners
 from learners.circuits.em.em import ExpectedCounts
-from learners.circuits.mixtures.row_sample import DrawnNumbers
 from learners.circuits.mixtures.em_statistics import ExpectedMoments
+from learners.circuits.mixtures.row_sample import DrawnNumbers
 from learners.classifiers.estimates.family_trees import each_grown
 from learners.classifiers.selection.loss_tables import measure
 from learners.classifiers.selection.selection import PrefixLosses
 from learners.classifiers.structure import Structure
-from learners.counts.samples.bottom_k_sample import DrawnRows
+from learners.counts.distinct_rows import DistinctRows
 from learners.counts.families.family_counts import Family, FamilyCounts
-from learners.counts.samples.holdout import HoldOut
+from learners.counts.families.multi_view_counts import Viewed, ViewedFamilies
 from learners.counts.moments import Moments
 from learners.counts.pairs.pairwise import PairwiseCounts
-from learners.counts.distinct_rows import DistinctRows
 from learners.counts.pairs.sparse_pairs import SparsePairs
-from learners.counts.families.multi_view_counts import Viewed, ViewedFamilies
+from learners.counts.samples.bottom_k_sample import DrawnRows
+from learners.counts.samples.holdout import HoldOut
 from learners.monitoring.served_counts import ServedCounts
+from learners.passes.combined import Together
 from learners.passes.engine import collect
 from learners.passes.sources.source import Source
-from learners.passes.combined import Together
 from learners.schema import Attribute, Schema
-from learners.schema.inference.summaries import ColumnSummaries
 from learners.schema.encoding.views import Views
+from learners.schema.inference.summaries import ColumnSummaries
 from tests import laws, strategies
 
 FEW = settings(max_examples=20)

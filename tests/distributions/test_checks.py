@@ -13,8 +13,8 @@ from learners.models.explanation import explain
 from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode
 from learners.schema.encoding.records import record_classifier
-from service.serving.predictor import Served
 from service.product.inference.scoring import probabilities_of, score
+from service.serving.predictor import Served
 
 GOOD = np.array([[0.25, 0.75], [1.0, 0.0], [0.5, 0.5 + 5e-7]])
 

@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from learners.registry import recipes
 from learners.ensembles import describe
 from learners.errors import InvalidParameter
 from learners.models.explanation import explain
-from learners.registry.model_kinds import load_model
 from learners.passes.learner import Part, drive
-from learners.passes.stored_statistics import MemoryStore
 from learners.passes.sources.source import Source
+from learners.passes.stored_statistics import MemoryStore
+from learners.registry import recipes
+from learners.registry.model_kinds import load_model
 from learners.schema import Kept
 from learners.schema.encoding.encode import encode
 

@@ -9,14 +9,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from learners.registry import recipes
 from learners.ensembles.cuts import ensemble_schema
 from learners.passes import cluster as clusters
 from learners.passes.engine import collect
 from learners.passes.learner import drive
-from learners.passes.stored_statistics import MemoryStore
 from learners.passes.sources.row_filter import Selection, window
 from learners.passes.sources.source import Source
+from learners.passes.stored_statistics import MemoryStore
+from learners.registry import recipes
 from learners.schema import Kept
 from learners.schema.inference.summaries import ColumnSummaries
 from tests.passes.test_engine import same

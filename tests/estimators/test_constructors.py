@@ -10,9 +10,9 @@ import pytest
 from sklearn.base import clone
 
 from learners import ESKDB, KDB, NB, SKDB, TAN, FewPassClassifier
-from learners.registry import recipes
 from learners.estimators.classifier import Classifier
 from learners.estimators.constructors import COMMON
+from learners.registry import recipes
 
 DOCS = Path(__file__).parents[2] / "docs"
 

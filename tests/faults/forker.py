@@ -24,15 +24,15 @@ import pyarrow.parquet as pq
 
 from service import product
 from service.operations import backup, doctor
-from service.serving.predictor import map_version
 from service.requests.problems import is_expected, problem_of
 from service.requests.requests import DatasetRequest, ForgetRequest, TrainRequest
+from service.serving.predictor import map_version
 from service.settings import Settings
 from service.workspace import Workspace
+from storage.datasets.forgotten import Forgotten
+from storage.errors import NotFound
 from storage.models import models
 from storage.models.compiled import map_compiled
-from storage.errors import NotFound
-from storage.datasets.forgotten import Forgotten
 from storage.models.model_file import read_model, read_provenance
 from tests.service.conftest import weather
 

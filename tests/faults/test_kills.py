@@ -23,8 +23,8 @@ import pytest
 
 from service import product
 from service.operations import backup, doctor
-from service.requests.problems import NotReady
 from service.processes.local_server import LocalServer, local_server
+from service.requests.problems import NotReady
 from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace

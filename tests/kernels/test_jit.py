@@ -17,14 +17,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from learners.registry import recipes
 from learners.kernels.jit import inner_kernel, kernel, noticing_compilation
-from learners.registry.model_kinds import load_model
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
+from learners.registry import recipes
+from learners.registry.model_kinds import load_model
 from learners.schema.encoding.encode import encode
-from learners.schema.kernels import n_below
 from learners.schema.encoding.records import record_classifier
+from learners.schema.kernels import n_below
 
 ROOT = Path(__file__).parents[2]
 KERNELS = (

@@ -7,9 +7,9 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
-from learners.registry import recipes
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
+from learners.registry import recipes
 
 
 def rows(n_rows, seed, yes=0.4):

@@ -6,15 +6,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from learners.registry import recipes
 from learners.errors import EmptyData
+from learners.monitoring.count_layout import Watched
 from learners.monitoring.drift import drift_report
 from learners.monitoring.reference import served_reference, training_reference
 from learners.monitoring.served_counts import ServedCounts
-from learners.monitoring.count_layout import Watched
 from learners.passes.engine import collect
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
+from learners.registry import recipes
 from tests.monitoring import problems
 
 N_ROWS = 12_000

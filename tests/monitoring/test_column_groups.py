@@ -8,10 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners.errors import SchemaError
-from learners.monitoring import column_groups
-from learners.monitoring import count_layout
-from learners.monitoring.served_counts import ServedCounts
+from learners.monitoring import column_groups, count_layout
 from learners.monitoring.count_layout import Watched
+from learners.monitoring.served_counts import ServedCounts
 from learners.passes import engine
 from learners.passes.engine import collect
 from learners.passes.sources.source import Source

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from learners.kernels.arrays import Floats
 from learners.circuits.circuit import Circuit
 from learners.circuits.evaluation.evaluate import NO_LOGS, _scratch, as_rows
 from learners.circuits.evaluation.extended_range_kernels import node_logs
+from learners.kernels.arrays import Floats
 
 
 def node_log_values(circuit: Circuit, x: ArrayLike) -> Floats:

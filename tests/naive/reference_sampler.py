@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.kernels.arrays import Uint8s
 from learners.circuits.bayesian.sampler.priors import Prior
 from learners.circuits.bayesian.sampler.sampler import (
     Info,
@@ -20,6 +19,7 @@ from learners.circuits.bayesian.sampler.sampler import (
     seed_of,
 )
 from learners.circuits.bayesian.sampler.shape import Shape
+from learners.kernels.arrays import Uint8s
 from tests.naive.reference_kernels import count_states, reached, reference_sweep
 
 

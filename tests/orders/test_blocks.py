@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.registry import recipes
-from learners.orders.lattice.order_mcmc import OrderTarget, beginnings, draw_chain_orders
+from learners.models.query import Edges, Graph, Graphs, Paths, Score
 from learners.orders.lattice.coverage import binomial_share, coverage_of
-from learners.orders.queries.edges import edge_probabilities
+from learners.orders.lattice.forward_backward import order_sums
 from learners.orders.lattice.growth import _promising, grown_sets
 from learners.orders.lattice.lattice import complete_lattice, lattice_of
+from learners.orders.lattice.order_mcmc import OrderTarget, beginnings, draw_chain_orders
+from learners.orders.queries.edges import edge_probabilities
 from learners.orders.scores.priors import StructurePrior
-from learners.orders.lattice.forward_backward import order_sums
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
-from learners.models.query import Edges, Graph, Graphs, Paths, Score
+from learners.registry import recipes
 from tests.naive import orders as naive
 from tests.orders.problems import bge_of, family_scores, gaussian_table
 

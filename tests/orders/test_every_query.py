@@ -6,11 +6,11 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
-from learners.orders.scores.bge import Standard
-from learners.orders.lattice.posterior import Coverage, OrderPosterior
-from learners.orders.scores.priors import StructurePrior
-from learners.orders.queries.queries import Asked
 from learners.models.query import Edges, Effects, Graph, Graphs, Paths, Score
+from learners.orders.lattice.posterior import Coverage, OrderPosterior
+from learners.orders.queries.queries import Asked
+from learners.orders.scores.bge import Standard
+from learners.orders.scores.priors import StructurePrior
 from tests.naive import orders as naive
 from tests.orders.problems import bge_of, family_scores, gaussian_table, log_fair, naive_bge
 

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners.orders.scores.bdeu import BDeu
-from learners.orders.queries.edges import edge_probabilities, family_probabilities
-from learners.orders.queries.effects import draw_effects, mean_effects
-from learners.orders.scores.edge_constraints import Edges, ImpossibleEdges, check_edges, cycle_of
+from learners.orders.lattice.forward_backward import order_sums
 from learners.orders.lattice.graphs import as_sets, best_graph, draw_graphs, log_n_orders, members
 from learners.orders.lattice.lattice import complete_lattice
+from learners.orders.queries.edges import edge_probabilities, family_probabilities
+from learners.orders.queries.effects import draw_effects, mean_effects
 from learners.orders.queries.paths import ancestor_relations, path_probabilities
+from learners.orders.scores.bdeu import BDeu
+from learners.orders.scores.edge_constraints import Edges, ImpossibleEdges, check_edges, cycle_of
 from learners.orders.scores.priors import StructurePrior
 from learners.orders.scores.scores import FamilyScores
-from learners.orders.lattice.forward_backward import order_sums
 from tests.naive import orders as naive
 from tests.orders.problems import Rows, bge_of, family_scores, gaussian_table, log_fair, naive_bdeu, naive_bge
 

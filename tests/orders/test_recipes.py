@@ -11,18 +11,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners import StructurePosterior
-from learners.registry import recipes
 from learners.errors import EmptyData, InvalidArray, InvalidParameter, NoClass, SchemaError, UnknownColumn
-from learners.registry.model_kinds import load_model
-from learners.passes.memory import limit_memory, memory_limit
+from learners.models.query import Edges, Effects, Graph, Graphs, Paths, Score
 from learners.orders.bif import parse_bif
 from learners.orders.checks import TooFewRows
-from learners.orders.scores.edge_constraints import ImpossibleEdges
 from learners.orders.queries.queries import NotGaussian
+from learners.orders.scores.edge_constraints import ImpossibleEdges
 from learners.passes.learner import Part, drive
-from learners.passes.stored_statistics import MemoryStore
+from learners.passes.memory import limit_memory, memory_limit
 from learners.passes.sources.source import Source
-from learners.models.query import Edges, Effects, Graph, Graphs, Paths, Score
+from learners.passes.stored_statistics import MemoryStore
+from learners.registry import recipes
+from learners.registry.model_kinds import load_model
 from learners.schema import Kept
 from learners.schema.encoding.encode import encode
 from tests.naive import orders as naive

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.counts.families.family_counts import Family, FamilyCounts
-from learners.counts.samples.holdout import HoldOut
 from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.samples.holdout import HoldOut
 from learners.errors import SchemaError, UnknownColumn
 from learners.passes import chunks as chunks_module
 from learners.passes import engine
 from learners.passes.chunks import Chunks
-from learners.passes.sources.source import Source
 from learners.passes.combined import Together
+from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import Encoder, encode
 from learners.schema.inference.summaries import ColumnSummaries
 from tests.passes.test_engine import folder, table_of  # noqa: F401  (a fixture)

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from learners.registry import recipes
 from learners.circuits.streaming import shards
 from learners.errors import Cancelled, ClusterError, SourceError
 from learners.passes import cluster as clusters
@@ -17,6 +16,7 @@ from learners.passes.engine import collect
 from learners.passes.learner import drive
 from learners.passes.sources.row_filter import window
 from learners.passes.sources.source import Source
+from learners.registry import recipes
 from learners.schema.encoding.encode import encode
 from learners.schema.inference.summaries import ColumnSummaries
 from tests.passes.test_engine import same

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import typer.main
 
-from service.requests import problems
 from service.cli import app as command_line
 from service.http.app import create_app
+from service.requests import problems
 from service.settings import Settings
 
 ROOT = Path(__file__).parents[2]

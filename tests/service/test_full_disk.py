@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from service.requests.problems import is_expected, problem_of
-from storage.files import duckdb_files
 from storage.errors import StorageError, Unwritable
+from storage.files import duckdb_files
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])

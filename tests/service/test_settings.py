@@ -9,8 +9,8 @@ from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from service.cli import app
-from service.requests.problems import problem_of
 from service.processes import supervisor
+from service.requests.problems import problem_of
 from service.settings import Settings, unknown_variables
 from storage.errors import Unwritable
 from storage.files.workspace_layout import Layout

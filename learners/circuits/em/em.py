@@ -10,14 +10,14 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from learners.kernels.arrays import Array, Floats
 from learners.circuits.circuit import Circuit
 from learners.circuits.em.em_kernels import COUNT_UNIT, PER_NAT, PER_VALUE, Counts, Work, expect, wide_expect
 from learners.circuits.evaluation.evaluate import as_rows, rows_in, with_weights
 from learners.circuits.evaluation.evaluate_kernels import BLOCK
-from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON, STUDENT, SUM
 from learners.circuits.evaluation.plan import ONE_ENTRY
+from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON, STUDENT, SUM
 from learners.errors import InvalidParameter, StatisticMismatch
+from learners.kernels.arrays import Array, Floats
 from learners.schema import Chunk, Schema
 
 # Of a Gaussian's variance, in one step.

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.kernels.arrays import Array, Floats, Integers, Uint8s
 from learners.circuits.evaluation.evaluate_kernels import BLOCK, SMALLEST, load, upward
+from learners.circuits.evaluation.extended_range_kernels import LOG_RADIX, wide_upward
+from learners.circuits.evaluation.warp_kernels import standard_moments
 from learners.circuits.kernels import (
     CATEGORICAL,
     GAUSSIAN,
@@ -21,8 +22,7 @@ from learners.circuits.kernels import (
     SUM,
     TABLE_OF_TWO,
 )
-from learners.circuits.evaluation.warp_kernels import standard_moments
-from learners.circuits.evaluation.extended_range_kernels import LOG_RADIX, wide_upward
+from learners.kernels.arrays import Array, Floats, Integers, Uint8s
 from learners.kernels.jit import inner_kernel, kernel
 from learners.kernels.simd import item, lanes_at, put_lanes, sum_of_whole, where, whole_at
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from learners.kernels.arrays import Array, Floats, Integers
-from learners.circuits.queries.answers import log_likelihood
 from learners.circuits.circuit import Circuit
 from learners.circuits.em.em import ExpectedCounts, maximised
+from learners.circuits.queries.answers import log_likelihood
+from learners.kernels.arrays import Array, Floats, Integers
 
 # Steps of stepwise EM shrink as (t + 2)^-DECAY.
 DECAY = 0.6

@@ -7,12 +7,12 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from learners.kernels.arrays import Array, Floats
 from learners.circuits.circuit import Circuit
 from learners.circuits.em.em import ExpectedCounts, maximised
 from learners.circuits.evaluation.evaluate import as_rows
 from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, POISSON, STUDENT
 from learners.errors import InvalidParameter, StatisticMismatch
+from learners.kernels.arrays import Array, Floats
 
 
 class StepwiseEM:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import scipy
 
-from learners.kernels.arrays import Floats, Integers
 from learners.circuits.circuit import Circuit
 from learners.circuits.kernels import KNOTS, LOG_NORMAL, N_KNOTS, QUANTILE, STUDENT
+from learners.kernels.arrays import Floats, Integers
 
 HALF_LOG_2_PI = 0.5 * float(np.log(2.0 * np.pi))
 

@@ -7,8 +7,8 @@ import math
 
 import numpy as np
 
-from learners.circuits.kernels import GAUSSIAN, POISSON, ROUNDED, STUDENT
 from learners.circuits.evaluation.warp_kernels import log_warped
+from learners.circuits.kernels import GAUSSIAN, POISSON, ROUNDED, STUDENT
 from learners.kernels.jit import inner_kernel, kernel
 
 # Beyond, sums and products of the terms leave double precision.

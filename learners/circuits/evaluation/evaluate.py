@@ -7,12 +7,12 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from learners.kernels.arrays import Array, Floats, freeze
 from learners.circuits.circuit import Circuit, kept_with
 from learners.circuits.errors import InvalidEvidence
 from learners.circuits.evaluation.evaluate_kernels import BLOCK, few_root_logs, root_logs
-from learners.circuits.evaluation.plan import Compiled, compiled, entry_weights
 from learners.circuits.evaluation.extended_range_kernels import node_logs, relative_leaf_logs, wide_root_logs
+from learners.circuits.evaluation.plan import Compiled, compiled, entry_weights
+from learners.kernels.arrays import Array, Floats, freeze
 from learners.schema import Chunk
 
 # Below so many rows a block costs more than the rows one by one.

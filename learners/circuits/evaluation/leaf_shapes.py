@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
-from learners.kernels.arrays import Floats, Integers, Mask, frozen
 from learners.circuits.circuit import Circuit, kept_with
+from learners.circuits.evaluation.shape_kernels import add_moments_of_leaves
+from learners.circuits.evaluation.warp_kernels import cell_of, log_warped, unwarp
 from learners.circuits.kernels import (
     EXPONENTIAL,
     GAUSSIAN,
@@ -19,8 +20,7 @@ from learners.circuits.kernels import (
     STEP,
     STUDENT,
 )
-from learners.circuits.evaluation.shape_kernels import add_moments_of_leaves
-from learners.circuits.evaluation.warp_kernels import cell_of, log_warped, unwarp
+from learners.kernels.arrays import Floats, Integers, Mask, frozen
 
 
 def leaf_moments(circuit: Circuit) -> Floats:

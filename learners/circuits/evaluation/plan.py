@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.kernels.arrays import Floats, Integers, Mask, freeze, frozen
 from learners.circuits.circuit import Circuit, kept_with, kept_with_structure
 from learners.circuits.evaluation.density_bounds import heights
 from learners.circuits.kernels import (
@@ -27,6 +26,7 @@ from learners.circuits.kernels import (
     TABLE_OF_TWO,
     node_depths,
 )
+from learners.kernels.arrays import Floats, Integers, Mask, freeze, frozen
 
 # Variables of at most so many values have a row of zeros and ones per value, over which a distribution is a dot product
 # that vectorises; those of more values are looked up row by row.

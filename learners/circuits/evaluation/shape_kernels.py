@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from learners.circuits.evaluation.warp_kernels import cell_of, log_warped, normal_cell, unwarp
 from learners.circuits.kernels import (
     GAUSSIAN,
     KNOTS,
@@ -15,7 +16,6 @@ from learners.circuits.kernels import (
     STEP,
     STUDENT,
 )
-from learners.circuits.evaluation.warp_kernels import cell_of, log_warped, normal_cell, unwarp
 from learners.kernels.jit import inner_kernel, kernel
 
 # Ends of what a leaf reaches, in standard deviations.

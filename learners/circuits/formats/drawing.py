@@ -10,6 +10,7 @@ import numpy as np
 
 from learners.circuits.circuit import Circuit
 from learners.circuits.columns import columns_of
+from learners.circuits.formats.regions import regions
 from learners.circuits.kernels import (
     CATEGORICAL,
     EXPONENTIAL,
@@ -24,7 +25,6 @@ from learners.circuits.kernels import (
     STUDENT,
     SUM,
 )
-from learners.circuits.formats.regions import regions
 from learners.errors import LearnerError
 from learners.schema import Schema
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.kernels.arrays import Floats, Integers
 from learners.circuits.map import argmax_kernels, beam_kernels, kbest_kernels, tree_kernels
 from learners.circuits.map.errors import BeyondDoublePrecision
 from learners.circuits.map.linear.reduction import MaxProblem
 from learners.circuits.map.value_kernels import LANES, assignment_values, log_value
+from learners.kernels.arrays import Floats, Integers
 
 # Values below this are compared in logarithms, or not at all.
 SMALLEST_VALUE = 1e-290

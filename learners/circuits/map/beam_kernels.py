@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.kernels.arrays import Floats, Integers, Uint64s
 from learners.circuits.map.local_search_kernels import (
     SMALLEST_ROOT,
     WIDTH,
@@ -20,6 +19,7 @@ from learners.circuits.map.local_search_kernels import (
 from learners.circuits.map.tree_kernels import UNDERFLOW, total_log_values, total_values
 from learners.circuits.map.value_kernels import LANES
 from learners.circuits.queries.sampling_kernels import mixed
+from learners.kernels.arrays import Floats, Integers, Uint64s
 from learners.kernels.jit import inner_kernel, kernel
 
 # Rounding must not make two samples improve on each other for ever.

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learners.kernels.arrays import Integers
 from learners.circuits.map import approximate, search_kernels
 from learners.circuits.map.bound_kernels import look_ahead
 from learners.circuits.map.linear.reduction import MaxProblem
+from learners.kernels.arrays import Integers
 
 __all__ = ["Found", "exact", "root_bound"]
 

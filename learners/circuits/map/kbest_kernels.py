@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.kernels.arrays import Floats, Integers, Uint8s
 from learners.circuits.map.linear.copy_kernels import copy
 from learners.circuits.map.tree_kernels import UNDERFLOW, best_log_values, best_values
 from learners.circuits.map.value_kernels import LANES, assignment_values, distinct, log_value
+from learners.kernels.arrays import Floats, Integers, Uint8s
 from learners.kernels.jit import inner_kernel, kernel
 
 NOTHING = -1  # no item yet, no candidate

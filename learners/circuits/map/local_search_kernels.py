@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.kernels.arrays import Floats, Integers
 from learners.circuits.map.linear.copy_kernels import copy
+from learners.kernels.arrays import Floats, Integers
 from learners.kernels.jit import inner_kernel, kernel
 
 # Assignments side by side: four registers of 512 bits.

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from learners.kernels.arrays import Floats, Integers, Mask, Uint8s
 from learners.circuits.circuit import Circuit, kept_with
 from learners.circuits.evaluation.density_kernels import log_density
-from learners.circuits.kernels import CATEGORICAL, INDICATOR, SUM
 from learners.circuits.evaluation.leaf_shapes import mode_of
+from learners.circuits.kernels import CATEGORICAL, INDICATOR, SUM
 from learners.circuits.map.linear.reduction import MaxProblem, restricted
 from learners.circuits.map.linear.reduction_kernels import MaxArrays
+from learners.kernels.arrays import Floats, Integers, Mask, Uint8s
 
 FINITE = (INDICATOR, CATEGORICAL)
 

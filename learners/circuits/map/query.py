@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learners.kernels.arrays import Integers
 from learners.circuits.circuit import Circuit
 from learners.circuits.map import approximate
 from learners.circuits.map.errors import ContinuousQuery, ImpossibleEvidence, InvalidQuery
 from learners.circuits.map.exact import Found, exact, root_bound
 from learners.circuits.map.linear.reduction import MaxProblem
 from learners.circuits.map.prepared_circuit import WholeCircuit, whole_circuit
+from learners.kernels.arrays import Integers
 from learners.models.query import MAX_TREES
 
 # Of a problem, trees or samples, and a seed: an assignment, without proof.

@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.kernels.arrays import Floats, Integers, Uint8s
 from learners.circuits.map.bound_kernels import look_ahead
-from learners.circuits.map.linear.copy_kernels import copy
 from learners.circuits.map.kbest_kernels import best_of_trees
+from learners.circuits.map.linear.copy_kernels import copy
 from learners.circuits.map.linear.reduction_kernels import reduction_room
 from learners.circuits.map.linear.stage_kernels import add_stage, begin_stages, stage_arrays
 from learners.circuits.map.tree_kernels import best_tree
 from learners.circuits.map.value_kernels import LANES, assignment_value, assignment_values, downward, upward
+from learners.kernels.arrays import Floats, Integers, Uint8s
 from learners.kernels.jit import inner_kernel, kernel
 
 # A subspace is left out when its bound is at most this much above the best value: rounding, not a gap.

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from learners.kernels.arrays import Array, Floats, Integers
 from learners.circuits.mixtures.em_statistics import ExpectedMoments
 from learners.circuits.mixtures.mixture import GaussianMixture
+from learners.kernels.arrays import Array, Floats, Integers
 
 # Rows of the mean covariance of all components that each component's own is averaged with: what is tried.
 POOLED = (0.1, 3.0, 30.0)

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from learners.kernels.arrays import Array, Floats, Integers, Uint64s
 from learners.circuits.mixtures.mixture import LOG_2_PI, GaussianMixture, Observed, Rest, log_sums
+from learners.kernels.arrays import Array, Floats, Integers, Uint64s
 
 # Conditional means of so many cells and components are made at a time.
 MOST_AT_A_TIME = 1 << 21

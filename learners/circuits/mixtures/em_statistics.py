@@ -10,10 +10,10 @@ from typing import NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
-from learners.kernels.arrays import Array, Floats, Integers, frozen
 from learners.circuits.mixtures.kernels import LEAST_SHARE, PER_MOMENT, PER_ROW, add_moments
 from learners.circuits.mixtures.mixture import NAMES, GaussianMixture, Observed, Rest, log_sums
 from learners.errors import StatisticMismatch
+from learners.kernels.arrays import Array, Floats, Integers, frozen
 from learners.schema import Chunk, Schema
 
 PER_NAT = 2.0**16

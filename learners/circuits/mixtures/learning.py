@@ -7,18 +7,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from learners.kernels.arrays import Array, Floats, Integers
-from learners.circuits.structures.search.passes import SHARES, split
 from learners.circuits.columns import Columns, columns_of
-from learners.circuits.mixtures.row_sample import DrawnNumbers
-from learners.circuits.mixtures.em_statistics import ExpectedMoments
 from learners.circuits.mixtures.component_search import PRODUCTS_A_SECOND, Grown, Halves, again, grow
+from learners.circuits.mixtures.em_statistics import ExpectedMoments
 from learners.circuits.mixtures.mixture import GaussianMixture
 from learners.circuits.mixtures.model import GaussianModel
+from learners.circuits.mixtures.row_sample import DrawnNumbers
 from learners.circuits.model import CircuitModel
-from learners.circuits.structures.search.search import FEWEST_ROWS, THREADS
 from learners.circuits.structures.densities import Densities
+from learners.circuits.structures.search.passes import SHARES, split
+from learners.circuits.structures.search.search import FEWEST_ROWS, THREADS
 from learners.errors import SchemaError
+from learners.kernels.arrays import Array, Floats, Integers
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
 from learners.schema import Chunk, Schema

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from learners.kernels.arrays import Array, Arrays, Floats, Integers, Mask, frozen
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.errors import ImpossibleEvidence, InvalidCircuit
-from learners.circuits.mixtures.kernels import add_log_densities
 from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, PRODUCT, SUM
+from learners.circuits.mixtures.kernels import add_log_densities
+from learners.kernels.arrays import Array, Arrays, Floats, Integers, Mask, frozen
 
 LOG_2_PI = float(np.log(2.0 * np.pi))
 # Of which columns of a row are observed: so many patterns are kept.

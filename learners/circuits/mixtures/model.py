@@ -8,12 +8,11 @@ from typing import ClassVar, Self, cast
 import numpy as np
 import pyarrow as pa
 
-from learners.kernels.arrays import Array, Arrays, Floats, Integers
-from learners.circuits.queries.answer_types import Batches
-from learners.circuits.mixtures import conditioning
-from learners.circuits.mixtures import queries
+from learners.circuits.mixtures import conditioning, queries
 from learners.circuits.mixtures.mixture import GaussianMixture
 from learners.circuits.model import CircuitHeader, CircuitModel
+from learners.circuits.queries.answer_types import Batches
+from learners.kernels.arrays import Array, Arrays, Floats, Integers
 from learners.schema import Schema
 
 

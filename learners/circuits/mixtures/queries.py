@@ -8,18 +8,18 @@ from functools import partial
 
 import numpy as np
 
-from learners.kernels.arrays import Array, Floats
-from learners.circuits.queries import queries
-from learners.circuits.queries.answer_types import Answer, Batches
-from learners.circuits.queries.answers import n_joint_cells
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.columns import Columns
 from learners.circuits.errors import ImpossibleEvidence
-from learners.circuits.mixtures import conditioning
-from learners.circuits.mixtures.mixture import GaussianMixture
 from learners.circuits.kernels import CATEGORICAL, PRODUCT, SUM
 from learners.circuits.map import map_query
+from learners.circuits.mixtures import conditioning
+from learners.circuits.mixtures.mixture import GaussianMixture
+from learners.circuits.queries import queries
+from learners.circuits.queries.answer_types import Answer, Batches
+from learners.circuits.queries.answers import n_joint_cells
 from learners.circuits.queries.named_answers import Source, batches_of
+from learners.kernels.arrays import Array, Floats
 from learners.models.query import Map
 
 # Logarithms that differ by no more are equal.

@@ -7,9 +7,9 @@ from typing import Self, cast
 import numpy as np
 import pyarrow as pa
 
-from learners.kernels.arrays import Codes, Integers, Uint64s
-from learners.counts.samples.bottom_k_sample import RESERVE, DrawnRows, Sample
 from learners.counts.kernels import row_hashes
+from learners.counts.samples.bottom_k_sample import RESERVE, DrawnRows, Sample
+from learners.kernels.arrays import Codes, Integers, Uint64s
 from learners.schema import Chunk, Schema
 
 # Numbers and codes that the drawn rows may have.

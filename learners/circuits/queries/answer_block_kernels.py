@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.kernels.arrays import Floats, Integers, Mask
 from learners.circuits.evaluation.evaluate_kernels import BLOCK, SMALLEST, load, upward
 from learners.circuits.kernels import PRODUCT_OF_TWO, SUM_OF, SUM_OF_TWO
+from learners.kernels.arrays import Floats, Integers, Mask
 from learners.kernels.jit import inner_kernel, kernel
 from learners.kernels.simd import item, lanes_at, put_lanes
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.kernels.arrays import Floats, Int8s, Integers, Mask
 from learners.circuits.evaluation.density_kernels import log_density
 from learners.circuits.kernels import GAUSSIAN, INDICATOR, PRODUCT, STUDENT, SUM
+from learners.kernels.arrays import Floats, Int8s, Integers, Mask
 from learners.kernels.jit import kernel
 
 # No value or derivative exceeds one, so what is lost below 1e-300 does not show in a root above this.

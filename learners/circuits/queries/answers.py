@@ -11,16 +11,16 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from learners.kernels.arrays import Array, Floats, Integers, Mask, freeze
-from learners.circuits.queries.answer_block_kernels import WantedSlots, block_posteriors
-from learners.circuits.queries.answer_kernels import AnswerArrays, Wanted, add_marginals, add_moments, posteriors
 from learners.circuits.circuit import Circuit, kept_with
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence, is_discrete, is_numeric
 from learners.circuits.evaluation.evaluate import as_rows, log_leaves, log_values, relative_node_logs, with_weights
 from learners.circuits.evaluation.evaluate_kernels import BLOCK
-from learners.circuits.kernels import CATEGORICAL, PRODUCT, SUM
 from learners.circuits.evaluation.leaf_shapes import leaf_moments
 from learners.circuits.evaluation.plan import compiled
+from learners.circuits.kernels import CATEGORICAL, PRODUCT, SUM
+from learners.circuits.queries.answer_block_kernels import WantedSlots, block_posteriors
+from learners.circuits.queries.answer_kernels import AnswerArrays, Wanted, add_marginals, add_moments, posteriors
+from learners.kernels.arrays import Array, Floats, Integers, Mask, freeze
 
 # The joint distribution of several variables is a table of at most so many cells.
 MAX_CELLS = 1 << 16

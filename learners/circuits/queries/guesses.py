@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.kernels.arrays import Array, Floats, Integers, Mask
 from learners.circuits.column_values import nameable
 from learners.circuits.columns import Columns
 from learners.circuits.evaluation.leaf_shapes import density_variables
+from learners.kernels.arrays import Array, Floats, Integers, Mask
 
 
 def of_densities(columns: Columns, x: Array) -> Mask:

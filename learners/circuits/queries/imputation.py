@@ -7,9 +7,9 @@ from typing import Protocol
 
 import numpy as np
 
-from learners.kernels.arrays import Array, Floats, Integers, Mask
 from learners.circuits.circuit import Circuit
 from learners.circuits.errors import ImpossibleEvidence
+from learners.kernels.arrays import Array, Floats, Integers, Mask
 from learners.models.query import How
 
 # Marginal distributions of so many values are made at a time.

@@ -9,12 +9,12 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from learners.kernels.arrays import Floats
 from learners.circuits.circuit import Circuit
 from learners.circuits.errors import ImpossibleEvidence
 from learners.circuits.evaluation.evaluate import relative_node_logs
 from learners.circuits.kernels import SUM
 from learners.errors import InvalidParameter
+from learners.kernels.arrays import Floats
 
 MOMENT_RULES = ("exact", "zhao2017")
 

@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.kernels.arrays import Array, Floats
-from learners.circuits.queries import answers
-from learners.circuits.queries.answer_types import Answer, Batches, Cell, Guess
 from learners.circuits.circuit import Circuit
 from learners.circuits.columns import Columns
 from learners.circuits.errors import ImpossibleEvidence
+from learners.circuits.queries import answers
+from learners.circuits.queries.anomaly_rank import ranks
+from learners.circuits.queries.answer_types import Answer, Batches, Cell, Guess
 from learners.circuits.queries.guesses import best_codes, by_kind, of_densities
 from learners.circuits.queries.sampling import sample
-from learners.circuits.queries.anomaly_rank import ranks
+from learners.kernels.arrays import Array, Floats
 from learners.models.query import RawValue
 
 

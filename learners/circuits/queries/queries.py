@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from learners.kernels.arrays import Array
-from learners.circuits.queries import answers
-from learners.circuits.queries.answer_types import Answer, Batches
 from learners.circuits.circuit import Circuit
 from learners.circuits.columns import Columns, columns_of
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.map import map_query
 from learners.circuits.map.query import TREE_SOLVERS
+from learners.circuits.queries import answers
+from learners.circuits.queries.answer_types import Answer, Batches
 from learners.circuits.queries.named_answers import batches_of, source_of
+from learners.kernels.arrays import Array
 from learners.models.query import Conditional, Impute, Map, Moments, Query, Sample, Surprise
 from learners.schema import Schema
 

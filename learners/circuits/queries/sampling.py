@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from learners.kernels.arrays import Floats, Integers, freeze
-from learners.circuits.queries.answers import edge_shares_in_log_space, prepared
 from learners.circuits.circuit import Circuit
 from learners.circuits.evaluation.evaluate import as_rows
+from learners.circuits.queries.answers import edge_shares_in_log_space, prepared
 from learners.circuits.queries.sampling_kernels import draws, draws_of_row
 from learners.errors import InvalidParameter
+from learners.kernels.arrays import Floats, Integers, freeze
 
 
 def sample(circuit: Circuit, x: ArrayLike, n: int = 1, seed: int = 0, places: Integers | None = None) -> Floats:

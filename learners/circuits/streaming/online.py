@@ -8,15 +8,15 @@ from typing import NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
-from learners.kernels.arrays import Array, Floats
 from learners.circuits.circuit import Circuit
 from learners.circuits.evaluation.evaluate import as_rows, rows_in
+from learners.circuits.evaluation.plan import ONE_ENTRY, Compiled, compiled
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, SUM
 from learners.circuits.streaming.online_kernels import Posterior, Scratch, learn_rows
-from learners.circuits.streaming.two_child_kernels import N_BLOCK, N_ROOM
-from learners.circuits.evaluation.plan import ONE_ENTRY, Compiled, compiled
 from learners.circuits.streaming.projection_kernels import ADF, ADF_2017, ADF_CLOSED, BMM, BMM_2017
+from learners.circuits.streaming.two_child_kernels import N_BLOCK, N_ROOM
 from learners.errors import InvalidParameter, StatisticMismatch
+from learners.kernels.arrays import Array, Floats
 from learners.schema import Chunk
 
 RULES = {

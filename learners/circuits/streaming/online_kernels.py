@@ -6,11 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.kernels.arrays import Array, Floats, Integers
 from learners.circuits.evaluation.density_kernels import log_density
 from learners.circuits.evaluation.evaluate_kernels import SMALLEST, upward_one
+from learners.circuits.evaluation.extended_range_kernels import INVERSE_RADIX, LEAST, RADIX
 from learners.circuits.kernels import GAUSSIAN, LOOKUP, NUMERIC, POISSON, PRODUCT_OF, SUM_OF_TWO, TABLE_OF_TWO
-from learners.circuits.streaming.two_child_kernels import N_BLOCK, filter_block, match_two, put_two
 from learners.circuits.streaming.projection_kernels import (
     ADF,
     ADF_CLOSED,
@@ -22,7 +21,8 @@ from learners.circuits.streaming.projection_kernels import (
     count_one,
     project,
 )
-from learners.circuits.evaluation.extended_range_kernels import INVERSE_RADIX, LEAST, RADIX
+from learners.circuits.streaming.two_child_kernels import N_BLOCK, filter_block, match_two, put_two
+from learners.kernels.arrays import Array, Floats, Integers
 from learners.kernels.jit import inner_kernel, kernel
 
 # A node that is in the row's induced tree with less probability is left as it is: ten billion rows would move a

@@ -13,11 +13,11 @@ from threading import Event
 import numpy as np
 import pyarrow as pa
 
-from learners.kernels.arrays import Array, Floats, Integers
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.columns import columns_of
 from learners.circuits.streaming.online import PseudoCounts, StreamingPosterior, renew
 from learners.errors import Cancelled, StatisticMismatch
+from learners.kernels.arrays import Array, Floats, Integers
 from learners.passes.cluster import Cluster
 from learners.passes.engine import Advance, Checkpoints
 from learners.passes.rows import Rows

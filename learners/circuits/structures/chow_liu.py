@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.kernels.arrays import Floats, Integers
 from learners.circuits.circuit import Circuit
 from learners.circuits.structures.circuit_builder import Blocks, log_shares
 from learners.circuits.structures.trees import PairTables, Tree, maximum_spanning_tree
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.errors import InvalidParameter
+from learners.kernels.arrays import Floats, Integers
 
 
 def chow_liu(pairs: PairwiseCounts, *, pseudo_count: float = 1.0, with_class: bool | None = None) -> Circuit:

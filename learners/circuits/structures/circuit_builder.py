@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from learners.kernels.arrays import Array, Floats, Int8s, Integers
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.kernels import CATEGORICAL, INDICATOR, PRODUCT, SUM
+from learners.kernels.arrays import Array, Floats, Int8s, Integers
 
 
 class Blocks:

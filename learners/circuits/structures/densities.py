@@ -8,13 +8,13 @@ from typing import cast
 
 import numpy as np
 
-from learners.kernels.arrays import Floats, Integers
 from learners.circuits.circuit import Circuit, CircuitArrays
-from learners.circuits.kernels import CATEGORICAL, INDICATOR, LOG_NORMAL, QUANTILE, ROUNDED, STUDENT, SUM
 from learners.circuits.evaluation.plan import ranges
-from learners.circuits.structures.variables import KINDS
+from learners.circuits.kernels import CATEGORICAL, INDICATOR, LOG_NORMAL, QUANTILE, ROUNDED, STUDENT, SUM
 from learners.circuits.structures.quantile_transforms import NO_GRID, Grid, grid_of, warp_of
+from learners.circuits.structures.variables import KINDS
 from learners.errors import SchemaError
+from learners.kernels.arrays import Floats, Integers
 from learners.schema.discretise import Histogram, numbers_of
 from learners.schema.distributions import MASSES, Distribution
 from learners.schema.schema import Attribute, Schema

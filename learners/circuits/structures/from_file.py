@@ -12,6 +12,7 @@ import numpy as np
 from learners.circuits.circuit import Circuit
 from learners.circuits.columns import Columns
 from learners.circuits.errors import CircuitFormatError, InvalidCircuit, InvalidEvidence
+from learners.circuits.formats.text import from_json, parse_text
 from learners.circuits.kernels import (
     CATEGORICAL,
     EXPONENTIAL,
@@ -25,7 +26,6 @@ from learners.circuits.kernels import (
     STUDENT,
 )
 from learners.circuits.structures.densities import LARGEST
-from learners.circuits.formats.text import from_json, parse_text
 from learners.errors import SchemaError
 from learners.passes.sources.filesystems import read_bytes
 from learners.schema import Attribute, Schema

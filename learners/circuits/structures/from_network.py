@@ -9,10 +9,10 @@ from typing import Protocol
 
 import numpy as np
 
-from learners.kernels.arrays import Array, Floats, Integers
 from learners.circuits.circuit import Circuit
 from learners.circuits.structures.circuit_builder import Blocks
 from learners.errors import LearnerError
+from learners.kernels.arrays import Array, Floats, Integers
 from learners.schema import Schema
 
 MAX_EDGES = 2_000_000

@@ -7,14 +7,14 @@ from typing import Literal
 
 import numpy as np
 
-from learners.kernels.arrays import Floats, Integers
 from learners.circuits.circuit import Circuit
-from learners.circuits.structures.circuit_builder import Blocks, log_shares
 from learners.circuits.structures.chow_liu import conditional, smoothed_margin
+from learners.circuits.structures.circuit_builder import Blocks, log_shares
 from learners.circuits.structures.trees import PairTables, maximum_spanning_tree
 from learners.circuits.structures.variables import Variable
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.errors import InvalidParameter
+from learners.kernels.arrays import Floats, Integers
 
 Initial = Literal["chow-liu", "random"]
 # Leaves of the states of a variable begin as this share of its own distribution and the rest of the state's values.

@@ -9,11 +9,11 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from learners.kernels.arrays import Float32s, Floats, Integers
 from learners.circuits.circuit import Circuit
 from learners.circuits.structures.circuit_builder import Blocks, log_shares
 from learners.circuits.structures.variables import LeafKind, Variable, describe_variables
 from learners.errors import EmptyData, InvalidParameter
+from learners.kernels.arrays import Float32s, Floats, Integers
 
 # Numeric variables are tested for independence by this many intervals of equal frequency.
 INTERVALS = 4

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from learners.kernels.arrays import Array, Integers
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.kernels import SUM
 from learners.circuits.structures.circuit_builder import log_shares
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.errors import InvalidParameter
+from learners.kernels.arrays import Array, Integers
 from learners.schema import Chunk, Schema
 
 Make = Callable[[PairwiseCounts, int], Circuit]

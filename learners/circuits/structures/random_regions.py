@@ -7,11 +7,11 @@ from itertools import product
 
 import numpy as np
 
-from learners.kernels.arrays import Integers
 from learners.circuits.circuit import Circuit
 from learners.circuits.structures.circuit_builder import Blocks, log_shares
 from learners.circuits.structures.variables import Variable
 from learners.errors import InvalidParameter
+from learners.kernels.arrays import Integers
 
 Region = tuple[int, ...]
 

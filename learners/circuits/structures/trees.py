@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learners.kernels.arrays import Floats, Integers
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.errors import EmptyStatistic
+from learners.kernels.arrays import Floats, Integers
 
 # As in classifiers: two values within this many nats count as equal, and the column order decides.
 TIE_NATS = 1e-12

@@ -8,10 +8,10 @@ from typing import Literal
 
 import numpy as np
 
-from learners.kernels.arrays import Floats, Integers
 from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, POISSON
 from learners.circuits.structures.circuit_builder import Blocks, log_shares
 from learners.errors import InvalidParameter
+from learners.kernels.arrays import Floats, Integers
 
 LeafKind = Literal["categorical", "gaussian", "poisson", "exponential"]
 KINDS = {"gaussian": GAUSSIAN, "poisson": POISSON, "exponential": EXPONENTIAL}

@@ -11,10 +11,10 @@ from typing import ClassVar, Self, cast
 import numpy as np
 import pyarrow as pa
 
-from learners.kernels.arrays import Array, Arrays, Floats, Integers, freeze
 from learners.classifiers.averaged_tan.tree_average import TreePosterior, edge_probabilities
 from learners.classifiers.averaged_tan.tree_average_kernels import add_log_tree_sums
 from learners.errors import InvalidArray
+from learners.kernels.arrays import Array, Arrays, Floats, Integers, freeze
 from learners.kernels.scaled_arithmetic import NOTHING, STEP
 from learners.models.model import Header
 from learners.passes.engine import available_cores

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from learners.kernels.arrays import Floats, Integers
 from learners.classifiers.averaged_tan.tree_average_kernels import log_tree_sum_of_logs
 from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.kernels.arrays import Floats, Integers
 
 # Equivalent sample sizes from which the marginal likelihood chooses.
 GRID = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)

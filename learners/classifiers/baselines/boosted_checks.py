@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from learners.kernels.arrays import Arrays, Uint8s
 from learners.classifiers.baselines.boosted import loaded_booster
 from learners.errors import InvalidArray
+from learners.kernels.arrays import Arrays, Uint8s
 from learners.models.model import Header
 from learners.schema import Schema
 

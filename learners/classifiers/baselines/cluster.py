@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from learners.kernels.arrays import Float32s, Integers
 from learners.classifiers.baselines.boosted import CodeTable
 from learners.classifiers.baselines.settings import XGBoostParameters, booster_settings
+from learners.kernels.arrays import Float32s, Integers
 from learners.passes.cluster import grouped
 from learners.passes.engine import Advance
 from learners.passes.rows import Rows

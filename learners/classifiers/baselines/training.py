@@ -9,10 +9,10 @@ from typing import Self
 import numpy as np
 import xgboost
 
-from learners.kernels.arrays import Codes, Float32s
 from learners.classifiers.baselines.boosted import CodeTable
 from learners.classifiers.baselines.cluster import ClusterMatrix
 from learners.classifiers.baselines.settings import XGBoostParameters, booster_settings
+from learners.kernels.arrays import Codes, Float32s
 from learners.passes.engine import Advance
 from learners.passes.rows import Rows
 from learners.schema import Chunk

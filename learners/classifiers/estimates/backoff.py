@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from learners.kernels.arrays import Floats
 from learners.classifiers.estimates.context_tree import ContextTree, Level, Levels
 from learners.classifiers.structure import Structure
+from learners.kernels.arrays import Floats
 
 CONCENTRATIONS = tuple(2.0**power for power in range(10, -4, -1))
 """How many rows the level above may weigh; of equally good ones the first."""

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.kernels.arrays import Array, Floats, Integers
 from learners.classifiers.estimates.tree_kernels import first_differences, summed_level
+from learners.kernels.arrays import Array, Floats, Integers
 
 
 class ContextTree(NamedTuple):

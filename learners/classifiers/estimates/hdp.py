@@ -8,7 +8,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from learners.kernels.arrays import Floats, freeze
 from learners.classifiers.estimates import hdp_kernels as kernels
 from learners.classifiers.estimates import hdp_map_kernels as map_kernels
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
@@ -16,6 +15,7 @@ from learners.classifiers.estimates.diagnostics import split_r_hat
 from learners.classifiers.estimates.hdp_plan import ROOTS, TYINGS, plan_of
 from learners.classifiers.estimates.hdp_threads import Tick, in_parallel
 from learners.errors import InvalidParameter
+from learners.kernels.arrays import Floats, freeze
 from learners.models.parameters import Parameters
 from learners.passes.engine import Advance
 

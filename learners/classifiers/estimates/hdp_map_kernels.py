@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.kernels.arrays import Integers
 from learners.classifiers.estimates.hdp_kernels import SMALL_TOTAL, sum_nodes
+from learners.kernels.arrays import Integers
 from learners.kernels.jit import inner_kernel, kernel
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.kernels.arrays import Integers, Mask
 from learners.classifiers.estimates.context_tree import ContextTree
 from learners.classifiers.estimates.hdp_kernels import Plan
+from learners.kernels.arrays import Integers, Mask
 
 TYINGS = ("level", "parent", "single")
 ROOTS = ("unit", "dirichlet")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.kernels.arrays import Array, Arrays
 from learners.errors import InvalidArray
+from learners.kernels.arrays import Array, Arrays
 
 
 def check_starts(name: str, starts: Array, n_parts: int, end: int) -> None:

@@ -9,17 +9,17 @@ from typing import cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from learners.kernels.arrays import Array, Arrays
+from learners.classifiers.estimates.context_tree import ContextTree
 from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup.array_checks import check_starts, refuse, typed
 from learners.classifiers.lookup.compile import strides_of
-from learners.classifiers.estimates.context_tree import ContextTree
+from learners.classifiers.lookup.compression import NUMBERS, VARIANCE, unpack
 from learners.classifiers.lookup.lookup import MANY_TABLES, LookupHeader
 from learners.classifiers.lookup.lookup import TABLES as TABLES_STORED
 from learners.classifiers.lookup.many_checks import check_many_tables
-from learners.classifiers.lookup.compression import NUMBERS, VARIANCE, unpack
 from learners.classifiers.structure import Structure
 from learners.errors import InvalidArray
+from learners.kernels.arrays import Array, Arrays
 from learners.schema import Schema
 
 TABLES: dict[str, type] = dict.fromkeys(kernels.LookupTables._fields, np.int64)

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.kernels.arrays import Codes, Float32s, Floats, Integers, Uint8s, Uint64s, distinct_of, freeze, stacked
-from learners.classifiers.lookup import kernels
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
-from learners.classifiers.structure import Structure
+from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup.tables import log_joints, of_attribute
+from learners.classifiers.structure import Structure
 from learners.errors import FamilyTooLarge
+from learners.kernels.arrays import Codes, Float32s, Floats, Integers, Uint8s, Uint64s, distinct_of, freeze, stacked
 from learners.schema import Schema
 
 DENSE_FLOATS = 1 << 22

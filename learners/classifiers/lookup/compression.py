@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.kernels.arrays import Array, Arrays, Floats, Integers
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.errors import InvalidArray
+from learners.kernels.arrays import Array, Arrays, Floats, Integers
 
 OF_NODES = ("tree_n_children", "tree_n_cells", "tree_branch", "estimate_rest")
 OF_CELLS = ("tree_cell_value", "tree_cell_count", "estimate_probability")

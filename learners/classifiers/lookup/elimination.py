@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.kernels.arrays import Array, Codes, Floats, Integers, Mask, freeze
-from learners.classifiers.structure import Structure
 from learners.classifiers.lookup.tables import Tables, log_joints, of_attribute
+from learners.classifiers.structure import Structure
+from learners.kernels.arrays import Array, Codes, Floats, Integers, Mask, freeze
 
 MOST_CELLS = 1 << 20
 """Numbers that one sum of one row may run over, all classes together."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from learners.kernels.arrays import Codes, Floats, Integers, freeze
 from learners.classifiers.lookup.incomplete_kernels import mark_rows
+from learners.kernels.arrays import Codes, Floats, Integers, freeze
 from learners.schema import Schema
 
 LACKS_PARENT, HAS_NULL = 1, 2

@@ -7,12 +7,12 @@ from statistics import NormalDist
 
 import numpy as np
 
-from learners.kernels.arrays import Floats, Integers, freeze
+from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup.compile import compile_tables
-from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.structure import Structure
 from learners.errors import InvalidParameter
+from learners.kernels.arrays import Floats, Integers, freeze
 from learners.schema import Schema
 
 # The delta method trusts logarithms that move by a few units; beyond that they say "unknown" all the same.

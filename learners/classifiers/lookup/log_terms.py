@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.kernels.arrays import Floats
 from learners.classifiers.lookup.tables import Tables, log_joints, of_attribute
+from learners.kernels.arrays import Floats
 from learners.schema import Chunk
 
 

@@ -11,21 +11,21 @@ from typing import ClassVar, cast
 import numpy as np
 import pyarrow as pa
 
-from learners.kernels.arrays import Array, Arrays, Codes, Floats, Integers, freeze
+from learners.classifiers.describe import describe_structure, describe_tables
+from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup.compile import compile_tables
-from learners.classifiers.estimates.context_tree import ContextTree, Estimates
-from learners.classifiers.lookup.log_terms import log_factors
-from learners.classifiers.describe import describe_structure, describe_tables
+from learners.classifiers.lookup.compression import Contents, pack, rounded, rounded_variances, unpack
 from learners.classifiers.lookup.elimination import Elimination
 from learners.classifiers.lookup.incomplete import Completeness, normalized
 from learners.classifiers.lookup.intervals import credible_intervals, spread_tables
+from learners.classifiers.lookup.log_terms import log_factors
 from learners.classifiers.lookup.many_classes import compile_many
 from learners.classifiers.lookup.many_kernels import ManyClassTables
-from learners.classifiers.lookup.compression import Contents, pack, rounded, rounded_variances, unpack
-from learners.classifiers.structure import Structure
 from learners.classifiers.lookup.tables import Tables, probabilities
+from learners.classifiers.structure import Structure
 from learners.errors import InvalidParameter
+from learners.kernels.arrays import Array, Arrays, Codes, Floats, Integers, freeze
 from learners.models.model import DerivedHeader
 from learners.passes.engine import available_cores
 from learners.schema import Chunk, Schema

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from learners.kernels.arrays import Array, Arrays
 from learners.classifiers.lookup.array_checks import check_starts, refuse, typed
 from learners.classifiers.lookup.many_kernels import ManyClassTables
 from learners.classifiers.structure import Structure
 from learners.errors import InvalidArray
+from learners.kernels.arrays import Array, Arrays
 from learners.schema import Schema
 
 TYPES: dict[str, type] = dict.fromkeys(ManyClassTables._fields, np.int64)

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.kernels.arrays import Array, Codes, Float32s, Floats, Int32s, Integers, freeze
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup.many_kernels import ManyClassTables
 from learners.classifiers.structure import Structure
+from learners.kernels.arrays import Array, Codes, Float32s, Floats, Int32s, Integers, freeze
 from learners.schema import Schema
 
 

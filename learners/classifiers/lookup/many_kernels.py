@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.kernels.arrays import Codes, Float32s, Floats, Int32s, Integers, Uint8s
 from learners.classifiers.lookup.kernels import normalize
 from learners.counts.sort_kernels import place_among
+from learners.kernels.arrays import Codes, Float32s, Floats, Int32s, Integers, Uint8s
 from learners.kernels.jit import inner_kernel, kernel
 
 

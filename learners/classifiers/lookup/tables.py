@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from learners.classifiers.lookup import kernels, many_kernels
 from learners.kernels.arrays import Codes, Floats, freeze
-from learners.classifiers.lookup import kernels
-from learners.classifiers.lookup import many_kernels
 
 Tables = kernels.LookupTables | many_kernels.ManyClassTables
 

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.kernels.arrays import Float32s, Floats, Int32s, Integers, Uint64s, distinct_of, freeze, stacked
-from learners.classifiers.selection import selection_kernels as kernels
+from learners.classifiers.estimates.backoff import BLOCK_CELLS, best_concentration, mixed, telling_levels, totals_of
 from learners.classifiers.estimates.context_tree import Level, Levels
 from learners.classifiers.lookup.kernels import EMPTY, fill_hash
-from learners.classifiers.estimates.backoff import BLOCK_CELLS, best_concentration, mixed, telling_levels, totals_of
+from learners.classifiers.selection import selection_kernels as kernels
 from learners.classifiers.structure import Structure
+from learners.kernels.arrays import Float32s, Floats, Int32s, Integers, Uint64s, distinct_of, freeze, stacked
 from learners.schema import Schema
 
 M = 1.0

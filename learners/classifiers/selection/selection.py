@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from learners.kernels.arrays import Floats, Integers
 from learners.classifiers.selection import selection_kernels as kernels
 from learners.classifiers.selection.loss_tables import Measure
 from learners.errors import EmptyStatistic, StatisticMismatch
+from learners.kernels.arrays import Floats, Integers
 from learners.schema import Chunk, Schema
 
 LOSSES = ("squared", "zero-one")

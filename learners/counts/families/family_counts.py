@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from learners.kernels.arrays import Codes, Integers
 from learners.counts.cell_kernels import add_classes
 from learners.counts.check_kernels import add_class_sums
 from learners.counts.families.family import Family, families_of, holder_of
@@ -16,6 +15,7 @@ from learners.counts.families.family_tables import Cells, prepare, shares_of, su
 from learners.counts.kernels import add_value_counts
 from learners.counts.sparse_counts import Run
 from learners.errors import FamilyTooLarge, InvalidCounts, StatisticMismatch
+from learners.kernels.arrays import Codes, Integers
 from learners.passes.memory import memory_limit
 from learners.schema import Chunk, Schema
 from learners.schema.schema_growth import CodeMaps

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.kernels.arrays import AnyIntegers, Codes, Int32s, Integers
 from learners.counts.cell_kernels import add_family, family_cells
+from learners.counts.count_dtypes import MOST_CELL_BYTES, wide_enough
 from learners.counts.families.uint8_tables import NarrowCells, whole_words
 from learners.counts.sparse_counts import MOST_WAITING, Run, SparseCells, short, wide
-from learners.counts.count_dtypes import MOST_CELL_BYTES, wide_enough
+from learners.kernels.arrays import AnyIntegers, Codes, Int32s, Integers
 from learners.passes.memory import MemoryLimit
 from learners.schema import Chunk
 

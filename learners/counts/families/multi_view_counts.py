@@ -10,8 +10,8 @@ import pyarrow as pa
 from learners.counts.families.family_counts import Family, FamilyCounts
 from learners.errors import StatisticMismatch
 from learners.schema import Chunk, Schema
-from learners.schema.schema_growth import CodeMaps, code_maps
 from learners.schema.encoding.views import Views
+from learners.schema.schema_growth import CodeMaps, code_maps
 
 S = TypeVar("S", bound=Any)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.kernels.arrays import Codes, Integers, Uint32s
 from learners.counts.cell_kernels import add_narrow_cells, add_narrow_family, add_narrow_keys, narrow_cells
 from learners.counts.sparse_counts import Run, SparseCells, merged
+from learners.kernels.arrays import Codes, Integers, Uint32s
 from learners.passes.memory import MemoryLimit
 from learners.schema import Chunk
 

@@ -8,9 +8,9 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from learners.kernels.arrays import AnyIntegers, Integers, Mask
 from learners.counts.cell_kernels import add_classes, add_margin, add_pair_counts, add_pairs, add_triples
 from learners.counts.check_kernels import first_wrong_table
+from learners.counts.count_dtypes import wide_enough
 from learners.counts.kernels import (
     PADDING,
     WORD,
@@ -23,11 +23,11 @@ from learners.counts.kernels import (
     set_planes,
 )
 from learners.counts.pairs.triples import LEAST_ROWS, MOST_PAIRS, triples_of
-from learners.counts.count_dtypes import wide_enough
 from learners.errors import InvalidCounts, StatisticMismatch
+from learners.kernels.arrays import AnyIntegers, Integers, Mask
 from learners.schema import Chunk, Schema
-from learners.schema.schema_growth import CodeMaps
 from learners.schema.schema import FEW_CLASSES
+from learners.schema.schema_growth import CodeMaps
 
 # Measured: bit-planes win while the product of the domains less one stays below this.
 MAX_PLANE_CELLS = 225

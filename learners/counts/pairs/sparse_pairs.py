@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from learners.kernels.arrays import Integers
 from learners.counts.families.family_counts import Family, FamilyCounts
 from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.kernels.arrays import Integers
 from learners.passes.memory import memory_limit
 from learners.schema import Chunk, Schema
 from learners.schema.schema_growth import CodeMaps

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.kernels.arrays import Floats, Integers
 from learners.counts.cell_kernels import MOST_TRIPLE_CELLS
+from learners.kernels.arrays import Floats, Integers
 
 LEAST_ROWS = 2 * MOST_TRIPLE_CELLS  # of a chunk: the table of a triple is added to those of its pairs for each chunk
 PRICE = 1.2  # of a triple, in increments of a pair for each row

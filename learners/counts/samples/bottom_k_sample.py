@@ -7,9 +7,9 @@ from typing import NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
-from learners.kernels.arrays import Codes, Integers, Mask, Uint64s
 from learners.counts.kernels import row_hashes
 from learners.errors import StatisticMismatch
+from learners.kernels.arrays import Codes, Integers, Mask, Uint64s
 from learners.schema import Chunk, Schema
 from learners.schema.schema_growth import CodeMaps
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from learners.kernels.arrays import Floats, frozen
 from learners.classifiers.baselines.boosted import CodeTable
 from learners.classifiers.baselines.settings import EQUAL_START
 from learners.ensembles.correction.forest import flat_forest
 from learners.ensembles.model import Correction
 from learners.ensembles.weights import Rows, fitted_weights
+from learners.kernels.arrays import Floats, frozen
 from learners.passes.engine import Advance
 from learners.schema import Chunk, Schema
 

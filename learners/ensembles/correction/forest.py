@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from learners.kernels.arrays import Arrays, Mask, freeze
 from learners.ensembles.correction.forest_kernels import WORD, Forest
 from learners.errors import InvalidArray
+from learners.kernels.arrays import Arrays, Mask, freeze
 from learners.schema import Schema
 
 MAX_DEPTH = 16

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from learners.kernels.arrays import Floats, Uint8s
 from learners.classifiers.baselines.boosted import CodeTable, loaded_booster
+from learners.kernels.arrays import Floats, Uint8s
 from learners.schema import Chunk, Schema
 
 

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.kernels.arrays import Integers
 from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup.compile import compile_tables
 from learners.classifiers.structure import Structure
 from learners.ensembles.fit import Pool
 from learners.ensembles.model import Entries
+from learners.kernels.arrays import Integers
 from learners.schema import Schema
 
 # Beyond the largest number of float16 there is only infinity.

@@ -7,10 +7,10 @@ from statistics import NormalDist
 
 import numpy as np
 
-from learners.kernels.arrays import Codes, Floats, Integers
 from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup.tables import log_joints
 from learners.errors import InvalidParameter
+from learners.kernels.arrays import Codes, Floats, Integers
 
 
 def pooled_intervals(

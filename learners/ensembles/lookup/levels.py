@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from learners.kernels.arrays import Float32s, Integers, frozen
 from learners.classifiers.estimates.context_tree import Averaged, ContextTree, Estimates
 from learners.classifiers.estimates.hdp import ROOT_CONCENTRATION, HDPParameters, Solution, hdp_map_solution
 from learners.counts.families.family_counts import Family
 from learners.ensembles.lookup.level_kernels import LevelTree, level_probabilities, weighted_estimates, weighted_spreads
+from learners.kernels.arrays import Float32s, Integers, frozen
 from learners.schema import Chunk
 
 # The delta method trusts logarithms that move by a few units; beyond that they say "unknown" all the same.

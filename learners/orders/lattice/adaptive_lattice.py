@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.orders.scores.bge import BGe, Standard
-from learners.orders.lattice.order_mcmc import N_CHAINS, OrderTarget, beginnings, draw_chain_orders
 from learners.orders.lattice.coverage import coverage_of
 from learners.orders.lattice.growth import grown_sets
 from learners.orders.lattice.lattice import lattice_of
-from learners.orders.parameters import OrderParameters
+from learners.orders.lattice.order_mcmc import N_CHAINS, OrderTarget, beginnings, draw_chain_orders
 from learners.orders.lattice.posterior import OrderPosterior
+from learners.orders.parameters import OrderParameters
+from learners.orders.scores.bge import BGe, Standard
 from learners.orders.scores.scores import FamilyScores
 from learners.passes.engine import Advance
 

@@ -6,10 +6,10 @@ import numpy as np
 import scipy
 
 from learners.kernels.arrays import Integers, Mask, Uint64s
-from learners.orders.lattice.order_mcmc import OrderTarget, beginnings
 from learners.orders.lattice.graphs import draw_families
 from learners.orders.lattice.lattice import Lattice
 from learners.orders.lattice.lattice_kernels import count_orders, place_of
+from learners.orders.lattice.order_mcmc import OrderTarget, beginnings
 from learners.orders.lattice.posterior import Coverage, Share
 
 LEVEL = 0.95

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from learners.kernels.arrays import Floats
 from learners.kernels.scaled_arithmetic import add_subsets, log_of, scale
-from learners.orders.scores.edge_constraints import Edges, with_edges
 from learners.orders.lattice.lattice import Lattice
 from learners.orders.lattice.lattice_kernels import backward, forward
+from learners.orders.scores.edge_constraints import Edges, with_edges
 from learners.orders.scores.scores import FamilyScores
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from learners.kernels.arrays import Uint64s
-from learners.orders.scores.bge import Advance
-from learners.orders.lattice.order_mcmc import OrderTarget
+from learners.orders.lattice.forward_backward import Scaled
 from learners.orders.lattice.growth_kernels import NONE, index_sets, promising_sets, set_masses
 from learners.orders.lattice.lattice import Lattice, lattice_of
 from learners.orders.lattice.lattice_kernels import backward, forward
-from learners.orders.lattice.forward_backward import Scaled
+from learners.orders.lattice.order_mcmc import OrderTarget
+from learners.orders.scores.bge import Advance
 
 # Sets that add at least this share are taken first; then the threshold falls, until the lattice is full.
 FIRST_THRESHOLD = 1e-2

@@ -9,8 +9,8 @@ import numpy as np
 from learners.kernels.arrays import Floats, Integers, Uint64s
 from learners.kernels.scaled_arithmetic import STEP, add_subsets
 from learners.orders.lattice.chain_kernels import first_order, walk
-from learners.orders.scores.scores import FamilyScores
 from learners.orders.lattice.forward_backward import Scaled, scaled_families
+from learners.orders.scores.scores import FamilyScores
 
 # Steps of a chain for each node, before the first draw and between two of them.
 STEPS_AT_FIRST = 4000

@@ -8,11 +8,11 @@ from functools import cached_property
 import numpy as np
 
 from learners.kernels.arrays import Uint64s
+from learners.orders.lattice.forward_backward import OrderSums, order_sums
+from learners.orders.lattice.lattice import Lattice, complete_lattice, lattice_of
 from learners.orders.scores.bge import BGe, Standard
 from learners.orders.scores.edge_constraints import Edges
-from learners.orders.lattice.lattice import Lattice, complete_lattice, lattice_of
 from learners.orders.scores.scores import FamilyScores
-from learners.orders.lattice.forward_backward import OrderSums, order_sums
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from dataclasses import replace
 import numpy as np
 
 from learners.kernels.arrays import Integers
-from learners.orders.scores.bge import BGe
 from learners.orders.lattice.adaptive_lattice import covered_posterior
-from learners.orders.scores.edge_constraints import Edge, Edges, ImpossibleEdges, arrow, cycle_of, with_edges
-from learners.orders.parameters import OrderParameters
 from learners.orders.lattice.posterior import OrderPosterior
+from learners.orders.parameters import OrderParameters
+from learners.orders.scores.bge import BGe
+from learners.orders.scores.edge_constraints import Edge, Edges, ImpossibleEdges, arrow, cycle_of, with_edges
 from learners.orders.scores.priors import StructurePrior, table_with_prior
 from learners.orders.scores.scores import FamilyScores
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from learners.kernels.arrays import Floats
-from learners.orders.scores.bge import BGe
+from learners.orders.lattice.forward_backward import OrderSums, scaled_families
+from learners.orders.lattice.graphs import DrawnGraphs
 from learners.orders.queries.coefficient_kernels import average_over_subsets, coefficients, effects_of, shares_of_steps
 from learners.orders.queries.effect_kernels import graph_effects
-from learners.orders.lattice.graphs import DrawnGraphs
-from learners.orders.lattice.forward_backward import OrderSums, scaled_families
+from learners.orders.scores.bge import BGe
 
 # Draws are made so many at a time.
 BLOCK = 500

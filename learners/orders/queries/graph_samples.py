@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from learners.kernels.arrays import Array, Floats
-from learners.orders.lattice.graphs import DrawnGraphs, draw_graphs, log_n_orders
-from learners.orders.lattice.forward_backward import OrderSums
 from learners.models.query import GraphPrior
+from learners.orders.lattice.forward_backward import OrderSums
+from learners.orders.lattice.graphs import DrawnGraphs, draw_graphs, log_n_orders
 
 
 @dataclass(frozen=True)

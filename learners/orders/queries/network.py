@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from learners.kernels.arrays import Floats
 from learners.errors import LearnerError
-from learners.orders.scores.bdeu import BDeu
-from learners.orders.scores.bge import BGe
+from learners.kernels.arrays import Floats
 from learners.orders.bif import write_bif
 from learners.orders.lattice.graphs import Graph
+from learners.orders.scores.bdeu import BDeu
+from learners.orders.scores.bge import BGe
 from learners.schema import Schema
 
 # Of all nodes together.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from learners.kernels.arrays import Floats, Mask
-from learners.orders.queries.coefficient_kernels import shares_of_steps
-from learners.orders.lattice.graphs import DrawnGraphs
-from learners.orders.queries.path_kernels import ancestor_shares, ancestors
 from learners.orders.lattice.forward_backward import OrderSums
+from learners.orders.lattice.graphs import DrawnGraphs
+from learners.orders.queries.coefficient_kernels import shares_of_steps
+from learners.orders.queries.path_kernels import ancestor_shares, ancestors
 
 # 3^d numbers for each source: seconds at 13, minutes at 16.
 MOST_EXACT = 13

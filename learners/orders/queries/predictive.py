@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import scipy
 
-from learners.kernels.arrays import Floats
 from learners.errors import UnknownColumn
-from learners.orders.scores.bge import BGe
+from learners.kernels.arrays import Floats
 from learners.orders.lattice.graphs import Graph
+from learners.orders.scores.bge import BGe
 from learners.schema import Schema
 from learners.schema.encoding.encode import encode, numbers
 

@@ -7,25 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from learners.kernels.arrays import Floats
 from learners.errors import LearnerError
-from learners.orders.scores.bdeu import BDeu
-from learners.orders.scores.bge import BGe
+from learners.kernels.arrays import Floats
+from learners.models.query import Edges, Effects, Graph, Graphs, Paths, Score, StructureQuery
 from learners.orders.bif import parse_bif
+from learners.orders.lattice.forward_backward import OrderSums
+from learners.orders.lattice.graphs import Graph as ParentSets
+from learners.orders.lattice.graphs import as_sets, best_graph, log_n_orders, members
+from learners.orders.lattice.posterior import Coverage, OrderPosterior
+from learners.orders.parameters import edge_of
 from learners.orders.queries.conditional import ConditionalPosteriors
-from learners.orders.queries.graph_samples import WeightedGraphs, weighted_graphs
 from learners.orders.queries.edges import edge_probabilities
 from learners.orders.queries.effects import draw_effects, mean_effects, mean_effects_bytes
+from learners.orders.queries.graph_samples import WeightedGraphs, weighted_graphs
+from learners.orders.queries.paths import MOST_EXACT, ancestor_relations, path_probabilities
+from learners.orders.scores.bdeu import BDeu
+from learners.orders.scores.bge import BGe
 from learners.orders.scores.edge_constraints import Edges as KnownEdges
 from learners.orders.scores.edge_constraints import ImpossibleEdges, arrow, check_edges, cycle_of, held
 from learners.orders.scores.graph_scores import OutsideMass, estimated_log_orders, log_family, log_prior, outside_mass
-from learners.orders.lattice.graphs import Graph as ParentSets
-from learners.orders.lattice.graphs import as_sets, best_graph, log_n_orders, members
-from learners.orders.parameters import edge_of
-from learners.orders.queries.paths import MOST_EXACT, ancestor_relations, path_probabilities
-from learners.orders.lattice.posterior import Coverage, OrderPosterior
-from learners.orders.lattice.forward_backward import OrderSums
-from learners.models.query import Edges, Effects, Graph, Graphs, Paths, Score, StructureQuery
 
 Answer = dict[str, Any]
 

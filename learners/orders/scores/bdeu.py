@@ -8,8 +8,8 @@ from typing import Protocol
 
 import numpy as np
 
-from learners.kernels.arrays import Codes, Floats, Integers, Mask, Uint64s
 from learners.errors import LearnerError
+from learners.kernels.arrays import Codes, Floats, Integers, Mask, Uint64s
 from learners.orders.scores.bdeu_kernels import add_set_counts, potentials, sparse_potential
 
 Advance = Callable[[int, int], None]

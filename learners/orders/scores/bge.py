@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from learners.kernels.arrays import Floats, Integers
 from learners.errors import InvalidParameter
+from learners.kernels.arrays import Floats, Integers
 from learners.orders.scores.bge_kernels import bge_scores
 
 Advance = Callable[[int, int], None]

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from learners.kernels.arrays import Codes, Floats, Integers, Uint64s, freeze
+from learners.orders.lattice.graphs import members
+from learners.orders.queries.graph_samples import WeightedGraphs
 from learners.orders.scores.bdeu import BDeu
 from learners.orders.scores.bge import BGe
-from learners.orders.queries.graph_samples import WeightedGraphs
-from learners.orders.lattice.graphs import members
 from learners.orders.scores.priors import StructurePrior
 from learners.orders.scores.scores import FamilyScores
 

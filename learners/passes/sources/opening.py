@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from learners.passes.sources.content import Content, Partitioned
+from learners.passes.sources.csv_types import common_type
 from learners.passes.sources.file_sets import SourceFile
 from learners.passes.sources.formats import TEXT, format_of
 from learners.passes.sources.parquet import read_footer
 from learners.passes.sources.partitions import partition_values
-from learners.passes.sources.csv_types import common_type
 
 if TYPE_CHECKING:
     from learners.passes.sources.tabular import Kind, TabularContent
@@ -45,7 +45,9 @@ def opened_files(
         if kind in (None, "Parquet"):
             found.append(read_footer(filesystem, path))
         else:
-            from learners.passes.sources.tabular import inspected  # pyarrow.dataset imports pandas, where it is installed
+            from learners.passes.sources.tabular import (
+                inspected,  # pyarrow.dataset imports pandas, where it is installed
+            )
 
             found.append(inspected(filesystem, path, cast("Kind", kind), told))
     files = [file for file, _ in found]

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from learners.kernels.arrays import Mask
 from learners.errors import EmptyData, InvalidParameter, SourceError, UnknownColumn
+from learners.kernels.arrays import Mask
 from learners.passes.sources.file_sets import whole_and_part
 from learners.passes.sources.source import Condition, Fragment, Source, SourceFile, file_identity
 

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from learners.kernels.arrays import Mask
 from learners.errors import SourceError, UnknownColumn, one_line
+from learners.kernels.arrays import Mask
 from learners.passes.sources.content import BATCH_ROWS, Bounds, Content
 from learners.passes.sources.file_sets import Path, SourceFile, common_schema, expanded, file_identity, type_family
 from learners.passes.sources.filesystems import filesystem_of

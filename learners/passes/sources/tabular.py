@@ -17,10 +17,10 @@ import pyarrow.json as pajson
 
 from learners.errors import SourceError, one_line
 from learners.passes.sources.content import BATCH_ROWS, Bounds, types_digest
+from learners.passes.sources.csv_types import FALSE, TRUE, TextType
 from learners.passes.sources.file_sets import SourceFile, type_family
 from learners.passes.sources.formats import codec_of
 from learners.passes.sources.parquet import file_size
-from learners.passes.sources.csv_types import FALSE, TRUE, TextType
 
 Kind = Literal["CSV", "JSON lines", "Feather", "ORC"]
 BLOCK_BYTES = 4 << 20

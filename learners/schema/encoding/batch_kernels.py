@@ -16,8 +16,8 @@ import numpy as np
 
 from learners.kernels.arrays import Integers
 from learners.kernels.jit import bytes_at, inner_kernel, kernel, load, popcount
-from learners.schema.kernels import BLOCK_ROWS, MOST_COMPARED, intervals_of_block, steps_below, tabled_intervals
 from learners.schema.encoding.string_kernels import SLOT_BYTES, code_of_word, is_ascii
+from learners.schema.kernels import BLOCK_ROWS, MOST_COMPARED, intervals_of_block, steps_below, tabled_intervals
 
 # Fields of struct ArrowArray.
 NULL_COUNT, OFFSET, BUFFERS, CHILDREN, DICTIONARY = (np.uint64(place) for place in (8, 16, 40, 48, 56))

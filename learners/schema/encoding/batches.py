@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from learners.kernels.arrays import Codes, Floats, Integers, Mask
 from learners.errors import InvalidBuffers, SourceError
+from learners.kernels.arrays import Codes, Floats, Integers, Mask
 from learners.schema.encoding import batch_kernels as kernels
-from learners.schema.schema import Attribute
 from learners.schema.encoding.string_tables import joined, word_table
+from learners.schema.schema import Attribute
 
 MAX_PLANS = 8  # Arrow schemas remembered; a training has one, a served model as many as its clients
 NUMBERS = {

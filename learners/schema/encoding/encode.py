@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from learners.kernels.arrays import Codes, Floats, freeze
 from learners.errors import SchemaError, UnknownColumn
-from learners.schema.encoding.batches import BatchEncoder, sound_column
+from learners.kernels.arrays import Codes, Floats, freeze
 from learners.schema.chunk import Chunk
+from learners.schema.encoding.batches import BatchEncoder, sound_column
 from learners.schema.kernels import interval_codes, translate
 from learners.schema.schema import DICTIONARY, Attribute, Schema, clock_of
 

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 from typing_extensions import Buffer
 
-from learners.schema.encoding import json_kernels as kernels
 from learners.schema.chunk import Chunk
+from learners.schema.encoding import json_kernels as kernels
 from learners.schema.encoding.records import encode_columns
-from learners.schema.schema import Attribute, Schema
 from learners.schema.encoding.string_tables import joined, word_table
+from learners.schema.schema import Attribute, Schema
 
 Read = Callable[[Buffer], Sequence[object]]
 PADDING = b"\0" * 8  # the kernels read eight bytes at a time

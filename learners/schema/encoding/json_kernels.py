@@ -12,8 +12,8 @@ import numpy as np
 
 from learners.kernels.arrays import Integers
 from learners.kernels.jit import inner_kernel, kernel, load, popcount
-from learners.schema.kernels import n_below
 from learners.schema.encoding.string_kernels import SLOT_BYTES, code_of_word, is_ascii
+from learners.schema.kernels import n_below
 
 TEXT, WHOLE, NUMBER = range(3)
 FINE, STRANGE = range(2)

@@ -13,9 +13,9 @@ from typing import Protocol
 
 import numpy as np
 
-from learners.kernels.arrays import Codes, Floats, freeze
 from learners.distributions.checks import distribution
 from learners.errors import SchemaError
+from learners.kernels.arrays import Codes, Floats, freeze
 from learners.schema.chunk import Chunk
 from learners.schema.discretise import EXACT
 from learners.schema.kernels import interval_codes

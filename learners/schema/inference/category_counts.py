@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from learners.kernels.arrays import Integers
 from learners.errors import SchemaError
+from learners.kernels.arrays import Integers
 from learners.schema.schema import Value
 
 MAX_DISTINCT = 1_048_576

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from learners.kernels.arrays import Floats, Integers
 from learners.errors import SchemaError
+from learners.kernels.arrays import Floats, Integers
 from learners.schema.discretise import EXACT, Histogram, numbers_of
-from learners.schema.schema import ColumnOverride, Schema, Value, clock_of
-from learners.schema.inference.numeric_counts import Tally
 from learners.schema.inference.category_counts import ValueTally
+from learners.schema.inference.numeric_counts import Tally
+from learners.schema.schema import ColumnOverride, Schema, Value, clock_of
 
 WIDEST_NULL = 256  # bytes
 

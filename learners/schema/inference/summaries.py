@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from learners.kernels.arrays import Integers
 from learners.errors import EmptyData, InvalidParameter, SchemaError, StatisticMismatch, UnknownColumn
+from learners.kernels.arrays import Integers
 from learners.schema.classes import check_classes, check_rows_of_classes
-from learners.schema.inference.column_summary import Column, in_order, kind_of, list_at, pairs, refreshed
 from learners.schema.discretise import Histogram, equal_frequency_cut_points, mdl_cut_points, quantiles_of
 from learners.schema.encoding.encode import distinct, numbers
-from learners.schema.schema import FEW_CLASSES, Attribute, ColumnOverride, LeftOut, Overrides, Schema, Value
-from learners.schema.inference.value_counts import value_counts
 from learners.schema.inference.category_counts import ValueTally, plain
+from learners.schema.inference.column_summary import Column, in_order, kind_of, list_at, pairs, refreshed
+from learners.schema.inference.value_counts import value_counts
+from learners.schema.schema import FEW_CLASSES, Attribute, ColumnOverride, LeftOut, Overrides, Schema, Value
 
 IDENTIFIER_SHARE = 0.9
 SMALL_TABLE = 20

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from learners.kernels.arrays import Integers, Uint8s
 from learners.errors import SchemaError
+from learners.kernels.arrays import Integers, Uint8s
 from learners.schema.encoding.encode import distinct, plain_values
 from learners.schema.inference.numeric_count_kernels import count_indices
 

@@ -14,11 +14,11 @@ from service import product
 from service.console.pages import page, whole_number, workspace_of
 from service.console.rendering import Call
 from service.console.screens.monitoring import moment_of
-from service.requests.json_values import JSONObject
-from service.serving.predictor import Predictor
 from service.product.views.graphs import NoGraph, family_of, graph_of, outline
 from service.product.views.regions import unfolded
 from service.product.views.structure_svg import to_svg
+from service.requests.json_values import JSONObject
+from service.serving.predictor import Predictor
 from service.workspace import Workspace
 
 # From so many columns on, a neighbourhood is shown.

@@ -6,9 +6,9 @@ from learners.orders.model import OrderModel
 from service import product
 from service.console.pages import page, workspace_of
 from service.console.rendering import Call
+from service.product.inference.what_if import choices
 from service.requests.json_values import JSONObject
 from service.serving.predictor import Predictor, Served
-from service.product.inference.what_if import choices
 
 
 @page("what_if.html")

@@ -15,8 +15,8 @@ from service.requests.problems import NotReady
 from service.telemetry import CONTROL_UP, JOBS, MODEL_AGE, PASSES, ROWS_PER_S, metrics_text
 from service.version import VERSION
 from service.workspace import Workspace
-from storage.models import models
 from storage.errors import StorageError
+from storage.models import models
 
 router = APIRouter(tags=["health"])
 TOLD: set[str] = set()

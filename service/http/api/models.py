@@ -10,9 +10,9 @@ from pydantic import BaseModel, Field
 from service import product
 from service.http.api.bodies.shapes import ModelVersionShape, PageShape, Shape, answers, workspace_of
 from service.http.api.bodies.uploads import TAR, TAR_BODY, Upload
+from service.product.views.circuit_export import MEDIA_TYPES, Form
 from service.requests.json_values import JSONObject
 from service.serving.predictor import Predictor
-from service.product.views.circuit_export import MEDIA_TYPES, Form
 from service.workspace import Workspace
 
 router = APIRouter(prefix="/v1/models", tags=["models"])

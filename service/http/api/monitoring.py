@@ -8,8 +8,8 @@ from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel, Field
 
 from service import product
-from service.http.api.scoring.predict import ARROW
 from service.http.api.bodies.shapes import Shape, answers, workspace_of
+from service.http.api.scoring.predict import ARROW
 from service.workspace import Workspace
 from storage.monitoring.counts import MonitorChoice
 

@@ -7,8 +7,8 @@ from fastapi import APIRouter, Depends, Header, Query, Response
 from pydantic import Field
 
 from service import product
-from service.http.api.jobs import JobShape
 from service.http.api.bodies.shapes import Opening, PageShape, Shape, workspace_of
+from service.http.api.jobs import JobShape
 from service.requests.json_values import JSONObject
 from service.requests.requests import Missed, ScheduleChange, ScheduleRequest
 from service.workspace import Workspace

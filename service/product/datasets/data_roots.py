@@ -6,12 +6,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from learners.passes.sources.source import Source
 from learners.passes.sources.csv_types import told_types
+from learners.passes.sources.source import Source
 from learners.schema import Schema
+from service.product.datasets.known_files import column_order
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import OutsideRoots
-from service.product.datasets.known_files import column_order
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.datasets import datasets

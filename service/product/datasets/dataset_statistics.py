@@ -12,11 +12,11 @@ from service.jobs.steps import Run
 from service.requests.json_values import JSONMapping
 from service.requests.requests import TrainRequest
 from service.workspace import Workspace
-from storage.errors import CorruptFile
-from storage.files.workspace_layout import publish
 from storage.datasets.forgotten import Forgotten
 from storage.datasets.statistics import StatisticStore
+from storage.errors import CorruptFile
 from storage.files.checksums import checked_document, with_sum
+from storage.files.workspace_layout import publish
 
 DATA = "data"  # beside the versions of a model
 RULES, STATISTICS, SCHEMAS = "forgotten.json", "statistics", "schemas"

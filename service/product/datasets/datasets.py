@@ -6,29 +6,29 @@ from typing import Literal
 
 from learners.errors import UnknownColumn
 from learners.passes.engine import collect
-from learners.passes.sources.source import Source, SourceFile
 from learners.passes.sources.csv_types import told_types
+from learners.passes.sources.source import Source, SourceFile
 from learners.schema import Schema
-from learners.schema.schema import MAX_CLASSES
 from learners.schema.inference.summaries import ColumnSummaries
+from learners.schema.schema import MAX_CLASSES
 from service.jobs import children
 from service.jobs.steps import LOCAL, Run
-from service.requests.json_values import JSONMapping, JSONObject
-from service.requests.problems import InvalidRequest
 from service.product.child_process import aside
 from service.product.datasets.data_roots import open_source
 from service.product.datasets.dataset_statistics import RULES, remove_counted
 from service.product.datasets.known_files import column_order, keep_column_order
-from service.product.progress import Report, reporting, silent
 from service.product.datasets.rules import read_rules
 from service.product.datasets.training_rows import check_rules
+from service.product.progress import Report, reporting, silent
+from service.requests.json_values import JSONMapping, JSONObject
+from service.requests.problems import InvalidRequest
 from service.requests.requests import DatasetRequest, SchemaRequest
 from service.settings import Settings, available_threads
 from service.workspace import Workspace
+from storage.control.paging import Page
 from storage.datasets import datasets
 from storage.datasets.datasets import Dataset
 from storage.errors import NotFound
-from storage.control.paging import Page
 
 
 def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote: bool = False) -> Dataset:

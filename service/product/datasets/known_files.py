@@ -10,8 +10,8 @@ from service.product.datasets.dataset_statistics import COLUMNS, CONTENTS, Ledge
 from service.product.progress import Report
 from service.workspace import Workspace
 from storage.errors import CorruptFile
-from storage.files.workspace_layout import publish
 from storage.files.checksums import checked_document, with_sum
+from storage.files.workspace_layout import publish
 
 
 def verify_files(source: Source, ledger: Ledger, report: Report) -> None:

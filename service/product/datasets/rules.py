@@ -3,15 +3,15 @@
 from pathlib import Path
 from typing import Literal
 
-from service.requests.json_values import JSONObject
-from service.requests.problems import InvalidRequest
 from service.product.datasets.dataset_statistics import DATA, RULES
 from service.product.versions.registry import find_version
+from service.requests.json_values import JSONObject
+from service.requests.problems import InvalidRequest
 from service.workspace import Workspace
 from storage.datasets import datasets
-from storage.errors import CorruptFile
 from storage.datasets.forgotten import Forgotten
 from storage.datasets.known_rules import known_rules, note_rules
+from storage.errors import CorruptFile
 
 SHOWN = 5
 

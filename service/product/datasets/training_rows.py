@@ -10,13 +10,13 @@ from learners.passes.sources.file_sets import whole_and_part
 from learners.passes.sources.row_filter import Selection, window
 from learners.passes.sources.source import Condition, Fragment, Mask, Source, SourceFile, file_identity
 from service.jobs.steps import Run
+from service.product.datasets.dataset_statistics import Ledger, ledger_of
+from service.product.datasets.holdout import Share
+from service.product.datasets.known_files import as_verified
+from service.product.datasets.rules import keep_rules, read_rules, rule_files
+from service.product.progress import Report
 from service.requests.json_values import JSONMapping
 from service.requests.problems import Conflict
-from service.product.datasets.holdout import Share
-from service.product.datasets.dataset_statistics import Ledger, ledger_of
-from service.product.datasets.known_files import as_verified
-from service.product.progress import Report
-from service.product.datasets.rules import keep_rules, read_rules, rule_files
 from service.requests.requests import TrainRequest
 from service.workspace import Workspace
 from storage.datasets.forgotten import Forgotten

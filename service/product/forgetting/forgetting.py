@@ -9,35 +9,35 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from learners.registry import recipes
 from learners.errors import UnknownColumn
-from learners.registry.model_kinds import load_model
 from learners.passes.learner import Part, drive
 from learners.passes.sources.source import Source
+from learners.registry import recipes
+from learners.registry.model_kinds import load_model
 from learners.schema import Kept
 from service.jobs.steps import LOCAL, Run, Step, run_now
+from service.product.datasets.data_roots import check_roots, files_of, open_source, plain, plain_parameters
+from service.product.datasets.dataset_statistics import Ledger, ledger_of
+from service.product.datasets.datasets import get_dataset
+from service.product.datasets.known_files import as_verified
+from service.product.datasets.rules import keep_rules
+from service.product.datasets.training_rows import ForgottenMeanwhile, discard_forgotten, matching_rows, training_rows
+from service.product.forgetting.forgetting_served import forget_served
+from service.product.progress import reporting, silent
+from service.product.training.training import overrides_of, train_steps
+from service.product.versions.registry import aliases_of, find_version, list_models, list_versions
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
-from service.product.datasets.data_roots import check_roots, files_of, open_source, plain, plain_parameters
-from service.product.datasets.datasets import get_dataset
-from service.product.forgetting.forgetting_served import forget_served
-from service.product.datasets.dataset_statistics import Ledger, ledger_of
-from service.product.datasets.known_files import as_verified
-from service.product.versions.registry import aliases_of, find_version, list_models, list_versions
-from service.product.progress import reporting, silent
-from service.product.datasets.rules import keep_rules
-from service.product.training.training import overrides_of, train_steps
-from service.product.datasets.training_rows import ForgottenMeanwhile, discard_forgotten, matching_rows, training_rows
 from service.requests.requests import ForgetRequest, TrainRequest
 from service.settings import available_threads
 from service.workspace import Workspace
-from storage.models.compiled import map_compiled
-from storage.errors import CorruptFile, NotFound
+from storage.control.paging import pages
 from storage.datasets.forgotten import Forgotten, rule_sha256
+from storage.datasets.predicates import RowPredicate
+from storage.errors import CorruptFile, NotFound
+from storage.models.compiled import map_compiled
 from storage.models.model_file import read_provenance
 from storage.models.models import ModelVersion
-from storage.control.paging import pages
-from storage.datasets.predicates import RowPredicate
 
 ATTEMPTS = 3  # as often a model is trained again when other rows are forgotten in between
 OWN_FACTS = {"chosen"}  # what a training writes into a circuit for the next one

@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from learners.monitoring.served_counts import ServedCounts, ServedRows
 from learners.monitoring.count_layout import Watched
+from learners.monitoring.served_counts import ServedCounts, ServedRows
 from learners.passes.sources.source import Source
 from service.product.monitoring.windows import Watching
 from service.serving.count_queue import keyed
 from service.workspace import Workspace
-from storage.monitoring.counts import HOUR, MonitoringFiles, workspace_secret
 from storage.datasets.predicates import RowPredicate
+from storage.monitoring.counts import HOUR, MonitoringFiles, workspace_secret
 
 
 def forget_served(

@@ -6,16 +6,15 @@ from typing import Any
 
 from learners.models.query import AnyQuery
 from service.jobs.steps import Run
-from service.requests.json_values import JSONObject
-from service.serving.predictor import map_version
-from service.product.inference import queries
-from service.product.inference import scoring
 from service.product.datasets.data_roots import open_source
+from service.product.inference import queries, scoring
 from service.product.inference.imputation import Filling, write_imputed
-from service.product.views.inspecting import served
-from service.product.versions.registry import find_version
 from service.product.inference.row_scores import write_scores
+from service.product.versions.registry import find_version
+from service.product.views.inspecting import served
+from service.requests.json_values import JSONObject
 from service.requests.requests import EvaluateRequest, ImputeRequest, QueryJobRequest, ScoreRequest
+from service.serving.predictor import map_version
 from service.settings import available_threads
 from service.workspace import Workspace
 from storage.files.workspace_layout import make_folder

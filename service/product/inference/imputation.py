@@ -8,18 +8,18 @@ from typing import get_args
 import numpy as np
 import pyarrow as pa
 
-from learners.kernels.arrays import Array, Floats, Mask
 from learners.circuits.column_values import is_in_intervals, missing_cells, nameable, rows_of_batch, with_cells
-from learners.circuits.queries.imputation import filled
 from learners.circuits.model import CircuitModel
+from learners.circuits.queries.imputation import filled
 from learners.errors import EmptyData, InvalidParameter, UnknownColumn
-from learners.passes.sources.source import Source
+from learners.kernels.arrays import Array, Floats, Mask
 from learners.models.query import How
-from service.requests.json_values import JSONObject
-from service.requests.problems import InvalidRequest
+from learners.passes.sources.source import Source
+from service.product.inference.scoring import unheard
 from service.product.outputs import ParquetDraft, check_parquet, in_order, plain
 from service.product.progress import Report, silent
-from service.product.inference.scoring import unheard
+from service.requests.json_values import JSONObject
+from service.requests.problems import InvalidRequest
 from storage.files.workspace_layout import publish
 
 DRAW = "draw"

@@ -14,13 +14,13 @@ from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError
 from learners.models.model import Model
+from learners.models.query import AnyQuery, Map, Query, Sample, StructureQuery, Surprise
 from learners.orders.model import OrderModel
 from learners.orders.queries.queries import answer_size as structures_size
 from learners.orders.queries.queries import n_draws
-from learners.models.query import AnyQuery, Map, Query, Sample, StructureQuery, Surprise
 from service.requests.json_values import JSONObject
-from service.serving.networks import compiled_network
 from service.requests.problems import BodyTooLarge, TooSlow
+from service.serving.networks import compiled_network
 
 # Samples are rows, and a row has at most some values; so the most that answers may hold follows from the most rows.
 VALUES_PER_ROW = 50

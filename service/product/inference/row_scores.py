@@ -6,17 +6,17 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from learners.kernels.arrays import Floats, Integers
 from learners.circuits.column_values import chunk_of_batch
 from learners.circuits.evaluation.leaf_shapes import density_variables
 from learners.circuits.model import CircuitModel
 from learners.errors import EmptyData, UnknownColumn
+from learners.kernels.arrays import Floats, Integers
 from learners.passes.sources.source import Source
-from service.requests.json_values import JSONObject
-from service.requests.problems import InvalidRequest
+from service.product.inference.scoring import absences, beside, unheard
 from service.product.outputs import ParquetDraft, check_parquet, in_order, plain
 from service.product.progress import Report, silent
-from service.product.inference.scoring import absences, beside, unheard
+from service.requests.json_values import JSONObject
+from service.requests.problems import InvalidRequest
 from storage.files.workspace_layout import drafting, publish
 
 LOG_LIKELIHOOD, RANK = "log_likelihood", "surprise_rank"

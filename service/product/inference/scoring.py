@@ -21,11 +21,11 @@ from learners.passes.sources.source import Source
 from learners.schema import Chunk
 from learners.schema.classes import known_or_not
 from learners.schema.encoding.encode import encode
-from service.serving.answers import check_columns, check_top_k, top_batch, top_classes
-from service.requests.json_values import JSONObject
-from service.serving.predictor import Probabilities, intervals_of, scored_batch
-from service.requests.problems import InvalidRequest
 from service.product.outputs import ParquetDraft, check_parquet, in_order
+from service.requests.json_values import JSONObject
+from service.requests.problems import InvalidRequest
+from service.serving.answers import check_columns, check_top_k, top_batch, top_classes
+from service.serving.predictor import Probabilities, intervals_of, scored_batch
 from storage.files.workspace_layout import publish
 
 Report = Callable[[JSONObject], None]

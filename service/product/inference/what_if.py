@@ -16,12 +16,12 @@ from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError, NoClass, UnknownColumn
 from learners.models.explanation import explain
 from learners.models.model import Model
-from learners.orders.model import OrderModel
 from learners.models.query import Conditional, Edges, Evidence, Map, Marginal, Moments, RawValue
+from learners.orders.model import OrderModel
 from learners.schema import Attribute, Chunk
 from learners.schema.encoding.records import encode_records
-from service.serving.predictor import Served, intervals_of
 from service.product.inference.queries import answers, queryable
+from service.serving.predictor import Served, intervals_of
 
 Part = Literal["prediction", "interval", "contributions", "posterior", "completion", "edges"]
 PARTS: tuple[Part, ...] = ("prediction", "interval", "contributions", "posterior", "completion", "edges")

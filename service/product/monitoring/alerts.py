@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import cast
 
 from learners.monitoring.drift_tests import Limits
-from service.requests.problems import InvalidRequest
-from service.product.versions.registry import find_version
 from service.product.monitoring.windows import monitoring
+from service.product.versions.registry import find_version
+from service.requests.problems import InvalidRequest
 from service.workspace import Workspace
 from storage.errors import NotFound
 from storage.monitoring.records import AlertRecord, RuleRecord, records_of, with_records

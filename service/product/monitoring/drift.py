@@ -2,19 +2,19 @@
 
 from collections.abc import Sequence
 
+from learners.monitoring.count_layout import Watched
 from learners.monitoring.drift import drift_report
 from learners.monitoring.drift_tests import Limits
 from learners.monitoring.reference import Reference, served_reference, training_reference
 from learners.monitoring.served_counts import ServedCounts
-from learners.monitoring.count_layout import Watched
 from learners.passes.engine import collect
-from service.serving.predictor import map_version
-from service.requests.problems import InvalidRequest
 from service.product.datasets.data_roots import open_source
-from service.product.versions.registry import find_version
+from service.product.inference.scoring import absences
 from service.product.progress import Report, reporting, silent
 from service.product.training.scored_counts import scored_counts
-from service.product.inference.scoring import absences
+from service.product.versions.registry import find_version
+from service.requests.problems import InvalidRequest
+from service.serving.predictor import map_version
 from service.settings import available_threads
 from service.workspace import Workspace
 

@@ -3,16 +3,16 @@
 from functools import lru_cache, partial
 from pathlib import Path
 
-from learners.registry.model_kinds import load_model
-from learners.monitoring.reference import training_reference
 from learners.monitoring.count_layout import Watched
-from service.requests.problems import InvalidRequest
-from service.product.versions.registry import find_version, list_models
+from learners.monitoring.reference import training_reference
+from learners.registry.model_kinds import load_model
 from service.product.training.scored_counts import scored_counts
+from service.product.versions.registry import find_version, list_models
+from service.requests.problems import InvalidRequest
 from service.workspace import Workspace
+from storage.control.paging import pages
 from storage.models.compiled import map_compiled
 from storage.models.models import ModelVersion
-from storage.control.paging import pages
 
 
 def counting_version(workspace: Workspace, dataset: str) -> ModelVersion | None:

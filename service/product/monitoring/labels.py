@@ -10,11 +10,11 @@ import pyarrow as pa
 from learners.kernels.arrays import Array, Codes, Floats, Integers
 from learners.schema import Schema
 from learners.schema.schema import Value
-from service.serving.predictor import map_version
-from service.requests.problems import InvalidRequest
-from service.product.versions.registry import find_version
 from service.product.monitoring.windows import SMALLEST, Watching, span
+from service.product.versions.registry import find_version
+from service.requests.problems import InvalidRequest
 from service.serving.count_queue import keyed
+from service.serving.predictor import map_version
 from service.workspace import Workspace
 from storage.monitoring.counts import MonitoringFiles, workspace_secret
 

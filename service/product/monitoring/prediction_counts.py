@@ -5,8 +5,8 @@ from datetime import datetime
 import numpy as np
 import pyarrow as pa
 
-from service.requests.problems import InvalidRequest
 from service.product.monitoring.windows import SMALLEST, Watching, hour_end, span
+from service.requests.problems import InvalidRequest
 from service.workspace import Workspace
 
 MOST_CELLS = 20_000_000

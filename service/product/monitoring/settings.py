@@ -1,8 +1,8 @@
 """What is kept of the served rows of one model: as somebody decided, or else as the settings have it."""
 
-from service.serving.predictor import map_version
-from service.requests.problems import InvalidRequest
 from service.product.versions.registry import find_version
+from service.requests.problems import InvalidRequest
+from service.serving.predictor import map_version
 from service.workspace import Workspace
 from storage.monitoring.counts import MonitorChoice, MonitoringFiles
 

@@ -12,21 +12,20 @@ from learners.errors import LearnerError
 from learners.models.model import Model
 from learners.passes.sources.source import Source
 from service.jobs.steps import Run, Step
-from service.requests.json_values import JSONMapping, JSONObject
-from service.serving.predictor import map_version
-from service.requests.problems import InvalidRequest
-from service.product.inference import scoring
 from service.product.datasets.data_roots import open_source
 from service.product.datasets.datasets import get_dataset
-from service.product.promotion.refresh_gate import inspect
-from service.product.versions.deletion import prune
-from service.product.training.training import target_of, train_steps
 from service.product.datasets.training_rows import training_rows
+from service.product.inference import scoring
+from service.product.promotion.refresh_gate import inspect
+from service.product.training.training import target_of, train_steps
+from service.product.versions.deletion import prune
+from service.requests.json_values import JSONMapping, JSONObject
+from service.requests.problems import InvalidRequest
 from service.requests.requests import PromotionRule, RefreshRequest, TrainRequest
+from service.serving.predictor import map_version
 from service.workspace import Workspace
-from storage.models import models
-from storage.models import promotions
 from storage.errors import Conflict, CorruptFile, NotFound
+from storage.models import models, promotions
 from storage.models.promotions import Promotion
 
 JOINT_METRIC = "log_loss"  # of classes; or of whole rows, where there are none

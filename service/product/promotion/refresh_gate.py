@@ -3,22 +3,22 @@
 from typing import cast
 
 from learners.errors import LearnerError
+from learners.monitoring.count_layout import Watched
 from learners.monitoring.drift import drift_report
 from learners.monitoring.drift_tests import Limits
 from learners.monitoring.reference import training_reference
 from learners.monitoring.served_counts import ServedCounts
-from learners.monitoring.count_layout import Watched
 from service.jobs.steps import Run
-from service.requests.json_values import JSONObject
-from service.serving.predictor import map_version
-from service.requests.problems import Conflict
 from service.product.datasets.data_roots import open_source
-from service.product.training.scored_counts import scored_counts
 from service.product.monitoring.windows import monitoring
+from service.product.training.scored_counts import scored_counts
+from service.requests.json_values import JSONObject
+from service.requests.problems import Conflict
 from service.requests.requests import RefreshRequest
+from service.serving.predictor import map_version
 from service.workspace import Workspace
-from storage.models import models
 from storage.errors import CorruptFile, NotFound
+from storage.models import models
 from storage.models.models import ModelVersion
 
 MOST_ROWS = 200_000

@@ -10,9 +10,8 @@ from learners.schema import Chunk
 from service.product.monitoring.labels import LEAST, labelled_codes
 from service.product.monitoring.windows import Watching
 from service.workspace import Workspace
-from storage.models import aliases
-from storage.models import models
 from storage.errors import NotFound
+from storage.models import aliases, models
 from storage.models.models import CHAMPION
 
 LEAST_PROBABILITY = 0.99

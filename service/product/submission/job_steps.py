@@ -7,15 +7,15 @@ from functools import partial
 
 from service.jobs.limits import OwnLimits, limits_of
 from service.jobs.steps import LOCAL, Kinds, Step, run_now
-from service.requests.json_values import JSONObject
-from service.product.inference.answering import answer_queries, evaluate_version, impute_rows, score_rows
 from service.product.datasets.datasets import summarise
 from service.product.forgetting.forgetting import forget_steps
-from service.product.submission.prechecks import check_request
-from service.product.promotion.promotion import refresh_steps
-from service.product.progress import Report, silent
+from service.product.inference.answering import answer_queries, evaluate_version, impute_rows, score_rows
 from service.product.inference.scoring import unheard
+from service.product.progress import Report, silent
+from service.product.promotion.promotion import refresh_steps
+from service.product.submission.prechecks import check_request
 from service.product.training.training import train_steps
+from service.requests.json_values import JSONObject
 from service.requests.requests import EvaluateRequest, ForgetRequest, TrainRequest
 from service.workspace import Workspace
 from storage.models import models

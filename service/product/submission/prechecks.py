@@ -4,7 +4,6 @@ import glob
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from learners.registry import recipes
 from learners.circuits.columns import check_left_out, knows_nothing_of, labels_of, never_had
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.queries import check
@@ -12,18 +11,19 @@ from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import SourceError, UnknownColumn
 from learners.models.model import Model
-from learners.orders.model import OrderModel
 from learners.models.query import AnyQuery, Marginal, Query, Surprise
+from learners.orders.model import OrderModel
+from learners.registry import recipes
 from learners.schema.encoding.records import encode_records
 from service.jobs.limits import check_limits
 from service.product.datasets.data_roots import check_roots, files_of, plain
 from service.product.datasets.datasets import get_dataset
 from service.product.forgetting.forgetting import check_condition
-from service.product.views.inspecting import served
-from service.product.promotion.promotion import checked_train
 from service.product.inference.queries import NoJoint, of_joint, of_structures
-from service.product.versions.registry import find_version
+from service.product.promotion.promotion import checked_train
 from service.product.training.training import target_of
+from service.product.versions.registry import find_version
+from service.product.views.inspecting import served
 from service.requests.requests import (
     AnyRequest,
     EvaluateRequest,

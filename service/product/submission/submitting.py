@@ -6,9 +6,9 @@ from pathlib import Path
 
 from service.jobs.logs import log_path
 from service.jobs.queue import Job, Priority, job_queue
-from service.requests.problems import Conflict
 from service.product.outputs import check_free
 from service.product.submission.prechecks import check_files, check_request
+from service.requests.problems import Conflict
 from service.requests.requests import AnyRequest
 from service.workspace import Workspace
 from storage.files.workspace_layout import publish

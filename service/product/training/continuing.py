@@ -9,18 +9,18 @@ from learners.circuits.bayesian.posterior_samples.model import BayesianCircuit
 from learners.circuits.model import CircuitModel
 from learners.circuits.recipes import continued, sampled_further
 from learners.circuits.structures.from_file import fingerprint, read_circuit
-from learners.registry.model_kinds import load_model
 from learners.passes.learner import Account, Learner, Part
 from learners.passes.sources.row_filter import Selection
 from learners.passes.sources.source import Source
-from service.requests.json_values import JSONMapping
+from learners.registry.model_kinds import load_model
 from service.product.datasets.datasets import file_facts
-from service.product.versions.registry import find_version
 from service.product.datasets.training_rows import TrainingRows
+from service.product.versions.registry import find_version
+from service.requests.json_values import JSONMapping
 from service.requests.requests import TrainRequest
 from service.workspace import Workspace
-from storage.models.compiled import map_compiled
 from storage.errors import NotFound
+from storage.models.compiled import map_compiled
 
 # The fact of a model that tells in which order its rows were sampled.
 ORDER = "order"

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from learners.models.model import Model
-from learners.monitoring.served_counts import ServedCounts
 from learners.monitoring.count_layout import Watched
+from learners.monitoring.served_counts import ServedCounts
 from learners.passes.sources.source import Source
 from storage.files.workspace_layout import publish
 from storage.models.model_file import read_table

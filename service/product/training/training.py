@@ -7,38 +7,38 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from learners.registry import recipes
 from learners.circuits.model import CircuitModel
 from learners.classifiers.rare_value_cost import folding_costs
-from learners.registry.model_kinds import load_model
-from learners.passes.memory import allocate_frugally, limit_memory
 from learners.models.model import Model
 from learners.monitoring.count_layout import network_of
 from learners.passes.cluster import connected
 from learners.passes.learner import Account, Checkpoints, Part, drive
+from learners.passes.memory import allocate_frugally, limit_memory
+from learners.registry import recipes
+from learners.registry.model_kinds import load_model
 from learners.schema import Kept
 from learners.schema.discarded_columns import losses
 from service.jobs.limits import counts_bytes
 from service.jobs.steps import Run, Step
+from service.product.datasets.data_roots import check_roots, files_of, open_source, plain_parameters
+from service.product.datasets.dataset_statistics import Ledger, ledger_of
+from service.product.datasets.datasets import file_facts, get_dataset
+from service.product.datasets.known_files import keep_column_order, verify_files
+from service.product.datasets.training_rows import TrainingRows, check_forgotten, discard_forgotten, training_rows
+from service.product.inference import scoring
+from service.product.progress import reporting
+from service.product.training import provenance
+from service.product.training.continuing import ORDER, Continuation, chosen, continuation
+from service.product.training.scored_counts import keep_scored, scored_tables
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
-from service.product.training import provenance
-from service.product.inference import scoring
-from service.product.training.continuing import ORDER, Continuation, chosen, continuation
-from service.product.datasets.data_roots import check_roots, files_of, open_source, plain_parameters
-from service.product.datasets.datasets import file_facts, get_dataset
-from service.product.datasets.dataset_statistics import Ledger, ledger_of
-from service.product.datasets.known_files import keep_column_order, verify_files
-from service.product.progress import reporting
-from service.product.training.scored_counts import keep_scored, scored_tables
-from service.product.datasets.training_rows import TrainingRows, check_forgotten, discard_forgotten, training_rows
 from service.requests.requests import TrainRequest
 from service.settings import available_threads
 from service.workspace import Workspace
 from storage.datasets import datasets
+from storage.files.workspace_layout import make_folder
 from storage.models import models
 from storage.models.compiled import map_compiled, write_compiled
-from storage.files.workspace_layout import make_folder
 from storage.models.model_file import write_model
 from storage.models.models import ModelVersion
 from storage.models.publication import publishing, register, version_of_job

@@ -3,13 +3,12 @@
 from typing import TYPE_CHECKING
 
 from service.jobs.steps import LOCAL
-from service.requests.problems import Conflict
 from service.product.datasets.dataset_statistics import DATA, remove_counted
 from service.product.versions.registry import retention_of
+from service.requests.problems import Conflict
 from service.workspace import Workspace
-from storage.models import model_file
-from storage.models import removal
 from storage.errors import NotFound
+from storage.models import model_file, removal
 from storage.models.models import ModelVersion
 from storage.monitoring.counts import MonitoringFiles
 

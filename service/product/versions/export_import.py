@@ -7,21 +7,19 @@ from pathlib import Path
 from pydantic import BaseModel, Field, ValidationError
 
 from learners.registry.model_kinds import completed
-from service.requests.json_values import JSONMapping, JSONObject
-from service.requests.problems import InvalidRequest
 from service.product.child_process import aside
 from service.product.outputs import check_free
-from service.product.versions.registry import find_version
 from service.product.versions.import_sandbox import try_model
+from service.product.versions.registry import find_version
+from service.requests.json_values import JSONMapping, JSONObject
+from service.requests.problems import InvalidRequest
 from service.requests.requests import NAME
 from service.settings import max_model_bytes
 from service.workspace import Workspace
-from storage.models import bundle
-from storage.models import model_file
-from storage.models import models
-from storage.files.decoded_size import check_decoded_size
 from storage.errors import CorruptFile
+from storage.files.decoded_size import check_decoded_size
 from storage.files.workspace_layout import drafting, publish, verify_file
+from storage.models import bundle, model_file, models
 from storage.models.model_file import ModelFiles
 from storage.models.models import ModelVersion
 from storage.models.publication import publishing, register

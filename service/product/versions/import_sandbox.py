@@ -8,23 +8,23 @@ from pathlib import Path
 
 import numpy as np
 
-from learners.kernels.arrays import Arrays
-from learners.classifiers.baselines.boosted import BoostedModel
 from learners.circuits.model import CircuitModel
+from learners.classifiers.baselines.boosted import BoostedModel
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError
-from learners.registry.model_kinds import load_model
+from learners.kernels.arrays import Arrays
 from learners.models.model import Model
 from learners.models.query import Marginal
+from learners.registry.model_kinds import load_model
 from learners.schema import Chunk
 from learners.schema.encoding.records import encode_records, record_classifier
 from learners.schema.schema import FEW_CLASSES
-from service.requests.problems import InvalidRequest
 from service.product.child_process import aside
+from service.requests.problems import InvalidRequest
 from service.workspace import Workspace
-from storage.models import model_file
 from storage.errors import CorruptFile
+from storage.models import model_file
 
 CPU_S = 60
 PROBES = 256

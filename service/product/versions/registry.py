@@ -1,13 +1,10 @@
 """The registry: models and their versions, aliases, tags and promotions. Nothing here reads a model."""
 
 from service.workspace import Workspace
-from storage.models import aliases
-from storage.models import models
-from storage.models import promotions
-from storage.models import retention
+from storage.control.paging import Page
+from storage.models import aliases, models, promotions, retention
 from storage.models.aliases import AliasMove
 from storage.models.models import ModelVersion, RegisteredModel
-from storage.control.paging import Page
 from storage.models.promotions import Promotion
 
 

@@ -39,8 +39,7 @@ def circuit_of(model: "Model", form: Form) -> str:
         If a picture is asked for, and the circuit has too many regions for one.
     """
     # Here, for the command line names the forms long before it needs a circuit.
-    from learners.circuits.formats import drawing
-    from learners.circuits.formats import text
+    from learners.circuits.formats import drawing, text
     from service.product.inference.queries import written
 
     writers = {Form.TEXT: text.to_text, Form.JSON: text.to_json, Form.DOT: drawing.to_dot, Form.SVG: drawing.to_svg}

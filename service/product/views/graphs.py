@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from learners.classifiers.parent_information import contexts_of, information_of_parents
 from learners.classifiers.lookup.lookup import LookupModel
+from learners.classifiers.parent_information import contexts_of, information_of_parents
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError, UnknownColumn
 from learners.models.model import Model
 from learners.orders.model import OrderModel
+from service.product.versions.registry import find_version
 from service.requests.json_values import JSONObject
 from service.serving.predictor import map_version
-from service.product.versions.registry import find_version
 from service.workspace import Workspace
 
 MAX_CONTEXTS = 200

@@ -10,18 +10,18 @@ from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import InvalidParameter, LearnerError
 from learners.models.model import Model
-from learners.orders.model import OrderModel
 from learners.orders.drawing import posterior_svg
-from service.requests.json_values import JSONObject
-from service.serving.predictor import Served, map_version
-from service.product.views.circuit_export import Form, circuit_of
-from service.product.views.graphs import graph_of, graph_of_structure
+from learners.orders.model import OrderModel
 from service.product.outputs import check_free
 from service.product.versions.registry import find_version
+from service.product.views.circuit_export import Form, circuit_of
+from service.product.views.graphs import graph_of, graph_of_structure
 from service.product.views.structure_svg import to_svg
+from service.requests.json_values import JSONObject
+from service.serving.predictor import Served, map_version
 from service.workspace import Workspace
-from storage.models import model_file
 from storage.files.workspace_layout import publish
+from storage.models import model_file
 
 
 class NoChains(LearnerError, ValueError):

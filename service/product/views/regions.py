@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from learners.circuits.columns import columns_of
-from learners.circuits.model import CircuitModel
 from learners.circuits.formats.regions import Region, regions
+from learners.circuits.model import CircuitModel
 from learners.errors import InvalidParameter
 from learners.models.model import Model
-from service.requests.json_values import JSONObject
-from service.product.views.graphs import ColumnGraph, GraphEdge
 from service.product.inference.queries import written
+from service.product.views.graphs import ColumnGraph, GraphEdge
+from service.requests.json_values import JSONObject
 
 MOST_DRAWN = 60
 NAMED = 3

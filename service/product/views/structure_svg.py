@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from html import escape
 from unicodedata import category
 
-from service.product.views.graphs import ColumnGraph
 from service.product.views.graph_layout import layered
+from service.product.views.graphs import ColumnGraph
 
 CHARACTER, HEIGHT, MARGIN = 7.2, 26.0, 14.0
 LONGEST = 28

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from learners.errors import LearnerError
-from learners.orders.model import OrderModel
 from learners.orders.drawing import Picture, posterior_svg
-from service.serving.predictor import map_version
+from learners.orders.model import OrderModel
 from service.product.outputs import check_free
 from service.product.versions.registry import find_version
+from service.serving.predictor import map_version
 from service.workspace import Workspace
 from storage.files.workspace_layout import publish
 from storage.models.models import ModelVersion

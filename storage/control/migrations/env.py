@@ -2,8 +2,8 @@
 
 from alembic import context
 
-from storage.control.tables import metadata
 from storage.control.migrations import VERSION_TABLE
+from storage.control.tables import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

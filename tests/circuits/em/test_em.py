@@ -11,17 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.circuits.em.em import ExpectedCounts, batch_em, em_passes
+from learners.circuits.em.stepwise import StepwiseEM
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.evaluation.evaluate_kernels import BLOCK
+from learners.circuits.formats.text import CircuitBuilder, read_text
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON, SUM
 from learners.circuits.queries.moments import edge_posteriors
 from learners.circuits.streaming.online import StreamingPosterior, random_pseudo_counts
-from learners.circuits.em.stepwise import StepwiseEM
-from learners.circuits.formats.text import CircuitBuilder, read_text
 from learners.errors import InvalidParameter, StatisticMismatch
 from tests import laws
-from tests.circuits.map_circuits import random_circuit
 from tests.circuits.evaluation.test_evaluate import as_row, chain, mixed_circuit, mixed_rows, random_rows
+from tests.circuits.map_circuits import random_circuit
 from tests.conftest import PUBLIC_SETS
 from tests.naive import induced_trees as naive
 

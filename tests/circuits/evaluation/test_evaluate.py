@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from learners.circuits.errors import InvalidEvidence
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.evaluation.evaluate_kernels import few_root_logs, root_logs
-from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, POISSON
 from learners.circuits.formats.text import CircuitBuilder, read_text
+from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, POISSON
 from tests.circuits.map_circuits import random_circuit
 from tests.conftest import PUBLIC_SETS
 from tests.naive import induced_trees as naive

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.circuits.kernels import CATEGORICAL, PRODUCT, SUM
 from learners.circuits.formats.drawing import PictureTooLarge, to_dot, to_svg
+from learners.circuits.kernels import CATEGORICAL, PRODUCT, SUM
 from learners.schema import Attribute, Schema
 from tests.circuits.map_circuits import random_circuit
 from tests.circuits.queries.test_queries import CIRCUIT, SCHEMA

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.circuits.kernels import PRODUCT, SUM
 from learners.circuits.formats.regions import regions
+from learners.circuits.kernels import PRODUCT, SUM
 from tests.circuits.map_circuits import random_circuit
 
 

@@ -9,8 +9,8 @@ from learners.circuits.errors import InvalidEvidence
 from learners.circuits.mixtures.model import GaussianModel
 from learners.circuits.model import CircuitModel
 from learners.errors import InvalidParameter, SchemaError
-from learners.registry.model_kinds import load_model
 from learners.models.query import Conditional, Impute, Map, Marginal, Moments, Sample, Surprise
+from learners.registry.model_kinds import load_model
 
 
 def table_of(n, seed=0, missing=0.0):

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.mixture import GaussianMixture as Peer
 
-from learners.circuits.queries.answers import log_likelihood
 from learners.circuits.errors import ImpossibleEvidence, InvalidCircuit
 from learners.circuits.mixtures import conditioning
 from learners.circuits.mixtures.mixture import GaussianMixture
+from learners.circuits.queries.answers import log_likelihood
 from tests.circuits.gaussians.strategies import example, mixtures, rows_of
 from tests.naive import gaussians as naive
 

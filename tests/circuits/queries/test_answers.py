@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.circuits.queries import answers
-from learners.circuits.queries.answers import class_posterior, conditional, log_likelihood, marginals, moments
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
+from learners.circuits.formats.text import CircuitBuilder
 from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, INDICATOR
 from learners.circuits.map.prepared_circuit import whole_circuit
+from learners.circuits.queries import answers
+from learners.circuits.queries.answers import class_posterior, conditional, log_likelihood, marginals, moments
 from learners.circuits.queries.sampling import sample
 from learners.circuits.structures import Variable, describe_variables, independent, random_regions
-from learners.circuits.formats.text import CircuitBuilder
 from tests.circuits.answer_circuits import array_of, circuits_and_rows
 from tests.naive import circuits as naive
 from tests.naive.map import flat_circuit, value

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners.registry import recipes
 from learners.circuits.column_values import missing_cells, nameable, raw_value, rows_of_batch, with_cells
-from learners.circuits.queries.imputation import filled
 from learners.circuits.evaluation.leaf_shapes import peaks
-from learners.circuits.model import CircuitModel
-from learners.circuits.structures import Variable, independent
 from learners.circuits.formats.text import parse_text
+from learners.circuits.model import CircuitModel
+from learners.circuits.queries.imputation import filled
+from learners.circuits.structures import Variable, independent
 from learners.errors import SchemaError
+from learners.models.query import How
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
-from learners.models.query import How
+from learners.registry import recipes
 from tests.circuits.answer_circuits import circuits_and_rows
 from tests.naive.circuits import naive_filled
 

@@ -13,8 +13,8 @@ from learners.circuits.kernels import INDICATOR, SUM
 from learners.circuits.queries.moments import edge_posteriors, posterior_moments
 from learners.circuits.streaming.projection_kernels import digamma_step
 from learners.errors import InvalidParameter
-from tests.circuits.map_circuits import random_circuit
 from tests.circuits.evaluation.test_evaluate import as_row, random_rows
+from tests.circuits.map_circuits import random_circuit
 from tests.naive import induced_trees as naive
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scipy.special import psi
 
 from learners.circuits.evaluation.evaluate import log_values
+from learners.circuits.formats.text import CircuitBuilder, read_text
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, POISSON, SUM
 from learners.circuits.streaming.online import (
     PseudoCounts,
@@ -23,10 +24,9 @@ from learners.circuits.streaming.online import (
 )
 from learners.circuits.streaming.projection_kernels import ADF, LARGE, project
 from learners.circuits.streaming.shards import merge_shards
-from learners.circuits.formats.text import CircuitBuilder, read_text
 from learners.errors import InvalidParameter, StatisticMismatch
-from tests.circuits.map_circuits import random_circuit
 from tests.circuits.evaluation.test_evaluate import as_row, mixed_circuit, mixed_rows, random_rows
+from tests.circuits.map_circuits import random_circuit
 from tests.conftest import PUBLIC_SETS
 from tests.naive import induced_trees as naive
 

@@ -9,11 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 from fastapi.testclient import TestClient
 
-from learners.registry import model_kinds
-from learners.registry import recipes
 from learners.classifiers.baselines.boosted import BoostedModel
 from learners.classifiers.baselines.recipes import xgboost
 from learners.classifiers.baselines.settings import XGBoostParameters
+from learners.registry import model_kinds, recipes
 from service import product
 from service.http.app import create_app
 from service.requests.requests import EvaluateRequest, TrainRequest

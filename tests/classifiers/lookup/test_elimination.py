@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners.circuits.structures.from_network import network_circuit
 from learners.circuits.model import CircuitModel
+from learners.circuits.structures.from_network import network_circuit
 from learners.classifiers.lookup import elimination
 from learners.classifiers.lookup.elimination import Elimination
 from learners.classifiers.lookup.lookup import LookupModel

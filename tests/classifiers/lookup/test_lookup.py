@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from learners.classifiers.estimates.family_trees import trees_of
+from learners.classifiers.estimates.m_estimate import GRID, m_estimates
 from learners.classifiers.lookup import compile as compile_module
 from learners.classifiers.lookup import lookup as lookup_module
-from learners.classifiers.m_selection import choose_m
-from learners.classifiers.estimates.family_trees import trees_of
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.classifiers.estimates.m_estimate import GRID, m_estimates
-from learners.classifiers.structure import Structure, k_dependence, naive_structure, tree_augmented
 from learners.classifiers.lookup.tables import probabilities
+from learners.classifiers.m_selection import choose_m
+from learners.classifiers.structure import Structure, k_dependence, naive_structure, tree_augmented
 from learners.counts.families.family_counts import FamilyCounts
-from learners.counts.samples.holdout import HoldOut
 from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.samples.holdout import HoldOut
 from learners.registry.model_kinds import load_model
 from learners.schema import Chunk
 from tests import laws, strategies

@@ -11,20 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.registry import recipes
-from learners.kernels.arrays import Array, Arrays
-from learners.classifiers.lookup import lookup
-from learners.classifiers.lookup.checks import check_arrays
 from learners.classifiers.estimates.family_trees import trees_of
 from learners.classifiers.estimates.hdp import HDPParameters, hdp_map_estimates
+from learners.classifiers.lookup import lookup
+from learners.classifiers.lookup.checks import check_arrays
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.classifiers.lookup.many_checks import TYPES
 from learners.counts.families.family_counts import FamilyCounts
 from learners.errors import InvalidArray, InvalidParameter, SchemaError
-from learners.registry.model_kinds import load_model
+from learners.kernels.arrays import Array, Arrays
 from learners.passes.inference import infer_schema
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
+from learners.registry import recipes
+from learners.registry.model_kinds import load_model
 from learners.schema.encoding.encode import encode
 from learners.schema.encoding.records import record_classifier
 from tests import laws

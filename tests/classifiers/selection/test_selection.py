@@ -2,7 +2,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from learners.registry import recipes
 from learners.classifiers.estimates.family_trees import each_grown
 from learners.classifiers.selection.loss_tables import measure
 from learners.classifiers.selection.selection import PrefixLosses
@@ -14,6 +13,7 @@ from learners.errors import EmptyStatistic, InvalidParameter, StatisticMismatch
 from learners.passes.engine import collect
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
+from learners.registry import recipes
 from learners.schema import Attribute, Chunk, Schema
 from tests.naive.selection import prefix_losses
 

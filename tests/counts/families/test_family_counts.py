@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from learners.counts import count_dtypes, sparse_counts
 from learners.counts.families import family_counts as family_module
 from learners.counts.families import family_tables
-from learners.counts import sparse_counts
-from learners.counts import count_dtypes
 from learners.counts.families.family_counts import Family, FamilyCounts
 from learners.counts.families.family_tables import shares_of, tables_of
 from learners.errors import FamilyTooLarge, StatisticMismatch
@@ -166,7 +165,9 @@ def test_tables_widen_where_rows_outgrow_32_bits(monkeypatch):
     families = [Family(0, (1, 2)), Family(1), Family(2, (1,)), Family(3, (0, 2, 1))]
     parts = [strategies.chunk_of(seed, schema, 300) for seed in range(4)]
     narrow = laws.updated(FamilyCounts(schema, families), parts)
-    monkeypatch.setattr(count_dtypes, "MOST_SHORT", 700)  # reached by updates, by merging, and by reading what is stored
+    monkeypatch.setattr(
+        count_dtypes, "MOST_SHORT", 700
+    )  # reached by updates, by merging, and by reading what is stored
     merged = laws.merged(*(laws.updated(FamilyCounts(schema, families), half) for half in (parts[:2], parts[2:])))
     for wide in (laws.updated(FamilyCounts(schema, families), parts), merged):
         assert wide == narrow

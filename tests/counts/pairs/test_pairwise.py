@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners.counts.pairs import pairwise
-from learners.counts.pairs import triples
 from learners.counts import count_dtypes
+from learners.counts.pairs import pairwise, triples
 from learners.counts.pairs.pairwise import PairwiseCounts
 from tests import laws, strategies
 from tests.naive.counts import pair_counts
@@ -92,7 +91,9 @@ def test_tables_widen_where_rows_outgrow_32_bits(most, monkeypatch):
     assert narrow.counts.dtype == np.int32
     assert narrow.table(0, 1).dtype == np.int64
     monkeypatch.setattr(pairwise, "MAX_NUMBERED_CELLS", most)
-    monkeypatch.setattr(count_dtypes, "MOST_SHORT", 700)  # reached by updates, by merging, and by reading what is stored
+    monkeypatch.setattr(
+        count_dtypes, "MOST_SHORT", 700
+    )  # reached by updates, by merging, and by reading what is stored
     merged = laws.merged(*(laws.updated(PairwiseCounts(schema), half) for half in (parts[:2], parts[2:])))
     read = narrow.from_arrow(narrow.to_arrow())
     for wide in (laws.updated(PairwiseCounts(schema), parts), merged, read):

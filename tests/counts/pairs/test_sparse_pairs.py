@@ -8,11 +8,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.passes import memory
 from learners.classifiers.structure import k_dependence, tree_augmented
 from learners.counts.information import conditional_mutual_information, mutual_information
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.counts.pairs.sparse_pairs import SparsePairs, pair_counts
+from learners.passes import memory
 from tests import laws, strategies
 
 

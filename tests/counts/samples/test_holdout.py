@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from learners.counts.kernels import row_hashes
 from learners.counts.samples.bottom_k_sample import RESERVE
 from learners.counts.samples.holdout import HoldOut
-from learners.counts.kernels import row_hashes
 from tests import laws, strategies
 
 

@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 
-from learners.orders.scores.bge import Standard
+from learners.models.query import Edges, Effects, Graph, Paths
+from learners.orders.lattice.forward_backward import order_sums
+from learners.orders.lattice.lattice import complete_lattice
+from learners.orders.lattice.posterior import Coverage, OrderPosterior
+from learners.orders.parameters import OrderParameters
 from learners.orders.queries.conditional import MOST_SETS, ConditionalPosteriors, with_candidates
+from learners.orders.queries.queries import Asked
+from learners.orders.scores.bge import Standard
 from learners.orders.scores.edge_constraints import Edges as KnownEdges
 from learners.orders.scores.edge_constraints import ImpossibleEdges
-from learners.orders.lattice.lattice import complete_lattice
-from learners.orders.parameters import OrderParameters
-from learners.orders.lattice.posterior import Coverage, OrderPosterior
 from learners.orders.scores.priors import StructurePrior
-from learners.orders.queries.queries import Asked
-from learners.orders.lattice.forward_backward import order_sums
-from learners.models.query import Edges, Effects, Graph, Paths
 from tests.orders.problems import bge_of, family_scores, gaussian_table
 
 NAMES = ["a", "b", "c", "d", "e"]

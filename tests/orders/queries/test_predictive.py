@@ -6,12 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from learners.registry import recipes
 from learners.errors import UnknownColumn
-from learners.orders.scores.bge import BGe, BGePrior
 from learners.orders.queries.predictive import log_densities
+from learners.orders.scores.bge import BGe, BGePrior
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
+from learners.registry import recipes
 from tests.orders.problems import bge_of, gaussian_table, naive_bge
 
 GRAPH = ((1,), (), (0, 1), (2,))

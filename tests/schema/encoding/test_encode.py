@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners.registry import recipes
-from learners.kernels.arrays import freeze
 from learners.errors import EmptyData, SchemaError
+from learners.kernels.arrays import freeze
 from learners.passes.inference import infer_schema
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
+from learners.registry import recipes
 from learners.schema import Attribute, Schema
 from learners.schema.encoding.encode import encode, numbers
-from learners.schema.kernels import MOST_COMPARED, interval_codes
 from learners.schema.encoding.records import encode_columns, encode_records, record_classifier
+from learners.schema.kernels import MOST_COMPARED, interval_codes
 from tests import strategies
 from tests.conftest import needs_public_sets, public_sets
 from tests.naive.encoding import code_of

@@ -13,8 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from service import terminal
-from service import startup
+from service import startup, terminal
 
 LEARNING = (
     "sklearn",

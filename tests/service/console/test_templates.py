@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 import service.console
 from service.console.rendering import environment
-from storage.models.aliases import AliasMove
-from storage.datasets.datasets import Dataset
 from storage.control.keys import ApiKey, Role
+from storage.control.schedules import Schedule
+from storage.datasets.datasets import Dataset
+from storage.models.aliases import AliasMove
 from storage.models.models import ModelVersion
 from storage.models.promotions import Promotion
-from storage.control.schedules import Schedule
 
 TEMPLATES = Path(service.console.__file__).parent / "templates"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

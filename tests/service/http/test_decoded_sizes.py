@@ -15,9 +15,9 @@ from starlette.testclient import TestClient
 
 from service import product
 from service.http.api.bodies.decoded_sizes import check_csv, check_json
-from service.http.api.scoring.predict import ARROW
 from service.http.api.bodies.streams import QuickStreams, read_stream
 from service.http.api.bodies.tensors import LENGTH, decoded_bytes, read_request
+from service.http.api.scoring.predict import ARROW
 from service.http.app import create_app
 from service.http.memory_in_flight import InFlight
 from service.requests.problems import BodyTooLarge, MalformedBody, Overloaded, UnsupportedMediaType

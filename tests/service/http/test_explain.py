@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import learners
-from learners.registry import recipes
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
+from learners.registry import recipes
 from service import product
 from service.requests.requests import TrainRequest
 from service.settings import Settings

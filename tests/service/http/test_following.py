@@ -11,12 +11,12 @@ from learners.registry.model_kinds import completed
 from service import product
 from service.http import security
 from service.http.app import Application, create_app
-from service.serving.predictor import Predictor
 from service.requests.requests import TrainRequest
+from service.serving.predictor import Predictor
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.errors import ControlUnavailable
 from storage.control.keys import revoke_key
+from storage.errors import ControlUnavailable
 from storage.models.model_file import rebuild_compiled
 from tests.processes import wait_for
 

@@ -13,16 +13,16 @@ import pytest
 import typer
 from starlette.testclient import TestClient
 
-from learners.registry import recipes
+from learners.models.query import Conditional, Map, Marginal
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
-from learners.models.query import Conditional, Map, Marginal
+from learners.registry import recipes
 from service import product
 from service.cli.querying import query
 from service.http.app import create_app
 from service.http.warm_up import TABLE
-from service.requests.problems import TooSlow
 from service.product.inference import queries
+from service.requests.problems import TooSlow
 from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace

@@ -20,9 +20,9 @@ import pytest
 from service import product
 from service.http.app import create_app
 from service.http.security import needed_role, rank
-from service.requests.problems import OutsideRoots
 from service.processes.local_server import local_server
 from service.product.datasets import data_roots
+from service.requests.problems import OutsideRoots
 from service.requests.requests import TrainRequest
 from service.settings import Settings, is_loopback
 from service.workspace import Workspace

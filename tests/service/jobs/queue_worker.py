@@ -18,8 +18,8 @@ from service.jobs.steps import Kinds, Run, Step
 from service.jobs.worker import run
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.models import models
 from storage.errors import ControlUnavailable
+from storage.models import models
 
 
 def count(run: Run) -> dict:

@@ -28,8 +28,8 @@ from service.jobs import leases as module
 from service.jobs.leases import BEATS, LeaseKeeper
 from service.jobs.slots import take_slot
 from storage.control.control import Control, open_control
-from storage.errors import LeaseLost
 from storage.control.leases import leases
+from storage.errors import LeaseLost
 from storage.models.models import reserve_version
 from tests.machines import run_machine
 

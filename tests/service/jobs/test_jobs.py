@@ -12,8 +12,8 @@ from service.jobs import worker
 from service.jobs.queue import Job, JobQueue
 from service.jobs.slots import take_slot
 from service.jobs.worker import OfDbos
-from service.requests.problems import Conflict, InvalidRequest
 from service.processes import supervisor
+from service.requests.problems import Conflict, InvalidRequest
 from storage.errors import NotFound
 from tests import processes
 from tests.service.conftest import Workers

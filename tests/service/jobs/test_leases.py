@@ -18,8 +18,8 @@ from service.jobs.leases import CrewWatch, Silence, crew_of, here
 from service.jobs.queue import Job, JobQueue, job_queue
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.models import models
 from storage.control.leases import Lease, end_lease, leases, take_lease
+from storage.models import models
 from tests.processes import wait_for
 from tests.service.conftest import Workers
 

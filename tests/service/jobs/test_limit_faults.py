@@ -21,8 +21,8 @@ from service.jobs.budget import Budget
 from service.jobs.limits import Limits, bytes_text, counts_bytes, limits_of
 from service.jobs.queue import JobQueue
 from service.jobs.slots import is_taken, take_slot
-from service.requests.problems import InvalidRequest
 from service.processes.local_server import local_server
+from service.requests.problems import InvalidRequest
 from service.requests.requests import EvaluateRequest, RefreshRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace

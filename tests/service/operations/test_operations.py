@@ -18,14 +18,14 @@ from service import product
 from service.jobs.leases import here
 from service.jobs.slots import take_slot
 from service.operations import backup, doctor
-from service.requests.problems import Conflict, InvalidRequest
 from service.processes.local_server import local_server
+from service.requests.problems import Conflict, InvalidRequest
 from service.requests.requests import DatasetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
+from storage.control.leases import take_lease
 from storage.errors import CorruptFile
 from storage.files.workspace_layout import read_manifest, sha256_of_file
-from storage.control.leases import take_lease
 from tests.processes import wait_for
 from tests.service import commands
 from tests.service.asking import job_at_end

@@ -17,8 +17,8 @@ from learners.classifiers.lookup.lookup import LookupModel
 from service import product
 from service.cli import app
 from service.operations import precompile
-from service.serving.predictor import REHEARSED, Predictor
 from service.requests.requests import TrainRequest
+from service.serving.predictor import REHEARSED, Predictor
 from service.settings import Settings
 from service.workspace import Workspace
 

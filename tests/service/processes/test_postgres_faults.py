@@ -19,8 +19,8 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from service.requests.problems import NotReady
 from service.processes.local_server import LocalServer, local_server
+from service.requests.problems import NotReady
 from service.settings import Settings
 from tests.faults import test_kills
 from tests.processes import wait_for

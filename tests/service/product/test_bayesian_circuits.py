@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from learners.registry.model_kinds import load_model
 from learners.models.query import Map, Marginal, Sample
+from learners.registry.model_kinds import load_model
 from service import product
-from service.serving.predictor import Predictor
 from service.requests.requests import TrainRequest
+from service.serving.predictor import Predictor
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.models.compiled import map_compiled

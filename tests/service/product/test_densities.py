@@ -17,14 +17,14 @@ from learners.errors import InvalidParameter, NoClass, UnknownColumn
 from learners.models.query import Map, Marginal
 from service import product
 from service.http.app import create_app
-from service.serving.predictor import Predictor
-from service.requests.problems import InvalidRequest
-from service.product.views.circuit_export import Form
 from service.product.inference.imputation import Filling
 from service.product.inference.queries import NoCircuit, NoJoint
-from service.product.views.regions import unfolded
 from service.product.inference.row_scores import density_columns
+from service.product.views.circuit_export import Form
+from service.product.views.regions import unfolded
+from service.requests.problems import InvalidRequest
 from service.requests.requests import TrainRequest
+from service.serving.predictor import Predictor
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.service.asking import job_at_end

@@ -9,8 +9,8 @@ import pytest
 
 from learners.ensembles.model import EnsembleModel
 from learners.errors import InvalidParameter
-from learners.registry.model_kinds import load_model
 from learners.models.query import Conditional, Map
+from learners.registry.model_kinds import load_model
 from service import product
 from service.requests.requests import ForgetRequest, TrainRequest
 from storage.models.compiled import map_compiled
@@ -51,9 +51,9 @@ def test_a_refresh_reads_new_files_and_gives_the_model_of_all_of_them(workspace,
     assert read["counting pairs"] == 1 and read["reading the domains"] == 1
     assert arrays_of(updated).schema.attributes[-1].groupings == arrays_of(first).schema.attributes[-1].groupings
     # From scratch by the same cut points: nothing to reuse.
-    from learners.registry import recipes
     from learners.passes.learner import drive
     from learners.passes.sources.source import Source
+    from learners.registry import recipes
     from learners.schema import Kept
 
     made = recipes.learner("auto", FEW, "class", Kept(arrays_of(first).schema), COLUMNS)

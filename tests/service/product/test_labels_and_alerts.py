@@ -19,17 +19,16 @@ import pytest
 from learners.monitoring.raw import BatchRows
 from learners.schema.encoding.encode import encode
 from service import product
-from service.serving.prediction_log import predictions_table
-from service.serving.monitoring_counts import Observer
-from service.serving.predictor import map_version
-from service.requests.problems import InvalidRequest
-from service.product.monitoring import alerts
 from service.product import monitoring_loop
-from service.product.monitoring import webhooks
+from service.product.monitoring import alerts, webhooks
 from service.product.monitoring.labels import Label
-from service.product.promotion.rollback import judged
 from service.product.monitoring.windows import Watching
+from service.product.promotion.rollback import judged
+from service.requests.problems import InvalidRequest
 from service.requests.requests import TrainRequest
+from service.serving.monitoring_counts import Observer
+from service.serving.prediction_log import predictions_table
+from service.serving.predictor import map_version
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import NotFound

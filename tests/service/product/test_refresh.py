@@ -11,16 +11,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners.errors import InvalidParameter
-from learners.registry.model_kinds import load_model
 from learners.passes.sources.row_filter import window
 from learners.passes.sources.source import Source
+from learners.registry.model_kinds import load_model
 from learners.schema import Kept
 from service import product
 from service.requests.requests import DatasetRequest, ForgetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.models.compiled import map_compiled
 from storage.errors import CorruptFile, InvalidPredicate
+from storage.models.compiled import map_compiled
 from tests.passes.test_engine import same
 from tests.passes.test_reuse import write
 from tests.service.asking import job_at_end

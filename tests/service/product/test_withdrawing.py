@@ -16,8 +16,8 @@ from service.requests.problems import InvalidRequest
 from service.requests.requests import ForgetRequest, TrainRequest
 from service.workspace import Workspace
 from storage.control import tables
-from storage.errors import CorruptFile, NotFound
 from storage.datasets.forgotten import Forgotten
+from storage.errors import CorruptFile, NotFound
 from tests.passes.test_engine import same
 from tests.passes.test_reuse import write
 from tests.service.cli.test_cli import fewpass

@@ -14,11 +14,11 @@ import pytest
 from learners.circuits.structures.from_network import NetworkTooLarge
 from learners.models.query import Marginal
 from service import product
-from service.serving.monitoring_counts import Observer
-from service.serving.predictor import Predictor, Served
 from service.product.inference.queries import queryable
 from service.product.monitoring.windows import Watching
 from service.requests.requests import TrainRequest
+from service.serving.monitoring_counts import Observer
+from service.serving.predictor import Predictor, Served
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.models.models import generation

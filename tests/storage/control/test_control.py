@@ -15,9 +15,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from storage.control import control
-from storage.control import tables
-from storage.control import migrations
+from storage.control import control, migrations, tables
 from storage.control.control import open_control
 from storage.datasets.datasets import Dataset, get_dataset, list_datasets, register_dataset
 from storage.errors import ControlUnavailable, CorruptFile, NewerDatabase, OutcomeUnknown, Unwritable
@@ -39,7 +37,9 @@ def test_head_is_the_newest_migration():
 
 def test_a_database_that_is_up_to_date_opens_without_alembic(layout):
     open_control(layout.control_url).close()
-    code = "import sys; from storage.control.control import open_control; open_control(sys.argv[1]); print(*sys.modules)"
+    code = (
+        "import sys; from storage.control.control import open_control; open_control(sys.argv[1]); print(*sys.modules)"
+    )
     command = [sys.executable, "-c", code, layout.control_url]
     loaded = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
     assert "storage.control.migrations" in loaded

@@ -9,8 +9,8 @@ import pytest
 import sqlalchemy as sa
 
 from storage.control import tables
-from storage.errors import Conflict, InvalidKey, InvalidName, NotFound
 from storage.control.keys import Role, authenticate, create_key, list_keys, revoke_key
+from storage.errors import Conflict, InvalidKey, InvalidName, NotFound
 from storage.models.models import generation
 
 

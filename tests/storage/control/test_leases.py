@@ -10,10 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from storage.models import models
 from storage.control.control import open_control
-from storage.errors import LeaseLost
 from storage.control.leases import end_lease, leases, renew_lease, take_lease
+from storage.errors import LeaseLost
+from storage.models import models
 
 
 def url(folder: Path) -> str:

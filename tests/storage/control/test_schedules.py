@@ -9,15 +9,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from storage.control import tables as control_tables
 from storage.control import migrations
-from storage.models.aliases import alias_history, aliases, roll_back
+from storage.control import tables as control_tables
 from storage.control.control import open_control
-from storage.errors import Conflict, InvalidName, NotFound
-from storage.models.models import CHAMPION, list_versions, set_alias, set_tag
-from storage.models.promotions import Promotion, list_promotions, record_promotion
-from storage.models.removal import retain_versions
-from storage.models.retention import retention, set_retention
 from storage.control.schedules import (
     KEPT_RUNS,
     Run,
@@ -35,6 +29,12 @@ from storage.control.schedules import (
     record_run,
     set_next_due,
 )
+from storage.errors import Conflict, InvalidName, NotFound
+from storage.models.aliases import alias_history, aliases, roll_back
+from storage.models.models import CHAMPION, list_versions, set_alias, set_tag
+from storage.models.promotions import Promotion, list_promotions, record_promotion
+from storage.models.removal import retain_versions
+from storage.models.retention import retention, set_retention
 from tests.storage.conftest import new_version, statements
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)

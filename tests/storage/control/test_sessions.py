@@ -35,6 +35,4 @@ def test_ended_and_expired_sessions_are_gone(control):
     assert find_session(control, session_sha256(kept)) is not None
     open_session(control, "f" * 64, ORIGIN, HOUR)
     with control.reading() as connection:
-        assert len(connection.execute(sa.select(tables.browser_sessions)).all()) == 2, (
-            "the expired one is swept"
-        )
+        assert len(connection.execute(sa.select(tables.browser_sessions)).all()) == 2, "the expired one is swept"

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from storage.datasets.datasets import Dataset, delete_dataset, describe_dataset, get_dataset, list_datasets, register_dataset
-from storage.errors import Conflict, InvalidCursor, InvalidName, NotFound, Unstorable
 from storage.control.change_counter import generation
+from storage.datasets.datasets import (
+    Dataset,
+    delete_dataset,
+    describe_dataset,
+    get_dataset,
+    list_datasets,
+    register_dataset,
+)
+from storage.errors import Conflict, InvalidCursor, InvalidName, NotFound, Unstorable
 
 HOSTILE = [
     "",

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.errors import CorruptFile
 from storage.datasets.forgotten import Forgotten
+from storage.errors import CorruptFile
 
 
 @pytest.fixture

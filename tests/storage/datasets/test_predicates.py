@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.errors import InvalidPredicate
 from storage.datasets.predicates import RowPredicate
+from storage.errors import InvalidPredicate
 
 ROWS = pa.record_batch(
     {

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage.datasets.statistics import StatisticStore
 from storage.errors import CorruptFile, InvalidName, Unwritable
 from storage.files.workspace_layout import sha256_of_file
-from storage.datasets.statistics import StatisticStore
 
 ROOT = Path(__file__).parents[2]
 KEY, OTHER = (hashlib.sha256(word).hexdigest() for word in (b"key", b"other"))

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.files import workspace_layout
-from storage.files import atomic_folders
 from storage.errors import Unwritable
+from storage.files import atomic_folders, workspace_layout
 from storage.files.atomic_folders import drafting_beside, settle_tree
 
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.files import checksums
-from storage.models.compiled import map_compiled, write_compiled
-from storage.errors import CorruptFile
 from storage.datasets.forgotten import Forgotten
 from storage.datasets.statistics import StatisticStore
+from storage.errors import CorruptFile
+from storage.files import checksums
 from storage.files.checksums import checked_document, with_sum
+from storage.models.compiled import map_compiled, write_compiled
 
 KEY = "0" * 64
 ANYTHING = st.recursive(

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.files import workspace_layout
 from storage.errors import Conflict, CorruptFile, InvalidName, Unwritable
+from storage.files import workspace_layout
 from storage.files.workspace_layout import (
     Layout,
     Temporary,

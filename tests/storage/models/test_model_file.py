@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
+from storage.errors import Conflict, CorruptFile, InvalidName, NotFound, Unstorable, Unwritable
 from storage.files import workspace_layout
 from storage.files.duckdb_files import MEMORY_LIMIT_BYTES
-from storage.errors import Conflict, CorruptFile, InvalidName, NotFound, Unstorable, Unwritable
 from storage.models.model_file import (
     map_compiled,
     read_model,

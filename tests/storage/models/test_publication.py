@@ -8,12 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from storage.models import model_file
-from storage.models import publication
 from storage.control.control import Control, open_control
+from storage.control.leases import end_lease, take_lease
 from storage.errors import LeaseLost, NotFound, Unwritable
 from storage.files.workspace_layout import Layout
-from storage.control.leases import end_lease, take_lease
+from storage.models import model_file, publication
 from storage.models.model_file import write_model
 from storage.models.models import ModelVersion, add_version, aliases, get_version, reserve_version
 from storage.models.publication import abandoned_files, publishing, register, version_of_job

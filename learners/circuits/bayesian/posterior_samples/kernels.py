@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.kernels.arrays import Floats, Integers
 from learners.circuits.evaluation.density_kernels import log_poisson
 from learners.circuits.kernels import GAUSSIAN, LOOKUP, POISSON, PRODUCT_OF, SUM_OF, SUM_OF_TWO
+from learners.kernels.arrays import Floats, Integers
 from learners.kernels.jit import bits_of_float64, float64_of_bits, inner_kernel, kernel
 
 LOG_2_E, LN_2_HIGH, LN_2_LOW = 1.4426950408889634, 0.6931471803691238, 1.9082149292705877e-10

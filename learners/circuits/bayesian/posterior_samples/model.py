@@ -9,16 +9,16 @@ from typing import ClassVar, Self, cast
 import numpy as np
 import pyarrow as pa
 
-from learners.kernels.arrays import Array, Arrays, Floats, Integers, Uint8s, frozen
-from learners.circuits.queries.answer_types import Batches
-from learners.circuits.circuit import Circuit, CircuitArrays
-from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws
 from learners.circuits.bayesian.posterior_samples.queries import batches_of_draws
+from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws
 from learners.circuits.bayesian.posterior_samples.summary import log_mean, summarised
+from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.model import CircuitHeader, CircuitModel, SamplingTold
+from learners.circuits.queries.answer_types import Batches
 from learners.circuits.queries.sampling import sample
 from learners.circuits.queries.sampling_kernels import GOLDEN
 from learners.errors import NoClass
+from learners.kernels.arrays import Array, Arrays, Floats, Integers, Uint8s, frozen
 from learners.schema import Chunk, Schema
 
 WEIGHT, PARAMETER, TRACE, LEAF, CHOICES = "draws.weight", "draws.parameter", "trace", "prior.leaf", "state.choices."

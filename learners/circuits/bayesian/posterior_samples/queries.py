@@ -9,17 +9,17 @@ from typing import TypedDict
 
 import numpy as np
 
-from learners.kernels.arrays import Array, Floats
-from learners.circuits.queries import queries
-from learners.circuits.queries.answer_types import Answer, Batches, Cell, Guess
-from learners.circuits.columns import Columns
 from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws
 from learners.circuits.bayesian.posterior_samples.summary import LEVEL, Summary, log_mean, summarised
+from learners.circuits.columns import Columns
 from learners.circuits.errors import ImpossibleEvidence
-from learners.circuits.queries.guesses import best_codes, by_kind, of_densities
-from learners.circuits.queries.sampling import sample
+from learners.circuits.queries import queries
 from learners.circuits.queries.anomaly_rank import ranks
+from learners.circuits.queries.answer_types import Answer, Batches, Cell, Guess
+from learners.circuits.queries.guesses import best_codes, by_kind, of_densities
 from learners.circuits.queries.named_answers import in_words
+from learners.circuits.queries.sampling import sample
+from learners.kernels.arrays import Array, Floats
 from learners.models.query import Query
 
 MAP_OF = "the posterior mean circuit"

@@ -7,15 +7,15 @@ from functools import cached_property
 
 import numpy as np
 
-from learners.kernels.arrays import Array, Floats, Integers, freeze, frozen
-from learners.circuits.queries import answers
-from learners.circuits.circuit import Circuit
 from learners.circuits.bayesian.posterior_samples.kernels import DrawArrays, draw_logs, draw_posteriors
+from learners.circuits.circuit import Circuit
 from learners.circuits.errors import ImpossibleEvidence, is_discrete, is_numeric
 from learners.circuits.evaluation.evaluate import as_rows, log_values
-from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, SUM
 from learners.circuits.evaluation.plan import ONE_ENTRY, Compiled, compiled
+from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, SUM
+from learners.circuits.queries import answers
 from learners.errors import InvalidParameter
+from learners.kernels.arrays import Array, Floats, Integers, freeze, frozen
 
 HALF_LOG_2_PI = 0.5 * np.log(2.0 * np.pi)
 # Answers of so many numbers are made at a time.

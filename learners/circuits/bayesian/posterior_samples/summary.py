@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.kernels.arrays import Floats
 from learners.errors import InvalidParameter
+from learners.kernels.arrays import Floats
 
 LEVEL = 0.9
 

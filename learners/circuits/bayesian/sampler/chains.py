@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from learners.kernels.arrays import Floats
 from learners.circuits.bayesian.sampler.diagnostics import Diagnostics, diagnosed
 from learners.circuits.bayesian.sampler.layout import Layout
 from learners.circuits.bayesian.sampler.parameters import drawn_parameters, mean_parameters
@@ -18,6 +17,7 @@ from learners.circuits.bayesian.sampler.sampler import RowBlocks, SamplingAlgori
 from learners.circuits.bayesian.sampler.settings import AUTO, GibbsParameters
 from learners.circuits.bayesian.sampler.store import Kept, Store
 from learners.errors import Cancelled
+from learners.kernels.arrays import Floats
 from learners.passes.engine import Advance, unheard
 
 REPORT_EVERY_S = 0.1

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from learners.kernels.arrays import Array, Float32s, Floats
 from learners.circuits.bayesian.sampler.encode_kernels import add_noise
 from learners.circuits.bayesian.sampler.priors import Column
 from learners.circuits.structures.densities import NARROWEST, check_numbers
 from learners.errors import SchemaError
+from learners.kernels.arrays import Array, Float32s, Floats
 from learners.schema import Chunk, Schema
 from learners.schema.discretise import Histogram, numbers_of
 from learners.schema.schema import Attribute

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learners.kernels.arrays import Floats, Integers
-from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.bayesian.sampler.leaf_kernels import CENTRE, FIRST, SECOND
 from learners.circuits.bayesian.sampler.parameters import Parameters
 from learners.circuits.bayesian.sampler.priors import Prior, family_of
 from learners.circuits.bayesian.sampler.shape import Shape, n_sums_of
-from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, PRODUCT, SUM
+from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.evaluation.plan import ranges
+from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, PRODUCT, SUM
+from learners.kernels.arrays import Floats, Integers
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,9 +13,8 @@ from typing import cast
 
 import numpy as np
 
-from learners.kernels.arrays import Float32s, Uint8s
-from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws
 from learners.circuits.bayesian.posterior_samples.model import BayesianCircuit, Sampled
+from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws
 from learners.circuits.bayesian.sampler.chains import Make, Run, run_chains
 from learners.circuits.bayesian.sampler.columns import Coding
 from learners.circuits.bayesian.sampler.layout import Layout, layout_of
@@ -28,8 +27,9 @@ from learners.circuits.bayesian.sampler.store import MOST_IN_MEMORY, FileStore, 
 from learners.circuits.bayesian.sampler.tuning import Chosen, tuned
 from learners.circuits.model import CodingTold, SamplingTold
 from learners.errors import EmptyData, LearnerError
-from learners.passes.memory import memory_limit
+from learners.kernels.arrays import Float32s, Uint8s
 from learners.passes.engine import Advance
+from learners.passes.memory import memory_limit
 from learners.passes.rows import Rows
 from learners.schema import Schema
 

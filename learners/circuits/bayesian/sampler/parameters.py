@@ -6,10 +6,10 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from learners.kernels.arrays import Array, Floats
 from learners.circuits.bayesian.sampler.leaf_kernels import FIRST, SECOND, SQUARES, TOTAL, N
 from learners.circuits.bayesian.sampler.priors import Prior, family_of
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON
+from learners.kernels.arrays import Array, Floats
 
 # A gamma variate of a small shape may be below all doubles; no weight is zero and no spread infinite.
 LEAST = 1e-300

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy
 
-from learners.kernels.arrays import Floats, Integers
 from learners.circuits.bayesian.sampler.leaf_kernels import ALPHA, CENTRE, FIRST, KIND, LOG, RHO, SECOND
 from learners.circuits.bayesian.sampler.shape import Shape
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON
 from learners.errors import InvalidParameter
+from learners.kernels.arrays import Floats, Integers
 
 FAMILIES = {"categorical": CATEGORICAL, "gaussian": GAUSSIAN, "poisson": POISSON, "exponential": EXPONENTIAL}
 # Tables by the number of rows of a leaf or sum; beyond it logarithms of Γ are told one by one.

@@ -8,10 +8,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.kernels.arrays import Array, Float32s, Floats, Integers, Uint8s, Uint64s
 from learners.circuits.bayesian.sampler.lazy_kernels import enter, lazy_sweep, log_joint, tally
 from learners.circuits.bayesian.sampler.priors import Prior
 from learners.errors import InvalidParameter
+from learners.kernels.arrays import Array, Float32s, Floats, Integers, Uint8s, Uint64s
 
 Int32s = NDArray[np.int32]
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.kernels.arrays import Integers, frozen
 from learners.errors import InvalidParameter
+from learners.kernels.arrays import Integers, frozen
 
 # A choice is one byte.
 MOST_CHILDREN = 256

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from learners.kernels.arrays import Float32s, Floats, Uint8s
 from learners.circuits.bayesian.sampler.sampler import InMemory, RowBlocks
 from learners.errors import LearnerError
+from learners.kernels.arrays import Float32s, Floats, Uint8s
 
 ROWS, NOTE = "rows.f32", "note.json"
 # Rows are read so many at a time.

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from learners.kernels.arrays import Float32s, Floats
 from learners.circuits.bayesian.posterior_samples.summary import log_mean
-from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.bayesian.sampler.columns import Coding
 from learners.circuits.bayesian.sampler.layout import layout_of
 from learners.circuits.bayesian.sampler.parameters import drawn_parameters
@@ -20,6 +18,8 @@ from learners.circuits.bayesian.sampler.priors import Prior, Strengths, empirica
 from learners.circuits.bayesian.sampler.sampler import InMemory, Moves, lazy
 from learners.circuits.bayesian.sampler.settings import GibbsParameters
 from learners.circuits.bayesian.sampler.shape import Shape
+from learners.circuits.evaluation.evaluate import log_values
+from learners.kernels.arrays import Float32s, Floats
 from learners.passes.engine import Advance, unheard
 
 SHARE = 0.1

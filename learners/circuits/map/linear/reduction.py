@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learners.kernels.arrays import Integers, Uint8s
 from learners.circuits.map.linear.reduction_kernels import MaxArrays, reduced_circuit
+from learners.kernels.arrays import Integers, Uint8s
 
 
 @dataclass(frozen=True)

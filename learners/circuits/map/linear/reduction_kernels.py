@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.kernels.arrays import Floats, Integers, Uint8s
 from learners.circuits.map.linear.flatten_kernels import drop_unreachable, flatten_sum
+from learners.kernels.arrays import Floats, Integers, Uint8s
 from learners.kernels.jit import inner_kernel, kernel
 
 # A running product leaves this range only in circuits of hundreds of variables: then its logarithm moves to the offset.

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.kernels.arrays import Floats, Integers
 from learners.circuits.map.linear.copy_kernels import copy
 from learners.circuits.map.linear.reduction_kernels import MaxArrays, reduce, room_for_circuits
+from learners.kernels.arrays import Floats, Integers
 from learners.kernels.jit import inner_kernel
 
 # Pools hold the whole problem and its reductions, each at most three quarters of the one before: less than four in all.

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from learners.circuits.circuit import Circuit
-from learners.circuits.structures.search.leaf_selection import LeafChoice, chosen_leaves
 from learners.circuits.structures.densities import CONJUGATE, Densities, densities_of, with_distributions
 from learners.circuits.structures.from_file import with_leaves_of
+from learners.circuits.structures.search.leaf_selection import LeafChoice, chosen_leaves
 from learners.errors import SchemaError
 from learners.passes.learner import Passes
 from learners.schema import Attribute, Kept, Overrides, Schema

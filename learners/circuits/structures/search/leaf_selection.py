@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from learners.kernels.arrays import Floats, Integers
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.em.em import ExpectedCounts
 from learners.circuits.evaluation.evaluate import log_values
@@ -14,6 +13,7 @@ from learners.circuits.kernels import SUM
 from learners.circuits.structures.densities import LEAF_KINDS, Densities, densities_of, narrowest
 from learners.circuits.structures.quantile_transforms import grid_of
 from learners.errors import SchemaError
+from learners.kernels.arrays import Floats, Integers
 from learners.schema.discretise import Histogram, numbers_of
 from learners.schema.distributions import Distribution
 from learners.schema.schema import Attribute

@@ -7,18 +7,18 @@ from functools import partial
 
 import numpy as np
 
-from learners.kernels.arrays import Floats
-from learners.circuits.queries.answers import log_likelihood
 from learners.circuits.circuit import Circuit
 from learners.circuits.columns import columns_of
 from learners.circuits.em.em import ExpectedCounts
-from learners.circuits.structures.search.search import FEWEST_ROWS, Choice, Tried, choose
+from learners.circuits.queries.answers import log_likelihood
 from learners.circuits.structures import chow_liu
-from learners.counts.samples.holdout import HoldOut
+from learners.circuits.structures.search.search import FEWEST_ROWS, Choice, Tried, choose
 from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.samples.holdout import HoldOut
+from learners.kernels.arrays import Floats
+from learners.passes.combined import Together
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
-from learners.passes.combined import Together
 from learners.schema import Chunk, Schema
 
 # Rows that are drawn: so many codes, at least the parameter `sample` of rows, at most so many rows.

@@ -8,15 +8,15 @@ from functools import partial
 
 import numpy as np
 
-from learners.kernels.arrays import Integers
 from learners.circuits.circuit import Circuit
 from learners.circuits.columns import columns_of
-from learners.circuits.evaluation.evaluate import as_rows
 from learners.circuits.em.in_memory_em import Fit, Rows
+from learners.circuits.evaluation.evaluate import as_rows
 from learners.circuits.structures import chow_liu, hclt, learnspn
 from learners.circuits.structures.mixtures import Make, clusters_of, mixture_of_clusters
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.errors import EmptyData, InvalidParameter
+from learners.kernels.arrays import Integers
 from learners.schema import Chunk, Schema
 
 # Edges of circuits that a thread takes a row through EM a second, by which minutes are counted as work: 230 to 270 million

@@ -10,10 +10,10 @@ import msgspec
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.requests import problems
 from service.http.api.bodies.decoded_sizes import check_json
 from service.http.memory_in_flight import UNCOUNTED, Hold, InFlight
 from service.http.paths import IMPORTING, QUERYING, READING
+from service.requests import problems
 from service.requests.problems import BodyTooLarge, InvalidRequest, MalformedBody, Overloaded
 from service.settings import Settings
 

@@ -8,19 +8,19 @@ import numpy as np
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from learners.kernels.arrays import Array
 from learners.circuits.column_values import nameable, raw_value
-from learners.circuits.queries.imputation import filled
 from learners.circuits.model import CircuitModel
+from learners.circuits.queries.imputation import filled
+from learners.kernels.arrays import Array
 from learners.models.query import How
 from learners.schema import Chunk
 from learners.schema.encoding.records import encode_columns, encode_records
-from service.requests.json_values import JSONObject
-from service.serving.predictor import Predictor, Served
-from service.requests.problems import BodyTooLarge, InvalidRequest, NotReady
 from service.product.inference.imputation import Filling, check_filling
 from service.product.inference.queries import queryable, until
 from service.product.inference.row_scores import density_columns, ranks_of
+from service.requests.json_values import JSONObject
+from service.requests.problems import BodyTooLarge, InvalidRequest, NotReady
+from service.serving.predictor import Predictor, Served
 from service.settings import Settings
 
 router = APIRouter(prefix="/v1/models", tags=["models"])

@@ -9,12 +9,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from learners.models.explanation import explain
-from service.serving.answers import check_size
 from service.http.api.bodies.options import options_of
 from service.http.api.scoring.predict import JSON, Predict, headers_of
 from service.requests.json_values import JSONObject
-from service.serving.predictor import Served
 from service.requests.problems import BodyTooLarge
+from service.serving.answers import check_size
+from service.serving.predictor import Served
 
 PATH = "/v1/models/{name}/explain"
 MAX_ROWS = 1_000

@@ -12,13 +12,13 @@ from learners.monitoring.raw import ColumnRows
 from learners.schema.encoding.records import encode_columns
 from learners.schema.schema import Attribute
 from service import product
-from service.serving.answers import check_size
-from service.http.api.scoring.predict import JSON, Predict
 from service.http.api.bodies.shapes import workspace_of
 from service.http.api.bodies.tensors import LENGTH, decoded_bytes, read_request, write_response
+from service.http.api.scoring.predict import JSON, Predict
 from service.http.memory_in_flight import Hold
-from service.serving.predictor import Served
 from service.requests.problems import NotReady
+from service.serving.answers import check_size
+from service.serving.predictor import Served
 from service.version import VERSION
 from service.workspace import Workspace
 

@@ -13,14 +13,14 @@ from starlette.routing import Route
 
 from learners.monitoring.raw import BatchRows, ColumnRows, RecordRows
 from learners.schema.encoding.records import encode_columns, encode_records
-from service.serving.answers import check_size
 from service.http.api.bodies.bodies import decoded
 from service.http.api.bodies.decoded_sizes import check_csv
 from service.http.api.scoring.predict import JSON, Predict, Rows, Value, encode_table, headers_of
 from service.http.memory_in_flight import UNCOUNTED, Hold
 from service.requests.json_values import JSONObject
-from service.serving.predictor import Served
 from service.requests.problems import BodyTooLarge, InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
+from service.serving.answers import check_size
+from service.serving.predictor import Served
 from service.settings import Settings
 from service.version import VERSION
 

@@ -19,16 +19,16 @@ from learners.schema.encoding.encode import encode
 from learners.schema.encoding.json_columns import NotColumns, json_columns_of
 from learners.schema.encoding.records import encode_columns, encode_records
 from learners.schema.schema import FEW_CLASSES
-from service.requests import problems
-from service.serving.answers import check_answer, check_columns, classes_in_json, top_batch, top_classes
 from service.http.api.bodies.bodies import decoded, read_body, send_body, send_problem
 from service.http.api.bodies.decoded_sizes import check_json
 from service.http.api.bodies.options import PREDICTION_KEY, Options, checked_key, options_of
 from service.http.api.bodies.streams import QuickStreams, read_stream
 from service.http.memory_in_flight import UNCOUNTED, Hold, InFlight
 from service.http.paths import is_hot
-from service.serving.predictor import Predictor, Probabilities, Served, scored_batch
+from service.requests import problems
 from service.requests.problems import BodyTooLarge, InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
+from service.serving.answers import check_answer, check_columns, classes_in_json, top_batch, top_classes
+from service.serving.predictor import Predictor, Probabilities, Served, scored_batch
 from service.settings import Settings
 
 ARROW = "application/vnd.apache.arrow.stream"

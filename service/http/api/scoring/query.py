@@ -7,11 +7,11 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from learners.models.query import AnyQuery
-from service.requests.json_values import JSONObject
-from service.serving.predictor import Predictor
-from service.requests.problems import NotReady
 from service.product.inference import queries
+from service.requests.json_values import JSONObject
+from service.requests.problems import NotReady
 from service.requests.requests import MAX_QUERIES
+from service.serving.predictor import Predictor
 from service.settings import Settings
 
 router = APIRouter(prefix="/v1/models", tags=["models"])

@@ -3,10 +3,10 @@
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from service.requests.json_values import JSONObject
-from service.serving.predictor import Predictor
-from service.requests.problems import NotReady
 from service.product.inference.what_if import PARTS, Case, Part, what_if
+from service.requests.json_values import JSONObject
+from service.requests.problems import NotReady
+from service.serving.predictor import Predictor
 from service.settings import Settings
 
 router = APIRouter(prefix="/v1/models", tags=["models"])

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.circuits.queries import answers
-from learners.circuits.circuit import Circuit
-from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws
 from learners.circuits.bayesian.posterior_samples.kernels import exponential
+from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws
+from learners.circuits.circuit import Circuit
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.evaluation.evaluate import log_values
+from learners.circuits.queries import answers
 from learners.errors import InvalidParameter
 from learners.kernels.jit import kernel
 from tests.circuits.draws.problems import COLUMNS, draws_of

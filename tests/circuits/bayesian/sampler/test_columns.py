@@ -6,8 +6,8 @@ from learners.circuits.bayesian.sampler.columns import BY_COLUMN, INTERVALS, PAP
 from learners.errors import SchemaError
 from learners.passes.engine import collect
 from learners.passes.sources.source import Source
-from learners.schema.inference.binned_schema import binned_schema
 from learners.schema.encoding.encode import encode
+from learners.schema.inference.binned_schema import binned_schema
 from learners.schema.inference.summaries import ColumnSummaries
 
 RNG = np.random.default_rng(0)

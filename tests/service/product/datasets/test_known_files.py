@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from learners.registry.model_kinds import load_model
 from learners.passes.sources.parquet import BLOCK_BYTES, SAMPLED_BLOCKS
 from learners.passes.sources.source import Source, file_identity
+from learners.registry.model_kinds import load_model
 from service import product
 from service.jobs.steps import Run
 from service.product.datasets.dataset_statistics import ledger_of
@@ -21,8 +21,8 @@ from service.product.progress import silent
 from service.requests.requests import DatasetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.models.compiled import map_compiled
 from storage.errors import CorruptFile
+from storage.models.compiled import map_compiled
 from tests.faults.forker import digest_of
 from tests.service.asking import job_at_end
 from tests.service.cli.test_cli import fewpass

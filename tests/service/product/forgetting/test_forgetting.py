@@ -10,20 +10,20 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners.errors import SchemaError
-from learners.registry.model_kinds import load_model
 from learners.passes.sources.file_sets import whole_and_part
+from learners.registry.model_kinds import load_model
 from service import product
-from service.requests import problems
 from service.jobs.steps import Run, Step, run_now
-from service.requests.problems import InvalidRequest, OutsideRoots
-from service.product.forgetting.forgetting import ForgottenMeanwhile, forget_steps
 from service.product.datasets.dataset_statistics import ledger_of
+from service.product.forgetting.forgetting import ForgottenMeanwhile, forget_steps
 from service.product.progress import silent
+from service.requests import problems
+from service.requests.problems import InvalidRequest, OutsideRoots
 from service.requests.requests import DatasetRequest, ForgetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.models.compiled import map_compiled
 from storage.errors import InvalidPredicate
+from storage.models.compiled import map_compiled
 from tests.passes.test_reuse import write
 from tests.service.product.test_refresh import COLUMNS, folder, request_of, workspace
 

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from learners.registry import recipes
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
+from learners.registry import recipes
 from learners.schema.encoding.encode import encode
-from service.product.outputs import ParquetDraft
 from service.product.inference.scoring import score, score_files
+from service.product.outputs import ParquetDraft
 
 N_ROWS = 1200
 

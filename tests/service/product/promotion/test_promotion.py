@@ -11,9 +11,9 @@ import pytest
 
 from service import product
 from service.jobs.steps import run_now
-from service.requests.problems import InvalidRequest
-from service.product.promotion.promotion import Measured, verdict
 from service.product.progress import silent
+from service.product.promotion.promotion import Measured, verdict
+from service.requests.problems import InvalidRequest
 from service.requests.requests import PromotionRule, RefreshRequest
 from tests.passes.test_reuse import write
 from tests.service.product.test_refresh import folder, request_of, workspace

@@ -10,8 +10,8 @@ from learners import Source, drive, learner
 from learners.circuits.errors import InvalidEvidence
 from learners.errors import UnknownColumn
 from learners.models.query import Conditional, Marginal
-from service.product.submission.prechecks import check_queries
 from service.product.inference.queries import answers
+from service.product.submission.prechecks import check_queries
 
 
 @pytest.fixture(scope="module")

@@ -17,18 +17,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from service import product
-from service.requests import problems
 from service.http.security import needed_role
 from service.jobs.steps import run_now
-from service.requests.problems import InvalidRequest
 from service.product.promotion.promotion import Measured, verdict
+from service.requests import problems
+from service.requests.problems import InvalidRequest
 from service.requests.requests import DatasetRequest, PromotionRule, RefreshRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.models import models
-from storage.models import promotions
-from storage.errors import Conflict, NotFound
 from storage.control.keys import Role
+from storage.errors import Conflict, NotFound
+from storage.models import models, promotions
 from tests.processes import wait_for
 from tests.service.asking import PATIENCE_S, job_at_end
 from tests.service.cli.test_cli import fewpass

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from learners.errors import UnknownColumn
 from service import product
-from service.product.views.graphs import ColumnGraph, GraphEdge, graph_of_structure, outline
 from service.product.views.graph_layout import GAP, layered, layers_of
+from service.product.views.graphs import ColumnGraph, GraphEdge, graph_of_structure, outline
 from service.product.views.structure_svg import to_svg
 from service.requests.requests import TrainRequest
 from service.settings import Settings
