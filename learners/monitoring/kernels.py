@@ -8,6 +8,7 @@ import numpy as np
 
 from learners.kernels.arrays import Integers
 from learners.kernels.jit import inner_kernel, kernel
+from learners.kernels.random import random_bits
 
 FIXED_POINT = 4294967296.0  # 2^32: sums of such whole numbers do not depend on their order
 FINE_POINT = 1099511627776.0  # 2^40, for probabilities of whole rows
@@ -58,14 +59,6 @@ def add_families(x, places, cells, counts):  # x (n, rows) codes; OUT (rows,) in
             counts[cells[row]] += 1
 
 
-@inner_kernel
-def mixed(key):
-    """A 64-bit number with its bits well mixed (the finaliser of SplitMix64)."""
-    key = (key ^ (key >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    key = (key ^ (key >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return key ^ (key >> np.uint64(31))
-
-
 @kernel
 def row_hashes(x, out):  # x (n, rows) codes; OUT (rows,) uint64
     """A hash of the codes of each row."""
@@ -77,14 +70,14 @@ def row_hashes(x, out):  # x (n, rows) codes; OUT (rows,) uint64
             out[row] = (out[row] ^ np.uint64(values[row])) * np.uint64(0x100000001B3)
             out[row] ^= out[row] >> np.uint64(29)
     for row in range(out.size):
-        out[row] = mixed(out[row])
+        out[row] = random_bits(out[row])
 
 
 @kernel
 def sampled_rows(ids, k, chosen):  # (rows,) uint64; OUT (rows,) uint8
     """Choose about one in k rows by the hash of its id."""
     for row in range(ids.size):
-        chosen[row] = mixed(ids[row]) % np.uint64(k) == 0
+        chosen[row] = random_bits(ids[row]) % np.uint64(k) == 0
 
 
 @kernel

@@ -17,12 +17,12 @@ from learners.orders.lattice.posterior import Coverage, OrderPosterior, Share
 from learners.orders.parameters import OrderParameters
 from learners.orders.queries.conditional import ConditionalPosteriors
 from learners.orders.queries.edges import edge_probabilities
+from learners.orders.queries.graph_scores import KeptRows
 from learners.orders.queries.network import NoTables, gaussian_bif, nominal_bif
 from learners.orders.queries.predictive import log_densities, log_shares, numeric_rows
 from learners.orders.queries.queries import Answer, Asked
 from learners.orders.scores.bdeu import BDeu
 from learners.orders.scores.bge import BGe, BGePrior, Standard
-from learners.orders.scores.graph_scores import KeptRows
 from learners.orders.scores.scores import FamilyScores
 from learners.schema import Chunk, Schema
 

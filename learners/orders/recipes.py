@@ -21,11 +21,11 @@ from learners.orders.lattice.lattice import step_bytes
 from learners.orders.lattice.posterior import Coverage, OrderPosterior
 from learners.orders.model import OrderModel
 from learners.orders.parameters import OrderParameters
+from learners.orders.queries.graph_scores import KeptRows
 from learners.orders.queries.network import conditional_tables
 from learners.orders.scores.bdeu import BDeu
 from learners.orders.scores.bge import BGe, Standard
 from learners.orders.scores.candidates import all_candidates, greedy_candidates
-from learners.orders.scores.graph_scores import KeptRows
 from learners.orders.scores.priors import StructurePrior, with_prior
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work

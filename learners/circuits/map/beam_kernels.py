@@ -18,9 +18,9 @@ from learners.circuits.map.local_search_kernels import (
 )
 from learners.circuits.map.tree_kernels import UNDERFLOW, total_log_values, total_values
 from learners.circuits.map.value_kernels import LANES
-from learners.circuits.queries.sampling_kernels import mixed
 from learners.kernels.arrays import Floats, Integers, Uint64s
 from learners.kernels.jit import inner_kernel, kernel
+from learners.kernels.random import random_bits
 
 # Rounding must not make two samples improve on each other for ever.
 IMPROVEMENT = 1.0 + 1e-12
@@ -43,7 +43,7 @@ def name_samples(value_starts, n_samples, beam):
     """Hash the samples of generation 0 and move the distinct ones to the front; returns how many."""
     codes, names = beam.codes[0], beam.names[0]
     for slot in range(beam.slot_name.size):
-        beam.slot_name[slot] = mixed(np.uint64(slot + 1) * np.uint64(0x9E3779B97F4A7C15))
+        beam.slot_name[slot] = random_bits(np.uint64(slot + 1) * np.uint64(0x9E3779B97F4A7C15))
     for v in range(value_starts.size - 1):
         for change in range(value_starts[v] - v, value_starts[v + 1] - v - 1):
             beam.change_variable[change] = v
@@ -224,7 +224,7 @@ def draw_samples(arrays, totals, are_logs, state, n_samples, codes):
 def drawn(share, state):
     """A position drawn in proportion to `share` (n,) float64; state (1,) uint64 is advanced."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)
-    uniform = np.float64(mixed(state[0]) >> np.uint64(11)) * 2.0**-53
+    uniform = np.float64(random_bits(state[0]) >> np.uint64(11)) * 2.0**-53
     left = uniform * share.sum()
     last = 0
     for position in range(share.size):

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.circuits.queries.sampling_kernels import mixed
 from learners.kernels.jit import inner_kernel, kernel
+from learners.kernels.random import random_bits
 
 # Assignments evaluated together: each waits for its own product, so eight at a time keep the processor busy.
 LANES = 8
@@ -200,7 +200,7 @@ def distinct(assignments, kept):
     for k in range(assignments.shape[0]):
         name = np.uint64(0)
         for v in range(assignments.shape[1]):
-            name = mixed(name + np.uint64(assignments[k, v] + 1))
+            name = random_bits(name + np.uint64(assignments[k, v] + 1))
         names[n] = name
         before = 0
         while names[before] != name:

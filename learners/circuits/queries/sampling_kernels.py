@@ -10,18 +10,11 @@ from learners.circuits.evaluation.warp_kernels import cell_of, unwarp
 from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, INDICATOR, POISSON, PRODUCT, ROUNDED, STEP, STUDENT, SUM
 from learners.circuits.queries.answer_kernels import SMALLEST, upward
 from learners.kernels.jit import inner_kernel, kernel
+from learners.kernels.random import random_bits
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 # Below this rate a Poisson number is found by adding up probabilities, from it on by transformed rejection.
 LARGE_RATE = 10.0
-
-
-@kernel
-def mixed(z):
-    """A bijection of uint64 that scatters nearby numbers: the output function of SplitMix64."""
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
 
 
 @kernel
@@ -31,7 +24,7 @@ def uniform(state):
     References: Steele, Lea, Flood (2014), Fast splittable pseudorandom number generators, section 2.
     """
     state[0] += GOLDEN
-    return (np.float64(mixed(state[0]) >> np.uint64(12)) + 0.5) * (1.0 / 4503599627370496.0)
+    return (np.float64(random_bits(state[0]) >> np.uint64(12)) + 0.5) * (1.0 / 4503599627370496.0)
 
 
 @kernel
@@ -148,7 +141,7 @@ def draws_of_row(arrays, weight, values, seed, row, stack, out):
     """Draw OUT out (n_draws, n_variables) of a row, NaN where something is to be drawn; a draw depends on its seed, row and number."""
     state = np.empty(1, np.uint64)
     for i in range(out.shape[0]):
-        state[0] = mixed(mixed(mixed(seed + GOLDEN) + np.uint64(row)) + np.uint64(i))
+        state[0] = random_bits(random_bits(random_bits(seed + GOLDEN) + np.uint64(row)) + np.uint64(i))
         draw(arrays, weight, values, state, stack, out[i])
 
 

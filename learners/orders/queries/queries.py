@@ -20,12 +20,12 @@ from learners.orders.queries.conditional import ConditionalPosteriors
 from learners.orders.queries.edges import edge_probabilities
 from learners.orders.queries.effects import draw_effects, mean_effects, mean_effects_bytes
 from learners.orders.queries.graph_samples import WeightedGraphs, weighted_graphs
+from learners.orders.queries.graph_scores import OutsideMass, estimated_log_orders, log_family, log_prior, outside_mass
 from learners.orders.queries.paths import MOST_EXACT, ancestor_relations, path_probabilities
 from learners.orders.scores.bdeu import BDeu
 from learners.orders.scores.bge import BGe
 from learners.orders.scores.edge_constraints import Edges as KnownEdges
 from learners.orders.scores.edge_constraints import ImpossibleEdges, arrow, check_edges, cycle_of, held
-from learners.orders.scores.graph_scores import OutsideMass, estimated_log_orders, log_family, log_prior, outside_mass
 
 Answer = dict[str, Any]
 

@@ -13,12 +13,12 @@ from learners.models.model import Model
 from learners.orders.drawing import posterior_svg
 from learners.orders.model import OrderModel
 from service.product.outputs import check_free
-from service.product.versions.registry import find_version
+from service.product.versions.registry import find_version, served
 from service.product.views.circuit_export import Form, circuit_of
 from service.product.views.graphs import graph_of, graph_of_structure
 from service.product.views.structure_svg import to_svg
 from service.requests.json_values import JSONObject
-from service.serving.predictor import Served, map_version
+from service.serving.predictor import map_version
 from service.workspace import Workspace
 from storage.files.workspace_layout import publish
 from storage.models import model_file
@@ -31,11 +31,6 @@ class NoChains(LearnerError, ValueError):
         super().__init__(
             f"A model of kind {kind!r} has no chains to draw. Train with --learner spn --set learning=gibbs to have some."
         )
-
-
-def served(workspace: Workspace, reference: str) -> Served:
-    """A mapped model for use in this process."""
-    return map_version(find_version(workspace, reference))
 
 
 def structure(workspace: Workspace, reference: str, member: int | None = None) -> JSONObject:

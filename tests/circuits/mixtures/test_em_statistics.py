@@ -9,7 +9,7 @@ from learners.circuits.mixtures.em_statistics import OF_WEIGHT, ExpectedMoments
 from learners.circuits.mixtures.mixture import GaussianMixture
 from learners.errors import StatisticMismatch
 from tests import laws
-from tests.circuits.gaussians.strategies import example, mixtures, rows_of
+from tests.circuits.mixtures.strategies import example, mixtures, rows_of
 from tests.naive import gaussians as naive
 
 SOME = settings(max_examples=15)

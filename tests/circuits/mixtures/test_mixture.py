@@ -12,7 +12,7 @@ from learners.circuits.errors import ImpossibleEvidence, InvalidCircuit
 from learners.circuits.mixtures import conditioning
 from learners.circuits.mixtures.mixture import GaussianMixture
 from learners.circuits.queries.answers import log_likelihood
-from tests.circuits.gaussians.strategies import example, mixtures, rows_of
+from tests.circuits.mixtures.strategies import example, mixtures, rows_of
 from tests.naive import gaussians as naive
 
 SOME = settings(max_examples=25)

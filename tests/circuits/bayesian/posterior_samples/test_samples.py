@@ -13,7 +13,7 @@ from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.queries import answers
 from learners.errors import InvalidParameter
 from learners.kernels.jit import kernel
-from tests.circuits.draws.problems import COLUMNS, draws_of
+from tests.circuits.bayesian.posterior_samples.problems import COLUMNS, draws_of
 
 DISCRETE, NUMERIC = [1, 4, 6], [0, 2, 3, 5]
 

@@ -10,7 +10,7 @@ from learners.circuits.bayesian.sampler.sampler import Moves, lazy
 from learners.circuits.bayesian.sampler.settings import GibbsParameters
 from learners.circuits.bayesian.sampler.store import FileStore, MemoryStore, NoSpace
 from learners.errors import Cancelled
-from tests.circuits.gibbs.problems import MIXED, THREE, prior_of, rows_of
+from tests.circuits.bayesian.sampler.problems import MIXED, THREE, prior_of, rows_of
 
 COLUMNS = (*THREE, *MIXED)
 PARAMETERS = GibbsParameters(iterations=12, draws=6)

@@ -6,7 +6,7 @@ from learners.circuits.bayesian.sampler.parameters import drawn_parameters
 from learners.circuits.bayesian.sampler.priors import family_of
 from learners.circuits.bayesian.sampler.sampler import InMemory, lazy
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON
-from tests.circuits.gibbs.problems import COUNTS, MIXED, STRENGTHS, prior_of, rows_of
+from tests.circuits.bayesian.sampler.problems import COUNTS, MIXED, STRENGTHS, prior_of, rows_of
 
 COLUMNS = (*MIXED, *COUNTS)
 

@@ -8,7 +8,7 @@ from learners.circuits.bayesian.sampler.priors import Column, Strengths, empiric
 from learners.circuits.bayesian.sampler.shape import complete_shape
 from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, POISSON
 from learners.errors import InvalidParameter
-from tests.circuits.gibbs.problems import COUNTS, MIXED, THREE, rows_of
+from tests.circuits.bayesian.sampler.problems import COUNTS, MIXED, THREE, rows_of
 
 COLUMNS = (*THREE, *MIXED, *COUNTS)
 

@@ -8,7 +8,7 @@ from learners.circuits.bayesian.sampler.leaf_kernels import GAUSSIANS, gaussian_
 from learners.circuits.bayesian.sampler.priors import Strengths
 from learners.circuits.bayesian.sampler.sampler import InMemory, Moves, entered, lazy, tallied
 from learners.errors import InvalidParameter
-from tests.circuits.gibbs.problems import (
+from tests.circuits.bayesian.sampler.problems import (
     EXPONENTIAL,
     GAUSSIAN,
     MIXED,

@@ -4,7 +4,7 @@ import pytest
 from learners.circuits.bayesian.sampler.lazy_kernels import SIZE
 from learners.circuits.bayesian.sampler.shape import complete_shape, n_sums_of
 from learners.errors import InvalidParameter
-from tests.circuits.gibbs.problems import WORDS, prior_of
+from tests.circuits.bayesian.sampler.problems import WORDS, prior_of
 from tests.naive.bayesian_circuits import induced_trees, tree_of
 
 

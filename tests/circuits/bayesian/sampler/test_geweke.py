@@ -12,7 +12,7 @@ import pytest
 from learners.circuits.bayesian.sampler.leaf_kernels import CENTRE, KIND
 from learners.circuits.bayesian.sampler.parameters import drawn_parameters
 from learners.circuits.bayesian.sampler.sampler import InMemory, Moves, Tallies, lazy, tallied
-from tests.circuits.gibbs.problems import EXPONENTIAL, GAUSSIAN, POISSON, WORDS, prior_of
+from tests.circuits.bayesian.sampler.problems import EXPONENTIAL, GAUSSIAN, POISSON, WORDS, prior_of
 from tests.naive import bayesian_circuits as naive
 from tests.naive.reference_sampler import reference
 

@@ -6,9 +6,9 @@ import pytest
 
 from learners.models.query import Edges, Score
 from learners.orders.lattice.graphs import as_sets
+from learners.orders.queries.graph_scores import estimated_log_orders, log_family
 from learners.orders.queries.queries import UnscoredFamily
 from learners.orders.scores.bdeu import BDeu
-from learners.orders.scores.graph_scores import estimated_log_orders, log_family
 from learners.registry.model_kinds import load_model
 from tests.naive import orders as naive
 from tests.orders.problems import Rows, bge_of, log_fair, naive_bdeu, naive_bge

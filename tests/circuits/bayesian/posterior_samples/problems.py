@@ -9,7 +9,7 @@ from learners.circuits.bayesian.sampler.layout import layout_of
 from learners.circuits.bayesian.sampler.parameters import drawn_parameters
 from learners.circuits.bayesian.sampler.priors import Column
 from learners.circuits.bayesian.sampler.sampler import InMemory, lazy
-from tests.circuits.gibbs.problems import EXPONENTIAL, GAUSSIAN, MIXED, POISSON, WORDS, prior_of, rows_of
+from tests.circuits.bayesian.sampler.problems import EXPONENTIAL, GAUSSIAN, MIXED, POISSON, WORDS, prior_of, rows_of
 
 MANY = Column(("categorical",), 7)
 COLUMNS = (GAUSSIAN, WORDS, POISSON, *MIXED, EXPONENTIAL, MANY)
