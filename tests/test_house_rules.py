@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,16 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("learners", "storage", "service")
 FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 MAX_LINES = 400
+MAX_ENTRIES = 15
+# Names of files that stand more than once, by the reason.
+REPEATED = {
+    "a room of its own kind has one": "checks describe diagnostics drawing errors kernels model parameters priors queries recipes settings",
+    "one resource, kept, used, served and shown": """alerts checkpoints datasets densities drift graphs holdout imputation inference
+        jobs keys labels learning leases models monitoring query records regions rules schedules sessions structures training
+        views what_if""",
+    "one step of two kinds of model, or of their serving": "answers budget cluster compile intervals moments networks tree_kernels",
+    "a common word for different things of their rooms": "columns paths streams tables",
+}
 # What implements a paper, and says which.
 OF_PAPERS = [
     "learners/classifiers/estimates/context_tree.py::ContextTree",
@@ -46,6 +57,21 @@ def imports_of(path):
 def test_files_are_short(path):
     n_lines = len(path.read_text().splitlines())
     assert n_lines <= MAX_LINES
+
+
+def test_floors_are_small():
+    folders = {path.parent for path in FILES}
+    floors = {
+        folder: [p for p in folder.iterdir() if p.name not in ("__init__.py", "__pycache__")] for folder in folders
+    }
+    full = {relative(folder): len(entries) for folder, entries in floors.items() if folder.name != "versions"}
+    assert {name: n for name, n in full.items() if n > MAX_ENTRIES} == {}
+
+
+def test_names_repeat_with_a_reason():
+    names = Counter(path.stem for path in FILES if path.stem != "__init__")
+    reasons = [name for words in REPEATED.values() for name in words.split()]
+    assert sorted(name for name, n in names.items() if n > 1) == sorted(reasons)
 
 
 @pytest.mark.parametrize("path", FILES, ids=relative)

@@ -13,9 +13,9 @@ from sklearn.utils import ClassifierTags, check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from learners.circuits.column_values import missing_cells, nameable, rows_of_batch, with_cells
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.answer_types import Answer
+from learners.circuits.queries.column_values import missing_cells, nameable, rows_of_batch, with_cells
 from learners.circuits.queries.imputation import filled
 from learners.circuits.recipes import CircuitParameters
 from learners.distributions.checks import all_distributions

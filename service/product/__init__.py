@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from service.product.datasets.datasets import list_datasets as list_datasets
     from service.product.datasets.datasets import register_dataset as register_dataset
     from service.product.datasets.datasets import schema_of_files as schema_of_files
+    from service.product.datasets.rules import damaged_rules as damaged_rules
     from service.product.forgetting.forgetting_served import forget_predictions as forget_predictions
-    from service.product.forgetting.rules import damaged_rules as damaged_rules
-    from service.product.forgetting.rules import withdraw_rule as withdraw_rule
+    from service.product.forgetting.withdrawal import withdraw_rule as withdraw_rule
     from service.product.inference.answering import impute as impute
     from service.product.inference.answering import predict_files as predict_files
     from service.product.inference.answering import query as query
@@ -150,8 +150,8 @@ _VERBS = {
     "forget_predictions": "service.product.forgetting.forgetting_served",
     "forget_old_jobs": "service.product.submission.submitting",
     "damaged_notes": "service.product.notes",
-    "damaged_rules": "service.product.forgetting.rules",
-    "withdraw_rule": "service.product.forgetting.rules",
+    "damaged_rules": "service.product.datasets.rules",
+    "withdraw_rule": "service.product.forgetting.withdrawal",
     "get_dataset": "service.product.datasets.datasets",
     "get_schedule": "service.product.submission.schedules",
     "graph": "service.product.views.graphs",

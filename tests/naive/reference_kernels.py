@@ -19,11 +19,11 @@ from learners.circuits.bayesian.sampler.lazy_kernels import (
     child_of,
     descend,
     log_ratio,
-    uniform,
 )
 from learners.circuits.bayesian.sampler.leaf_kernels import ALPHA, change, close
 from learners.circuits.queries.sampling_kernels import GOLDEN
 from learners.kernels.jit import inner_kernel, kernel
+from learners.kernels.random import uniform
 
 
 @inner_kernel

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.circuits.column_values import nameable
 from learners.circuits.columns import Columns
 from learners.circuits.evaluation.leaf_shapes import density_variables
+from learners.circuits.queries.column_values import nameable
 from learners.kernels.arrays import Array, Floats, Integers, Mask
 
 

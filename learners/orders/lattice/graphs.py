@@ -9,7 +9,7 @@ import numpy as np
 
 from learners.kernels.arrays import Floats, Integers, Mask, Uint8s, Uint64s
 from learners.kernels.scaled_arithmetic import log_of, max_subsets, scale
-from learners.orders.lattice.family_kernels import draw_orders, draw_subsets, partial_sums
+from learners.orders.lattice.draw_kernels import draw_orders, draw_subsets, partial_sums
 from learners.orders.lattice.forward_backward import OrderSums, Scaled
 from learners.orders.lattice.lattice import Lattice
 from learners.orders.lattice.lattice_kernels import best_orders, count_orders

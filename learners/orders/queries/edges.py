@@ -6,9 +6,9 @@ import numpy as np
 
 from learners.kernels.arrays import Floats
 from learners.kernels.scaled_arithmetic import NOTHING, add_supersets
-from learners.orders.lattice.family_kernels import family_posterior, memberships
 from learners.orders.lattice.forward_backward import OrderSums, Scaled, scaled_families
 from learners.orders.lattice.lattice_kernels import add_weights
+from learners.orders.scores.family_kernels import family_posterior, memberships
 
 
 def allowing_orders(sums: OrderSums) -> Scaled:

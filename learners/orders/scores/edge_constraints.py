@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from learners.errors import LearnerError
-from learners.orders.lattice.family_kernels import keep_sets
+from learners.orders.scores.family_kernels import keep_sets
 from learners.orders.scores.scores import FamilyScores
 
 Edge = tuple[int, int]

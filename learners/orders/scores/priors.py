@@ -10,8 +10,8 @@ import numpy as np
 import scipy
 
 from learners.kernels.arrays import Floats, Integers
-from learners.orders.lattice.family_kernels import keep_sets
 from learners.orders.scores.edge_constraints import Edge
+from learners.orders.scores.family_kernels import keep_sets
 from learners.orders.scores.scores import FamilyScores
 
 

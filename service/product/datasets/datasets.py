@@ -17,8 +17,8 @@ from service.product.child_process import aside
 from service.product.datasets.data_roots import open_source
 from service.product.datasets.dataset_statistics import RULES, remove_counted
 from service.product.datasets.known_files import column_order, keep_column_order
+from service.product.datasets.rules import read_rules
 from service.product.datasets.training_rows import check_rules
-from service.product.forgetting.rules import read_rules
 from service.product.progress import Report, reporting, silent
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest

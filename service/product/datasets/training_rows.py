@@ -13,7 +13,7 @@ from service.jobs.steps import Run
 from service.product.datasets.dataset_statistics import Ledger, ledger_of
 from service.product.datasets.holdout import Share
 from service.product.datasets.known_files import as_verified
-from service.product.forgetting.rules import keep_rules, read_rules, rule_files
+from service.product.datasets.rules import keep_rules, read_rules, rule_files
 from service.product.progress import Report
 from service.requests.json_values import JSONMapping
 from service.requests.problems import Conflict

@@ -8,8 +8,8 @@ from typing import get_args
 import numpy as np
 import pyarrow as pa
 
-from learners.circuits.column_values import is_in_intervals, missing_cells, nameable, rows_of_batch, with_cells
 from learners.circuits.model import CircuitModel
+from learners.circuits.queries.column_values import is_in_intervals, missing_cells, nameable, rows_of_batch, with_cells
 from learners.circuits.queries.imputation import filled
 from learners.errors import EmptyData, InvalidParameter, UnknownColumn
 from learners.kernels.arrays import Array, Floats, Mask

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from learners.circuits.column_values import chunk_of_batch
 from learners.circuits.evaluation.leaf_shapes import density_variables
 from learners.circuits.model import CircuitModel
+from learners.circuits.queries.column_values import chunk_of_batch
 from learners.errors import EmptyData, UnknownColumn
 from learners.kernels.arrays import Floats, Integers
 from learners.passes.sources.source import Source

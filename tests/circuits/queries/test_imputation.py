@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners.circuits.column_values import missing_cells, nameable, raw_value, rows_of_batch, with_cells
 from learners.circuits.evaluation.leaf_shapes import peaks
 from learners.circuits.formats.text import parse_text
 from learners.circuits.model import CircuitModel
+from learners.circuits.queries.column_values import missing_cells, nameable, raw_value, rows_of_batch, with_cells
 from learners.circuits.queries.imputation import filled
 from learners.circuits.structures import Variable, independent
 from learners.errors import SchemaError

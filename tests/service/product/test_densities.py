@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from starlette.testclient import TestClient
 
-from learners.circuits.column_values import chunk_of_batch
+from learners.circuits.queries.column_values import chunk_of_batch
 from learners.errors import InvalidParameter, NoClass, UnknownColumn
 from learners.models.query import Map, Marginal
 from service import product

@@ -17,10 +17,10 @@ from learners.circuits.bayesian.sampler.leaf_kernels import (
     log_rise,
     parted,
 )
-from learners.circuits.queries.sampling_kernels import GOLDEN, mixed
+from learners.circuits.queries.sampling_kernels import GOLDEN
 from learners.kernels.jit import inner_kernel, kernel
+from learners.kernels.random import uniform
 
-TO_UNIT = 1.0 / 9007199254740992.0
 # What becomes of a proposal.
 UNCHANGED, REJECTED, ACCEPTED = range(3)
 # Columns of a shape's `place`.
@@ -29,12 +29,6 @@ SIZE, RIGHT, STRIDE, RIGHT_SUM, LEAF_STRIDE, RIGHT_LEAF = range(6)
 # at or below it, and the child that the row takes.
 OWN, NEW = range(2)
 SUM, LEAF, CHOICE = range(3)
-
-
-@kernel
-def uniform(counter):
-    """The number in [0, 1) of 53 bits at a counter, which stays in a register."""
-    return np.float64(mixed(counter) >> np.uint64(11)) * TO_UNIT
 
 
 @inner_kernel

@@ -8,8 +8,8 @@ import numpy as np
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from learners.circuits.column_values import nameable, raw_value
 from learners.circuits.model import CircuitModel
+from learners.circuits.queries.column_values import nameable, raw_value
 from learners.circuits.queries.imputation import filled
 from learners.kernels.arrays import Array
 from learners.models.query import How

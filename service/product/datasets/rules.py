@@ -1,0 +1,59 @@
+"""Rules of forgotten rows: read with what the control database knows of them, and kept."""
+
+from pathlib import Path
+
+from service.product.datasets.dataset_statistics import DATA, RULES
+from service.workspace import Workspace
+from storage.datasets.forgotten import Forgotten
+from storage.datasets.known_rules import known_rules, note_rules
+from storage.errors import CorruptFile
+
+SHOWN = 5
+
+
+def rule_files(workspace: Workspace) -> list[Path]:
+    """All files with rules, those of data sets that were deleted included, and those that should be there."""
+    layout = workspace.layout
+    found = {*layout.datasets.glob(f"*/{RULES}"), *layout.models.glob(f"*/{DATA}/{RULES}")}
+    return sorted(found | known_rules(workspace.control).keys())
+
+
+def read_rules(workspace: Workspace, path: Path) -> Forgotten:
+    """The rules in a file, if it has all that were made.
+
+    Raises
+    ------
+    CorruptFile
+        If the file was removed, or is older than its newest rule.
+    """
+    forgotten = Forgotten(path)
+    if lost := known_rules(workspace.control).get(path, frozenset()) - forgotten.conditions():
+        shown = "; ".join(sorted(lost)[:SHOWN]) + (f"; and {len(lost) - SHOWN} more" if len(lost) > SHOWN else "")
+        raise CorruptFile(
+            path,
+            f"it lacks rules of forgotten rows ({shown}), and those rows would be learned again. Restore the file from a "
+            "backup, forget the same rows once more, or have an administrator withdraw the rules (fewpass forget --withdraw).",
+        )
+    return forgotten
+
+
+def keep_rules(workspace: Workspace, forgotten: Forgotten) -> None:
+    """Write what has changed, and note the rules in the control database; also those of a release that did not.
+
+    Raises
+    ------
+    Unwritable, CorruptFile
+    """
+    forgotten.save()
+    note_rules(workspace.control, forgotten.path, forgotten.conditions())
+
+
+def damaged_rules(workspace: Workspace) -> list[CorruptFile]:
+    """What is wrong with the files of rules."""
+    found = []
+    for path in rule_files(workspace):
+        try:
+            read_rules(workspace, path)
+        except CorruptFile as error:
+            found.append(error)
+    return found
