@@ -17,16 +17,16 @@ Document = Mapping[str, Any]
 # What the library offers beneath its front door: the title of a section, and what stands in it.
 BENEATH = {
     "Circuits in memory": (
-        "circuits.evaluate.log_values",
-        "circuits.answers.marginals",
-        "circuits.answers.moments",
-        "circuits.answers.conditional",
-        "circuits.answers.class_posterior",
-        "circuits.sampling.sample",
-        "circuits.moments.edge_posteriors",
-        "circuits.moments.posterior_moments",
-        "circuits.em.batch_em",
-        "circuits.stepwise.StepwiseEM",
+        "circuits.evaluation.evaluate.log_values",
+        "circuits.queries.answers.marginals",
+        "circuits.queries.answers.moments",
+        "circuits.queries.answers.conditional",
+        "circuits.queries.answers.class_posterior",
+        "circuits.queries.sampling.sample",
+        "circuits.queries.moments.edge_posteriors",
+        "circuits.queries.moments.posterior_moments",
+        "circuits.em.em.batch_em",
+        "circuits.em.stepwise.StepwiseEM",
     ),
 }
 
