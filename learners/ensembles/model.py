@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup.incomplete import Completeness, normalized
+from learners.classifiers.lookup.intervals import credible_intervals
 from learners.classifiers.lookup.log_terms import log_factors
 from learners.classifiers.lookup.lookup import PARALLEL_ROWS, LookupModel
 from learners.classifiers.lookup.tables import log_joints, probabilities
@@ -22,7 +23,7 @@ from learners.ensembles.correction.forest import forest_of_arrays
 from learners.ensembles.correction.forest_kernels import Forest, add_expected_scores, add_scores, softmax_rows
 from learners.ensembles.correction.shap import shap_terms
 from learners.ensembles.cuts import parent_grouping
-from learners.ensembles.lookup.intervals import pooled_intervals
+from learners.ensembles.lookup.intervals import pooled_deviations
 from learners.kernels.arrays import Array, Arrays, Codes, Floats, Integers, Uint8s, freeze
 from learners.passes.engine import available_cores
 from learners.schema import Chunk, Schema
@@ -148,6 +149,12 @@ class EnsembleModel:
 
     def answer_known(self, x: Codes) -> tuple[Floats, Floats]:
         """Of (n_attributes, n) codes that may be missing the (n, n_classes) class probabilities, and (n,) log P(known)."""
+        share, log_ensemble, log_joint, evidence = self._answers_of_both(x)
+        pooled, _ = normalized(share * log_ensemble + (1.0 - share) * log_joint, self._tables.log_prior)
+        return pooled, evidence
+
+    def _answers_of_both(self, x: Codes) -> tuple[Floats, Floats, Floats, Floats]:
+        """The share of the columns that are known, log probabilities by the ensemble and by the joint member, log P(known)."""
         own = np.ascontiguousarray(x)
         scores = np.empty((x.shape[1], self.schema.n_classes))
         log_joints(self._tables, self.views.chunk(Chunk(own, None)).x, 0, x.shape[1], scores)
@@ -157,9 +164,8 @@ class EnsembleModel:
         joint, evidence = self.joint.answer_known(self._joint_view.chunk(Chunk(own, None)).x)
         n_known = (x < self.schema.domain_sizes[:, np.newaxis]).sum(axis=0)
         share = (n_known / max(1, self.schema.n_attributes))[:, np.newaxis]
-        log_ensemble, log_joint = (np.log(np.maximum(p, LEAST)) for p in (ensemble, joint))  # as 0 · -inf is no number
-        pooled, _ = normalized(share * log_ensemble + (1.0 - share) * log_joint, self._tables.log_prior)
-        return pooled, evidence
+        # As 0 · -inf is no number.
+        return share, np.log(np.maximum(ensemble, LEAST)), np.log(np.maximum(joint, LEAST)), evidence
 
     @cached_property
     def _joint_view(self) -> Views:
@@ -213,6 +219,10 @@ class EnsembleModel:
     def credible_intervals(self, chunk: Chunk, level: float = 0.9) -> tuple[Floats, Floats]:
         """Central credible intervals of the class probabilities, weights and trees taken as known.
 
+        All members, the joint one included, have learned from the same rows: their errors are taken for one. Where columns are
+        missing, how far ensemble and joint member disagree counts as well: the variance of a score is that of a draw of one of
+        the two, with the weights of the pool.
+
         Parameters
         ----------
         chunk : Chunk
@@ -228,8 +238,33 @@ class EnsembleModel:
         InvalidParameter
             If the level is not between 0 and 1.
         """
-        x = self.views.chunk(chunk).x
-        return pooled_intervals(self._spreads, self.class_counts, self.predict_proba(chunk), x, level)
+        deviation = pooled_deviations(self._spreads, self.views.chunk(chunk).x, self.schema.n_classes)
+        disagreement = np.zeros_like(deviation)
+        lacking = np.flatnonzero((chunk.x >= self.schema.domain_sizes[:, np.newaxis]).any(axis=0))
+        if lacking.size:
+            own = np.ascontiguousarray(chunk.x[:, lacking])
+            of_joint = np.sqrt(self.joint.log_joint_variance(self._joint_view.chunk(Chunk(own, None))))
+            share, log_ensemble, log_joint, _ = self._answers_of_both(own)
+            deviation[lacking] = share * deviation[lacking] + (1.0 - share) * of_joint
+            disagreement[lacking] = share * (1.0 - share) * (log_ensemble - log_joint) ** 2
+        disagreement += self._disagreement_of_members(self.views.chunk(chunk).x)
+        spread = deviation**2 + disagreement + 1.0 / (np.asarray(self.class_counts, np.float64) + 1.0)
+        return credible_intervals(spread, self.predict_proba(chunk), level)
+
+    def _disagreement_of_members(self, x: Codes) -> Floats:
+        """(n_rows, n_classes) the variance of the members' log probabilities: what their structures and cut points leave open."""
+        n_members = len(self._member_ranges)
+        tables = self._tables._replace(log_prior=self._tables.log_prior / n_members)
+        freeze(tables.log_prior)
+        total, squares = np.zeros((2, x.shape[1], self.schema.n_classes))
+        scores = np.empty_like(total)
+        for first, last in self._member_ranges:
+            log_joints(_slice(tables, first, last), x, 0, x.shape[1], scores)
+            scores *= n_members
+            log_p = scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
+            total += log_p
+            squares += log_p**2
+        return np.maximum(squares / n_members - (total / n_members) ** 2, 0.0)
 
     def to_arrays(self) -> tuple[dict[str, object], Arrays]:
         """Header and named arrays, from which `from_arrays` makes an equal model."""

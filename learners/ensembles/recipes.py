@@ -251,7 +251,7 @@ class _Training:
                 margins = scores
                 if not self._is_small:
                     margins = member_scores(members, solved, class_counts, by_views, leave_out=True, threads=threads)
-                return self._corrected(log_softmax(pool.temperature * margins), advance, facts)
+                return self._corrected(log_softmax(pool.temperature * margins), threads, advance, facts)
 
             share, correction = yield Work("correcting", correct)
         network: LookupModel = yield Work("solving", lambda threads, _: self._joint_model(joint, threads))
@@ -267,11 +267,13 @@ class _Training:
     def _out_of_fold(self, threads: int, advance: Advance) -> Floats:
         return out_of_fold_scores(self.schema, self.rows, self.ks, self.seed, threads, advance)
 
-    def _corrected(self, scores: Floats, advance: Advance, facts: dict[str, object]) -> tuple[float, Correction | None]:
+    def _corrected(
+        self, scores: Floats, threads: int, advance: Advance, facts: dict[str, object]
+    ) -> tuple[float, Correction | None]:
         """The share of the ensemble, and the trees beside it."""
         from learners.ensembles.correction.boosting import boost
 
-        boosted = boost(self.schema, self.rows, scores, self.seed, advance)
+        boosted = boost(self.schema, self.rows, scores, self.seed, threads, advance)
         if boosted is None:
             facts["correction"] = "no number of rounds lowered the loss of rows left out"
             return 1.0, None

@@ -16,6 +16,7 @@ import structlog
 
 from learners.circuits.model import CircuitModel
 from learners.circuits.structures.from_network import NetworkTooLarge
+from learners.classifiers.baselines.boosted import BoostedModel
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.distributions.checks import distributions
 from learners.ensembles.model import EnsembleModel
@@ -101,6 +102,11 @@ class Served:
     def checked_columns(self) -> set[tuple[str, ...]]:
         """Columns of tables that were found to be known."""
         return set()
+
+    @property
+    def warns(self) -> bool:
+        """Whether an answer of this model may need a warning."""
+        return isinstance(self.model, BoostedModel)
 
     def predict_proba(self, chunk: Chunk) -> Probabilities:
         """Class probabilities (n_rows, n_classes) of encoded rows.

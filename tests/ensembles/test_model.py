@@ -160,6 +160,22 @@ def test_intervals_hold_the_probability_and_grow_with_the_level():
         model.credible_intervals(chunk, 1.0)
 
 
+def test_intervals_are_wide_where_members_or_the_joint_member_disagree():
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 2, 3000)
+    a = np.where(rng.random(3000) < 0.9, y, 1 - y)
+    b = np.where(rng.random(3000) < 0.95, a, 1 - a)
+    table = pa.table({"a": a.astype(str), "b": b.astype(str), "y": y.astype(str)})
+    model = drive(recipes.learner("eskdb", {}, "y"), Source.of_table(table))
+    known = encode(pa.table({"b": ["1"]}), model.schema)
+    low, high = model.credible_intervals(known, 0.9)
+    truth = 0.9 * 0.95 + 0.1 * 0.05
+    assert low[0, 1] <= truth <= high[0, 1]
+    nothing = encode(pa.table({"b": pa.array([None], pa.string())}), model.schema)
+    low, high = model.credible_intervals(nothing, 0.9)
+    assert low[0, 1] <= 0.5 <= high[0, 1] and high[0, 1] - low[0, 1] < 0.2
+
+
 def test_members_are_told_as_tables_and_graphs():
     model = trained("eskdb")
     told = model.structure()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -10,13 +10,17 @@ import numpy as np
 import pyarrow as pa
 
 from learners.kernels.arrays import Arrays, Codes, Float32s, Floats, Integers, Uint8s
-from learners.models.model import Header
+from learners.models.model import Header, Model
 from learners.passes.engine import available_cores
 from learners.schema import Chunk, Schema
 
 if TYPE_CHECKING:  # a process that only serves networks should not load XGBoost
     import xgboost
 
+WITHOUT_COLUMNS = (
+    "XGBoost answers without columns {columns}, of which training had values: such probabilities can be far off. "
+    "Other learners answer from the columns that are known."
+)
 # Below this many rows a thread costs more than it brings.
 PARALLEL_ROWS = 8192
 
@@ -43,6 +47,26 @@ class CodeTable:
     def features(self, x: Codes) -> Float32s:
         """(n_rows, n_attributes) float32, C-contiguous, of codes (n_attributes, n_rows)."""
         return np.ascontiguousarray(self._numbers[self._row, x].T)
+
+
+def warning_of(model: Model, chunk: Chunk) -> str | None:
+    """What to say of rows none of which knows a column of a boosted model; None of other models.
+
+    Networks, ensembles and circuits sum out what is missing. Trees send the row the way of training's missing values.
+    """
+    if not isinstance(model, BoostedModel) or not chunk.n_rows:
+        return None
+    columns = zip(model.schema.attributes, chunk.x, strict=True)
+    return warning_without(
+        model, [attribute.name for attribute, own in columns if not (own < attribute.n_values).any()]
+    )
+
+
+def warning_without(model: Model, columns: Sequence[str]) -> str | None:
+    """What to say of rows that lack columns of a boosted model; None of other models, and if they lack none."""
+    if not isinstance(model, BoostedModel) or not columns:
+        return None
+    return WITHOUT_COLUMNS.format(columns=", ".join(map(repr, columns)))
 
 
 class BoostedModel:

@@ -210,8 +210,11 @@ class LookupModel:
             raise InvalidParameter("interval", level, reason)
         if self.network.order and not self.variances:
             raise InvalidParameter("interval", level, "this model has m-estimates; train with estimator hdp or hdp-map")
-        _, variance = self._spread_elimination.log_joint(chunk.x)
-        return credible_intervals(variance, self.predict_proba(chunk), level)
+        return credible_intervals(self.log_joint_variance(chunk), self.predict_proba(chunk), level)
+
+    def log_joint_variance(self, chunk: Chunk) -> Floats:
+        """(n_rows, n_classes) the posterior variance of `log_joint`, to first order; of a model whose estimates have one."""
+        return self._spread_elimination.log_joint(chunk.x)[1]
 
     def to_arrays(self) -> tuple[LookupHeader, Arrays]:
         """Header and named arrays, from which `from_arrays` makes an equal model."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,14 +18,17 @@ from learners.passes.engine import Advance
 from learners.schema import Chunk, Schema
 
 MOST_ROUNDS = 300
+# A way to boost ends where so many rounds lowered no loss, or by less than this share of it.
 PATIENCE = 20
+PAYS = 0.001
+# And where it heads, as far as its last rounds tell, for more than this multiple of the ensemble's own loss.
+BEHIND = 1.1
 SUBSAMPLE = 0.8
 # Trees that go on from the ensemble are small, those from nothing find deeper interactions.
 DEPTHS = {"from ensemble": 4, "alone": 6}
 N_FOLDS = 5
 # Rows times classes from which fewer folds of five tell the number of rounds.
 FEWER, FEWEST = 10_000, 30_000
-MANY_ROWS = 10_000
 MANY_CLASSES = 4
 
 
@@ -57,14 +60,15 @@ class Boosters:
         return Correction(flat_forest(schema, self.boosters, self.weights), serialised, self.weights)
 
 
-def _settings(n_classes: int, depth: int, seed: int, threads: int) -> dict[str, Any]:
+def _settings(n_classes: int, depth: int, seed: int) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "tree_method": "hist",
         "max_depth": depth,
         "learning_rate": 0.1 if n_classes <= MANY_CLASSES else 0.2,
         "subsample": SUBSAMPLE,
         "seed": seed,
-        "nthread": threads,
+        "seed_per_iteration": True,  # or else boosters of one thread draw from one stream
+        "nthread": 1,
         "base_score": EQUAL_START,
     }
     if n_classes == 2:
@@ -75,10 +79,10 @@ def _settings(n_classes: int, depth: int, seed: int, threads: int) -> dict[str, 
 class _Data:
     """Rows as XGBoost wants them."""
 
-    def __init__(self, schema: Schema, rows: Chunk, scores: Floats, threads: int) -> None:
+    def __init__(self, schema: Schema, rows: Chunk, scores: Floats) -> None:
         codes = CodeTable(schema)
         self.x, self.y = codes.features(rows.x), np.asarray(rows.y)
-        self.n_classes, self.threads = schema.n_classes, threads
+        self.n_classes = schema.n_classes
         self.margins = scores[:, 1] - scores[:, 0] if schema.n_classes == 2 else scores
         self.types = codes.feature_types
 
@@ -92,7 +96,7 @@ class _Data:
             base_margin=start * self.margins[index],
             feature_types=self.types,
             enable_categorical=True,
-            nthread=self.threads,
+            nthread=1,
             ref=ref,
         )
 
@@ -102,21 +106,88 @@ class _Data:
         return np.stack([np.zeros_like(margin), margin], axis=1) if self.n_classes == 2 else margin
 
 
-@dataclass(frozen=True, eq=False)
-class _Run:
-    """One way to boost, cross-validated."""
+class _Way:
+    """One way to boost, cross-validated round by round: a booster for each fold."""
 
-    start: float
-    settings: dict[str, Any]
-    n_rounds: int
-    held: Any  # rows that were left out of one fold
-    scores: Floats  # of these, after n_rounds
+    def __init__(self, data: _Data, start: float, settings: dict[str, Any]) -> None:
+        import xgboost
+
+        n = data.y.size
+        fold = np.arange(n) % N_FOLDS
+        work = n * (data.n_classes - 1)
+        folds = range(N_FOLDS if work < FEWER else 3 if work < FEWEST else 1)
+        self.data, self.start, self.settings = data, start, settings
+        self.held = [np.flatnonzero(fold == i) for i in folds]
+        self.runs = []
+        for i, own in zip(folds, self.held, strict=True):
+            train = data.matrix(fold != i, start)
+            self.runs.append((xgboost.Booster(settings, [train]), train, data.matrix(own, start, train)))
+        self.losses = [self._loss()]
+
+    def _loss(self) -> float:
+        found = [float(booster.eval(test).rsplit(":", 1)[1]) for booster, _, test in self.runs]
+        return float(np.average(found, weights=[own.size for own in self.held]))
+
+    @property
+    def n_rounds(self) -> int:
+        """The rounds after which rows left out had the least loss."""
+        return int(np.argmin(self.losses))
+
+    def boost(self) -> None:
+        """One round more of every fold."""
+        for booster, train, _ in self.runs:
+            booster.update(train, len(self.losses) - 1)
+        self.losses.append(self._loss())
+
+    def scores(self) -> Floats:
+        """(n_held, n_classes) margins of the rows left out, after the best round."""
+        best = self.n_rounds
+        return np.concatenate(
+            [
+                self.data.as_scores(
+                    booster.predict(test, output_margin=True, iteration_range=(0, best))
+                    if best
+                    else self.start * self.data.margins[own]
+                )
+                for (booster, _, test), own in zip(self.runs, self.held, strict=True)
+            ]
+        )
+
+    def on_all_rows(self) -> Any:
+        """A booster of all rows, of as many rounds."""
+        import xgboost
+
+        return xgboost.train(self.settings, self.data.matrix(slice(None), self.start), num_boost_round=self.n_rounds)
 
 
-def boost(schema: Schema, rows: Chunk, scores: Floats, seed: int, advance: Advance) -> Boosters | None:
+def is_done(losses: list[float], least: float) -> bool:
+    """Whether more rounds pay no more, or cannot come near a loss that is already had.
+
+    Parameters
+    ----------
+    losses : list of float
+        Of rows left out, before the first round and after each.
+    least : float
+        The least loss of all ways and of the ensemble.
+    """
+    done = len(losses) - 1
+    if done >= MOST_ROUNDS or done - int(np.argmin(losses)) >= PATIENCE:
+        return True
+    if done < 2 * PATIENCE:
+        return False
+    if min(losses[-PATIENCE:]) > (1.0 - PAYS) * min(losses[:-PATIENCE]):
+        return True
+    # If each PATIENCE rounds gain the same share of what the ones before them gained.
+    before, then, now = (losses[done - back] for back in (2 * PATIENCE, PATIENCE, 0))
+    share = (then - now) / (before - then) if before > then > now else 0.0
+    return share < 1.0 and now - (then - now) * share / (1.0 - share) > BEHIND * least
+
+
+def boost(schema: Schema, rows: Chunk, scores: Floats, seed: int, threads: int, advance: Advance) -> Boosters | None:
     """Boost trees from the scores of an ensemble and trees from nothing, and pool both; None where neither helps.
 
-    Rounds and weights are chosen on rows left out; no rounds and weights of zero are allowed.
+    Rounds and weights are chosen on rows left out; no rounds and weights of zero are allowed. Every booster has one thread,
+    on which XGBoost's sums depend; the ways and the final boosters run side by side.
 
     Parameters
     ----------
@@ -125,78 +196,40 @@ def boost(schema: Schema, rows: Chunk, scores: Floats, seed: int, advance: Advan
         In random order but for equal ones, which lie side by side, so that they come into different folds.
     scores : (n, n_classes) float64
         Log probabilities by the ensemble, each row left out.
-    seed : int
+    seed, threads : int
     advance : callable
     """
-    import xgboost
-
     if rows.n_rows < 2 * N_FOLDS:
         return None
-    # Always as many: XGBoost's sums, and so the model, depend on it.
-    threads = 2 if rows.n_rows >= MANY_ROWS else 1
-    data = _Data(schema, rows, scores, threads)
-    runs = []
-    for number, (name, depth) in enumerate(DEPTHS.items()):
-        start = 1.0 if name == "from ensemble" else 0.0
-        settings = _settings(schema.n_classes, depth, seed, threads)
-        runs.append(_cross_validated(data, start, settings, partial(_half, advance, number)))
-    held = runs[0].held
-    own = Rows(frozen(data.y[held]), np.zeros((held.size, schema.n_classes)))
-    terms = np.stack([run.scores for run in runs], axis=1).astype(np.float32)
-    weights = fitted_weights(terms, own, np.array([1.0, 0.0]), threads)
-    weights = np.where([weights[0] > 0.02, weights[1] > 0.02 and runs[1].n_rounds > 0], weights, 0.0)
-    used = [(weight, run) for weight, run in zip(weights, runs, strict=True) if weight and run.n_rounds]
-    if not used:
-        return None
-    boosters = tuple(
-        xgboost.train(run.settings, data.matrix(slice(None), run.start), num_boost_round=run.n_rounds)
-        for _, run in used
-    )
-    facts: dict[str, object] = {"rounds": {name: run.n_rounds for name, run in zip(DEPTHS, runs, strict=True)},
-             "weights": dict(zip(DEPTHS, weights.tolist(), strict=True))}  # fmt: skip
+    data = _Data(schema, rows, scores)
+    with ThreadPoolExecutor(threads) as pool:
+
+        def way(name: str) -> _Way:
+            return _Way(data, 1.0 if name == "from ensemble" else 0.0, _settings(schema.n_classes, DEPTHS[name], seed))
+
+        ways = list(pool.map(way, DEPTHS))
+        least = ways[0].losses[0]
+        going = ways
+        for number in range(MOST_ROUNDS):
+            advance(number, MOST_ROUNDS)
+            for _ in pool.map(_Way.boost, going):
+                pass
+            least = min(least, *(min(one.losses) for one in ways))
+            going = [one for one in going if not is_done(one.losses, least)]
+            if not going:
+                break
+        held = np.concatenate(ways[0].held)
+        own = Rows(frozen(data.y[held]), np.zeros((held.size, schema.n_classes)))
+        terms = np.stack(list(pool.map(_Way.scores, ways)), axis=1).astype(np.float32)
+        weights = fitted_weights(terms, own, np.array([1.0, 0.0]), threads)
+        weights = np.where([weights[0] > 0.02, weights[1] > 0.02 and ways[1].n_rounds > 0], weights, 0.0)
+        used = [(weight, one) for weight, one in zip(weights, ways, strict=True) if weight and one.n_rounds]
+        if not used:
+            return None
+        boosters = tuple(pool.map(_Way.on_all_rows, [one for _, one in used]))
+    facts: dict[str, object] = {
+        "rounds": {name: one.n_rounds for name, one in zip(DEPTHS, ways, strict=True)},
+        "tried": {name: len(one.losses) - 1 for name, one in zip(DEPTHS, ways, strict=True)},
+        "weights": dict(zip(DEPTHS, weights.tolist(), strict=True)),
+    }
     return Boosters(float(weights[0]), tuple(float(weight) for weight, _ in used), boosters, facts)
-
-
-def _half(advance: Advance, number: int, n_done: int, n_total: int) -> None:
-    advance(number * n_total + n_done, len(DEPTHS) * n_total)
-
-
-def _cross_validated(data: _Data, start: float, settings: dict[str, Any], advance: Advance) -> _Run:
-    import xgboost
-
-    n = data.y.size
-    fold = np.arange(n) % N_FOLDS
-    work = n * (data.n_classes - 1)
-    folds = range(N_FOLDS if work < FEWER else 3 if work < FEWEST else 1)
-    held = [np.flatnonzero(fold == i) for i in folds]
-    runs = []
-    for i, own in zip(folds, held, strict=True):
-        train = data.matrix(fold != i, start)
-        runs.append((xgboost.Booster(settings, [train]), train, data.matrix(own, start, train)))
-    sizes = [own.size for own in held]
-
-    def loss() -> float:
-        found = [float(booster.eval(test).rsplit(":", 1)[1]) for booster, _, test in runs]
-        return float(np.average(found, weights=sizes))
-
-    losses, best = [loss()], 0
-    for number in range(MOST_ROUNDS):
-        advance(number, MOST_ROUNDS)
-        for booster, train, _ in runs:
-            booster.update(train, number)
-        losses.append(loss())
-        if losses[-1] < losses[best]:
-            best = len(losses) - 1
-        elif len(losses) - 1 - best >= PATIENCE:
-            break
-    scores = np.concatenate(
-        [
-            data.as_scores(
-                booster.predict(test, output_margin=True, iteration_range=(0, best))
-                if best
-                else start * data.margins[own]
-            )
-            for (booster, _, test), own in zip(runs, held, strict=True)
-        ]
-    )
-    return _Run(start, settings, best, np.concatenate(held), scores)

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from learners.circuits.model import CircuitModel
+from learners.classifiers.baselines.boosted import warning_without
 from learners.distributions.checks import distributions
 from learners.errors import EmptyData, NoClass, UnknownColumn
 from learners.evaluation.metrics import NO_ROWS, RowScores, losses_of_class_shares, metrics_of, scores_of_rows
@@ -176,6 +177,8 @@ def absences(model: Model, source: Source) -> list[str]:
         near = get_close_matches(name, others)
         similar = f" (similar: {', '.join(near)})" if near else ""
         told.append(f"Column {name!r} is not in the data{similar}; rows are answered without it.")
+    if (warning := warning_without(model, absent)) is not None:
+        told.append(warning)
     return told
 
 

@@ -189,3 +189,17 @@ def test_intervals_surround_the_probabilities_of_a_posterior_and_only_of_one(sit
             "interval"
             in problem(site.client.post(f"{PATH}?interval={wrong}", json={"records": [RECORD]}), 422)["detail"]
         )
+
+
+def test_trees_warn_of_columns_that_no_row_knows(site: Site) -> None:
+    with Workspace(Settings(workspace=site.workspace)) as workspace:
+        request = TrainRequest(
+            uris=[str(site.train)], target="class", learner="xgboost", parameters={"rounds": 5}, model="trees"
+        )
+        product.train(workspace, request)
+    path = "/v1/models/trees/predict"
+    assert "warnings" not in site.client.post(path, json={"records": [RECORD]}).json()
+    for body in ({"records": [{"windy": False}]}, {"columns": {"windy": [False], "outlook": ["hail"]}}):
+        (warning,) = site.client.post(path, json=body).json()["warnings"]
+        assert "XGBoost answers without columns 'outlook', 'humidity'" in warning
+    assert "warnings" not in site.client.post(PATH, json={"records": [{"windy": False}]}).json()

@@ -11,6 +11,7 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from learners.classifiers.baselines.boosted import warning_of
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.errors import InvalidBuffers
 from learners.monitoring.raw import BatchRows, ColumnRows, RawRows, RecordRows
@@ -69,6 +70,7 @@ class PredictResponse(msgspec.Struct):
     top_classes: list[list[str | int | bool]] | None = None
     intervals: list[list[Annotated[list[float], msgspec.Meta(min_length=2, max_length=2)]]] | None = None
     ids: list[str] | None = None
+    warnings: list[str] | None = None
 
 
 class Rows(NamedTuple):
@@ -180,7 +182,7 @@ class Predict:
     def answer_json(self, served: Served, request: RawRequest, options: Options) -> bytes:
         """Classify parsed rows and write the JSON answer."""
         records = request.records
-        if records is not None and len(records) == 1 and options.is_plain:
+        if records is not None and len(records) == 1 and options.is_plain and not served.warns:
             served.check_names(records, options.ignore_unknown)
             return self._one(served, records[0])
         return self._json(served, self.chunk(served, request, options), options)
@@ -251,6 +253,8 @@ class Predict:
             response["intervals"] = np.stack([low, high], axis=2).tolist()
         if ids is not None:
             response["ids"] = ids
+        if (warning := warning_of(served.model, rows.chunk)) is not None:
+            response["warnings"] = [warning]
         return self.encode(response)
 
     def answer_batch(

@@ -1,0 +1,46 @@
+"""When a correction stops, and that threads change nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from learners.ensembles.correction.boosting import MOST_ROUNDS, PATIENCE, boost, is_done
+from learners.passes.engine import unheard
+from learners.schema import Chunk
+from tests.ensembles.test_pool import trained
+
+
+def test_a_way_ends_after_rounds_without_gain():
+    losses = [1.0, 0.9, *[0.95] * PATIENCE]
+    assert is_done(losses, least=2.0) and not is_done(losses[:-1], least=2.0)
+
+
+def test_a_way_ends_where_its_gains_no_longer_pay():
+    slow = list(1.0 - 1e-5 * np.arange(2 * PATIENCE + 1))
+    assert is_done(slow, least=2.0)
+    fast = list(1.0 - 1e-2 * np.arange(2 * PATIENCE + 1))
+    assert not is_done(fast, least=0.7)
+
+
+def test_a_way_ends_where_it_heads_for_more_than_is_had():
+    n = np.arange(2 * PATIENCE + 1)
+    to_half = list(0.5 + 0.5 * 0.9**n)
+    assert is_done(to_half, least=0.1) and not is_done(to_half, least=0.48)
+
+
+def test_a_way_has_a_last_round():
+    assert is_done(list(1.0 / (1.0 + np.arange(MOST_ROUNDS + 1))), least=0.0)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_correction_of_an_interaction_does_not_depend_on_threads(threads):
+    model, x, y = trained("eskdb", 2)
+    rows = Chunk(x, y.astype(x.dtype))
+    flat = np.full((rows.n_rows, 2), -np.log(2.0))
+    found = boost(model.schema, rows, flat, 0, threads, unheard)
+    again = boost(model.schema, rows, flat, 0, 2, unheard)
+    assert found is not None and again is not None
+    assert found.weights == again.weights
+    assert [one.save_raw("ubj") for one in found.boosters] == [one.save_raw("ubj") for one in again.boosters]
+    assert found.facts["rounds"]["alone"] <= found.facts["tried"]["alone"] <= MOST_ROUNDS
