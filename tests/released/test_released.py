@@ -1,0 +1,80 @@
+"""Workspaces that earlier releases wrote: this one opens them, answers the same, and goes on with them.
+
+An archive holds `workspace/`, the rows `data/` it was trained on, and `answers.json`: rows, and what each model said of them.
+"""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from learners.models.query import Edges
+from service import product
+from service.operations.doctor import examine
+from service.requests.requests import TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from storage.datasets.statistics import StatisticStore
+
+RELEASES = sorted(Path(__file__).parent.glob("*.tar.xz"))
+
+
+@pytest.fixture(scope="module", params=RELEASES, ids=lambda path: path.name.split(".")[0])
+def released(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("released")
+    with tarfile.open(request.param) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def workspace(released):
+    with Workspace(Settings(workspace=released / "workspace")) as opened:
+        yield opened
+
+
+def test_the_doctor_finds_nothing_wrong(released, workspace):
+    found = examine(Settings(workspace=released / "workspace"))
+    assert found and not [finding for finding in found if finding.state == "failed"]
+
+
+def test_every_model_says_what_it_said(released, workspace):
+    kept = json.loads((released / "answers.json").read_text())
+    assert len(kept["answers"]) >= 10
+    for name, answers in kept["answers"].items():
+        model = product.served(workspace, name)
+        now = [model.classify(row) for row in kept["rows"]]
+        np.testing.assert_allclose(now, answers, atol=1e-9, err_msg=name)
+
+
+def test_posteriors_and_densities_answer(workspace):
+    (edges,) = product.query(workspace, "structures", [Edges()])
+    assert edges["edges"]
+    assert product.served(workspace, "density").model.schema.n_attributes == 4
+
+
+def test_every_statistic_is_read(released):
+    folders = list((released / "workspace").glob("**/statistics"))
+    entries = [(StatisticStore(folder), entry.key) for folder in folders for entry in StatisticStore(folder).entries()]
+    assert len(entries) >= 8
+    for store, key in entries:
+        table = store.get(key)
+        assert table is not None and table.num_rows > 0
+
+
+@pytest.mark.parametrize("name", ["kdb-daily", "auto-daily"])
+def test_an_update_goes_on_with_the_kept_schema(released, workspace, name):
+    files = [str(released / "data" / f"day{day}.parquet") for day in (1, 2, 3)]
+    before = product.served(workspace, name)
+    request = TrainRequest(
+        uris=files, target="income", learner=before.learner, parameters={"members": 2} if before.learner == "auto" else {"k": 2},
+        model=name, holdout=0, update=True,
+    )  # fmt: skip
+    version, passes = product.train_with_passes(workspace, request)
+    assert version.version == 2 and all(one["n_rows_read"] == 1200 for one in passes)
+    after = product.served(workspace, f"{name}@2")
+    assert [a.cuts for a in after.schema.attributes] == [a.cuts for a in before.schema.attributes]
