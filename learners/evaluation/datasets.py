@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from learners.errors import SchemaError, SourceError, UnknownColumn
 from learners.kernels.arrays import Integers
 from learners.passes.sources.source import type_family
-from learners.schema.encoding.encode import plain_values
+from learners.schema.encoding.nominal_values import plain_values
 from learners.schema.schema import Value
 
 

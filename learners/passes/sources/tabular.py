@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import io
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ import pyarrow.json as pajson
 
 from learners.errors import SourceError, one_line
 from learners.passes.sources.content import BATCH_ROWS, Bounds, types_digest
+from learners.passes.sources.csv_header import csv_header
 from learners.passes.sources.csv_types import FALSE, TRUE, TextType
 from learners.passes.sources.file_sets import SourceFile, type_family
 from learners.passes.sources.formats import codec_of
@@ -24,7 +24,6 @@ from learners.passes.sources.parquet import file_size
 
 Kind = Literal["CSV", "JSON lines", "Feather", "ORC"]
 BLOCK_BYTES = 4 << 20
-DELIMITERS = ",;\t|"
 Types = Mapping[str, pa.DataType]
 
 
@@ -192,7 +191,8 @@ def _typed(filesystem: pafs.FileSystem, path: str, kind: Kind) -> tuple[int, str
 
 
 def _csv(filesystem: pafs.FileSystem, path: str, told: Types) -> tuple[int, str, TabularContent]:
-    delimiter, names = _header(filesystem, path)
+    with opened(filesystem, path)[1] as stream:
+        delimiter, names = csv_header(stream, path)
     hashed, stream = opened(filesystem, path)
     finders = {name: TextType() for name in names if name not in told}
     n_rows = 0
@@ -210,24 +210,6 @@ def _csv(filesystem: pafs.FileSystem, path: str, told: Types) -> tuple[int, str,
         digest = hashed.rest()
     fields = [(name, told[name] if name in told else finders[name].type) for name in names]
     return n_rows, digest, TabularContent("CSV", pa.schema(fields), delimiter)
-
-
-def _header(filesystem: pafs.FileSystem, path: str) -> tuple[str, list[str]]:
-    """The delimiter of a CSV file, which is the most frequent in its first line, and the names of its columns."""
-    _, stream = opened(filesystem, path)
-    with stream:
-        head = stream.read(1 << 16).decode("utf-8-sig", errors="replace")
-    if not head.strip():
-        raise SourceError(path, "is empty: it must begin with a line of names.")
-    line = head.splitlines()[0]
-    delimiter = max(DELIMITERS, key=line.count)
-    names = next(csv.reader(io.StringIO(head), delimiter=delimiter), [])
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise SourceError(path, f"has two columns named {twice[0]!r}. Rename one.")
-    if not names or not any(names):
-        raise SourceError(path, "has no names of columns in its first line. Add a line with a name for each column.")
-    return delimiter, names
 
 
 def _json(filesystem: pafs.FileSystem, path: str, told: Types) -> tuple[int, str, TabularContent]:

@@ -97,7 +97,7 @@ def kind_of(arrow_type: pa.DataType, override: ColumnOverride | None) -> str:
         pa.types.is_integer(value_type)
         or pa.types.is_floating(value_type)
         or pa.types.is_decimal(value_type)
-        or pa.types.is_temporal(value_type)
+        or (pa.types.is_temporal(value_type) and not pa.types.is_interval(value_type))
     )
     if not (textual or numeric or pa.types.is_boolean(value_type)):
         return "unsupported"

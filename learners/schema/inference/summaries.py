@@ -13,7 +13,8 @@ from learners.errors import EmptyData, InvalidParameter, SchemaError, StatisticM
 from learners.kernels.arrays import Integers
 from learners.schema.classes import check_classes, check_rows_of_classes
 from learners.schema.discretise import Histogram, equal_frequency_cut_points, mdl_cut_points, quantiles_of
-from learners.schema.encoding.encode import distinct, numbers
+from learners.schema.encoding.encode import numbers
+from learners.schema.encoding.nominal_values import distinct
 from learners.schema.inference.category_counts import ValueTally, plain
 from learners.schema.inference.column_summary import Column, in_order, kind_of, list_at, pairs, refreshed
 from learners.schema.inference.value_counts import value_counts
