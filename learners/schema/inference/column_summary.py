@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -16,6 +17,7 @@ from learners.schema.inference.numeric_counts import Tally
 from learners.schema.schema import ColumnOverride, Schema, Value, clock_of
 
 WIDEST_NULL = 256  # bytes
+PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 
 @dataclass
@@ -106,6 +108,17 @@ def kind_of(arrow_type: pa.DataType, override: ColumnOverride | None) -> str:
     if pa.types.is_dictionary(arrow_type) or textual or pa.types.is_boolean(value_type):
         return "nominal"
     return "nominal" if value_type in (pa.int8(), pa.uint8()) else "numeric"
+
+
+def pandas_index(name: str, column: Column) -> str:
+    """Why a column is not used that pandas writes for the index of a frame, most often the numbers of its rows; or nothing."""
+    is_whole = column.arrow_type.startswith(("int", "uint"))
+    is_index = PANDAS_INDEX.fullmatch(name) or (name in ("", "Unnamed: 0") and is_whole and not column.n_missing)
+    return (
+        f"an index that pandas has saved; to learn from it, give its kind in columns: {{{name!r}: …}}"
+        if is_index
+        else ""
+    )
 
 
 def nothing_of(kind: pa.DataType, n_rows: int) -> pa.Array:

@@ -16,7 +16,15 @@ from learners.schema.discretise import Histogram, equal_frequency_cut_points, md
 from learners.schema.encoding.encode import numbers
 from learners.schema.encoding.nominal_values import distinct
 from learners.schema.inference.category_counts import ValueTally, plain
-from learners.schema.inference.column_summary import Column, in_order, kind_of, list_at, pairs, refreshed
+from learners.schema.inference.column_summary import (
+    Column,
+    in_order,
+    kind_of,
+    list_at,
+    pairs,
+    pandas_index,
+    refreshed,
+)
 from learners.schema.inference.value_counts import value_counts
 from learners.schema.schema import FEW_CLASSES, Attribute, ColumnOverride, LeftOut, Overrides, Schema, Value
 
@@ -280,6 +288,8 @@ class ColumnSummaries:
         is_given = override.order is not None or override.cuts is not None
         if column.kind == "empty" or (column.n_missing == self.n_rows and not is_given):
             return LeftOut(name, "every value is missing")
+        if override == ColumnOverride() and (reason := pandas_index(name, column)):
+            return LeftOut(name, reason)
         if column.kind == "unsupported":
             return LeftOut(name, f"its type {column.arrow_type} is not supported; flatten or convert it")
         if column.kind == "text as numeric":

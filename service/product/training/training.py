@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from learners.circuits.model import CircuitModel
-from learners.classifiers.rare_value_cost import folding_costs
+from learners.classifiers.table_warnings import table_warnings
 from learners.models.model import Model
 from learners.monitoring.count_layout import network_of
 from learners.passes.cluster import connected
@@ -17,7 +17,6 @@ from learners.passes.memory import allocate_frugally, limit_memory
 from learners.registry import recipes
 from learners.registry.model_kinds import load_model
 from learners.schema import Kept
-from learners.schema.discarded_columns import losses
 from service.jobs.limits import counts_bytes
 from service.jobs.steps import Run, Step
 from service.product.datasets.data_roots import check_roots, files_of, open_source, plain_parameters
@@ -99,9 +98,8 @@ def learn(workspace: Workspace, run: Run) -> JSONObject:
 
 
 def warnings_of(model: Model) -> list[str]:
-    """What the model does not keep of its table, and as far as it counts families, what that can have cost."""
-    network = network_of(model)
-    return losses(model.schema, {} if network is None else folding_costs(network))
+    """What is worth knowing of the model's table."""
+    return table_warnings(model.schema, network_of(model))
 
 
 def fit(
