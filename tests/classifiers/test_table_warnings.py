@@ -30,7 +30,7 @@ def test_a_saved_index_is_left_out_and_told(name, frame, tmp_path):
     """Rows in the order of their class: the number of the row would tell it."""
     path = tmp_path / ("t.parquet" if name == "parquet" else "t.csv")
     if name == "parquet":
-        frame.set_index(pd.Index(np.arange(400))).to_parquet(path)
+        frame.set_index(pd.Index(np.arange(400))).to_parquet(path, index=True)
     else:
         frame.to_csv(path)
     if name == "read again":
