@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from learners.classifiers.table_warnings import table_warnings
 from learners.distributions.checks import all_distributions
 from learners.errors import InvalidParameter, LearnerError, SchemaError
-from learners.estimators.columns import KnownColumns
+from learners.estimators.columns import KnownColumns, warn
 from learners.estimators.constructors import COMMON, construct_from
 from learners.estimators.forms import (
     are_paths,
@@ -171,6 +171,8 @@ class Classifier(ClassifierMixin, BaseEstimator):
         made = recipes.learner(self._learner, parameters, target, self.schema, self.columns)
         if self._declared:
             made = replace(made, passes=_knowing(made.passes, self._declared))
+        for told in [hint for part in parts for hint in part.source.hints]:
+            warn(told)  # before learning, which may fail for want of columns
         self.model_: Model = drive(made, parts, threads=self.threads, on_progress=on_progress)
         self.parts_ = tuple(parts)
         self.target_ = target

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from learners.passes.sources.file_sets import type_family
+from learners.passes.sources.number_tally import NumberTally
 from learners.schema import Schema
-from learners.schema.schema import ColumnOverride, Value
+from learners.schema.overrides import ALL, ColumnOverride
+from learners.schema.reading import Expected, Reading
+from learners.schema.schema import Value
 
 TRUE, FALSE = ["true", "True", "TRUE"], ["false", "False", "FALSE"]
 # Of each chain a type reads all that those before it read.
@@ -21,6 +25,8 @@ CHAINS: tuple[tuple[pa.DataType, ...], ...] = (
     (pa.timestamp("us", "UTC"),),
     (pa.time32("s"),),
 )
+AS_IT_IS = Reading()
+NUMBERS = ("int", "uint", "float", "double", "halffloat", "decimal")
 TIME = r"^([01]\d|2[0-3]):[0-5]\d(:[0-5]\d)?$"
 
 
@@ -31,7 +37,9 @@ class TextType:
     values is of type null.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, reading: Reading = AS_IT_IS) -> None:
+        self.reading = reading
+        self.numbers = NumberTally(reading)
         self._chain: tuple[pa.DataType, ...] | None = None
         self._place = 0
 
@@ -42,12 +50,14 @@ class TextType:
             return pa.null()
         return self._chain[self._place] if self._place < len(self._chain) else pa.string()
 
-    def see(self, values: pa.Array) -> None:
+    def see(self, texts: pa.Array) -> None:
         """Look at more values, which are text or null."""
-        if self._chain is not None and self._place >= len(self._chain):
+        if self._is_text:
+            self.numbers.count(texts)
             return
-        values = pc.utf8_trim_whitespace(values.drop_null())
+        values = pc.utf8_trim_whitespace(self.reading.plain(texts).drop_null())
         if not len(values):
+            self.numbers.pass_by(len(texts), 0)
             return
         if self._chain is None:
             first = values[:1]
@@ -55,6 +65,18 @@ class TextType:
             self._chain = next(readers, ())
         while self._place < len(self._chain) and not reads(self._chain[self._place], values):
             self._place += 1
+        if self._is_text:
+            self.numbers.count(texts)
+        elif self._chain == CHAINS[0]:
+            self.numbers.pass_by(len(texts), len(values))
+
+    @property
+    def _is_text(self) -> bool:
+        return self._chain is not None and self._place >= len(self._chain)
+
+    def hint(self, name: str) -> str | None:
+        """Of a column of text that looks like numbers, or that a model expects to hold some: which values are none."""
+        return self.numbers.hint(name, self.reading.expected == "number") if self._is_text else None
 
 
 def reads(kind: pa.DataType, values: pa.Array) -> bool:
@@ -83,8 +105,8 @@ def common_type(types: Sequence[pa.DataType]) -> pa.DataType | None:
     return pa.string() if len(families) > 1 else None
 
 
-def told_types(schema: Schema | None, overrides: Mapping[str, Any] | None = None) -> dict[str, pa.DataType]:
-    """The columns that are text whatever they look like: as in training, or with an order of texts.
+def told_types(schema: Schema | None, overrides: Mapping[str, Any] | None = None) -> dict[str, pa.DataType | Reading]:
+    """What is known of columns of text files: those that are text whatever they look like, and how others are written.
 
     So "01234" of a CSV file stays what it was in training, and does not become a number.
 
@@ -95,20 +117,33 @@ def told_types(schema: Schema | None, overrides: Mapping[str, Any] | None = None
     overrides : mapping, optional
         Column name to what `ColumnOverride.of` reads.
     """
-    text: list[str] = []
-    if schema is not None:
-        text += [
-            attribute.name
-            for attribute in schema.attributes
-            if attribute.kind == "nominal" and _are_text(attribute.values)
-        ]
-        if schema.target is not None and schema.class_type == "string":
-            text.append(schema.target)
+    found: dict[str, pa.DataType | Reading] = {}
+    for attribute in schema.attributes if schema is not None else ():
+        is_text = attribute.kind == "nominal" and _are_text(attribute.values)
+        is_number = attribute.kind == "numeric" and attribute.arrow_type.startswith(NUMBERS)
+        if is_text or is_number or attribute.reading is not None:
+            kind: Expected = "text" if is_text else "number" if is_number else None
+            found[attribute.name] = replace(attribute.reading or Reading(), expected=kind)
+    if schema is not None and schema.target is not None and schema.class_type == "string":
+        found[schema.target] = pa.string()
     for name, entry in (overrides or {}).items():
-        order = ColumnOverride.of(name, entry).order
-        if order is not None and _are_text(order):
-            text.append(name)
-    return dict.fromkeys(text, pa.string())
+        override = ColumnOverride.of(name, entry)
+        if override.order is not None and _are_text(override.order):
+            found[name] = replace(override.reading or Reading(), expected="text")
+        elif override.reading is not None:
+            known = found.get(name)
+            expected = known.expected if isinstance(known, Reading) else None if known is None else "text"
+            found[name] = replace(override.reading, expected=expected)
+    return found
+
+
+def reading_of(told: Mapping[str, pa.DataType | Reading], name: str) -> tuple[pa.DataType | None, Reading]:
+    """The type of a column, if it is told, and how its values are written."""
+    known, of_all = told.get(name), told.get(ALL)
+    whole = of_all if isinstance(of_all, Reading) else None
+    own = known if isinstance(known, Reading) else Reading()
+    reading = replace(own.within(whole), expected=own.expected)
+    return pa.string() if own.expected == "text" else None if isinstance(known, Reading) else known, reading
 
 
 def _are_text(values: Sequence[Value]) -> bool:

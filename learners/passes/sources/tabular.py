@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from dataclasses import field as slot
+from datetime import time
 from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.dataset as pads
 import pyarrow.fs as pafs
@@ -17,14 +21,15 @@ import pyarrow.json as pajson
 from learners.errors import SourceError, one_line
 from learners.passes.sources.content import BATCH_ROWS, Bounds, types_digest
 from learners.passes.sources.csv_header import csv_header
-from learners.passes.sources.csv_types import FALSE, TRUE, TextType
+from learners.passes.sources.csv_types import FALSE, TRUE, TextType, reading_of
 from learners.passes.sources.file_sets import SourceFile, type_family
 from learners.passes.sources.formats import codec_of
 from learners.passes.sources.parquet import file_size
+from learners.schema.reading import Reading
 
 Kind = Literal["CSV", "JSON lines", "Feather", "ORC"]
 BLOCK_BYTES = 4 << 20
-Types = Mapping[str, pa.DataType]
+Types = Mapping[str, pa.DataType | Reading]
 
 
 @dataclass(frozen=True)
@@ -38,18 +43,27 @@ class TabularContent:
         With the types that were found, or told.
     delimiter : str
         Of CSV.
+    readings : mapping of str to Reading
+        How values of some columns of CSV are written.
+    hints : mapping of str to str
+        What a user wants to know of columns that were found to be text.
     """
 
     kind: Kind
     arrow_schema: pa.Schema
     delimiter: str = ","
+    readings: Mapping[str, Reading] = slot(default_factory=dict)
+    hints: Mapping[str, str] = slot(default_factory=dict)
 
     @property
     def types_sha256(self) -> str:
         """Of the types, where the file itself does not hold them."""
-        return types_digest(self.arrow_schema) if self.kind in ("CSV", "JSON lines") else ""
+        if self.kind not in ("CSV", "JSON lines"):
+            return ""
+        told = {name: [reading.missing, reading.decimal, reading.thousands] for name, reading in self.readings.items()}
+        return types_digest(self.arrow_schema) + (json.dumps(told, sort_keys=True) if told else "")
 
-    def with_types(self, types: Types) -> TabularContent:
+    def with_types(self, types: Mapping[str, pa.DataType]) -> TabularContent:
         """The same columns, some of them of other types."""
         fields = [field.with_type(types.get(field.name, field.type)) for field in self.arrow_schema]
         return replace(self, arrow_schema=pa.schema(fields))
@@ -76,12 +90,20 @@ class TabularContent:
             return
         _, stream = opened(filesystem, file.path)
         with stream:
-            for batch in self._csv(stream, names) if self.kind == "CSV" else self._json(stream):
+            for batch in self._read(stream, names) if self.kind == "CSV" else self._json(stream):
                 for first in range(0, batch.num_rows, BATCH_ROWS):
                     yield batch.slice(first, BATCH_ROWS).select(names)
 
+    def _read(self, stream: pa.NativeFile, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        kinds = {name: self.arrow_schema.field(name).type for name in names if name in self.readings}
+        for batch in self._csv(stream, names):
+            columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+            columns |= {name: _as_written(columns[name], self.readings[name], kind) for name, kind in kinds.items()}
+            yield pa.RecordBatch.from_arrays(list(columns.values()), list(columns)) if kinds else batch
+
     def _csv(self, stream: pa.NativeFile, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         types = {name: self.arrow_schema.field(name).type for name in names}
+        types |= {name: pa.string() for name in self.readings if name in types}
         # As Parquet's text is read: counting and encoding look at each value once a batch.
         types |= {name: pa.dictionary(pa.int32(), kind) for name, kind in types.items() if pa.types.is_string(kind)}
         return iter(
@@ -98,6 +120,21 @@ class TabularContent:
         for block in _whole_lines(stream):
             table = pajson.read_json(pa.BufferReader(block), _one_block(block), explicit)
             yield from table.combine_chunks().to_batches()
+
+
+def _as_written(column: pa.DictionaryArray, reading: Reading, kind: pa.DataType) -> pa.Array:
+    """The values of a column of text, of a type."""
+    if pa.types.is_string(kind):
+        return reading.without_marks(column.dictionary).take(column.indices).dictionary_encode()
+    words = pc.utf8_trim_whitespace(reading.plain(column.dictionary))
+    if pa.types.is_null(kind):
+        return pa.nulls(len(column))
+    if pa.types.is_time(kind):  # Arrow has no cast; it reads seconds only from whole times
+        words = pc.if_else(pc.equal(pc.utf8_length(words), 5), pc.binary_join_element_wise(words, "00", ":"), words)
+        return pa.array([None if word is None else time.fromisoformat(word) for word in words.to_pylist()], kind).take(
+            column.indices
+        )
+    return words.cast(kind).take(column.indices)
 
 
 def format_named(kind: Kind) -> pads.FileFormat:
@@ -194,7 +231,8 @@ def _csv(filesystem: pafs.FileSystem, path: str, told: Types) -> tuple[int, str,
     with opened(filesystem, path)[1] as stream:
         delimiter, names = csv_header(stream, path)
     hashed, stream = opened(filesystem, path)
-    finders = {name: TextType() for name in names if name not in told}
+    known = {name: reading_of(told, name) for name in names}
+    finders = {name: TextType(reading) for name, (kind, reading) in known.items() if kind is None}
     n_rows = 0
     with stream:
         reader = pacsv.open_csv(
@@ -208,8 +246,13 @@ def _csv(filesystem: pafs.FileSystem, path: str, told: Types) -> tuple[int, str,
             for name, finder in finders.items():
                 finder.see(batch.column(name))
         digest = hashed.rest()
-    fields = [(name, told[name] if name in told else finders[name].type) for name in names]
-    return n_rows, digest, TabularContent("CSV", pa.schema(fields), delimiter)
+    fields = [(name, finders[name].type if kind is None else kind) for name, (kind, _) in known.items()]
+    hints = {name: hint for name, finder in finders.items() if (hint := finder.hint(name)) is not None}
+    for name, hint in hints.items():
+        if known[name][1].expected == "number":
+            raise SourceError(path, f"the model needs numbers in column {name!r}. {hint}")
+    readings = {name: reading for name, (_, reading) in known.items() if reading != Reading()}
+    return n_rows, digest, TabularContent("CSV", pa.schema(fields), delimiter, readings, hints)
 
 
 def _json(filesystem: pafs.FileSystem, path: str, told: Types) -> tuple[int, str, TabularContent]:
@@ -229,7 +272,7 @@ def _json(filesystem: pafs.FileSystem, path: str, told: Types) -> tuple[int, str
         digest = hashed.rest()
     if not schemas:
         raise SourceError(path, "holds no JSON object.")
-    fields = [(field.name, told.get(field.name, field.type)) for field in _unified(schemas, path)]
+    fields = [(field.name, reading_of(told, field.name)[0] or field.type) for field in _unified(schemas, path)]
     return n_rows, digest, TabularContent("JSON lines", pa.schema(fields))
 
 

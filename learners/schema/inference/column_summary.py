@@ -14,7 +14,8 @@ from learners.kernels.arrays import Floats, Integers
 from learners.schema.discretise import EXACT, Histogram, numbers_of
 from learners.schema.inference.category_counts import ValueTally
 from learners.schema.inference.numeric_counts import Tally
-from learners.schema.schema import ColumnOverride, Schema, Value, clock_of
+from learners.schema.overrides import ColumnOverride
+from learners.schema.schema import Schema, Value, clock_of
 
 WIDEST_NULL = 256  # bytes
 PANDAS_INDEX = re.compile(r"__index_level_\d+__")
@@ -67,6 +68,13 @@ class Column:
         is_rounded = self.arrow_type.startswith("decimal") or EXACT <= size < np.inf
         return "constant in double precision" if is_rounded else "constant"
 
+    def pandas_index(self, name: str) -> str:
+        """Why a column is not used that pandas writes for the index of a frame, most often the numbers of its rows; or nothing."""
+        is_whole = self.arrow_type.startswith(("int", "uint")) and not self.n_missing
+        if not PANDAS_INDEX.fullmatch(name) and not (name in ("", "Unnamed: 0") and is_whole):
+            return ""
+        return f"an index that pandas has saved; to learn from it, give its kind in columns: {{{name!r}: …}}"
+
     def most_frequent(self, max_values: int) -> tuple[tuple[Value, ...], int]:
         """The values that get a code of their own, in code order, and how many others there are."""
         counts = self.counts
@@ -108,17 +116,6 @@ def kind_of(arrow_type: pa.DataType, override: ColumnOverride | None) -> str:
     if pa.types.is_dictionary(arrow_type) or textual or pa.types.is_boolean(value_type):
         return "nominal"
     return "nominal" if value_type in (pa.int8(), pa.uint8()) else "numeric"
-
-
-def pandas_index(name: str, column: Column) -> str:
-    """Why a column is not used that pandas writes for the index of a frame, most often the numbers of its rows; or nothing."""
-    is_whole = column.arrow_type.startswith(("int", "uint"))
-    is_index = PANDAS_INDEX.fullmatch(name) or (name in ("", "Unnamed: 0") and is_whole and not column.n_missing)
-    return (
-        f"an index that pandas has saved; to learn from it, give its kind in columns: {{{name!r}: …}}"
-        if is_index
-        else ""
-    )
 
 
 def nothing_of(kind: pa.DataType, n_rows: int) -> pa.Array:

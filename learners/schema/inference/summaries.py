@@ -16,17 +16,10 @@ from learners.schema.discretise import Histogram, equal_frequency_cut_points, md
 from learners.schema.encoding.encode import numbers
 from learners.schema.encoding.nominal_values import distinct
 from learners.schema.inference.category_counts import ValueTally, plain
-from learners.schema.inference.column_summary import (
-    Column,
-    in_order,
-    kind_of,
-    list_at,
-    pairs,
-    pandas_index,
-    refreshed,
-)
+from learners.schema.inference.column_summary import Column, in_order, kind_of, list_at, pairs, refreshed
 from learners.schema.inference.value_counts import value_counts
-from learners.schema.schema import FEW_CLASSES, Attribute, ColumnOverride, LeftOut, Overrides, Schema, Value
+from learners.schema.overrides import ALL, ColumnOverride, Overrides, reading_of
+from learners.schema.schema import FEW_CLASSES, Attribute, LeftOut, Schema, Value
 
 IDENTIFIER_SHARE = 0.9
 SMALL_TABLE = 20
@@ -127,7 +120,7 @@ class ColumnSummaries:
         ------
         UnknownColumn, SchemaError
         """
-        asked = self.overrides if self.kept is None else ()
+        asked = [name for name in self.overrides if name != ALL] if self.kept is None else []
         for name in [*asked, *([self.target] if self.target is not None else [])]:
             if name not in rows.schema.names:
                 raise UnknownColumn(name, rows.schema.names)
@@ -267,7 +260,7 @@ class ColumnSummaries:
         for name, column in self.found.items():
             found = self._attribute(name, column, place, cut_points)
             if isinstance(found, Attribute):
-                attributes.append(found)
+                attributes.append(replace(found, reading=reading_of(self.overrides, name)))
             else:
                 left_out.append(found)
         # Numbers that tell nothing of the class leave a model that answers with the classes' shares; anything else is a mistake.
@@ -288,7 +281,7 @@ class ColumnSummaries:
         is_given = override.order is not None or override.cuts is not None
         if column.kind == "empty" or (column.n_missing == self.n_rows and not is_given):
             return LeftOut(name, "every value is missing")
-        if override == ColumnOverride() and (reason := pandas_index(name, column)):
+        if override.kind is None and (reason := column.pandas_index(name)):
             return LeftOut(name, reason)
         if column.kind == "unsupported":
             return LeftOut(name, f"its type {column.arrow_type} is not supported; flatten or convert it")

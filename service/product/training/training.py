@@ -9,6 +9,7 @@ from typing import Any
 
 from learners.circuits.model import CircuitModel
 from learners.classifiers.table_warnings import table_warnings
+from learners.errors import SchemaError
 from learners.models.model import Model
 from learners.monitoring.count_layout import network_of
 from learners.passes.cluster import connected
@@ -76,7 +77,12 @@ def learn(workspace: Workspace, run: Run) -> JSONObject:
     n_rules = len(ledger.forgotten.rules())
     rows = training_rows(workspace, source, request, run)
     started = time.perf_counter()
-    model, accounts = fit(workspace, request, rows, ledger, run)
+    try:
+        model, accounts = fit(workspace, request, rows, ledger, run)
+    except SchemaError as error:
+        if not source.hints:
+            raise
+        raise SchemaError(" ".join([str(error), *source.hints[:3]]), error.column) from error
     seconds = time.perf_counter() - started
     if len(rows.rules) > n_rules:  # of other data with the same files: no job that forgets does it here
         discard_forgotten(ledger)
@@ -91,7 +97,7 @@ def learn(workspace: Workspace, run: Run) -> JSONObject:
         "files": [file_facts(file) for file in files],
         "passes": [asdict(account) for account in accounts],
         "forgotten": list(rows.rules),
-        "warnings": warnings_of(model),
+        "warnings": [*source.hints, *warnings_of(model)],
         "train_s": seconds,
         "rows_per_s": n_rows / max(seconds, 1e-9),
     }

@@ -1,0 +1,123 @@
+"""Dirty columns of CSV: what is said of them, and the options that read them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from learners.errors import ColumnWarning, InvalidParameter, SourceError
+from learners.estimators import NB
+from learners.passes.inference import infer_schema
+from learners.passes.sources.csv_types import told_types
+from learners.passes.sources.source import Source
+from learners.schema import Schema
+from learners.schema.encoding.encode import encode
+
+MARKS = ["?", "-", ".", "None", "unknown", "(null)", "\\N", "NIL", "#DIV/0!"]
+
+
+def written(path, values, other="y"):
+    lines = [f"x;{other}", *(f"{value};{'ab'[2 * row // len(values)]}" for row, value in enumerate(values))]
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_one_mark_among_numbers_is_told_with_its_row_and_the_option_reads_it(mark, tmp_path):
+    values = [str(row) for row in range(400)]
+    values[7] = mark
+    path = written(tmp_path / "t.csv", values)
+    source = Source.open(path)
+    assert source.arrow_schema.field("x").type == pa.string(), "no option is taken silently"
+    (hint,) = source.hints
+    assert hint.startswith(f"{path}: 399 of 400 values of 'x' are numbers; row 8 holds {mark!r}.")
+    for name in ("x", "*"):
+        columns = {name: {"missing": [mark]}}
+        source = Source.open(path, types=told_types(None, columns))
+        assert source.arrow_schema.field("x").type == pa.int64() and not source.hints
+        assert next(source.batches())["x"].to_pylist() == [*range(7), None, *range(8, 400)]
+
+
+@pytest.mark.parametrize(
+    ("texts", "option", "numbers"),
+    [
+        (["1,5", "2,25", "-3,0"], {"decimal": ","}, [1.5, 2.25, -3.0]),
+        (["1,234", "12", "1,234,567"], {"thousands": ","}, [1234, 12, 1234567]),
+        (["1.234,5", "7,5", "1.000.000"], {"decimal": ",", "thousands": "."}, [1234.5, 7.5, 1e6]),
+        (["1 234", "5", "12 000"], {"thousands": " "}, [1234, 5, 12000]),
+    ],
+)
+def test_separators_are_told_and_read(texts, option, numbers, tmp_path):
+    path = written(tmp_path / "t.csv", texts * 20)
+    (hint,) = Source.open(path).hints
+    first = next(iter(option.items()))
+    assert f'"{first[0]}": "{first[1]}"' in hint
+    source = Source.open(path, types=told_types(None, {"x": option}))
+    assert next(source.batches())["x"].to_pylist() == numbers * 20
+
+
+def test_a_point_is_no_decimal_point_where_it_separates_thousands(tmp_path):
+    path = written(tmp_path / "t.csv", ["1.234", "1.5"] * 10)
+    source = Source.open(path, types=told_types(None, {"x": {"decimal": ",", "thousands": "."}}))
+    assert source.arrow_schema.field("x").type == pa.string()
+    assert next(source.batches())["x"].to_pylist() == ["1.234", "1.5"] * 10, "texts stay as they are"
+
+
+@pytest.mark.parametrize(
+    "values", [["red", "blue"] * 9, ["A1", "7"] * 9, ["10.0.0.1", "10.0.0.2"] * 9, ["2024-01-01"] * 9]
+)
+def test_words_codes_and_dates_are_not_told(values, tmp_path):
+    assert Source.open(written(tmp_path / "t.csv", values)).hints == []
+
+
+def test_options_of_all_columns_leave_dates_and_times_alone(tmp_path):
+    (tmp_path / "t.csv").write_text("d;t;x\n" + "2024-01-31;10:30;1,5\n2024-02-01;11:30:10;?\n" * 5)
+    source = Source.open(tmp_path / "t.csv", types=told_types(None, {"*": {"decimal": ",", "missing": ["?"]}}))
+    assert source.arrow_schema.types == [pa.date32(), pa.time32("s"), pa.float64()]
+    plain = Source.open(tmp_path / "t.csv")
+    told, found = next(source.batches()), next(plain.batches())
+    assert told["d"].equals(found["d"]) and told["t"].equals(found["t"])
+    assert told["x"].to_pylist() == [1.5, None] * 5
+
+
+def test_the_model_reads_later_files_as_it_was_told_to(tmp_path):
+    texts = ["1,5", "2,5", "?", "7,5"] * 30
+    path = written(tmp_path / "t.csv", texts)
+    columns = {"x": {"decimal": ",", "missing": ["?"]}}
+    schema = infer_schema(Source.open(path, types=told_types(None, columns)), None, columns)
+    again = Schema.from_json(schema.to_json())
+    assert again == schema and again.attributes[0].reading == schema.attributes[0].reading
+    source = Source.open(path, types=told_types(again))
+    assert encode(pa.Table.from_batches(source.batches()), again).x[0][:4].tolist() == [
+        1,
+        2,
+        0,
+        schema.attributes[0].n_values - 1,
+    ]
+    assert source.files[0].footer_sha256 != Source.open(path).files[0].footer_sha256
+
+
+def test_a_prediction_names_the_row_and_the_value_that_is_no_number(tmp_path):
+    path = written(tmp_path / "t.csv", [str(row) for row in range(100)])
+    model = NB(target="y").fit(path)
+    later = written(tmp_path / "later.csv", ["1", "2", "?", "4", "5", "6"])
+    with pytest.raises(
+        SourceError, match=r"later\.csv: the model needs numbers in column 'x'\. 5 of 6 .*; row 3 holds '\?'"
+    ):
+        model.predict(later)
+
+
+def test_the_estimator_warns_and_takes_the_option(tmp_path):
+    path = written(tmp_path / "t.csv", [*(str(row // 4) for row in range(99)), "?"])
+    with pytest.warns(ColumnWarning, match="99 of 100 values of 'x' are numbers; row 100 holds"):
+        NB(target="y").fit(path)
+    model = NB(target="y", columns={"x": {"missing": ["?"]}}).fit(path)
+    assert model.predict_proba(path).shape == (100, 2)
+
+
+@pytest.mark.parametrize(
+    "entry", [{"missing": 3}, {"decimal": ";"}, {"thousands": "."}, {"decimal": ",", "thousands": ","}]
+)
+def test_wrong_options_are_refused_by_name(entry, tmp_path):
+    with pytest.raises(InvalidParameter, match=r"columns\['x'\]\.(missing|decimal|thousands)"):
+        told_types(None, {"x": entry})
