@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from learners.errors import InvalidParameter
 
-Expected = Literal["text", "number"] | None
+Expected = Literal["text", "number", "digits"] | None
 FIELDS = ("missing", "decimal", "thousands")
 NOT_A_NUMBER = "not a number: "
 
@@ -29,8 +29,9 @@ class Reading:
         Between whole and fraction: "." or ",".
     thousands : str
         Between groups of three digits; empty for none.
-    expected : "text", "number" or None
-        What the model that reads the rows has learned. No part of what a user says.
+    expected : "text", "number", "digits" or None
+        What the model that reads the rows has learned: numbers that it cannot do without, or whole ones as nominal values or
+        classes. No part of what a user says.
     """
 
     missing: tuple[str, ...] = ()

@@ -33,7 +33,8 @@ TIME = r"^([01]\d|2[0-3]):[0-5]\d(:[0-5]\d)?$"
 class TextType:
     """The narrowest type that reads all values of a column, found batch by batch.
 
-    Whole numbers, numbers, true and false, dates, moments (with or without a zone), times of day; else text. A column without
+    Whole numbers, numbers, true and false, dates, moments (with or without a zone), times of day; else text. Digits behind a
+    leading zero are text, as 01234 is not 1234. A column without
     values is of type null.
     """
 
@@ -63,6 +64,8 @@ class TextType:
             first = values[:1]
             readers = (chain for chain in CHAINS if any(reads(kind, first) for kind in chain))
             self._chain = next(readers, ())
+        if self._chain == CHAINS[0] and self.reading.expected is None and are_padded(values):
+            self._chain = ()
         while self._place < len(self._chain) and not reads(self._chain[self._place], values):
             self._place += 1
         if self._is_text:
@@ -92,9 +95,15 @@ def reads(kind: pa.DataType, values: pa.Array) -> bool:
     return True
 
 
-def type_of(values: Sequence[str | None]) -> pa.DataType:
+def are_padded(values: pa.Array) -> bool:
+    """Whether one of some texts begins with 0 and another digit."""
+    begun = values.filter(pc.starts_with(values, "0"))
+    return len(begun) > 0 and bool(pc.any(pc.match_substring_regex(begun, r"^0\d")).as_py())
+
+
+def type_of(values: Sequence[str | None], reading: Reading = AS_IT_IS) -> pa.DataType:
     """The narrowest type that reads all of some texts."""
-    found = TextType()
+    found = TextType(reading)
     found.see(pa.array(values, pa.string()))
     return found.type
 
@@ -108,7 +117,7 @@ def common_type(types: Sequence[pa.DataType]) -> pa.DataType | None:
 def told_types(schema: Schema | None, overrides: Mapping[str, Any] | None = None) -> dict[str, pa.DataType | Reading]:
     """What is known of columns of text files: those that are text whatever they look like, and how others are written.
 
-    So "01234" of a CSV file stays what it was in training, and does not become a number.
+    So "01234" and "1234" of a CSV file stay what they were in training.
 
     Parameters
     ----------
@@ -121,11 +130,12 @@ def told_types(schema: Schema | None, overrides: Mapping[str, Any] | None = None
     for attribute in schema.attributes if schema is not None else ():
         is_text = attribute.kind == "nominal" and _are_text(attribute.values)
         is_number = attribute.kind == "numeric" and attribute.arrow_type.startswith(NUMBERS)
-        if is_text or is_number or attribute.reading is not None:
-            kind: Expected = "text" if is_text else "number" if is_number else None
+        is_whole = attribute.kind == "nominal" and set(map(type, attribute.values)) == {int}
+        if is_text or is_number or is_whole or attribute.reading is not None:
+            kind: Expected = "text" if is_text else "number" if is_number else "digits" if is_whole else None
             found[attribute.name] = replace(attribute.reading or Reading(), expected=kind)
-    if schema is not None and schema.target is not None and schema.class_type == "string":
-        found[schema.target] = pa.string()
+    if schema is not None and schema.target is not None and schema.class_type in ("string", "int64"):
+        found[schema.target] = Reading(expected="text" if schema.class_type == "string" else "digits")
     for name, entry in (overrides or {}).items():
         override = ColumnOverride.of(name, entry)
         if override.order is not None and _are_text(override.order):

@@ -53,7 +53,7 @@ def opened_files(
             found.append(inspected(filesystem, path, cast("Kind", kind), told))
     files = [file for file, _ in found]
     contents = _agreeing([content for _, content in found])
-    added = partition_values(paths, [content.arrow_schema.names for content in contents])
+    added = partition_values(paths, [content.arrow_schema.names for content in contents], told)
     for i, values in enumerate(added):
         if values:
             contents[i] = Partitioned(contents[i], values, files[i].n_rows)

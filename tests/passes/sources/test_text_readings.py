@@ -121,3 +121,36 @@ def test_the_estimator_warns_and_takes_the_option(tmp_path):
 def test_wrong_options_are_refused_by_name(entry, tmp_path):
     with pytest.raises(InvalidParameter, match=r"columns\['x'\]\.(missing|decimal|thousands)"):
         told_types(None, {"x": entry})
+
+
+@pytest.mark.parametrize("value", ["01234", "007", "00.5", "0012"])
+def test_digits_behind_a_leading_zero_are_text(value, tmp_path):
+    source = Source.open(written(tmp_path / "t.csv", ["1234", value, "12"]))
+    assert source.arrow_schema.field("x").type == pa.string()
+    assert next(source.batches())["x"].to_pylist() == ["1234", value, "12"]
+    assert not source.hints, "nothing is wrong with them"
+
+
+@pytest.mark.parametrize("values", [["0", "10"], ["0.5", "0"], ["-0.5", "0e3"]])
+def test_a_lone_zero_is_a_number(values, tmp_path):
+    assert Source.open(written(tmp_path / "t.csv", values)).arrow_schema.field("x").type in (pa.int64(), pa.float64())
+
+
+def test_folders_with_padded_names_are_text(tmp_path):
+    for name in ("01234", "1234"):
+        (tmp_path / f"zip={name}").mkdir()
+        written(tmp_path / f"zip={name}" / "t.csv", ["1", "2"])
+    source = Source.open(tmp_path)
+    assert {value for batch in source.batches() for value in batch["zip"].to_pylist()} == {"01234", "1234"}
+
+
+@pytest.mark.parametrize("kind", ["numeric", "nominal"])
+def test_a_model_of_earlier_that_learned_padded_digits_as_numbers_reads_them_so(kind, tmp_path):
+    (tmp_path / "month=01").mkdir()
+    path = written(tmp_path / "month=01" / "t.csv", ["01", "02", "11"] * 10, other="class")
+    table = pa.table({"x": [1, 2, 11] * 10, "month": [1, 2] * 15, "class": [1, 2, 1] * 10})
+    x = {"cuts": [1.5]} if kind == "numeric" else kind
+    schema = infer_schema(Source.of_table(table), "class", {"x": x, "month": "nominal"})
+    batch = next(Source.open(path, types=told_types(schema)).batches())
+    assert batch["x"].to_pylist() == [1, 2, 11] * 10 and batch["month"].to_pylist() == [1] * 30
+    assert encode(batch.select(["x"]), schema).x[0].tolist() == encode(table.select(["x"]), schema).x[0].tolist()
