@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import pyarrow as pa
@@ -31,13 +31,19 @@ class Reading:
         Between groups of three digits; empty for none.
     expected : "text", "number", "digits" or None
         What the model that reads the rows has learned: numbers that it cannot do without, or whole ones as nominal values or
-        classes. No part of what a user says.
+        classes. No part of what a user says, as are the following.
+    words : tuple of str
+        Texts such as "NA" that the model has learned as values.
+    nulls : tuple of str
+        Texts that stand for a missing value, exactly as they are.
     """
 
     missing: tuple[str, ...] = ()
     decimal: str = "."
     thousands: str = ""
     expected: Expected = field(default=None, compare=False)
+    words: tuple[str, ...] = field(default=(), compare=False)
+    nulls: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, column: str, entry: Mapping[str, object]) -> Reading | None:
@@ -76,17 +82,22 @@ class Reading:
         separators = self if own else other
         return Reading((*self.missing, *other.missing), separators.decimal, separators.thousands)
 
+    def said(self, of_user: Reading) -> Reading:
+        """What a user says, beside what is known of the model here."""
+        return replace(of_user, expected=self.expected, words=self.words)
+
     @property
     def reads_numbers(self) -> bool:
         """Whether numbers are written otherwise than Arrow reads them."""
         return self.decimal != "." or bool(self.thousands)
 
     def without_marks(self, texts: pa.Array) -> pa.Array:
-        """The texts, null in place of the marks of missing values."""
-        if not self.missing:
-            return texts
-        is_missing = pc.is_in(pc.utf8_trim_whitespace(texts), value_set=pa.array(self.missing, pa.string()))
-        return pc.if_else(is_missing, pa.scalar(None, pa.string()), texts)
+        """The texts, null in place of those that stand for a missing value."""
+        for marks, seen in ((self.missing, pc.utf8_trim_whitespace), (self.nulls, None)):
+            if marks:
+                is_missing = pc.is_in(texts if seen is None else seen(texts), value_set=pa.array(marks, pa.string()))
+                texts = pc.if_else(is_missing, pa.scalar(None, pa.string()), texts)
+        return texts
 
     def plain(self, texts: pa.Array) -> pa.Array:
         """The texts as Arrow reads them: null for missing values, numbers with a point and without separators.

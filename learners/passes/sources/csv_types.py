@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv as pacsv
 
 from learners.passes.sources.file_sets import type_family
 from learners.passes.sources.number_tally import NumberTally
@@ -25,6 +26,8 @@ CHAINS: tuple[tuple[pa.DataType, ...], ...] = (
     (pa.timestamp("us", "UTC"),),
     (pa.time32("s"),),
 )
+# As pyarrow has them: missing values, unless they are in quotes or a model has learned them as values.
+NULLS = tuple(pacsv.ConvertOptions().null_values)
 AS_IT_IS = Reading()
 NUMBERS = ("int", "uint", "float", "double", "halffloat", "decimal")
 TIME = r"^([01]\d|2[0-3]):[0-5]\d(:[0-5]\d)?$"
@@ -56,6 +59,7 @@ class TextType:
         if self._is_text:
             self.numbers.count(texts)
             return
+        texts = pc.if_else(pc.is_in(texts, value_set=pa.array(NULLS)), pa.scalar(None, pa.string()), texts)
         values = pc.utf8_trim_whitespace(self.reading.plain(texts).drop_null())
         if not len(values):
             self.numbers.pass_by(len(texts), 0)
@@ -133,17 +137,21 @@ def told_types(schema: Schema | None, overrides: Mapping[str, Any] | None = None
         is_whole = attribute.kind == "nominal" and set(map(type, attribute.values)) == {int}
         if is_text or is_number or is_whole or attribute.reading is not None:
             kind: Expected = "text" if is_text else "number" if is_number else "digits" if is_whole else None
-            found[attribute.name] = replace(attribute.reading or Reading(), expected=kind)
+            words = _null_words(attribute.values, attribute.has_missing) if is_text else ()
+            found[attribute.name] = replace(attribute.reading or Reading(), expected=kind, words=words)
     if schema is not None and schema.target is not None and schema.class_type in ("string", "int64"):
-        found[schema.target] = Reading(expected="text" if schema.class_type == "string" else "digits")
+        is_text = schema.class_type == "string"
+        words = _null_words(schema.classes, False) if is_text else ()
+        found[schema.target] = Reading(expected="text" if is_text else "digits", words=words)
     for name, entry in (overrides or {}).items():
         override = ColumnOverride.of(name, entry)
         if override.order is not None and _are_text(override.order):
-            found[name] = replace(override.reading or Reading(), expected="text")
+            words = _null_words(override.order, True)
+            found[name] = replace(override.reading or Reading(), expected="text", words=words)
         elif override.reading is not None:
             known = found.get(name)
-            expected = known.expected if isinstance(known, Reading) else None if known is None else "text"
-            found[name] = replace(override.reading, expected=expected)
+            assert known is None or isinstance(known, Reading)
+            found[name] = override.reading if known is None else known.said(override.reading)
     return found
 
 
@@ -152,8 +160,13 @@ def reading_of(told: Mapping[str, pa.DataType | Reading], name: str) -> tuple[pa
     known, of_all = told.get(name), told.get(ALL)
     whole = of_all if isinstance(of_all, Reading) else None
     own = known if isinstance(known, Reading) else Reading()
-    reading = replace(own.within(whole), expected=own.expected)
+    reading = own.said(own.within(whole))
     return pa.string() if own.expected == "text" else None if isinstance(known, Reading) else known, reading
+
+
+def _null_words(values: Sequence[Value], has_missing: bool) -> tuple[str, ...]:
+    """The values that would be missing in CSV; an empty text only if nothing was missing, as CSV writes both alike."""
+    return tuple(str(value) for value in values if value in NULLS and (value or not has_missing))
 
 
 def _are_text(values: Sequence[Value]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as slot
 from datetime import time
@@ -21,7 +21,7 @@ import pyarrow.json as pajson
 from learners.errors import SourceError, one_line
 from learners.passes.sources.content import BATCH_ROWS, Bounds, types_digest
 from learners.passes.sources.csv_header import csv_header
-from learners.passes.sources.csv_types import FALSE, TRUE, TextType, reading_of
+from learners.passes.sources.csv_types import FALSE, NULLS, TRUE, TextType, reading_of
 from learners.passes.sources.file_sets import SourceFile, type_family
 from learners.passes.sources.formats import codec_of
 from learners.passes.sources.parquet import file_size
@@ -47,6 +47,8 @@ class TabularContent:
         How values of some columns of CSV are written.
     hints : mapping of str to str
         What a user wants to know of columns that were found to be text.
+    words : frozenset of str
+        Texts that are values of some column, though they stand for missing ones elsewhere.
     """
 
     kind: Kind
@@ -54,13 +56,17 @@ class TabularContent:
     delimiter: str = ","
     readings: Mapping[str, Reading] = slot(default_factory=dict)
     hints: Mapping[str, str] = slot(default_factory=dict)
+    words: frozenset[str] = frozenset()
 
     @property
     def types_sha256(self) -> str:
         """Of the types, where the file itself does not hold them."""
         if self.kind not in ("CSV", "JSON lines"):
             return ""
-        told = {name: [reading.missing, reading.decimal, reading.thousands] for name, reading in self.readings.items()}
+        told = {
+            name: [reading.missing, reading.decimal, reading.thousands, *reading.nulls]
+            for name, reading in self.readings.items()
+        }
         return types_digest(self.arrow_schema) + (json.dumps(told, sort_keys=True) if told else "")
 
     def with_types(self, types: Mapping[str, pa.DataType]) -> TabularContent:
@@ -111,7 +117,7 @@ class TabularContent:
                 stream,
                 read_options=pacsv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),
                 parse_options=parse_options(self.delimiter, len(self.arrow_schema)),
-                convert_options=convert_options(types, names),
+                convert_options=convert_options(types, names, self.words),
             )
         )
 
@@ -147,12 +153,16 @@ def parse_options(delimiter: str, n_columns: int) -> pacsv.ParseOptions:
     return pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=n_columns != 1)
 
 
-def convert_options(types: Types, names: Sequence[str]) -> pacsv.ConvertOptions:
-    """How the values of CSV are read: empty, NA, NULL, NaN and their like are missing, also among text."""
+def convert_options(
+    types: Mapping[str, pa.DataType], names: Sequence[str], words: Collection[str]
+) -> pacsv.ConvertOptions:
+    """How the values of CSV are read: empty, NA, NULL, NaN and their like are missing, but for words and what is in quotes."""
     return pacsv.ConvertOptions(
         column_types=dict(types),
         include_columns=list(names),
+        null_values=[null for null in NULLS if null not in words],
         strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
         true_values=TRUE,
         false_values=FALSE,
     )
@@ -233,26 +243,44 @@ def _csv(filesystem: pafs.FileSystem, path: str, told: Types) -> tuple[int, str,
     hashed, stream = opened(filesystem, path)
     known = {name: reading_of(told, name) for name in names}
     finders = {name: TextType(reading) for name, (kind, reading) in known.items() if kind is None}
+    words = frozenset(word for _, reading in known.values() for word in reading.words)
+    nulls, quoted = pa.array(NULLS), set()
     n_rows = 0
     with stream:
         reader = pacsv.open_csv(
             stream,
             read_options=pacsv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),
             parse_options=parse_options(delimiter, len(names)),
-            convert_options=convert_options(dict.fromkeys(names, pa.string()), names),
+            convert_options=convert_options(dict.fromkeys(names, pa.string()), names, words),
         )
         for batch in reader:
             n_rows += batch.num_rows
-            for name, finder in finders.items():
-                finder.see(batch.column(name))
+            for name, column in zip(names, batch.columns, strict=True):
+                if pc.any(pc.is_in(column, value_set=nulls)).as_py():  # in quotes, or a word
+                    quoted.add(name)
+                if name in finders:
+                    finders[name].see(column)
         digest = hashed.rest()
     fields = [(name, finders[name].type if kind is None else kind) for name, (kind, _) in known.items()]
     hints = {name: hint for name, finder in finders.items() if (hint := finder.hint(name)) is not None}
     for name, hint in hints.items():
         if known[name][1].expected == "number":
             raise SourceError(path, f"the model needs numbers in column {name!r}. {hint}")
-    readings = {name: reading for name, (_, reading) in known.items() if reading != Reading()}
-    return n_rows, digest, TabularContent("CSV", pa.schema(fields), delimiter, readings, hints)
+    readings = {}
+    for name, kind in fields:
+        reading = known[name][1]
+        if name in quoted:
+            reading = replace(reading, nulls=_nulls_of(kind, reading, words))
+        if reading != Reading():
+            readings[name] = reading
+    return n_rows, digest, TabularContent("CSV", pa.schema(fields), delimiter, readings, hints, words)
+
+
+def _nulls_of(kind: pa.DataType, reading: Reading, words: frozenset[str]) -> tuple[str, ...]:
+    """What stands for a missing value among texts that were not taken for one: in quotes it is text, unless a model says no."""
+    if not pa.types.is_string(kind) or reading.expected == "text":
+        return tuple(null for null in NULLS if null not in reading.words)
+    return ("", *words)
 
 
 def _json(filesystem: pafs.FileSystem, path: str, told: Types) -> tuple[int, str, TabularContent]:

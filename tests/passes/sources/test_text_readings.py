@@ -154,3 +154,34 @@ def test_a_model_of_earlier_that_learned_padded_digits_as_numbers_reads_them_so(
     batch = next(Source.open(path, types=told_types(schema)).batches())
     assert batch["x"].to_pylist() == [1, 2, 11] * 10 and batch["month"].to_pylist() == [1] * 30
     assert encode(batch.select(["x"]), schema).x[0].tolist() == encode(table.select(["x"]), schema).x[0].tolist()
+
+
+def test_na_in_quotes_is_text_in_a_column_of_text_and_missing_among_numbers(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text('c,n,m\n"NA",1,"1"\nNA,"NA",""\n"",,"3"\n"DE",4,"4"\n')
+    (batch,) = Source.open(path).batches()
+    assert batch["c"].to_pylist() == ["NA", None, None, "DE"]
+    assert batch["n"].to_pylist() == [1, None, None, 4]
+    assert batch["m"].to_pylist() == [1, None, 3, 4]
+
+
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_a_reader_follows_the_values_that_the_model_has_learned(quote, tmp_path):
+    table = pa.table(
+        {"c": ["NA", "DE", "FR"] * 9, "d": ["u", "v", None] * 9, "n": [1.5, 2.5, None] * 9, "y": ["NULL", "b", "b"] * 9}
+    )
+    schema = infer_schema(Source.of_table(table), "y", {"n": {"cuts": [2]}})
+    assert "NA" in schema.attributes[0].values and "NULL" in schema.classes
+    path = tmp_path / "t.csv"
+    path.write_text(
+        "c,d,n,y\n"
+        + f"{quote}NA{quote},u,1.5,{quote}NULL{quote}\nDE,v,NULL,b\nFR,{quote}NA{quote},{quote}NA{quote},b\n,NULL,,b\n"
+    )
+    (batch,) = Source.open(path, types=told_types(schema)).batches()
+    assert batch.to_pydict() == {
+        "c": ["NA", "DE", "FR", None], "d": ["u", "v", None, None], "n": [1.5, None, None, None], "y": ["NULL", "b", "b", "b"]
+    }  # fmt: skip
+    assert (
+        encode(batch.slice(0, 3), schema).x.tolist()
+        == encode(table.slice(0, 3).set_column(2, "n", [[1.5, None, None]]), schema).x.tolist()
+    )
