@@ -54,12 +54,13 @@ class TextType:
             return pa.null()
         return self._chain[self._place] if self._place < len(self._chain) else pa.string()
 
-    def see(self, texts: pa.Array) -> None:
-        """Look at more values, which are text or null."""
+    def see(self, texts: pa.Array, has_nulls: bool = False) -> None:
+        """Look at more values, which are text or null; some texts may stand for a missing value, too."""
         if self._is_text:
             self.numbers.count(texts)
             return
-        texts = pc.if_else(pc.is_in(texts, value_set=pa.array(NULLS)), pa.scalar(None, pa.string()), texts)
+        if has_nulls:
+            texts = pc.if_else(pc.is_in(texts, value_set=pa.array(NULLS)), pa.scalar(None, pa.string()), texts)
         values = pc.utf8_trim_whitespace(self.reading.plain(texts).drop_null())
         if not len(values):
             self.numbers.pass_by(len(texts), 0)

@@ -173,6 +173,7 @@ class Hashed(io.RawIOBase):
 
     def __init__(self, stream: pa.NativeFile) -> None:
         self.stream, self.digest = stream, hashlib.sha256()
+        self.has_quotes = False
 
     def readable(self) -> bool:
         """Whether bytes can be read: they can."""
@@ -182,6 +183,7 @@ class Hashed(io.RawIOBase):
         """The next bytes."""
         found: bytes = self.stream.read(None if size < 0 else size)
         self.digest.update(found)
+        self.has_quotes = self.has_quotes or b'"' in found
         return found
 
     def rest(self) -> str:
@@ -244,7 +246,7 @@ def _csv(filesystem: pafs.FileSystem, path: str, told: Types) -> tuple[int, str,
     known = {name: reading_of(told, name) for name in names}
     finders = {name: TextType(reading) for name, (kind, reading) in known.items() if kind is None}
     words = frozenset(word for _, reading in known.values() for word in reading.words)
-    nulls, quoted = pa.array(NULLS), set()
+    nulls, quoted, is_packed = pa.array(NULLS), set(), codec_of(path) is not None
     n_rows = 0
     with stream:
         reader = pacsv.open_csv(
@@ -256,10 +258,11 @@ def _csv(filesystem: pafs.FileSystem, path: str, told: Types) -> tuple[int, str,
         for batch in reader:
             n_rows += batch.num_rows
             for name, column in zip(names, batch.columns, strict=True):
-                if pc.any(pc.is_in(column, value_set=nulls)).as_py():  # in quotes, or a word
+                may_hold_nulls = bool(words) or is_packed or hashed.has_quotes  # else none is left in the texts
+                if may_hold_nulls and pc.any(pc.is_in(column, value_set=nulls)).as_py():
                     quoted.add(name)
                 if name in finders:
-                    finders[name].see(column)
+                    finders[name].see(column, name in quoted)
         digest = hashed.rest()
     fields = [(name, finders[name].type if kind is None else kind) for name, (kind, _) in known.items()]
     hints = {name: hint for name, finder in finders.items() if (hint := finder.hint(name)) is not None}
