@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
+import sys
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -26,6 +28,7 @@ MAX_KEYS = 1024
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 CLOCK_TYPE = re.compile(r"(time|duration)(?:32|64)?\[(\w+)\]")
 TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+LARGEST = sys.float_info.max
 DICTIONARY = "dictionary<values="
 
 
@@ -96,6 +99,15 @@ class Attribute:
     def is_time(self) -> bool:
         """Whether the numbers are seconds since 1970."""
         return self.kind == "numeric" and self.arrow_type.removeprefix(DICTIONARY).startswith(("timestamp", "date"))
+
+    @property
+    def edges(self) -> tuple[float, ...]:
+        """The least number of training, its outermost quantiles, the greatest; without numbers none. Infinite ones count, too.
+
+        `quantiles` hold finite numbers, as JSON has no others: the greatest double stands for infinity.
+        """
+        outermost = (self.quantiles[place] for place in (0, 1, -2, -1)) if self.quantiles else ()
+        return tuple(number if abs(number) < LARGEST else math.copysign(math.inf, number) for number in outermost)
 
     def number_in_words(self, number: float) -> str | float:
         """A number as a user would write it: ISO 8601 of a time."""

@@ -39,7 +39,9 @@ def test_training_tells_the_row_and_the_model_remembers_the_option(tmp_path: Pat
         assert product.predict_files(workspace, "dirty", [str(path)], out) == 400
         assert pq.read_table(out)["prediction"].to_pylist()[:7] == ["a"] * 7
         path.write_text("x,y\n1,a\n2,a\n-,a\n")
-        with pytest.raises(SourceError, match=r"t\.csv: the model needs numbers in column 'x'\. 2 of 3 .*row 3 holds '-'"):
+        with pytest.raises(
+            SourceError, match=r"t\.csv: the model needs numbers in column 'x'\. 2 of 3 .*row 3 holds '-'"
+        ):
             product.predict_files(workspace, "dirty", [str(path)], tmp_path / "more.parquet")
 
 
@@ -48,6 +50,6 @@ def test_where_no_column_is_left_the_error_says_which_value_made_it_text(tmp_pat
     path.write_text("x,y\n" + "".join(f"{row},{'ab'[row // 50]}\n" for row in range(99)) + "?,b\n")
     with (
         Workspace(Settings(workspace=tmp_path / "workspace")) as workspace,
-        pytest.raises(SchemaError, match="an identifier.* 99 of 100 values of 'x' are numbers; row 100 holds '\\?'"),
+        pytest.raises(SchemaError, match=r"an identifier.* 99 of 100 values of 'x' are numbers; row 100 holds '\?'"),
     ):
         train(workspace, path)
