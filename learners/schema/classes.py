@@ -10,7 +10,6 @@ from learners.errors import SchemaError
 from learners.kernels.arrays import Codes
 from learners.schema.encoding.encode import class_codes, encoder_of
 from learners.schema.encoding.nominal_values import dictionary_of, nominal_forms, plain_values, rows_of
-from learners.schema.inference.column_summary import kind_of
 from learners.schema.schema import FEW_CLASSES, MAX_CLASSES, Schema
 
 MANY_TAKEN_BY = "learners nb, tan and kdb"
@@ -75,11 +74,8 @@ def distinct_classes(column: pa.Array, target: str) -> tuple[pa.Array, Codes]:
     Raises
     ------
     SchemaError
-        If the type has no classes, if numbers have fractions, or if a row has no class.
+        If numbers have fractions, or if a row has no class.
     """
-    kind = column.type
-    if not pa.types.is_null(kind) and kind_of(kind, None) == "unsupported":
-        raise SchemaError(f"The target {target!r} holds {kind}. Use text, whole numbers or booleans.", target)
     column = dictionary_of(column, target)
     values, is_other = nominal_forms(column.dictionary, target)
     if is_other.any() and (pa.types.is_floating(column.dictionary.type) or pa.types.is_decimal(column.dictionary.type)):

@@ -135,6 +135,10 @@ class ColumnSummaries:
             self.class_counts[""] = self.class_counts.get("", 0) + rows.num_rows
             return np.zeros(rows.num_rows, np.int64)
         column = rows.column(rows.schema.names.index(self.target))
+        if not pa.types.is_null(column.type) and kind_of(column.type, None) == "unsupported":
+            raise SchemaError(
+                f"The target {self.target!r} holds {column.type}. Use text, whole numbers or booleans.", self.target
+            )
         values, index = distinct_classes(column, self.target)
         counts = np.bincount(index, minlength=len(values))
         known = {value: j for j, value in enumerate(self.classes)}
