@@ -12,10 +12,10 @@ import pyarrow.dataset as pads
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from learners.classifiers.rare_value_cost import folding_costs
+from learners.classifiers.table_warnings import table_warnings
 from learners.distributions.checks import all_distributions
 from learners.errors import InvalidParameter, LearnerError, SchemaError
-from learners.estimators.columns import KnownColumns
+from learners.estimators.columns import KnownColumns, warn
 from learners.estimators.constructors import COMMON, construct_from
 from learners.estimators.forms import (
     are_paths,
@@ -38,7 +38,6 @@ from learners.passes.sources.streams import source_of_stream
 from learners.passes.stored_statistics import MemoryStore
 from learners.registry import recipes
 from learners.schema import Chunk, Schema
-from learners.schema.discarded_columns import losses
 from learners.schema.encoding.encode import encode
 from learners.schema.encoding.records import encode_records
 from learners.schema.inference.summaries import ColumnSummaries
@@ -172,6 +171,8 @@ class Classifier(ClassifierMixin, BaseEstimator):
         made = recipes.learner(self._learner, parameters, target, self.schema, self.columns)
         if self._declared:
             made = replace(made, passes=_knowing(made.passes, self._declared))
+        for told in [hint for part in parts for hint in part.source.hints]:
+            warn(told)  # before learning, which may fail for want of columns
         self.model_: Model = drive(made, parts, threads=self.threads, on_progress=on_progress)
         self.parts_ = tuple(parts)
         self.target_ = target
@@ -184,9 +185,8 @@ class Classifier(ClassifierMixin, BaseEstimator):
             del self.feature_names_in_
         self.n_features_in_ = len(names)
         if self.schema is None:
-            network = network_of(self.model_)
-            for loss in losses(self.model_.schema, {} if network is None else folding_costs(network)):
-                self._columns.warn_once(loss)
+            for told in table_warnings(self.model_.schema, network_of(self.model_)):
+                self._columns.warn_once(told)
         return self
 
     def predict_proba(self, X: Any) -> Floats:

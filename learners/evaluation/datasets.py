@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 
 from learners.errors import SchemaError, SourceError, UnknownColumn
 from learners.kernels.arrays import Integers
+from learners.passes.sources.formats import format_of
 from learners.passes.sources.source import type_family
-from learners.schema.encoding.encode import plain_values
+from learners.schema.encoding.nominal_values import plain_values
 from learners.schema.schema import Value
 
 
@@ -106,6 +107,11 @@ def find_data_sets(paths: Sequence[str | Path], target: str | None = None) -> li
 
 
 def _describe(path: Path, target: str | None) -> DataSet:
+    kind = format_of(path.name)
+    if kind not in (None, "Parquet"):
+        raise SourceError(
+            str(path), f"is {kind} by its name, and a comparison reads Parquet. Convert it first, such as with DuckDB."
+        )
     try:
         parquet = pq.ParquetFile(path)
         names, n_rows = parquet.schema_arrow.names, parquet.metadata.num_rows

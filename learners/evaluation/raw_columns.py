@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 
 from learners.kernels.arrays import Floats
 from learners.passes.sources.source import type_family
-from learners.schema.encoding.encode import distinct, numbers
+from learners.schema.encoding.encode import numbers
+from learners.schema.encoding.nominal_values import distinct
 
 Predict = Callable[[pa.Table], Floats]
 

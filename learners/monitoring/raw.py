@@ -148,12 +148,12 @@ def _is_nan(value: object) -> bool:
 
 
 def _tails(x: Floats, attribute: Attribute) -> tuple[int, int, int, int]:
-    q = attribute.quantiles
+    least, lowest, highest, greatest = attribute.edges
     with np.errstate(invalid="ignore"):
-        low, high = x <= q[1], x > q[-2]
+        low, high = x <= lowest, x > highest
     n_low, n_high = int(np.count_nonzero(low)), int(np.count_nonzero(high))
-    below = int(np.count_nonzero(x < q[0])) if n_low else 0
-    above = int(np.count_nonzero(x > q[-1])) if n_high else 0
+    below = int(np.count_nonzero(x < least)) if n_low else 0
+    above = int(np.count_nonzero(x > greatest)) if n_high else 0
     return below, above, n_low, n_high
 
 

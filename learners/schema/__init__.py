@@ -1,6 +1,7 @@
 """From raw columns to small integer codes."""
 
 from learners.schema.chunk import Chunk
-from learners.schema.schema import Attribute, Kept, LeftOut, Overrides, Schema
+from learners.schema.overrides import Overrides
+from learners.schema.schema import Attribute, Kept, LeftOut, Schema
 
 __all__ = ["Attribute", "Chunk", "Kept", "LeftOut", "Overrides", "Schema"]

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from learners.errors import SchemaError
 from learners.kernels.arrays import Codes
 from learners.schema.encoding.encode import class_codes, encoder_of
+from learners.schema.encoding.nominal_values import dictionary_of, nominal_forms, plain_values, rows_of
 from learners.schema.schema import FEW_CLASSES, MAX_CLASSES, Schema
 
 MANY_TAKEN_BY = "learners nb, tan and kdb"
 
 
-def check_classes(target: str, n_classes: int, most: int) -> None:
+def check_classes(target: str, n_classes: int, most: int, are_numbers: bool = False) -> None:
     """Refuse a target of more classes than a learner takes.
 
     Parameters
@@ -23,6 +25,8 @@ def check_classes(target: str, n_classes: int, most: int) -> None:
         Seen so far.
     most : int
         `FEW_CLASSES` or `MAX_CLASSES`.
+    are_numbers : bool
+        Whether the values are whole numbers, so that a user may want to predict a measurement.
 
     Raises
     ------
@@ -31,12 +35,22 @@ def check_classes(target: str, n_classes: int, most: int) -> None:
     if n_classes > most:
         others = "" if most >= MAX_CLASSES else f" Up to {MAX_CLASSES:,} classes take {MANY_TAKEN_BY}."
         raise SchemaError(
-            f"The target {target!r} has more than {most:,} different values. Name a class column, or group the values.{others}",
+            f"The target {target!r} has more than {most:,} different values. {_remedy(are_numbers)}{others}",
             target,
         )
 
 
-def check_rows_of_classes(target: str | None, n_classes: int, most: int, n_rows: int) -> None:
+def _remedy(are_numbers: bool) -> str:
+    if are_numbers:
+        return (
+            "To predict numbers is regression, and fewpass classifies: cut them into classes, or name a class column."
+        )
+    return "Name a class column, or group the values."
+
+
+def check_rows_of_classes(
+    target: str | None, n_classes: int, most: int, n_rows: int, are_numbers: bool = False
+) -> None:
     """As `check_classes`; and refuse what is most likely an identifier or a measurement: many classes, and few rows of each.
 
     Raises
@@ -45,13 +59,40 @@ def check_rows_of_classes(target: str | None, n_classes: int, most: int, n_rows:
     """
     if target is None:
         return
-    check_classes(target, n_classes, most)
+    check_classes(target, n_classes, most, are_numbers)
     if n_classes > FEW_CLASSES and n_rows < 2 * n_classes:
         raise SchemaError(
             f"The target {target!r} has {n_classes:,} different values in {n_rows:,} rows, less than two rows for each. "
-            "Name a class column, or group the values.",
+            + _remedy(are_numbers),
             target,
         )
+
+
+def distinct_classes(column: pa.Array, target: str) -> tuple[pa.Array, Codes]:
+    """Distinct values of a target, and the index of each row's value.
+
+    Raises
+    ------
+    SchemaError
+        If numbers have fractions, or if a row has no class.
+    """
+    column = dictionary_of(column, target)
+    values, is_other = nominal_forms(column.dictionary, target)
+    if is_other.any() and (pa.types.is_floating(column.dictionary.type) or pa.types.is_decimal(column.dictionary.type)):
+        number = column.dictionary[int(np.argmax(is_other))].as_py()
+        raise SchemaError(
+            f"The target {target!r} holds numbers such as {number}. To predict numbers is regression, and fewpass classifies: cut them "
+            "into classes (pandas.cut, SQL's CASE), or write the few that there are as text.",
+            target,
+        )
+    index, is_null = rows_of(column, plain_values(column.dictionary, target) if is_other.any() else values)
+    if is_null.any():
+        raise SchemaError(
+            f"The target {target!r} is null in {int(is_null.sum())} of {len(column)} rows read together. Remove "
+            "such rows, or fill in their class.",
+            target,
+        )
+    return values, index
 
 
 def known_or_not(batch: pa.RecordBatch, schema: Schema) -> Codes:

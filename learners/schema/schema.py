@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import sys
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from learners.errors import InvalidParameter
 from learners.kernels.arrays import Integers, Uint64s, freeze
-from learners.schema.distributions import DISTRIBUTIONS, Distribution
+from learners.schema.distributions import Distribution
+from learners.schema.reading import Reading
 
 Kind = Literal["nominal", "numeric"]
 Value = str | int | bool
@@ -27,6 +28,7 @@ MAX_KEYS = 1024
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 CLOCK_TYPE = re.compile(r"(time|duration)(?:32|64)?\[(\w+)\]")
 TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+LARGEST = sys.float_info.max
 DICTIONARY = "dictionary<values="
 
 
@@ -61,6 +63,8 @@ class Attribute:
     quantiles : tuple of float
         Of a numeric column in training: the least value, evenly spaced quantiles, the greatest; for those who watch what
         is served. No part of what the codes mean, so schemas that differ in nothing else are equal.
+    reading : Reading or None
+        How its values are written in text files; no part of what the codes mean, either.
     """
 
     name: str
@@ -73,6 +77,7 @@ class Attribute:
     distribution: Distribution | None = None
     groupings: tuple[tuple[int, ...], ...] = ()
     quantiles: tuple[float, ...] = field(default=(), compare=False)
+    reading: Reading | None = field(default=None, compare=False)
 
     @cached_property
     def n_values(self) -> int:
@@ -94,6 +99,15 @@ class Attribute:
     def is_time(self) -> bool:
         """Whether the numbers are seconds since 1970."""
         return self.kind == "numeric" and self.arrow_type.removeprefix(DICTIONARY).startswith(("timestamp", "date"))
+
+    @property
+    def edges(self) -> tuple[float, ...]:
+        """The least number of training, its outermost quantiles, the greatest; without numbers none. Infinite ones count, too.
+
+        `quantiles` hold finite numbers, as JSON has no others: the greatest double stands for infinity.
+        """
+        outermost = (self.quantiles[place] for place in (0, 1, -2, -1)) if self.quantiles else ()
+        return tuple(number if abs(number) < LARGEST else math.copysign(math.inf, number) for number in outermost)
 
     def number_in_words(self, number: float) -> str | float:
         """A number as a user would write it: ISO 8601 of a time."""
@@ -271,9 +285,14 @@ class Schema:
     def to_json(self) -> str:
         """As JSON, from which `from_json` makes an equal schema."""
 
-        def told(entry: Schema | Attribute | LeftOut) -> dict[str, object]:
+        def told(entry: Schema | Attribute | LeftOut | Reading) -> dict[str, object]:
             of = {each.name: getattr(entry, each.name) for each in fields(entry)}
-            later = ("groupings", "quantiles")  # without them, the schemas of other learners stay as they were stored
+            later = (
+                "groupings",
+                "quantiles",
+                "reading",
+                "expected",
+            )  # without them, the schemas of other learners stay as they were stored
             return {name: value for name, value in of.items() if value or name not in later}
 
         return json.dumps(told(self), default=told, separators=(",", ":"))
@@ -289,6 +308,7 @@ class Schema:
                     | {"values": tuple(entry["values"]), "cuts": tuple(entry["cuts"])}
                     | {"groupings": tuple(tuple(positions) for positions in entry.get("groupings", ()))}
                     | {"quantiles": tuple(entry.get("quantiles", ()))}
+                    | ({"reading": Reading.of(entry["name"], entry["reading"])} if "reading" in entry else {})
                 )
             )
             for entry in told.pop("attributes")
@@ -302,7 +322,9 @@ class Schema:
         return hashlib.sha256(self._without_quantiles().to_json().encode()).hexdigest()
 
     def _without_quantiles(self) -> Schema:
-        return replace(self, attributes=tuple(replace(attribute, quantiles=()) for attribute in self.attributes))
+        return replace(
+            self, attributes=tuple(replace(attribute, quantiles=(), reading=None) for attribute in self.attributes)
+        )
 
 
 @dataclass(frozen=True)
@@ -310,89 +332,3 @@ class Kept:
     """A schema of which the attributes and cut points are kept, while the domains follow the data."""
 
     schema: Schema
-
-
-@dataclass(frozen=True)
-class ColumnOverride:
-    """What a user says of a column; None leaves the decision to the data.
-
-    Parameters
-    ----------
-    kind : "nominal", "numeric" or None
-    drop : bool
-        Leave the column out.
-    order : tuple or None
-        The values of a nominal column in code order.
-    cuts : tuple of float or None
-        The cut points of a numeric column, strictly ascending.
-    distribution : one of DISTRIBUTIONS, "intervals" or None
-        How a circuit models a numeric column; classifiers see its intervals.
-    """
-
-    kind: Kind | None = None
-    drop: bool = False
-    order: tuple[Value, ...] | None = None
-    cuts: tuple[float, ...] | None = None
-    distribution: Distribution | Literal["intervals"] | None = None
-
-    @classmethod
-    def of(cls, column: str, entry: ColumnOverride | Mapping[str, object] | str) -> ColumnOverride:
-        """Read an override from a mapping, from a kind, or from "drop".
-
-        Raises
-        ------
-        InvalidParameter
-            Naming the column and the field.
-        """
-        if isinstance(entry, ColumnOverride):
-            return entry
-        if isinstance(entry, str):
-            entry = {"drop": True} if entry == "drop" else {"kind": entry}
-        where = f"columns[{column!r}]"
-        known = [field.name for field in fields(cls)]
-        unknown = set(entry) - set(known)
-        if unknown:
-            raise InvalidParameter(where, dict(entry), f"unknown field {sorted(unknown)[0]!r}; use {', '.join(known)}")
-        kind, distribution = entry.get("kind"), entry.get("distribution")
-        if kind not in (None, "nominal", "numeric"):
-            raise InvalidParameter(f"{where}.kind", kind, "use 'nominal', 'numeric' or 'drop'")
-        order, cuts = _order(f"{where}.order", entry.get("order")), _cuts(f"{where}.cuts", entry.get("cuts"))
-        if distribution not in (None, "intervals", *DISTRIBUTIONS):
-            raise InvalidParameter(
-                f"{where}.distribution", distribution, f"use {', '.join(DISTRIBUTIONS)} or 'intervals'"
-            )
-        is_numeric = cuts is not None or distribution is not None
-        if is_numeric and (kind == "nominal" or order is not None):
-            raise InvalidParameter(where, dict(entry), "cuts and distribution are for numeric columns")
-        if kind is None:
-            kind = "nominal" if order is not None else "numeric" if is_numeric else None
-        return cls(
-            kind,
-            bool(entry.get("drop", False)),
-            order,
-            cuts,
-            cast('Distribution | Literal["intervals"] | None', distribution),
-        )
-
-
-Overrides = Mapping[str, ColumnOverride | Mapping[str, object] | str]
-
-
-def _order(where: str, given: object) -> tuple[Value, ...] | None:
-    if given is None:
-        return None
-    if not isinstance(given, Sequence) or isinstance(given, str) or not given or len(set(given)) != len(given):
-        raise InvalidParameter(where, given, "give each value once")
-    return tuple(given)
-
-
-def _cuts(where: str, given: object) -> tuple[float, ...] | None:
-    if given is None:
-        return None
-    try:
-        numbers = tuple(float(cut) for cut in cast("Iterable[float]", given))
-    except (TypeError, ValueError):
-        raise InvalidParameter(where, given, "give finite numbers") from None
-    if not all(np.isfinite(numbers)) or any(a >= b for a, b in zip(numbers, numbers[1:], strict=False)):
-        raise InvalidParameter(where, given, "give finite numbers, strictly ascending")
-    return numbers

@@ -1,5 +1,6 @@
 """Files that a command writes where the user says."""
 
+import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,12 +18,18 @@ Found = TypeVar("Found")
 
 
 def check_free(output: Path, *, replace: bool) -> None:
-    """Refuse a file that exists and is not to be replaced.
+    """Refuse an address of another file system, and a file that exists and is not to be replaced.
 
     Raises
     ------
     InvalidRequest
     """
+    if address := re.match(r"[a-z][a-z0-9+.-]+:", output.parts[0] if output.parts else ""):
+        raise InvalidRequest(
+            f"{output} begins with {address[0]!r}, and only local files are written. Name a path of this machine, and copy the file "
+            "from there.",
+            path=str(output),
+        )
     if output.exists() and not replace:
         raise InvalidRequest(
             f"{output} exists already. Choose another name, or replace it with --force.", path=str(output)

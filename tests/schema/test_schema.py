@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.schema import Attribute, LeftOut, Schema
-from learners.schema.schema import ColumnOverride
+from learners.schema.overrides import ColumnOverride
 from tests import strategies
 
 values = st.one_of(

@@ -185,7 +185,7 @@ def _patterns(x: Codes, sizes: Integers, used: Sequence[int]) -> Iterator[tuple[
     attributes = np.array(used, np.int64)
     is_missing: Mask = x[attributes] >= sizes[attributes, np.newaxis]
     packed = np.ascontiguousarray(np.packbits(is_missing, axis=0).T)
-    if not packed.shape[1]:
+    if not packed.size:
         yield frozenset(), np.arange(x.shape[1])
         return
     _, first, which = np.unique(packed.view(f"V{packed.shape[1]}").ravel(), return_index=True, return_inverse=True)

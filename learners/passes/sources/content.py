@@ -39,6 +39,10 @@ class Content(Protocol):
     def types_sha256(self) -> str:
         """What beside the bytes of the file decides on the values: types that were found or told. Empty if nothing does."""
 
+    @property
+    def hints(self) -> Mapping[str, str]:
+        """What a user wants to know of columns that were found to be text."""
+
     def piece(self, row_group: int) -> str:
         """A row group in words, for messages."""
 
@@ -90,6 +94,11 @@ class Partitioned:
         """Of the folders' values and types, and of what the file's own types say."""
         told = [(name, str(value.type), str(value.as_py())) for name, value in self.values.items()]
         return hashlib.sha256(json.dumps([told, self.inner.types_sha256]).encode()).hexdigest()
+
+    @property
+    def hints(self) -> Mapping[str, str]:
+        """Of the columns of the file."""
+        return self.inner.hints
 
     def piece(self, row_group: int) -> str:
         """A row group in words."""

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv as pacsv
 
 from learners.passes.sources.file_sets import type_family
+from learners.passes.sources.number_tally import NumberTally
 from learners.schema import Schema
-from learners.schema.schema import ColumnOverride, Value
+from learners.schema.overrides import ALL, ColumnOverride
+from learners.schema.reading import Expected, Reading
+from learners.schema.schema import Value
 
 TRUE, FALSE = ["true", "True", "TRUE"], ["false", "False", "FALSE"]
 # Of each chain a type reads all that those before it read.
@@ -21,17 +26,24 @@ CHAINS: tuple[tuple[pa.DataType, ...], ...] = (
     (pa.timestamp("us", "UTC"),),
     (pa.time32("s"),),
 )
+# As pyarrow has them: missing values, unless they are in quotes or a model has learned them as values.
+NULLS = tuple(pacsv.ConvertOptions().null_values)
+AS_IT_IS = Reading()
+NUMBERS = ("int", "uint", "float", "double", "halffloat", "decimal")
 TIME = r"^([01]\d|2[0-3]):[0-5]\d(:[0-5]\d)?$"
 
 
 class TextType:
     """The narrowest type that reads all values of a column, found batch by batch.
 
-    Whole numbers, numbers, true and false, dates, moments (with or without a zone), times of day; else text. A column without
+    Whole numbers, numbers, true and false, dates, moments (with or without a zone), times of day; else text. Digits behind a
+    leading zero are text, as 01234 is not 1234. A column without
     values is of type null.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, reading: Reading = AS_IT_IS) -> None:
+        self.reading = reading
+        self.numbers = NumberTally(reading)
         self._chain: tuple[pa.DataType, ...] | None = None
         self._place = 0
 
@@ -42,19 +54,37 @@ class TextType:
             return pa.null()
         return self._chain[self._place] if self._place < len(self._chain) else pa.string()
 
-    def see(self, values: pa.Array) -> None:
-        """Look at more values, which are text or null."""
-        if self._chain is not None and self._place >= len(self._chain):
+    def see(self, texts: pa.Array, has_nulls: bool = False) -> None:
+        """Look at more values, which are text or null; some texts may stand for a missing value, too."""
+        if self._is_text:
+            self.numbers.count(texts)
             return
-        values = pc.utf8_trim_whitespace(values.drop_null())
+        if has_nulls:
+            texts = pc.if_else(pc.is_in(texts, value_set=pa.array(NULLS)), pa.scalar(None, pa.string()), texts)
+        values = pc.utf8_trim_whitespace(self.reading.plain(texts).drop_null())
         if not len(values):
+            self.numbers.pass_by(len(texts), 0)
             return
         if self._chain is None:
             first = values[:1]
             readers = (chain for chain in CHAINS if any(reads(kind, first) for kind in chain))
             self._chain = next(readers, ())
+        if self._chain == CHAINS[0] and self.reading.expected is None and are_padded(values):
+            self._chain = ()
         while self._place < len(self._chain) and not reads(self._chain[self._place], values):
             self._place += 1
+        if self._is_text:
+            self.numbers.count(texts)
+        elif self._chain == CHAINS[0]:
+            self.numbers.pass_by(len(texts), len(values))
+
+    @property
+    def _is_text(self) -> bool:
+        return self._chain is not None and self._place >= len(self._chain)
+
+    def hint(self, name: str) -> str | None:
+        """Of a column of text that looks like numbers, or that a model expects to hold some: which values are none."""
+        return self.numbers.hint(name, self.reading.expected == "number") if self._is_text else None
 
 
 def reads(kind: pa.DataType, values: pa.Array) -> bool:
@@ -70,9 +100,15 @@ def reads(kind: pa.DataType, values: pa.Array) -> bool:
     return True
 
 
-def type_of(values: Sequence[str | None]) -> pa.DataType:
+def are_padded(values: pa.Array) -> bool:
+    """Whether one of some texts begins with 0 and another digit."""
+    begun = values.filter(pc.starts_with(values, "0"))
+    return len(begun) > 0 and bool(pc.any(pc.match_substring_regex(begun, r"^0\d")).as_py())
+
+
+def type_of(values: Sequence[str | None], reading: Reading = AS_IT_IS) -> pa.DataType:
     """The narrowest type that reads all of some texts."""
-    found = TextType()
+    found = TextType(reading)
     found.see(pa.array(values, pa.string()))
     return found.type
 
@@ -83,10 +119,10 @@ def common_type(types: Sequence[pa.DataType]) -> pa.DataType | None:
     return pa.string() if len(families) > 1 else None
 
 
-def told_types(schema: Schema | None, overrides: Mapping[str, Any] | None = None) -> dict[str, pa.DataType]:
-    """The columns that are text whatever they look like: as in training, or with an order of texts.
+def told_types(schema: Schema | None, overrides: Mapping[str, Any] | None = None) -> dict[str, pa.DataType | Reading]:
+    """What is known of columns of text files: those that are text whatever they look like, and how others are written.
 
-    So "01234" of a CSV file stays what it was in training, and does not become a number.
+    So "01234" and "1234" of a CSV file stay what they were in training.
 
     Parameters
     ----------
@@ -95,20 +131,43 @@ def told_types(schema: Schema | None, overrides: Mapping[str, Any] | None = None
     overrides : mapping, optional
         Column name to what `ColumnOverride.of` reads.
     """
-    text: list[str] = []
-    if schema is not None:
-        text += [
-            attribute.name
-            for attribute in schema.attributes
-            if attribute.kind == "nominal" and _are_text(attribute.values)
-        ]
-        if schema.target is not None and schema.class_type == "string":
-            text.append(schema.target)
+    found: dict[str, pa.DataType | Reading] = {}
+    for attribute in schema.attributes if schema is not None else ():
+        is_text = attribute.kind == "nominal" and _are_text(attribute.values)
+        is_number = attribute.kind == "numeric" and attribute.arrow_type.startswith(NUMBERS)
+        is_whole = attribute.kind == "nominal" and set(map(type, attribute.values)) == {int}
+        if is_text or is_number or is_whole or attribute.reading is not None:
+            kind: Expected = "text" if is_text else "number" if is_number else "digits" if is_whole else None
+            words = _null_words(attribute.values, attribute.has_missing) if is_text else ()
+            found[attribute.name] = replace(attribute.reading or Reading(), expected=kind, words=words)
+    if schema is not None and schema.target is not None and schema.class_type in ("string", "int64"):
+        is_text = schema.class_type == "string"
+        words = _null_words(schema.classes, False) if is_text else ()
+        found[schema.target] = Reading(expected="text" if is_text else "digits", words=words)
     for name, entry in (overrides or {}).items():
-        order = ColumnOverride.of(name, entry).order
-        if order is not None and _are_text(order):
-            text.append(name)
-    return dict.fromkeys(text, pa.string())
+        override = ColumnOverride.of(name, entry)
+        if override.order is not None and _are_text(override.order):
+            words = _null_words(override.order, True)
+            found[name] = replace(override.reading or Reading(), expected="text", words=words)
+        elif override.reading is not None:
+            known = found.get(name)
+            assert known is None or isinstance(known, Reading)
+            found[name] = override.reading if known is None else known.said(override.reading)
+    return found
+
+
+def reading_of(told: Mapping[str, pa.DataType | Reading], name: str) -> tuple[pa.DataType | None, Reading]:
+    """The type of a column, if it is told, and how its values are written."""
+    known, of_all = told.get(name), told.get(ALL)
+    whole = of_all if isinstance(of_all, Reading) else None
+    own = known if isinstance(known, Reading) else Reading()
+    reading = own.said(own.within(whole))
+    return pa.string() if own.expected == "text" else None if isinstance(known, Reading) else known, reading
+
+
+def _null_words(values: Sequence[Value], has_missing: bool) -> tuple[str, ...]:
+    """The values that would be missing in CSV; an empty text only if nothing was missing, as CSV writes both alike."""
+    return tuple(str(value) for value in values if value in NULLS and (value or not has_missing))
 
 
 def _are_text(values: Sequence[Value]) -> bool:

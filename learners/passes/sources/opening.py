@@ -16,11 +16,12 @@ from learners.passes.sources.file_sets import SourceFile
 from learners.passes.sources.formats import TEXT, format_of
 from learners.passes.sources.parquet import read_footer
 from learners.passes.sources.partitions import partition_values
+from learners.schema.reading import Reading
 
 if TYPE_CHECKING:
     from learners.passes.sources.tabular import Kind, TabularContent
 
-Types = Mapping[str, pa.DataType]
+Types = Mapping[str, pa.DataType | Reading]
 
 
 def opened_files(
@@ -33,7 +34,7 @@ def opened_files(
     filesystem : pyarrow.fs.FileSystem
     paths : sequence of str
     told : mapping of str to DataType
-        Types of columns of CSV and JSON lines.
+        Types of columns of CSV and JSON lines, and how they are written.
 
     Raises
     ------
@@ -52,7 +53,7 @@ def opened_files(
             found.append(inspected(filesystem, path, cast("Kind", kind), told))
     files = [file for file, _ in found]
     contents = _agreeing([content for _, content in found])
-    added = partition_values(paths, [content.arrow_schema.names for content in contents])
+    added = partition_values(paths, [content.arrow_schema.names for content in contents], told)
     for i, values in enumerate(added):
         if values:
             contents[i] = Partitioned(contents[i], values, files[i].n_rows)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -49,6 +49,11 @@ class ParquetContent:
     def arrow_schema(self) -> pa.Schema:
         """The columns."""
         return self.metadata.schema.to_arrow_schema()
+
+    @property
+    def hints(self) -> Mapping[str, str]:
+        """None: the types are those of whoever wrote the file."""
+        return {}
 
     @property
     def types_sha256(self) -> str:

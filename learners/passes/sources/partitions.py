@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote
@@ -11,7 +11,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from learners.errors import SourceError
-from learners.passes.sources.csv_types import type_of
+from learners.passes.sources.csv_types import reading_of, type_of
+from learners.schema.reading import Reading
 
 FOLDER = re.compile(r"(\w[\w .%-]*)=([^=]*)")
 NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -32,7 +33,9 @@ def folder_values(path: str) -> dict[str, str | None]:
     return dict(reversed(found))
 
 
-def partition_values(paths: Sequence[str], own: Sequence[Sequence[str]]) -> list[dict[str, pa.Scalar[Any]]]:
+def partition_values(
+    paths: Sequence[str], own: Sequence[Sequence[str]], told: Mapping[str, pa.DataType | Reading] | None = None
+) -> list[dict[str, pa.Scalar[Any]]]:
     """The values that the folders of each file add to its columns, with a common type for each name.
 
     Parameters
@@ -40,6 +43,8 @@ def partition_values(paths: Sequence[str], own: Sequence[Sequence[str]]) -> list
     paths : sequence of str
     own : sequence of sequences of str
         The columns that each file has itself; they are taken from the file.
+    told : mapping of str to DataType or Reading, optional
+        As of columns of text files.
 
     Returns
     -------
@@ -63,7 +68,10 @@ def partition_values(paths: Sequence[str], own: Sequence[Sequence[str]]) -> list
                 paths[lacking],
                 f"has no column {name!r}, and lies in no folder {name}=…, as other files of the data set do.",
             )
-    types = {name: type_of(list(dict.fromkeys(text[name] for text in texts if name in text))) for name in names}
+    types = {}
+    for name in names:
+        kind, reading = reading_of(told or {}, name)
+        types[name] = kind or type_of(list(dict.fromkeys(text[name] for text in texts if name in text)), reading)
     return [{name: _scalar(value, types[name]) for name, value in text.items()} for text in texts]
 
 

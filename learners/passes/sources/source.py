@@ -21,6 +21,7 @@ from learners.passes.sources.filesystems import filesystem_of
 from learners.passes.sources.opening import opened_files
 from learners.schema.encoding.batches import IndexCheck
 from learners.schema.inference.column_summary import kind_of, nothing_of
+from learners.schema.reading import Reading
 
 _READ_BYTES = 4 << 20
 __all__ = ["Condition", "Fragment", "Mask", "Source", "SourceFile", "file_identity", "type_family"]
@@ -98,7 +99,7 @@ class Source:
         cls,
         uris: Path | Sequence[Path],
         filesystem: pafs.FileSystem | None = None,
-        types: Mapping[str, pa.DataType] | None = None,
+        types: Mapping[str, pa.DataType | Reading] | None = None,
     ) -> Source:
         """Find the files and read what they tell of themselves.
 
@@ -114,8 +115,8 @@ class Source:
             .bz2, .zst or .lz4.
         filesystem : pyarrow.fs.FileSystem, optional
             On which `uris` are paths; by default it follows from the URI.
-        types : mapping of str to pyarrow.DataType, optional
-            Types of columns of CSV and JSON lines that are known; the others are found.
+        types : mapping of str to pyarrow.DataType or Reading, optional
+            Types of columns of CSV and JSON lines that are known, or how their values are written; the others are found.
 
         Raises
         ------
@@ -243,6 +244,12 @@ class Source:
         except (OSError, ValueError, pa.ArrowException) as error:
             raise SourceError(told.path, f"cannot be read ({one_line(error)}).") from error
         return digest.hexdigest()
+
+    @property
+    def hints(self) -> list[str]:
+        """What a user wants to know of columns of text files that were found to be text, though they look like numbers."""
+        found = zip(self.files, self._contents, strict=True) if self._contents else ()
+        return [f"{file.path}: {hint}" for file, content in found for hint in content.hints.values()]
 
     def footer_bounds(self, file: int, column: str) -> Bounds | None:
         """Between which times a column lies, if the footer of the file says so."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import io
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from dataclasses import field as slot
+from datetime import time
 from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.dataset as pads
 import pyarrow.fs as pafs
@@ -17,15 +20,16 @@ import pyarrow.json as pajson
 
 from learners.errors import SourceError, one_line
 from learners.passes.sources.content import BATCH_ROWS, Bounds, types_digest
-from learners.passes.sources.csv_types import FALSE, TRUE, TextType
+from learners.passes.sources.csv_header import csv_header
+from learners.passes.sources.csv_types import FALSE, NULLS, TRUE, TextType, reading_of
 from learners.passes.sources.file_sets import SourceFile, type_family
 from learners.passes.sources.formats import codec_of
 from learners.passes.sources.parquet import file_size
+from learners.schema.reading import Reading
 
 Kind = Literal["CSV", "JSON lines", "Feather", "ORC"]
 BLOCK_BYTES = 4 << 20
-DELIMITERS = ",;\t|"
-Types = Mapping[str, pa.DataType]
+Types = Mapping[str, pa.DataType | Reading]
 
 
 @dataclass(frozen=True)
@@ -39,18 +43,33 @@ class TabularContent:
         With the types that were found, or told.
     delimiter : str
         Of CSV.
+    readings : mapping of str to Reading
+        How values of some columns of CSV are written.
+    hints : mapping of str to str
+        What a user wants to know of columns that were found to be text.
+    words : frozenset of str
+        Texts that are values of some column, though they stand for missing ones elsewhere.
     """
 
     kind: Kind
     arrow_schema: pa.Schema
     delimiter: str = ","
+    readings: Mapping[str, Reading] = slot(default_factory=dict)
+    hints: Mapping[str, str] = slot(default_factory=dict)
+    words: frozenset[str] = frozenset()
 
     @property
     def types_sha256(self) -> str:
         """Of the types, where the file itself does not hold them."""
-        return types_digest(self.arrow_schema) if self.kind in ("CSV", "JSON lines") else ""
+        if self.kind not in ("CSV", "JSON lines"):
+            return ""
+        told = {
+            name: [reading.missing, reading.decimal, reading.thousands, *reading.nulls]
+            for name, reading in self.readings.items()
+        }
+        return types_digest(self.arrow_schema) + (json.dumps(told, sort_keys=True) if told else "")
 
-    def with_types(self, types: Types) -> TabularContent:
+    def with_types(self, types: Mapping[str, pa.DataType]) -> TabularContent:
         """The same columns, some of them of other types."""
         fields = [field.with_type(types.get(field.name, field.type)) for field in self.arrow_schema]
         return replace(self, arrow_schema=pa.schema(fields))
@@ -77,12 +96,20 @@ class TabularContent:
             return
         _, stream = opened(filesystem, file.path)
         with stream:
-            for batch in self._csv(stream, names) if self.kind == "CSV" else self._json(stream):
+            for batch in self._read(stream, names) if self.kind == "CSV" else self._json(stream):
                 for first in range(0, batch.num_rows, BATCH_ROWS):
                     yield batch.slice(first, BATCH_ROWS).select(names)
 
+    def _read(self, stream: pa.NativeFile, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        kinds = {name: self.arrow_schema.field(name).type for name in names if name in self.readings}
+        for batch in self._csv(stream, names):
+            columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+            columns |= {name: _as_written(columns[name], self.readings[name], kind) for name, kind in kinds.items()}
+            yield pa.RecordBatch.from_arrays(list(columns.values()), list(columns)) if kinds else batch
+
     def _csv(self, stream: pa.NativeFile, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         types = {name: self.arrow_schema.field(name).type for name in names}
+        types |= {name: pa.string() for name in self.readings if name in types}
         # As Parquet's text is read: counting and encoding look at each value once a batch.
         types |= {name: pa.dictionary(pa.int32(), kind) for name, kind in types.items() if pa.types.is_string(kind)}
         return iter(
@@ -90,7 +117,7 @@ class TabularContent:
                 stream,
                 read_options=pacsv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),
                 parse_options=parse_options(self.delimiter, len(self.arrow_schema)),
-                convert_options=convert_options(types, names),
+                convert_options=convert_options(types, names, self.words),
             )
         )
 
@@ -99,6 +126,21 @@ class TabularContent:
         for block in _whole_lines(stream):
             table = pajson.read_json(pa.BufferReader(block), _one_block(block), explicit)
             yield from table.combine_chunks().to_batches()
+
+
+def _as_written(column: pa.DictionaryArray, reading: Reading, kind: pa.DataType) -> pa.Array:
+    """The values of a column of text, of a type."""
+    if pa.types.is_string(kind):
+        return reading.without_marks(column.dictionary).take(column.indices).dictionary_encode()
+    words = pc.utf8_trim_whitespace(reading.plain(column.dictionary))
+    if pa.types.is_null(kind):
+        return pa.nulls(len(column))
+    if pa.types.is_time(kind):  # Arrow has no cast; it reads seconds only from whole times
+        words = pc.if_else(pc.equal(pc.utf8_length(words), 5), pc.binary_join_element_wise(words, "00", ":"), words)
+        return pa.array([None if word is None else time.fromisoformat(word) for word in words.to_pylist()], kind).take(
+            column.indices
+        )
+    return words.cast(kind).take(column.indices)
 
 
 def format_named(kind: Kind) -> pads.FileFormat:
@@ -111,12 +153,16 @@ def parse_options(delimiter: str, n_columns: int) -> pacsv.ParseOptions:
     return pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=n_columns != 1)
 
 
-def convert_options(types: Types, names: Sequence[str]) -> pacsv.ConvertOptions:
-    """How the values of CSV are read: empty, NA, NULL, NaN and their like are missing, also among text."""
+def convert_options(
+    types: Mapping[str, pa.DataType], names: Sequence[str], words: Collection[str]
+) -> pacsv.ConvertOptions:
+    """How the values of CSV are read: empty, NA, NULL, NaN and their like are missing, but for words and what is in quotes."""
     return pacsv.ConvertOptions(
         column_types=dict(types),
         include_columns=list(names),
+        null_values=[null for null in NULLS if null not in words],
         strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
         true_values=TRUE,
         false_values=FALSE,
     )
@@ -127,6 +173,7 @@ class Hashed(io.RawIOBase):
 
     def __init__(self, stream: pa.NativeFile) -> None:
         self.stream, self.digest = stream, hashlib.sha256()
+        self.has_quotes = False
 
     def readable(self) -> bool:
         """Whether bytes can be read: they can."""
@@ -136,6 +183,7 @@ class Hashed(io.RawIOBase):
         """The next bytes."""
         found: bytes = self.stream.read(None if size < 0 else size)
         self.digest.update(found)
+        self.has_quotes = self.has_quotes or b'"' in found
         return found
 
     def rest(self) -> str:
@@ -192,42 +240,50 @@ def _typed(filesystem: pafs.FileSystem, path: str, kind: Kind) -> tuple[int, str
 
 
 def _csv(filesystem: pafs.FileSystem, path: str, told: Types) -> tuple[int, str, TabularContent]:
-    delimiter, names = _header(filesystem, path)
+    with opened(filesystem, path)[1] as stream:
+        delimiter, names = csv_header(stream, path)
     hashed, stream = opened(filesystem, path)
-    finders = {name: TextType() for name in names if name not in told}
+    known = {name: reading_of(told, name) for name in names}
+    finders = {name: TextType(reading) for name, (kind, reading) in known.items() if kind is None}
+    words = frozenset(word for _, reading in known.values() for word in reading.words)
+    nulls, quoted, is_packed = pa.array(NULLS), set(), codec_of(path) is not None
     n_rows = 0
     with stream:
         reader = pacsv.open_csv(
             stream,
             read_options=pacsv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),
             parse_options=parse_options(delimiter, len(names)),
-            convert_options=convert_options(dict.fromkeys(names, pa.string()), names),
+            convert_options=convert_options(dict.fromkeys(names, pa.string()), names, words),
         )
         for batch in reader:
             n_rows += batch.num_rows
-            for name, finder in finders.items():
-                finder.see(batch.column(name))
+            for name, column in zip(names, batch.columns, strict=True):
+                may_hold_nulls = bool(words) or is_packed or hashed.has_quotes  # else none is left in the texts
+                if may_hold_nulls and pc.any(pc.is_in(column, value_set=nulls)).as_py():
+                    quoted.add(name)
+                if name in finders:
+                    finders[name].see(column, name in quoted)
         digest = hashed.rest()
-    fields = [(name, told[name] if name in told else finders[name].type) for name in names]
-    return n_rows, digest, TabularContent("CSV", pa.schema(fields), delimiter)
+    fields = [(name, finders[name].type if kind is None else kind) for name, (kind, _) in known.items()]
+    hints = {name: hint for name, finder in finders.items() if (hint := finder.hint(name)) is not None}
+    for name, hint in hints.items():
+        if known[name][1].expected == "number":
+            raise SourceError(path, f"the model needs numbers in column {name!r}. {hint}")
+    readings = {}
+    for name, kind in fields:
+        reading = known[name][1]
+        if name in quoted:
+            reading = replace(reading, nulls=_nulls_of(kind, reading, words))
+        if reading != Reading():
+            readings[name] = reading
+    return n_rows, digest, TabularContent("CSV", pa.schema(fields), delimiter, readings, hints, words)
 
 
-def _header(filesystem: pafs.FileSystem, path: str) -> tuple[str, list[str]]:
-    """The delimiter of a CSV file, which is the most frequent in its first line, and the names of its columns."""
-    _, stream = opened(filesystem, path)
-    with stream:
-        head = stream.read(1 << 16).decode("utf-8-sig", errors="replace")
-    if not head.strip():
-        raise SourceError(path, "is empty: it must begin with a line of names.")
-    line = head.splitlines()[0]
-    delimiter = max(DELIMITERS, key=line.count)
-    names = next(csv.reader(io.StringIO(head), delimiter=delimiter), [])
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise SourceError(path, f"has two columns named {twice[0]!r}. Rename one.")
-    if not names or not any(names):
-        raise SourceError(path, "has no names of columns in its first line. Add a line with a name for each column.")
-    return delimiter, names
+def _nulls_of(kind: pa.DataType, reading: Reading, words: frozenset[str]) -> tuple[str, ...]:
+    """What stands for a missing value among texts that were not taken for one: in quotes it is text, unless a model says no."""
+    if not pa.types.is_string(kind) or reading.expected == "text":
+        return tuple(null for null in NULLS if null not in reading.words)
+    return ("", *words)
 
 
 def _json(filesystem: pafs.FileSystem, path: str, told: Types) -> tuple[int, str, TabularContent]:
@@ -247,7 +303,7 @@ def _json(filesystem: pafs.FileSystem, path: str, told: Types) -> tuple[int, str
         digest = hashed.rest()
     if not schemas:
         raise SourceError(path, "holds no JSON object.")
-    fields = [(field.name, told.get(field.name, field.type)) for field in _unified(schemas, path)]
+    fields = [(field.name, reading_of(told, field.name)[0] or field.type) for field in _unified(schemas, path)]
     return n_rows, digest, TabularContent("JSON lines", pa.schema(fields))
 
 

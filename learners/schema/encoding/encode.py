@@ -10,8 +10,9 @@ from learners.errors import SchemaError, UnknownColumn
 from learners.kernels.arrays import Codes, Floats, freeze
 from learners.schema.chunk import Chunk
 from learners.schema.encoding.batches import BatchEncoder, sound_column
+from learners.schema.encoding.nominal_values import dictionary_of, in_words, nominal_forms, rows_of
 from learners.schema.kernels import interval_codes, translate
-from learners.schema.schema import DICTIONARY, Attribute, Schema, clock_of
+from learners.schema.schema import DICTIONARY, TICKS, Attribute, Schema, clock_of
 
 ValueTypes = {str: pa.string(), bool: pa.bool_(), int: pa.int64()}
 
@@ -44,9 +45,7 @@ def numbers(column: pa.Array, name: str, arrow_type: str = "") -> Floats:
             days = pc.cast(pc.cast(column, pa.int32()), pa.float64())
             return _read_only(pc.multiply(days, 86_400.0))
         if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-            in_micros = pc.cast(column, pa.timestamp("us", tz=getattr(kind, "tz", None)), safe=False)
-            micros = pc.cast(pc.cast(in_micros, pa.int64()), pa.float64(), safe=False)
-            return _read_only(pc.divide(micros, 1e6))
+            return _read_only(_moments(column))
         if pa.types.is_time(kind) or pa.types.is_duration(kind):
             column = _counted(
                 pc.cast(column, pa.int64() if kind.bit_width == 64 else pa.int32()), str(kind), arrow_type
@@ -62,6 +61,17 @@ def numbers(column: pa.Array, name: str, arrow_type: str = "") -> Floats:
         return _read_only(pc.cast(column, pa.float64(), safe=False))
     except pa.ArrowException as error:
         raise SchemaError(f"Column {name!r} cannot be read as numbers ({error}).", name) from error
+
+
+def _moments(column: pa.Array) -> pa.Array:
+    """Seconds since 1970 of timestamps, to the microsecond."""
+    kind = column.type
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        column, kind = pc.cast(column, pa.timestamp("us", tz=kind.tz), safe=False), pa.timestamp("us")
+    counts = pc.cast(pc.cast(column, pa.int64()), pa.float64(), safe=False)
+    # As numbers, since microseconds of far moments would be beyond 64 bits.
+    ticks = TICKS["ms" if pa.types.is_date(kind) else kind.unit]
+    return pc.divide(pc.multiply(counts, TICKS["us"] / ticks), 1e6)
 
 
 def _are_times(own: str, wanted: str) -> bool:
@@ -88,58 +98,6 @@ def _read_only(column: pa.Array) -> Floats:
     return values
 
 
-def plain_values(column: pa.Array, name: str, allow_fractions: bool = False) -> pa.Array:
-    """A nominal column as strings, int64 or booleans; as float64 if it holds fractions and they are allowed. NaN becomes null.
-
-    Raises
-    ------
-    SchemaError
-        If the type has no such form.
-    """
-    kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
-        return column
-    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return pc.cast(column, pa.string())
-    if pa.types.is_integer(kind):
-        return pc.cast(column, pa.int64(), safe=False)
-    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        values = pc.cast(column, pa.float64(), safe=False)
-        values = pc.if_else(pc.is_nan(values), pa.scalar(None, pa.float64()), values)
-        whole = pc.cast(values, pa.int64(), safe=False)
-        is_whole = pc.all(pc.equal(pc.cast(whole, pa.float64(), safe=False), values)).as_py() is not False
-        if is_whole or allow_fractions:
-            return whole if is_whole else values
-        raise SchemaError(
-            f"Column {name!r} holds {kind}, which cannot be read as nominal values where there are fractions. Group the "
-            "numbers, or convert them to text.",
-            name,
-        )
-    if pa.types.is_temporal(kind):
-        return pc.cast(column, pa.string())
-    raise SchemaError(
-        f"Column {name!r} holds {kind}, which cannot be read as nominal values. Convert it, or drop it.", name
-    )
-
-
-def distinct(column: pa.Array, name: str, allow_fractions: bool = False) -> tuple[pa.Array, Codes, Codes]:
-    """Distinct values of a nominal column, the index of each row's value, and where it is null."""
-    if not pa.types.is_dictionary(column.type):
-        try:
-            column = column.dictionary_encode()
-        except pa.ArrowException:
-            raise SchemaError(
-                f"Column {name!r} holds {column.type}, which cannot be read as nominal values. Convert it, or drop it.",
-                name,
-            ) from None
-    is_null = column.is_null().to_numpy(zero_copy_only=False)
-    index = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
-    values = plain_values(column.dictionary, name, allow_fractions)
-    if values.null_count:  # a dictionary may hold a null itself
-        is_null = is_null | values.is_null().to_numpy(zero_copy_only=False)[index]
-    return values, index, is_null
-
-
 class _NominalEncoder:
     """Codes of one nominal column, batch after batch."""
 
@@ -153,12 +111,15 @@ class _NominalEncoder:
         if pa.types.is_null(kind):
             codes[:] = attribute.missing_code
             return
-        # A fraction is none of the values of a nominal attribute, and so an unseen one.
-        values, index, is_null = distinct(column, attribute.name, allow_fractions=True)
+        column = dictionary_of(column, attribute.name)
+        values, is_other = nominal_forms(column.dictionary, attribute.name)
         if not len(values):
             codes[:] = attribute.missing_code
             return
-        translate(index.view(f"u{index.itemsize}"), self._codes_of(values), codes)
+        index, is_null = rows_of(column, values)
+        of_values = self._codes_of(values, kind)
+        of_values[is_other] = attribute.unseen_code  # such as a fraction, which no nominal attribute has
+        translate(index.view(f"u{index.itemsize}"), of_values, codes)
         codes[is_null] = attribute.missing_code
 
     def byte_table(self, kind: pa.DataType) -> tuple[Codes, int]:
@@ -167,27 +128,25 @@ class _NominalEncoder:
         Of booleans the codes of False and True come first.
         """
         if pa.types.is_boolean(kind):
-            of_both = self._codes_of(pa.array([False, True]))
+            of_both = self._codes_of(pa.array([False, True]), kind)
             return np.resize(of_both, 256), -1
         every = pa.array(np.arange(256, dtype=np.uint8).view(np.uint8 if kind == pa.uint8() else np.int8))
-        codes = self._codes_of(pc.cast(every, pa.int64()))
+        codes = self._codes_of(pc.cast(every, pa.int64()), kind)
         largest = self.attribute.n_values
         is_own = largest <= 255 and np.array_equal(codes, np.minimum(np.arange(256), largest))
         return codes, largest if is_own else -1
 
-    def _codes_of(self, values: pa.Array) -> Codes:
-        """The code of each distinct value."""
+    def _codes_of(self, values: pa.Array, kind: pa.DataType) -> Codes:
+        """The code of each distinct value of a column of some type."""
         attribute, domain = self.attribute, self.domain
         if attribute.values and values.type != self.value_type:
-            if {values.type, self.value_type} <= {pa.bool_(), pa.int64(), pa.float64()}:
-                common = pa.float64() if pa.float64() in (values.type, self.value_type) else pa.int64()
-                values, domain = (pc.cast(side, common, safe=False) for side in (values, domain))
-            else:
+            if {values.type, self.value_type} != {pa.bool_(), pa.int64()}:
                 raise SchemaError(
-                    f"Column {attribute.name!r} holds {values.type} here, but {self.value_type} in training. "
+                    f"Column {attribute.name!r} holds {kind} here, but {self.value_type} in training. "
                     "Make the types agree.",
                     attribute.name,
                 )
+            values, domain = (pc.cast(side, pa.int64()) for side in (values, domain))
         found = pc.index_in(values, value_set=domain).fill_null(-1).to_numpy(zero_copy_only=False)
         codes = np.where(found >= 0, found + int(attribute.has_missing), attribute.unseen_code)
         return np.ascontiguousarray(codes.astype(self.dtype))
@@ -282,9 +241,9 @@ class Encoder:
         y = self.target.codes(batch)[0]
         if y.max(initial=0) >= self.schema.n_classes:
             row = int(np.argmax(y >= self.schema.n_classes))
-            value = batch.column(batch.schema.names.index(self.schema.target))[row].as_py()
-            what = "is null" if value is None else f"is {value!r}, which is none of the model's classes"
-            remedy = "fill in the class" if value is None else "train with them"
+            value = batch.column(batch.schema.names.index(self.schema.target))[row]
+            what = f"is {in_words(value)}, which is none of the model's classes" if value.is_valid else "is null"
+            remedy = "train with them" if value.is_valid else "fill in the class"
             raise SchemaError(
                 f"The class {self.schema.target!r} of row {row} of the batch {what}. Remove such rows, or {remedy}.",
                 self.schema.target,
@@ -327,9 +286,9 @@ class Encoder:
             i = int(np.argmax(too_large))
             name = self.schema.attributes[i].name
             row = int(np.argmax(x[i] >= self.schema.domain_sizes[i]))
-            value = batch.column(batch.schema.names.index(name))[row].as_py()
+            value = in_words(batch.column(batch.schema.names.index(name))[row])
             raise SchemaError(
-                f"{where}: column {name!r} holds {value!r}, which the given schema does not know. Fit the schema again.",
+                f"{where}: column {name!r} holds {value}, which the given schema does not know. Fit the schema again.",
                 name,
             )
         return x

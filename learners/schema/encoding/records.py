@@ -73,7 +73,7 @@ def _nominal_value_code(attribute: Attribute) -> Callable[[object], int]:
         except KeyError:
             if isinstance(value, float) and math.isnan(value):
                 return missing
-            if isinstance(value, str) == is_text and isinstance(value, str | int | float | np.number):
+            if isinstance(value, str) == is_text and isinstance(value, str | int | float | Decimal | np.number):
                 return unseen
             raise _wrong(attribute, value) from None
         except TypeError:  # a list or an object cannot be looked up
@@ -103,6 +103,8 @@ def number_reader(attribute: Attribute) -> Callable[[object], float]:
             return _seconds(value)
         if what == "time" and isinstance(value, time) and value.tzinfo is None:
             return _microseconds(value) * ticks / TICKS["us"]
+        if what == "duration" and isinstance(value, timedelta):
+            return value // timedelta(microseconds=1) * ticks / TICKS["us"]
         if isinstance(value, int | float | np.number) or (isinstance(value, Decimal) and not value.is_snan()):
             return _float64(value)
         raise _wrong(attribute, value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -13,9 +14,11 @@ from learners.kernels.arrays import Floats, Integers
 from learners.schema.discretise import EXACT, Histogram, numbers_of
 from learners.schema.inference.category_counts import ValueTally
 from learners.schema.inference.numeric_counts import Tally
-from learners.schema.schema import ColumnOverride, Schema, Value, clock_of
+from learners.schema.overrides import ColumnOverride
+from learners.schema.schema import Schema, Value, clock_of
 
 WIDEST_NULL = 256  # bytes
+PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 
 @dataclass
@@ -65,6 +68,13 @@ class Column:
         is_rounded = self.arrow_type.startswith("decimal") or EXACT <= size < np.inf
         return "constant in double precision" if is_rounded else "constant"
 
+    def pandas_index(self, name: str) -> str:
+        """Why a column is not used that pandas writes for the index of a frame, most often the numbers of its rows; or nothing."""
+        is_whole = self.arrow_type.startswith(("int", "uint")) and not self.n_missing
+        if not PANDAS_INDEX.fullmatch(name) and not (name in ("", "Unnamed: 0") and is_whole):
+            return ""
+        return f"an index that pandas has saved; to learn from it, give its kind in columns: {{{name!r}: …}}"
+
     def most_frequent(self, max_values: int) -> tuple[tuple[Value, ...], int]:
         """The values that get a code of their own, in code order, and how many others there are."""
         counts = self.counts
@@ -97,7 +107,7 @@ def kind_of(arrow_type: pa.DataType, override: ColumnOverride | None) -> str:
         pa.types.is_integer(value_type)
         or pa.types.is_floating(value_type)
         or pa.types.is_decimal(value_type)
-        or pa.types.is_temporal(value_type)
+        or (pa.types.is_temporal(value_type) and not pa.types.is_interval(value_type))
     )
     if not (textual or numeric or pa.types.is_boolean(value_type)):
         return "unsupported"

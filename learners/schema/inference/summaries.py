@@ -11,13 +11,14 @@ import pyarrow.compute as pc
 
 from learners.errors import EmptyData, InvalidParameter, SchemaError, StatisticMismatch, UnknownColumn
 from learners.kernels.arrays import Integers
-from learners.schema.classes import check_classes, check_rows_of_classes
+from learners.schema.classes import check_classes, check_rows_of_classes, distinct_classes
 from learners.schema.discretise import Histogram, equal_frequency_cut_points, mdl_cut_points, quantiles_of
-from learners.schema.encoding.encode import distinct, numbers
+from learners.schema.encoding.encode import numbers
 from learners.schema.inference.category_counts import ValueTally, plain
 from learners.schema.inference.column_summary import Column, in_order, kind_of, list_at, pairs, refreshed
 from learners.schema.inference.value_counts import value_counts
-from learners.schema.schema import FEW_CLASSES, Attribute, ColumnOverride, LeftOut, Overrides, Schema, Value
+from learners.schema.overrides import ALL, ColumnOverride, Overrides, reading_of
+from learners.schema.schema import FEW_CLASSES, Attribute, LeftOut, Schema, Value
 
 IDENTIFIER_SHARE = 0.9
 SMALL_TABLE = 20
@@ -118,7 +119,7 @@ class ColumnSummaries:
         ------
         UnknownColumn, SchemaError
         """
-        asked = self.overrides if self.kept is None else ()
+        asked = [name for name in self.overrides if name != ALL] if self.kept is None else []
         for name in [*asked, *([self.target] if self.target is not None else [])]:
             if name not in rows.schema.names:
                 raise UnknownColumn(name, rows.schema.names)
@@ -134,19 +135,11 @@ class ColumnSummaries:
             self.class_counts[""] = self.class_counts.get("", 0) + rows.num_rows
             return np.zeros(rows.num_rows, np.int64)
         column = rows.column(rows.schema.names.index(self.target))
-        if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
-            column = pc.if_else(pc.is_nan(column), None, column)
         if not pa.types.is_null(column.type) and kind_of(column.type, None) == "unsupported":
             raise SchemaError(
                 f"The target {self.target!r} holds {column.type}. Use text, whole numbers or booleans.", self.target
             )
-        values, index, is_null = distinct(column, self.target)
-        if is_null.any():
-            raise SchemaError(
-                f"The target {self.target!r} is null in {int(is_null.sum())} of {rows.num_rows} rows read together. Remove "
-                "such rows, or fill in their class.",
-                self.target,
-            )
+        values, index = distinct_classes(column, self.target)
         counts = np.bincount(index, minlength=len(values))
         known = {value: j for j, value in enumerate(self.classes)}
         position = np.zeros(len(values), np.int64)
@@ -158,7 +151,7 @@ class ColumnSummaries:
                 self.classes.append(value)
             position[j] = known[value]
             self.class_counts[value] = self.class_counts.get(value, 0) + int(counts[j])
-        check_classes(self.target, len(self.classes), self.max_classes)
+        check_classes(self.target, len(self.classes), self.max_classes, type(self.classes[0]) is int)
         return position[index]
 
     def _update_column(self, name: str, column: pa.Array, y: Integers) -> None:
@@ -247,7 +240,8 @@ class ColumnSummaries:
                 f"The target {self.target!r} has only one class, {self.classes[0]!r}: a classifier needs at least two.",
                 self.target,
             )
-        check_rows_of_classes(self.target, len(order), self.max_classes, self.n_rows)
+        are_numbers = type(self.classes[0]) is int
+        check_rows_of_classes(self.target, len(order), self.max_classes, self.n_rows, are_numbers)
         if self.kept is not None:
             classes_now = [self.classes[j] for j in order]
             return refreshed(self.kept, self.found, self.overrides, self.max_values, classes_now)
@@ -258,7 +252,7 @@ class ColumnSummaries:
         for name, column in self.found.items():
             found = self._attribute(name, column, place, cut_points)
             if isinstance(found, Attribute):
-                attributes.append(found)
+                attributes.append(replace(found, reading=reading_of(self.overrides, name)))
             else:
                 left_out.append(found)
         # Numbers that tell nothing of the class leave a model that answers with the classes' shares; anything else is a mistake.
@@ -279,6 +273,8 @@ class ColumnSummaries:
         is_given = override.order is not None or override.cuts is not None
         if column.kind == "empty" or (column.n_missing == self.n_rows and not is_given):
             return LeftOut(name, "every value is missing")
+        if override.kind is None and (reason := column.pandas_index(name)):
+            return LeftOut(name, reason)
         if column.kind == "unsupported":
             return LeftOut(name, f"its type {column.arrow_type} is not supported; flatten or convert it")
         if column.kind == "text as numeric":

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from learners.errors import SchemaError
 from learners.kernels.arrays import Integers, Uint8s
-from learners.schema.encoding.encode import distinct, plain_values
+from learners.schema.encoding.nominal_values import distinct, plain_values
 from learners.schema.inference.numeric_count_kernels import count_indices
 
 _BYTES = (pa.int8(), pa.uint8())

@@ -195,12 +195,14 @@ def score(
 
     With an interval `low_<class>` and `high_<class>`; with `top_k` the lists of `top_batch` instead of a column for each class;
     explained, the columns of `explained_batch`. Columns that are neither
-    the model's nor kept are not read. Threads answer batches while the next are read.
+    the model's nor kept are not read. Threads answer batches while the next are read. Without rows there is one empty batch.
 
     Raises
     ------
     UnknownColumn
         If a column to keep is not in the data.
+    InvalidRequest
+        If one is to be kept twice, or is called like a column of answers.
     InvalidPrediction
         Naming a row whose answer is no distribution.
     """
@@ -230,8 +232,13 @@ def score(
         return beside(answers, explained_batch(model, chunk)) if is_explained else answers
 
     read = [name for name in source.arrow_schema.names if name in known or name in keep]
+    header = scored((0, pa.RecordBatch.from_pylist([], source.arrow_schema)))
+    twice = next((name for name in keep if header.schema.names.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidRequest(f"The column {twice!r} to keep would be written twice: leave it out.", column=twice)
     # A model of no column of the data answers every row alike: some column must tell how many rows there are.
-    yield from in_order(scored, _numbered(source.batches(read or source.arrow_schema.names[:1])), threads)
+    answers = in_order(scored, _numbered(source.batches(read or source.arrow_schema.names[:1])), threads)
+    yield from answers if source.n_rows else [header]
 
 
 def _numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -303,6 +310,4 @@ def score_files(
             n_rows += batch.num_rows
             if report is not None:
                 report({"step": "predict", "rows_done": n_rows, "rows_total": source.n_rows})
-        if not n_rows:
-            raise EmptyData("There are no rows to score.")
     return n_rows

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from learners.circuits.model import CircuitModel
-from learners.classifiers.rare_value_cost import folding_costs
+from learners.classifiers.table_warnings import table_warnings
+from learners.errors import SchemaError
 from learners.models.model import Model
 from learners.monitoring.count_layout import network_of
 from learners.passes.cluster import connected
@@ -17,7 +18,6 @@ from learners.passes.memory import allocate_frugally, limit_memory
 from learners.registry import recipes
 from learners.registry.model_kinds import load_model
 from learners.schema import Kept
-from learners.schema.discarded_columns import losses
 from service.jobs.limits import counts_bytes
 from service.jobs.steps import Run, Step
 from service.product.datasets.data_roots import check_roots, files_of, open_source, plain_parameters
@@ -77,7 +77,12 @@ def learn(workspace: Workspace, run: Run) -> JSONObject:
     n_rules = len(ledger.forgotten.rules())
     rows = training_rows(workspace, source, request, run)
     started = time.perf_counter()
-    model, accounts = fit(workspace, request, rows, ledger, run)
+    try:
+        model, accounts = fit(workspace, request, rows, ledger, run)
+    except SchemaError as error:
+        if not source.hints:
+            raise
+        raise SchemaError(" ".join([str(error), *source.hints[:3]]), error.column) from error
     seconds = time.perf_counter() - started
     if len(rows.rules) > n_rules:  # of other data with the same files: no job that forgets does it here
         discard_forgotten(ledger)
@@ -92,16 +97,15 @@ def learn(workspace: Workspace, run: Run) -> JSONObject:
         "files": [file_facts(file) for file in files],
         "passes": [asdict(account) for account in accounts],
         "forgotten": list(rows.rules),
-        "warnings": warnings_of(model),
+        "warnings": [*source.hints, *warnings_of(model)],
         "train_s": seconds,
         "rows_per_s": n_rows / max(seconds, 1e-9),
     }
 
 
 def warnings_of(model: Model) -> list[str]:
-    """What the model does not keep of its table, and as far as it counts families, what that can have cost."""
-    network = network_of(model)
-    return losses(model.schema, {} if network is None else folding_costs(network))
+    """What is worth knowing of the model's table."""
+    return table_warnings(model.schema, network_of(model))
 
 
 def fit(

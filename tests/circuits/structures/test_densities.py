@@ -34,7 +34,7 @@ from learners.schema import Attribute, Kept
 from learners.schema.discretise import Histogram
 from learners.schema.encoding.encode import encode
 from learners.schema.encoding.records import encode_columns, encode_records, record_classifier
-from learners.schema.schema import ColumnOverride
+from learners.schema.overrides import ColumnOverride
 from tests.circuits.map_circuits import random_circuit
 from tests.passes.test_engine import same
 

@@ -132,7 +132,8 @@ def test_types_are_found_in_all_rows_and_not_in_the_first_block(tmp_path):
 @pytest.mark.parametrize(
     ("values", "kind"),
     [
-        (["1", "", "007", "-3"], pa.int64()),
+        (["1", "", "7", "-3"], pa.int64()),
+        (["1", "", "007", "-3"], pa.string()),
         (["1", "2.5", "1e3", "nan"], pa.float64()),
         (["9223372036854775808", "1"], pa.float64()),
         (["true", "FALSE"], pa.bool_()),
@@ -286,3 +287,38 @@ def test_a_column_without_a_name_is_a_column_like_others(tmp_path):
     """pandas writes its index so."""
     pd.DataFrame({"a": [1, 2]}).to_csv(tmp_path / "a.csv")
     assert Source.open(tmp_path / "a.csv").arrow_schema.names == ["", "a"]
+
+
+def test_ten_thousand_columns_of_long_names_are_all_read(tmp_path):
+    names = [f"{i:05d}" + "n" * 95 for i in range(10_000)]
+    (tmp_path / "a.csv").write_text("\n".join([",".join(names), *(",".join(["7"] * 10_000) for _ in range(3))]))
+    source = Source.open(tmp_path / "a.csv")
+    assert source.arrow_schema.names == names
+    (batch,) = source.batches()
+    assert batch.num_columns == 10_000 and batch.num_rows == 3
+
+
+def test_a_line_of_names_that_does_not_end_is_refused_before_pyarrow_reads_it(tmp_path):
+    (tmp_path / "a.csv").write_text(",".join(f"{i:05d}" + "n" * 995 for i in range(9_000)))
+    with pytest.raises(SourceError, match=r"a\.csv: has no end of its line of names within 4 MiB"):
+        Source.open(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ('"a,b,c";d\n1;2\n', ["a,b,c", "d"]),
+        ("a;b;c,d\n1,2\n3,4\n", ["a;b;c", "d"]),
+        ('"one\ntwo;three;four",d\n1,2\n', ["one\ntwo;three;four", "d"]),
+        ("a\u0085b,c\n1,2\n", ["a\u0085b", "c"]),
+        ("x;y\n1,5;2,5\n", ["x", "y"]),
+        ("a\tb,c\n1\t2\n", ["a", "b,c"]),
+        ("a|b\n1|2\n", ["a", "b"]),
+        ("alone\n1\n", ["alone"]),
+    ],
+)
+def test_the_delimiter_is_the_one_that_cuts_all_rows_alike(text, names, tmp_path):
+    (tmp_path / "a.csv").write_text(text)
+    source = Source.open(tmp_path / "a.csv")
+    assert source.arrow_schema.names == names
+    assert next(source.batches()).num_columns == len(names)

@@ -270,7 +270,7 @@ def test_whole_numbers_with_gaps_can_be_nominal():
         (["a", "b", None, "a", None, "b"], r"target 'class' is null in 2 of 6 rows"),
         ([1.0, 2.0, float("nan"), 1.0, 2.0, 1.0], r"target 'class' is null in 1 of 6 rows"),
         ([None] * 6, r"target 'class' is null in 6 of 6 rows"),
-        ([1.5, 2.0, 1.0, 2.5, 1.0, 1.0], r"'class' holds double, which cannot be read as nominal"),
+        ([1.5, 2.0, 1.0, 2.5, 1.0, 1.0], r"'class' holds numbers such as 1.5. To predict numbers is regression"),
         ([[1], [2]] * 3, r"target 'class' holds list<.*>\. Use text, whole numbers or booleans"),
         ([[1], None] * 3, r"target 'class' holds list<.*>\. Use text, whole numbers or booleans"),
         ([{"a": 1}, {"a": 2}] * 3, r"target 'class' holds struct<.*>\. Use text"),

@@ -15,6 +15,7 @@ from learners.registry import recipes
 from learners.schema.encoding.encode import encode
 from service.product.inference.scoring import score, score_files
 from service.product.outputs import ParquetDraft
+from service.requests.problems import InvalidRequest
 
 N_ROWS = 1200
 
@@ -60,3 +61,34 @@ def test_copied_numbers_have_dictionaries_and_answers_have_none(path: Path, mode
     group = pq.read_metadata(tmp_path / "out.parquet").row_group(0)
     has = {group.column(i).path_in_schema: group.column(i).has_dictionary_page for i in range(group.num_columns)}
     assert has == {"price": True, "prediction": True, "probability_no": False, "probability_yes": False}
+
+
+@pytest.mark.parametrize("name", ["prediction", "probability_no", "low_yes", "row"])
+def test_a_kept_column_that_would_be_written_twice_is_refused_before_rows_are_scored(
+    name: str, path: Path, model, tmp_path: Path
+) -> None:
+    table = pq.read_table(path)
+    table = table if name == "row" else table.append_column(name, table["row"])
+    pq.write_table(table, tmp_path / "in.parquet")
+    keep = [name, name] if name == "row" else [name]
+    source, told = Source.open(tmp_path / "in.parquet"), []
+    with pytest.raises(InvalidRequest, match=f"'{name}' to keep would be written twice"):
+        score_files(model, source, tmp_path / "out.parquet", keep=keep, interval=0.9, report=told.append)
+    assert not told and not (tmp_path / "out.parquet").exists()
+
+
+@pytest.mark.parametrize("how", [{}, {"is_explained": True}, {"top_k": 2}, {"interval": 0.9}])
+def test_files_without_rows_give_an_output_without_rows(how: dict, path: Path, model, tmp_path: Path) -> None:
+    pq.write_table(pq.read_table(path).slice(0, 0), tmp_path / "empty.parquet")
+    for name, source in {"some": path, "none": tmp_path / "empty.parquet"}.items():
+        score_files(model, Source.open(source), tmp_path / f"{name}.parquet", keep=["town"], **how)
+    none, some = pq.read_table(tmp_path / "none.parquet"), pq.read_schema(tmp_path / "some.parquet")
+    assert none.num_rows == 0 and none.column_names == some.names
+    assert none.schema.types[1:] == some.types[1:], "a column that is kept may be a dictionary of its text"
+
+
+def test_an_address_is_no_file_to_write(path: Path, model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidRequest, match="begins with 's3:', and only local files are written"):
+        score_files(model, Source.open(path), Path("s3://bucket/out.parquet"))
+    assert not list(tmp_path.iterdir()), "no folder s3: is left"

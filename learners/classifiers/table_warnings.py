@@ -1,0 +1,48 @@
+"""What is worth knowing of a table once a model has been learned from it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from learners.classifiers.lookup.lookup import LookupModel
+from learners.classifiers.rare_value_cost import folding_costs
+from learners.schema import Schema
+from learners.schema.discarded_columns import losses
+
+FEW_ROWS = 100
+ROWS_OF_A_VALUE = 10  # on average: with fewer, a column of many values may determine the class by chance
+
+
+def table_warnings(schema: Schema, network: LookupModel | None) -> list[str]:
+    """What the model does not keep of its table, and columns that tell all or nothing of the class; a sentence each.
+
+    Parameters
+    ----------
+    schema : Schema
+        As it was inferred from the table.
+    network : LookupModel, optional
+        What the model has of counted families.
+    """
+    told = losses(schema, {} if network is None else folding_costs(network))
+    if schema.target is not None and not schema.attributes:
+        told.append(f"No column tells anything of {schema.target!r}: the model answers with the shares of the classes.")
+    told += [
+        f"Column {name!r} determines {schema.target!r} by itself in all rows. If it is known only afterwards, drop it."
+        for name in ([] if network is None else determining_columns(network))
+    ]
+    return told
+
+
+def determining_columns(model: LookupModel) -> list[str]:
+    """Attributes each of whose values occurs with one class only, though a value has many rows."""
+    if model.schema.n_classes < 2:
+        return []
+    found = []
+    for i, tree in zip(model.network.order, model.trees, strict=True):
+        first, last = (int(tree.cell_starts[node]) for node in tree.level_starts[1:3])  # the level of the class
+        counts = tree.cell_count[first:last]
+        values = tree.cell_value[first:last][counts > 0]  # one for each class with which it occurs
+        n_rows = int(counts.sum())
+        if n_rows >= max(FEW_ROWS, ROWS_OF_A_VALUE * values.size) and np.unique(values).size == values.size:
+            found.append(model.schema.attributes[i].name)
+    return found

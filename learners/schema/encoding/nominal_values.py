@@ -1,0 +1,179 @@
+"""Nominal columns of any Arrow type as text, whole numbers or booleans."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from learners.errors import SchemaError
+from learners.kernels.arrays import Codes, Integers, Mask
+from learners.schema.schema import TICKS
+
+LEAST, MOST = -(2**63), 2**63 - 1
+DAY = 86_400
+FIRST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_799  # of the years 1 and 9999
+MOMENT = r"^\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d{4})?)?$"
+
+
+def nominal_forms(column: pa.Array, name: str) -> tuple[pa.Array, Mask]:
+    """A column as strings, int64 or booleans, NaN as null; and which values have no such form, (n,) bool.
+
+    These are fractions, whole numbers that need more than 64 bits with a sign, and moments outside the years 1 to 9999. A form
+    stands for one value only: nothing is rounded.
+
+    Raises
+    ------
+    SchemaError
+        If the type has no such form.
+    """
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
+        return column, _none(column)
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pc.cast(column, pa.string()), _none(column)
+    if pa.types.is_integer(kind):
+        if kind != pa.uint64():
+            return pc.cast(column, pa.int64()), _none(column)
+        return _whole(column, pc.less_equal(column, pa.scalar(MOST, kind)))
+    if pa.types.is_floating(kind):
+        values = pc.cast(column, pa.float64())
+        values = pc.if_else(pc.is_nan(values), pa.scalar(None, pa.float64()), values)
+        is_within = pc.and_(pc.greater_equal(values, float(LEAST)), pc.less(values, float(MOST)))
+        return _whole(values, pc.and_(is_within, pc.equal(pc.floor(values), values)))
+    if pa.types.is_decimal(kind):
+        values = wide_decimal(column)
+        is_whole = pc.equal(pc.floor(values), values)
+        if kind.precision - kind.scale >= len(str(MOST)):
+            least, most = (pa.scalar(Decimal(end), values.type) for end in (LEAST, MOST))
+            is_whole = pc.and_(is_whole, pc.and_(pc.greater_equal(values, least), pc.less_equal(values, most)))
+        return _whole(values, is_whole)
+    if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
+        return _times(column)
+    raise SchemaError(
+        f"Column {name!r} holds {kind}, which cannot be read as nominal values. Convert it, or drop it.", name
+    )
+
+
+def plain_values(column: pa.Array, name: str) -> pa.Array:
+    """A nominal column as strings, int64 or booleans, NaN as null.
+
+    Raises
+    ------
+    SchemaError
+        If the type, or one of the values, has no such form.
+    """
+    values, is_other = nominal_forms(column, name)
+    if is_other.any():
+        value = column[int(np.argmax(is_other))]
+        raise SchemaError(f"Column {name!r} holds {column.type}, {_fault(value)}", name)
+    return values
+
+
+def distinct(column: pa.Array, name: str) -> tuple[pa.Array, Codes, Mask]:
+    """Distinct values of a nominal column, the index of each row's value, and where it is null.
+
+    Raises
+    ------
+    SchemaError
+        As `plain_values`.
+    """
+    column = dictionary_of(column, name)
+    values = plain_values(column.dictionary, name)
+    return values, *rows_of(column, values)
+
+
+def dictionary_of(column: pa.Array, name: str) -> pa.DictionaryArray:
+    """A column with its distinct values apart.
+
+    Raises
+    ------
+    SchemaError
+        If the type has no nominal form.
+    """
+    if pa.types.is_dictionary(column.type):
+        return column
+    try:
+        return (wide_decimal(column) if pa.types.is_decimal(column.type) else column).dictionary_encode()
+    except pa.ArrowException:
+        raise SchemaError(
+            f"Column {name!r} holds {column.type}, which cannot be read as nominal values. Convert it, or drop it.",
+            name,
+        ) from None
+
+
+def rows_of(column: pa.DictionaryArray, values: pa.Array) -> tuple[Codes, Mask]:
+    """The index (n,) of each row's value, and where it is null; a dictionary may hold a null itself."""
+    is_null = column.is_null().to_numpy(zero_copy_only=False)
+    index = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    if values.null_count:
+        is_null = is_null | values.is_null().to_numpy(zero_copy_only=False)[index]
+    return index, is_null
+
+
+def wide_decimal(column: pa.Array) -> pa.Array:
+    """Decimals of 32 and 64 bits as of 128, for which Arrow has more functions."""
+    kind = column.type
+    return column.cast(pa.decimal128(kind.precision, kind.scale)) if kind.bit_width < 128 else column
+
+
+def seconds_of(column: pa.Array) -> tuple[Integers, int]:
+    """Counts (n,) int64 since 1970 of dates and timestamps, 0 where null, and how many of them make a second (a day: 0)."""
+    kind = column.type
+    if pa.types.is_date32(kind):
+        column, ticks = pc.cast(column, pa.int32()), 0
+    else:
+        ticks = TICKS["ms" if pa.types.is_date64(kind) else kind.unit]
+    return pc.cast(column, pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), ticks
+
+
+def in_words(value: pa.Scalar) -> str:
+    """A value as a message shows it; of a time that Python does not have, its type and its number."""
+    try:
+        return repr(value.as_py())
+    except (OverflowError, ValueError):
+        return f"{value.type} {value.value}"
+
+
+def _none(column: pa.Array) -> Mask:
+    return np.zeros(len(column), bool)
+
+
+def _whole(values: pa.Array, is_whole: pa.Array) -> tuple[pa.Array, Mask]:
+    """Whole numbers as int64, 0 in place of others; and which are others."""
+    is_other = ~is_whole.fill_null(True).to_numpy(zero_copy_only=False)
+    if not is_other.any():
+        return pc.cast(values, pa.int64()), is_other
+    others = pa.array(is_other)
+    whole = pc.cast(pc.if_else(others, pa.scalar(None, values.type), values), pa.int64())
+    return pc.if_else(others, 0, whole), is_other
+
+
+def _times(column: pa.Array) -> tuple[pa.Array, Mask]:
+    """Times as Arrow writes them, empty text in place of moments that it cannot write; and which are such moments."""
+    if pa.types.is_time(column.type) or pa.types.is_duration(column.type):
+        return pc.cast(column, pa.string()), _none(column)
+    counts, ticks = seconds_of(column)
+    seconds = counts // ticks if ticks else counts * DAY
+    is_within = (seconds >= FIRST_SECOND) & (seconds <= LAST_SECOND)
+    nothing = pa.scalar(None, column.type)
+    text = pc.cast(column if is_within.all() else pc.if_else(pa.array(is_within), column, nothing), pa.string())
+    # What is of the year 10,000 by the clock of its zone is not written as a year of four digits.
+    is_written = pc.match_substring_regex(text, MOMENT).fill_null(True).to_numpy(zero_copy_only=False)
+    is_other = ~(is_within & is_written)
+    return pc.if_else(pa.array(is_other), "", text) if is_other.any() else text, is_other
+
+
+def _fault(value: pa.Scalar) -> str:
+    """Why a value has no nominal form, and what to do."""
+    if pa.types.is_temporal(value.type):
+        return (
+            "and has values outside the years 1 to 9999, which cannot be nominal. Make such values null, or read the column as "
+            "numeric."
+        )
+    number = value.as_py()
+    if abs(number) < MOST:
+        return "which cannot be read as nominal values where there are fractions. Group the numbers, or convert them to text."
+    return f"and {number} is beyond the whole numbers of 64 bits with a sign. Convert the column to text."

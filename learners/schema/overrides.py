@@ -1,0 +1,112 @@
+"""What a user knows of a column better than the data tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Literal, cast
+
+import numpy as np
+
+from learners.errors import InvalidParameter
+from learners.schema.distributions import DISTRIBUTIONS, Distribution
+from learners.schema.reading import FIELDS, Reading
+from learners.schema.schema import Kind, Value
+
+ALL = "*"  # in place of a column's name: how the values of all columns are written
+
+
+@dataclass(frozen=True)
+class ColumnOverride:
+    """What a user says of a column; None leaves the decision to the data.
+
+    Parameters
+    ----------
+    kind : "nominal", "numeric" or None
+    drop : bool
+        Leave the column out.
+    order : tuple or None
+        The values of a nominal column in code order.
+    cuts : tuple of float or None
+        The cut points of a numeric column, strictly ascending.
+    distribution : one of DISTRIBUTIONS, "intervals" or None
+        How a circuit models a numeric column; classifiers see its intervals.
+    reading : Reading or None
+        How its values are written in text files: `missing`, `decimal` and `thousands` of a mapping.
+    """
+
+    kind: Kind | None = None
+    drop: bool = False
+    order: tuple[Value, ...] | None = None
+    cuts: tuple[float, ...] | None = None
+    distribution: Distribution | Literal["intervals"] | None = None
+    reading: Reading | None = None
+
+    @classmethod
+    def of(cls, column: str, entry: ColumnOverride | Mapping[str, object] | str) -> ColumnOverride:
+        """Read an override from a mapping, from a kind, or from "drop".
+
+        Raises
+        ------
+        InvalidParameter
+            Naming the column and the field.
+        """
+        if isinstance(entry, ColumnOverride):
+            return entry
+        if isinstance(entry, str):
+            entry = {"drop": True} if entry == "drop" else {"kind": entry}
+        where = f"columns[{column!r}]"
+        known = [*(field.name for field in fields(cls) if field.name != "reading"), *FIELDS]
+        unknown = set(entry) - set(known)
+        if unknown:
+            raise InvalidParameter(where, dict(entry), f"unknown field {sorted(unknown)[0]!r}; use {', '.join(known)}")
+        kind, distribution = entry.get("kind"), entry.get("distribution")
+        if kind not in (None, "nominal", "numeric"):
+            raise InvalidParameter(f"{where}.kind", kind, "use 'nominal', 'numeric' or 'drop'")
+        order, cuts = _order(f"{where}.order", entry.get("order")), _cuts(f"{where}.cuts", entry.get("cuts"))
+        if distribution not in (None, "intervals", *DISTRIBUTIONS):
+            raise InvalidParameter(
+                f"{where}.distribution", distribution, f"use {', '.join(DISTRIBUTIONS)} or 'intervals'"
+            )
+        is_numeric = cuts is not None or distribution is not None
+        if is_numeric and (kind == "nominal" or order is not None):
+            raise InvalidParameter(where, dict(entry), "cuts and distribution are for numeric columns")
+        if kind is None:
+            kind = "nominal" if order is not None else "numeric" if is_numeric else None
+        return cls(
+            kind,
+            bool(entry.get("drop", False)),
+            order,
+            cuts,
+            cast('Distribution | Literal["intervals"] | None', distribution),
+            Reading.of(column, {name: entry[name] for name in FIELDS if name in entry}),
+        )
+
+
+Overrides = Mapping[str, ColumnOverride | Mapping[str, object] | str]
+
+
+def reading_of(overrides: Mapping[str, ColumnOverride], name: str) -> Reading | None:
+    """How the values of a column are written, by what is said of it and of all columns."""
+    own, of_all = (overrides[key].reading if key in overrides else None for key in (name, ALL))
+    return of_all if own is None else own.within(of_all)
+
+
+def _order(where: str, given: object) -> tuple[Value, ...] | None:
+    if given is None:
+        return None
+    if not isinstance(given, Sequence) or isinstance(given, str) or not given or len(set(given)) != len(given):
+        raise InvalidParameter(where, given, "give each value once")
+    return tuple(given)
+
+
+def _cuts(where: str, given: object) -> tuple[float, ...] | None:
+    if given is None:
+        return None
+    try:
+        numbers = tuple(float(cut) for cut in cast("Iterable[float]", given))
+    except (TypeError, ValueError):
+        raise InvalidParameter(where, given, "give finite numbers") from None
+    if not all(np.isfinite(numbers)) or any(a >= b for a, b in zip(numbers, numbers[1:], strict=False)):
+        raise InvalidParameter(where, given, "give finite numbers, strictly ascending")
+    return numbers

@@ -1,0 +1,187 @@
+"""Dirty columns of CSV: what is said of them, and the options that read them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from learners.errors import ColumnWarning, InvalidParameter, SourceError
+from learners.estimators import NB
+from learners.passes.inference import infer_schema
+from learners.passes.sources.csv_types import told_types
+from learners.passes.sources.source import Source
+from learners.schema import Schema
+from learners.schema.encoding.encode import encode
+
+MARKS = ["?", "-", ".", "None", "unknown", "(null)", "\\N", "NIL", "#DIV/0!"]
+
+
+def written(path, values, other="y"):
+    lines = [f"x;{other}", *(f"{value};{'ab'[2 * row // len(values)]}" for row, value in enumerate(values))]
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_one_mark_among_numbers_is_told_with_its_row_and_the_option_reads_it(mark, tmp_path):
+    values = [str(row) for row in range(400)]
+    values[7] = mark
+    path = written(tmp_path / "t.csv", values)
+    source = Source.open(path)
+    assert source.arrow_schema.field("x").type == pa.string(), "no option is taken silently"
+    (hint,) = source.hints
+    assert hint.startswith(f"{path}: 399 of 400 values of 'x' are numbers; row 8 holds {mark!r}.")
+    for name in ("x", "*"):
+        columns = {name: {"missing": [mark]}}
+        source = Source.open(path, types=told_types(None, columns))
+        assert source.arrow_schema.field("x").type == pa.int64() and not source.hints
+        assert next(source.batches())["x"].to_pylist() == [*range(7), None, *range(8, 400)]
+
+
+@pytest.mark.parametrize(
+    ("texts", "option", "numbers"),
+    [
+        (["1,5", "2,25", "-3,0"], {"decimal": ","}, [1.5, 2.25, -3.0]),
+        (["1,234", "12", "1,234,567"], {"thousands": ","}, [1234, 12, 1234567]),
+        (["1.234,5", "7,5", "1.000.000"], {"decimal": ",", "thousands": "."}, [1234.5, 7.5, 1e6]),
+        (["1 234", "5", "12 000"], {"thousands": " "}, [1234, 5, 12000]),
+    ],
+)
+def test_separators_are_told_and_read(texts, option, numbers, tmp_path):
+    path = written(tmp_path / "t.csv", texts * 20)
+    (hint,) = Source.open(path).hints
+    first = next(iter(option.items()))
+    assert f'"{first[0]}": "{first[1]}"' in hint
+    source = Source.open(path, types=told_types(None, {"x": option}))
+    assert next(source.batches())["x"].to_pylist() == numbers * 20
+
+
+def test_a_point_is_no_decimal_point_where_it_separates_thousands(tmp_path):
+    path = written(tmp_path / "t.csv", ["1.234", "1.5"] * 10)
+    source = Source.open(path, types=told_types(None, {"x": {"decimal": ",", "thousands": "."}}))
+    assert source.arrow_schema.field("x").type == pa.string()
+    assert next(source.batches())["x"].to_pylist() == ["1.234", "1.5"] * 10, "texts stay as they are"
+
+
+@pytest.mark.parametrize(
+    "values", [["red", "blue"] * 9, ["A1", "7"] * 9, ["10.0.0.1", "10.0.0.2"] * 9, ["2024-01-01"] * 9]
+)
+def test_words_codes_and_dates_are_not_told(values, tmp_path):
+    assert Source.open(written(tmp_path / "t.csv", values)).hints == []
+
+
+def test_options_of_all_columns_leave_dates_and_times_alone(tmp_path):
+    (tmp_path / "t.csv").write_text("d;t;x\n" + "2024-01-31;10:30;1,5\n2024-02-01;11:30:10;?\n" * 5)
+    source = Source.open(tmp_path / "t.csv", types=told_types(None, {"*": {"decimal": ",", "missing": ["?"]}}))
+    assert source.arrow_schema.types == [pa.date32(), pa.time32("s"), pa.float64()]
+    plain = Source.open(tmp_path / "t.csv")
+    told, found = next(source.batches()), next(plain.batches())
+    assert told["d"].equals(found["d"]) and told["t"].equals(found["t"])
+    assert told["x"].to_pylist() == [1.5, None] * 5
+
+
+def test_the_model_reads_later_files_as_it_was_told_to(tmp_path):
+    texts = ["1,5", "2,5", "?", "7,5"] * 30
+    path = written(tmp_path / "t.csv", texts)
+    columns = {"x": {"decimal": ",", "missing": ["?"]}}
+    schema = infer_schema(Source.open(path, types=told_types(None, columns)), None, columns)
+    again = Schema.from_json(schema.to_json())
+    assert again == schema and again.attributes[0].reading == schema.attributes[0].reading
+    source = Source.open(path, types=told_types(again))
+    assert encode(pa.Table.from_batches(source.batches()), again).x[0][:4].tolist() == [
+        1,
+        2,
+        0,
+        schema.attributes[0].n_values - 1,
+    ]
+    assert source.files[0].footer_sha256 != Source.open(path).files[0].footer_sha256
+
+
+def test_a_prediction_names_the_row_and_the_value_that_is_no_number(tmp_path):
+    path = written(tmp_path / "t.csv", [str(row) for row in range(100)])
+    model = NB(target="y").fit(path)
+    later = written(tmp_path / "later.csv", ["1", "2", "?", "4", "5", "6"])
+    with pytest.raises(
+        SourceError, match=r"later\.csv: the model needs numbers in column 'x'\. 5 of 6 .*; row 3 holds '\?'"
+    ):
+        model.predict(later)
+
+
+def test_the_estimator_warns_and_takes_the_option(tmp_path):
+    path = written(tmp_path / "t.csv", [*(str(row // 4) for row in range(99)), "?"])
+    with pytest.warns(ColumnWarning, match="99 of 100 values of 'x' are numbers; row 100 holds"):
+        NB(target="y").fit(path)
+    model = NB(target="y", columns={"x": {"missing": ["?"]}}).fit(path)
+    assert model.predict_proba(path).shape == (100, 2)
+
+
+@pytest.mark.parametrize(
+    "entry", [{"missing": 3}, {"decimal": ";"}, {"thousands": "."}, {"decimal": ",", "thousands": ","}]
+)
+def test_wrong_options_are_refused_by_name(entry, tmp_path):
+    with pytest.raises(InvalidParameter, match=r"columns\['x'\]\.(missing|decimal|thousands)"):
+        told_types(None, {"x": entry})
+
+
+@pytest.mark.parametrize("value", ["01234", "007", "00.5", "0012"])
+def test_digits_behind_a_leading_zero_are_text(value, tmp_path):
+    source = Source.open(written(tmp_path / "t.csv", ["1234", value, "12"]))
+    assert source.arrow_schema.field("x").type == pa.string()
+    assert next(source.batches())["x"].to_pylist() == ["1234", value, "12"]
+    assert not source.hints, "nothing is wrong with them"
+
+
+@pytest.mark.parametrize("values", [["0", "10"], ["0.5", "0"], ["-0.5", "0e3"]])
+def test_a_lone_zero_is_a_number(values, tmp_path):
+    assert Source.open(written(tmp_path / "t.csv", values)).arrow_schema.field("x").type in (pa.int64(), pa.float64())
+
+
+def test_folders_with_padded_names_are_text(tmp_path):
+    for name in ("01234", "1234"):
+        (tmp_path / f"zip={name}").mkdir()
+        written(tmp_path / f"zip={name}" / "t.csv", ["1", "2"])
+    source = Source.open(tmp_path)
+    assert {value for batch in source.batches() for value in batch["zip"].to_pylist()} == {"01234", "1234"}
+
+
+@pytest.mark.parametrize("kind", ["numeric", "nominal"])
+def test_a_model_of_earlier_that_learned_padded_digits_as_numbers_reads_them_so(kind, tmp_path):
+    (tmp_path / "month=01").mkdir()
+    path = written(tmp_path / "month=01" / "t.csv", ["01", "02", "11"] * 10, other="class")
+    table = pa.table({"x": [1, 2, 11] * 10, "month": [1, 2] * 15, "class": [1, 2, 1] * 10})
+    x = {"cuts": [1.5]} if kind == "numeric" else kind
+    schema = infer_schema(Source.of_table(table), "class", {"x": x, "month": "nominal"})
+    batch = next(Source.open(path, types=told_types(schema)).batches())
+    assert batch["x"].to_pylist() == [1, 2, 11] * 10 and batch["month"].to_pylist() == [1] * 30
+    assert encode(batch.select(["x"]), schema).x[0].tolist() == encode(table.select(["x"]), schema).x[0].tolist()
+
+
+def test_na_in_quotes_is_text_in_a_column_of_text_and_missing_among_numbers(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text('c,n,m\n"NA",1,"1"\nNA,"NA",""\n"",,"3"\n"DE",4,"4"\n')
+    (batch,) = Source.open(path).batches()
+    assert batch["c"].to_pylist() == ["NA", None, None, "DE"]
+    assert batch["n"].to_pylist() == [1, None, None, 4]
+    assert batch["m"].to_pylist() == [1, None, 3, 4]
+
+
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_a_reader_follows_the_values_that_the_model_has_learned(quote, tmp_path):
+    table = pa.table(
+        {"c": ["NA", "DE", "FR"] * 9, "d": ["u", "v", None] * 9, "n": [1.5, 2.5, None] * 9, "y": ["NULL", "b", "b"] * 9}
+    )
+    schema = infer_schema(Source.of_table(table), "y", {"n": {"cuts": [2]}})
+    assert "NA" in schema.attributes[0].values and "NULL" in schema.classes
+    path = tmp_path / "t.csv"
+    path.write_text(
+        "c,d,n,y\n"
+        + f"{quote}NA{quote},u,1.5,{quote}NULL{quote}\nDE,v,NULL,b\nFR,{quote}NA{quote},{quote}NA{quote},b\n,NULL,,b\n"
+    )
+    (batch,) = Source.open(path, types=told_types(schema)).batches()
+    assert batch.to_pydict() == {
+        "c": ["NA", "DE", "FR", None], "d": ["u", "v", None, None], "n": [1.5, None, None, None], "y": ["NULL", "b", "b", "b"]
+    }  # fmt: skip
+    assert (
+        encode(batch.slice(0, 3), schema).x.tolist()
+        == encode(table.slice(0, 3).set_column(2, "n", [[1.5, None, None]]), schema).x.tolist()
+    )

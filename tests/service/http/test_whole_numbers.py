@@ -1,0 +1,63 @@
+"""Whole numbers at the limits of 64 bits, by every way into a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from starlette.testclient import TestClient
+
+from learners.errors import SchemaError
+from service import product
+from service.http.api.scoring.predict import ARROW
+from service.http.app import create_app
+from service.requests.requests import TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from tests.service.http.test_predict import stream_of
+
+LIMITS = [-(2**63), 2**53, 2**53 + 1, 2**63 - 1]
+
+
+def train(settings: Settings, path: Path, table: pa.Table) -> None:
+    pq.write_table(table, path)
+    request = TrainRequest(
+        uris=[str(path)], target="y", learner="nb", model="whole", columns={"x": "nominal"}, holdout=0
+    )
+    with Workspace(settings) as workspace:
+        product.train(workspace, request)
+
+
+def test_values_and_classes_at_the_limits_are_told_apart_by_every_way_in(tmp_path: Path) -> None:
+    whole = pa.array(LIMITS * 50)
+    settings = Settings(workspace=tmp_path / "workspace")
+    train(settings, tmp_path / "whole.parquet", pa.table({"x": whole, "y": whole}))
+    with TestClient(create_app(settings), base_url="http://127.0.0.1") as client:
+        path = "/v1/models/whole/predict"
+        answers = [
+            client.post(path, json={"records": [{"x": value} for value in LIMITS]}),
+            client.post(path, json={"columns": {"x": LIMITS}}),
+            *(
+                client.post(path, content=stream_of(pa.table({"x": x})), headers={"content-type": ARROW, "accept": "application/json"})
+                for x in (whole[:4], whole[:4].cast(pa.decimal128(38)), whole[:4].dictionary_encode())
+            ),
+        ]  # fmt: skip
+        for answer in answers:
+            assert answer.json()["predictions"] == LIMITS
+        inputs = [{"name": "x", "shape": [4], "datatype": "INT64", "data": LIMITS}]
+        answer = client.post("/v2/models/whole/infer", json={"inputs": inputs}).json()
+        assert [list(map(int, out["data"])) for out in answer["outputs"] if out["name"] == "prediction"] == [LIMITS]
+        # 2^64 - 1 has the bits of -1: neither is known, and both get the same answer.
+        beyond = client.post(path, json={"records": [{"x": 2**64 - 1}, {"x": -1}]}).json()["probabilities"]
+        unsigned = pa.table({"x": pa.array([2**64 - 1], pa.uint64())})
+        headers = {"content-type": ARROW, "accept": "application/json"}
+        by_arrow = client.post(path, content=stream_of(unsigned), headers=headers).json()["probabilities"]
+        assert beyond[0] == beyond[1] == by_arrow[0]
+
+
+def test_training_refuses_what_it_cannot_keep_by_name(tmp_path: Path) -> None:
+    table = pa.table({"x": pa.array([5, 2**64 - 1] * 50, pa.uint64()), "y": ["a", "b"] * 50})
+    with pytest.raises(SchemaError, match=r"'x' holds uint64, and 18446744073709551615 is beyond"):
+        train(Settings(workspace=tmp_path / "workspace"), tmp_path / "beyond.parquet", table)

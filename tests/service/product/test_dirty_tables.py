@@ -1,0 +1,55 @@
+"""Dirty CSV through the product: what training says, and what the model remembers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from learners.errors import SchemaError, SourceError
+from service import product
+from service.requests.requests import TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+
+
+def dirty(path: Path, n_rows: int = 400) -> Path:
+    values = [str(row // 4) for row in range(n_rows)]
+    values[7] = "?"
+    path.write_text("x,y\n" + "".join(f"{value},{'ab'[2 * row // n_rows]}\n" for row, value in enumerate(values)))
+    return path
+
+
+def train(workspace: Workspace, path: Path, **known: object) -> list[str]:
+    told: list[str] = []
+    request = TrainRequest(uris=[str(path)], target="y", learner="nb", model="dirty", holdout=0, **known)
+    product.train_with_passes(workspace, request, lambda _: None, told.append)
+    return told
+
+
+def test_training_tells_the_row_and_the_model_remembers_the_option(tmp_path: Path) -> None:
+    path = dirty(tmp_path / "t.csv")
+    with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
+        told = train(workspace, path)
+        assert any("399 of 400 values of 'x' are numbers; row 8 holds '?'" in warning for warning in told)
+        told = train(workspace, path, columns={"*": {"missing": ["?"]}})
+        assert not any("holds" in warning for warning in told)
+        out = tmp_path / "out.parquet"
+        assert product.predict_files(workspace, "dirty", [str(path)], out) == 400
+        assert pq.read_table(out)["prediction"].to_pylist()[:7] == ["a"] * 7
+        path.write_text("x,y\n1,a\n2,a\n-,a\n")
+        with pytest.raises(
+            SourceError, match=r"t\.csv: the model needs numbers in column 'x'\. 2 of 3 .*row 3 holds '-'"
+        ):
+            product.predict_files(workspace, "dirty", [str(path)], tmp_path / "more.parquet")
+
+
+def test_where_no_column_is_left_the_error_says_which_value_made_it_text(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("x,y\n" + "".join(f"{row},{'ab'[row // 50]}\n" for row in range(99)) + "?,b\n")
+    with (
+        Workspace(Settings(workspace=tmp_path / "workspace")) as workspace,
+        pytest.raises(SchemaError, match=r"an identifier.* 99 of 100 values of 'x' are numbers; row 100 holds '\?'"),
+    ):
+        train(workspace, path)

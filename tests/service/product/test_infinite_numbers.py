@@ -1,0 +1,30 @@
+"""Drift of columns that held infinite numbers in training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from service import product
+from service.requests.requests import TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+
+
+@pytest.mark.parametrize("end", [np.inf, -np.inf])
+def test_the_training_file_itself_raises_no_alarm(end: float, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 4000)
+    x = np.where(rng.random(4000) < 0.3, end, rng.normal(y, 1))
+    pq.write_table(pa.table({"x": x, "z": rng.normal(y, 1), "y": np.array(["a", "b"])[y]}), tmp_path / "t.parquet")
+    pq.write_table(pa.table({"x": -x, "z": rng.normal(y, 1)}), tmp_path / "other.parquet")
+    with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
+        request = TrainRequest(uris=[str(tmp_path / "t.parquet")], target="y", learner="nb", model="m", holdout=0)
+        product.train(workspace, request)
+        assert not product.drift(workspace, "m", [str(tmp_path / "t.parquet")])["is_drifting"]
+        told = product.drift(workspace, "m", [str(tmp_path / "other.parquet")])
+    assert any(alarm["kind"] == "out_of_range" for alarm in told["alarms"]), "the other infinity is new"
