@@ -12,6 +12,18 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fewpass.estimators import ESKDB as ESKDB
+    from fewpass.estimators import KDB as KDB
+    from fewpass.estimators import NB as NB
+    from fewpass.estimators import SKDB as SKDB
+    from fewpass.estimators import TAN as TAN
+    from fewpass.estimators import FewPassClassifier as FewPassClassifier
+    from fewpass.estimators import StructurePosterior as StructurePosterior
+    from fewpass.estimators import SumProductNetwork as SumProductNetwork
+    from fewpass.estimators import XGBoost as XGBoost
+    from fewpass.lifecycle import load as load
+    from fewpass.lifecycle import open as open
+    from fewpass.lifecycle import publish as publish
     from learners import Chunk as Chunk
     from learners import ColumnWarning as ColumnWarning
     from learners import LearnerError as LearnerError
@@ -27,14 +39,6 @@ if TYPE_CHECKING:
     from learners import load_model as load_model
     from learners import read_bif as read_bif
     from learners import record_classifier as record_classifier
-    from learners.estimators import ESKDB as ESKDB
-    from learners.estimators import KDB as KDB
-    from learners.estimators import NB as NB
-    from learners.estimators import SKDB as SKDB
-    from learners.estimators import TAN as TAN
-    from learners.estimators import FewPassClassifier as FewPassClassifier
-    from learners.estimators import StructurePosterior as StructurePosterior
-    from learners.estimators import SumProductNetwork as SumProductNetwork
     from learners.evaluation import compare as compare
     from learners.evaluation import cross_validate as cross_validate
     from learners.evaluation import write_report as write_report
@@ -61,14 +65,16 @@ PACKAGES = ("learners", "service", "storage")
 _NAMES = {
     "learners": "Chunk ColumnWarning LearnerError Progress Schema Source collect drive encode explain infer_schema "
     "learner load_model read_bif record_classifier",
-    "learners.estimators": "ESKDB KDB NB SKDB TAN FewPassClassifier StructurePosterior SumProductNetwork",
+    "fewpass.estimators": "ESKDB KDB NB SKDB TAN FewPassClassifier StructurePosterior SumProductNetwork XGBoost",
+    "fewpass.lifecycle": "load open publish",
     "learners.evaluation": "compare cross_validate write_report",
     "learners.models.query": "Conditional Edges Effects Graph Graphs Impute Map Marginal Moments Paths Sample Score Surprise",
     "service.version": "__version__",
 }
 _HOME = {name: home for home, names in _NAMES.items() for name in names.split()}
 
-__all__ = list(_HOME)
+# `from fewpass import *` leaves `open` what it is.
+__all__ = [name for name in _HOME if name != "open"]
 
 
 class HiddenPackage(ImportError):
@@ -98,9 +104,9 @@ _check_packages()
 
 def __getattr__(name: str) -> object:
     if name not in _HOME:
-        raise AttributeError(f"module 'fewpass' has no attribute {name!r}; it has {', '.join(__all__)}")
+        raise AttributeError(f"module 'fewpass' has no attribute {name!r}; it has {', '.join(_HOME)}")
     return getattr(import_module(_HOME[name]), "VERSION" if name == "__version__" else name)
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted(_HOME)

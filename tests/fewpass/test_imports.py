@@ -26,7 +26,7 @@ def run(code, cwd):
 def test_every_name_is_there():
     for name in fewpass.__all__:
         assert getattr(fewpass, name) is not None
-    assert set(dir(fewpass)) == set(fewpass.__all__)
+    assert set(dir(fewpass)) == {*fewpass.__all__, "open"}
     assert fewpass.__version__ == version("fewpass")
     with pytest.raises(AttributeError, match="module 'fewpass' has no attribute 'KBD'; it has"):
         fewpass.KBD  # noqa: B018

@@ -47,10 +47,14 @@ def tables(request: TrainRequest, learned: JSONMapping, metrics: JSONMapping, jo
         "metrics": _named(metrics),
         "provenance": _named(told),
         "source_files": pa.Table.from_pylist(list(learned["files"]), FILES),
-        "libraries": pa.table(
-            {"name": ["fewpass", *LIBRARIES], "version": [VERSION, *(installed_version(name) for name in LIBRARIES)]}
-        ),
+        "libraries": libraries(),
     }
+
+
+def libraries() -> pa.Table:
+    """With which versions of the libraries this process works: name, version."""
+    versions = [VERSION, *(installed_version(name) for name in LIBRARIES)]
+    return pa.table({"name": ["fewpass", *LIBRARIES], "version": versions})
 
 
 def _named(values: JSONMapping) -> pa.Table:
