@@ -12,6 +12,7 @@ from learners.errors import LearnerError
 from learners.estimators.circuits import RENAMED
 from learners.estimators.classifier import Classifier
 from learners.estimators.constructors import COMMON
+from learners.registry.bif_networks import network_text
 from learners.registry.model_kinds import KINDS
 
 if TYPE_CHECKING:
@@ -41,6 +42,24 @@ class Kept:
         from service.product.versions import fitted
 
         fitted.save(fitted_of(self), Path(path), replace=replace)
+
+    def to_bif(self, path: str | Path | None = None) -> str:
+        """The network of the model in the Bayesian Interchange Format, written to a file if a path is given.
+
+        Of an ensemble it is the joint member, of a posterior over structures the most probable graph.
+
+        Raises
+        ------
+        NoNetwork
+            If the model is none.
+        NoTables, TooManyCells
+            If its tables are too large.
+        """
+        check_is_fitted(self, "model_")
+        text = network_text(vars(self)["model_"], "fewpass")
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
 
 
 class NB(Kept, estimators.NB):

@@ -50,7 +50,7 @@ def shown_commands() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("page", "line"), shown_commands())
 def test_commands_parse(page: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for file in ("income-3.tar", "job.json"):
+    for file in ("income-3.tar", "asia.bif", "job.json"):
         Path(file).touch()
     parse(line)
 

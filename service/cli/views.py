@@ -110,7 +110,10 @@ def bif(
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Write the most probable graph of a posterior over structures in the Bayesian Interchange Format."""
+    """Write the network of a model in the Bayesian Interchange Format.
+
+    Of an ensemble that is its joint member, of a posterior over structures the most probable graph.
+    """
     from service.workspace import Workspace
 
     with Workspace(existing(workspace)) as here:

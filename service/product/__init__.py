@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from service.product.versions.export_import import export_version as export_version
     from service.product.versions.export_import import import_version as import_version
     from service.product.versions.export_import import write_export as write_export
+    from service.product.versions.fitted import import_network as import_network
     from service.product.versions.registry import alias_history as alias_history
     from service.product.versions.registry import aliases_of as aliases_of
     from service.product.versions.registry import delete_alias as delete_alias
@@ -155,6 +156,7 @@ _VERBS = {
     "get_dataset": "service.product.datasets.datasets",
     "get_schedule": "service.product.submission.schedules",
     "graph": "service.product.views.graphs",
+    "import_network": "service.product.versions.fitted",
     "import_version": "service.product.versions.export_import",
     "impute": "service.product.inference.answering",
     "job_log": "service.product.submission.submitting",

@@ -10,7 +10,9 @@ import pyarrow as pa
 from pydantic import TypeAdapter
 
 from learners.models.model import Model
+from learners.orders.bif import read_bif
 from learners.registry import recipes
+from learners.registry.bif_networks import network_model
 from learners.registry.model_kinds import load_model
 from learners.schema import Schema
 from service.product.training.provenance import libraries
@@ -31,6 +33,7 @@ from storage.names import checked_alias, checked_name
 
 SAVED_AS = "model"  # a model that is saved has no name yet: whoever imports it gives one
 INPUT = "input_columns"
+LEARNER_OF_FILES, NETWORK = "bif", ".bif"
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ def save(fitted: Fitted, output: Path, *, replace: bool = False) -> int:
 
 
 def load(path: Path) -> Fitted:
-    """Read a model from a file that `save` or `export` has written, after checking every byte of it.
+    """Read a model from a file that `save` or `export` has written, after checking every byte of it; or a network from a BIF file.
 
     The model is tried in this process. `fewpass models import` tries files of strangers in a process of its own.
 
@@ -89,9 +92,12 @@ def load(path: Path) -> Fitted:
         If there is no such file.
     CorruptFile
         If it is another file, is damaged, or is not a model that this release can answer with.
+    BIFError, InvalidNetwork, NetworkTooLarge
     """
     if not path.is_file():
         raise NotFound("file", str(path))
+    if path.suffix.lower() == NETWORK:
+        return _network(path)
     with TemporaryDirectory() as folder:
         draft = Path(folder) / bundle.MODEL
         manifest, header, arrays = read_export(path, draft, max_model_bytes(Settings()))
@@ -126,6 +132,25 @@ def publish(
         files = _written(fitted, workspace.layout.models, name, number)
         version = _version(fitted, name, number, files, fitted.tags if tags is None else tags)
         return register(workspace.control, version, aliases=aliases, reason="published from Python")
+
+
+def import_network(workspace: Workspace, path: Path, name: str) -> ModelVersion:
+    """Add the network of a BIF file to the registry, as the next version of a name.
+
+    Raises
+    ------
+    BIFError
+        Naming the line.
+    InvalidNetwork, NetworkTooLarge, InvalidName
+    """
+    checked_name("model", name)
+    return publish(workspace, _network(path), name)
+
+
+def _network(path: Path) -> Fitted:
+    model = network_model(read_bif(path))
+    columns = tuple(attribute.name for attribute in model.schema.attributes)
+    return Fitted(model, LEARNER_OF_FILES, {}, columns, tags={"imported_from": path.name})
 
 
 def open_version(workspace: Workspace, reference: str) -> Fitted:
