@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sklearn.utils.validation import check_is_fitted
 
 from learners import estimators
-from learners.errors import LearnerError
+from learners.errors import InvalidParameter, LearnerError, NoClass
 from learners.estimators.circuits import RENAMED
 from learners.estimators.classifier import Classifier
 from learners.estimators.constructors import COMMON
+from learners.evaluation.model_report import report_of
+from learners.models.model import Model
+from learners.passes.sources.source import Source
 from learners.registry.bif_networks import network_text
 from learners.registry.model_kinds import KINDS
 
 if TYPE_CHECKING:
+    from fewpass.report_pages import Page
     from service.product.versions.fitted import Fitted
 
 
 class Kept:
     """What a fitted estimator can do with its model besides answering."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "_learner" not in vars(cls):
+            cls.__doc__ = cls.__mro__[2].__doc__  # of the estimator, which tells its parameters
 
     def save(self, path: str | Path, *, replace: bool = False) -> None:
         """Write the model to one file: the same as `fewpass models export` writes and `fewpass models import` takes.
@@ -43,6 +52,50 @@ class Kept:
 
         fitted.save(fitted_of(self), Path(path), replace=replace)
 
+    def report(self, X: Any, y: Any = None) -> Page:
+        """How good the model is on rows whose class is known: verdict, losses, calibration, confusion, importances, what is left out.
+
+        A notebook shows the page; `page.save("report.html")` writes it, `page.numbers` holds what it shows.
+
+        Parameters
+        ----------
+        X : table
+            As of `fit`: best rows that training has not seen.
+        y : str or (n,) array-like, optional
+            The class column's name, or the classes themselves (not with paths); by default the class column of `X`.
+
+        Raises
+        ------
+        NoClass
+            If no class was learned.
+        InvalidParameter, SourceError, SchemaError, UnknownColumn, EmptyData
+        """
+        from fewpass.report_pages import Page
+        from service.product.inference.scoring import probabilities_of
+        from service.product.views.reports import report_page
+
+        check_is_fitted(self, "model_")
+        model: Model = vars(self)["model_"]
+        if model.schema.target is None:
+            raise NoClass
+        numbers = report_of(model, *probabilities_of(model, self._rows_to_measure(X, y)))
+        name = type(self).__name__
+        html = report_page(numbers, title=f"Report of {name}", learner=repr(self), call="model.report(X, y)")
+        return Page(numbers, html)
+
+    def _rows_to_measure(self, X: Any, y: Any) -> Source:
+        """Rows with their classes under the name that the model has for them."""
+        target = vars(self)["model_"].schema.target
+        y = target if y is None else y
+        named: str | None
+        if isinstance(self, Classifier):
+            source, named, _ = self._source_of(X, y, None, is_more=True)
+        else:
+            source, named, _ = cast(estimators.SumProductNetwork, self)._source_of(X, y)
+        if named != target:
+            raise InvalidParameter("y", named, f"the classes are called {target!r} where the model was fitted")
+        return source
+
     def to_bif(self, path: str | Path | None = None) -> str:
         """The network of the model in the Bayesian Interchange Format, written to a file if a path is given.
 
@@ -63,27 +116,27 @@ class Kept:
 
 
 class NB(Kept, estimators.NB):
-    __doc__ = estimators.NB.__doc__
+    """Naive Bayes, as `learners.NB`, to be kept."""
 
 
 class TAN(Kept, estimators.TAN):
-    __doc__ = estimators.TAN.__doc__
+    """Tree-augmented naive Bayes, as `learners.TAN`, to be kept."""
 
 
 class KDB(Kept, estimators.KDB):
-    __doc__ = estimators.KDB.__doc__
+    """k-dependence Bayes, as `learners.KDB`, to be kept."""
 
 
 class SKDB(Kept, estimators.SKDB):
-    __doc__ = estimators.SKDB.__doc__
+    """Selective k-dependence Bayes, as `learners.SKDB`, to be kept."""
 
 
 class ESKDB(Kept, estimators.ESKDB):
-    __doc__ = estimators.ESKDB.__doc__
+    """An ensemble of selective networks, as `learners.ESKDB`, to be kept."""
 
 
 class FewPassClassifier(Kept, estimators.FewPassClassifier):
-    __doc__ = estimators.FewPassClassifier.__doc__
+    """The default learner, as `learners.FewPassClassifier`, to be kept."""
 
 
 class XGBoost(Kept, Classifier):
@@ -93,11 +146,11 @@ class XGBoost(Kept, Classifier):
 
 
 class SumProductNetwork(Kept, estimators.SumProductNetwork):
-    __doc__ = estimators.SumProductNetwork.__doc__
+    """A sum-product network, as `learners.SumProductNetwork`, to be kept."""
 
 
 class StructurePosterior(Kept, estimators.StructurePosterior):
-    __doc__ = estimators.StructurePosterior.__doc__
+    """A posterior over network structures, as `learners.StructurePosterior`, to be kept."""
 
 
 ESTIMATORS: dict[str, type[Any]] = {

@@ -104,6 +104,7 @@ if TYPE_CHECKING:
     from service.product.views.inspecting import structure as structure
     from service.product.views.inspecting import write_circuit as write_circuit
     from service.product.views.inspecting import write_trace as write_trace
+    from service.product.views.reports import write_report as write_report
     from service.product.views.structures import bif as bif
     from service.product.views.structures import draw_posterior as draw_posterior
     from service.product.views.structures import write_bif as write_bif
@@ -207,6 +208,7 @@ _VERBS = {
     "write_bif": "service.product.views.structures",
     "write_circuit": "service.product.views.inspecting",
     "write_export": "service.product.versions.export_import",
+    "write_report": "service.product.views.reports",
     "write_picture": "service.product.views.structures",
     "write_job_output": "service.product.submission.submitting",
     "write_trace": "service.product.views.inspecting",

@@ -4,13 +4,11 @@ import json
 
 import pyarrow as pa
 
-from learners.models.library_versions import installed_version
+from service.product.versions.libraries import libraries
 from service.requests.json_values import JSONMapping
 from service.requests.requests import TrainRequest
-from service.version import VERSION
 from storage.datasets.forgotten import rule_sha256
 
-LIBRARIES = ("numpy", "numba", "pyarrow", "duckdb", "xgboost", "scikit-learn")
 FILES = pa.schema([("path", pa.string()), ("size", pa.int64()), ("n_rows", pa.int64()), ("footer_sha256", pa.string())])
 
 
@@ -49,12 +47,6 @@ def tables(request: TrainRequest, learned: JSONMapping, metrics: JSONMapping, jo
         "source_files": pa.Table.from_pylist(list(learned["files"]), FILES),
         "libraries": libraries(),
     }
-
-
-def libraries() -> pa.Table:
-    """With which versions of the libraries this process works: name, version."""
-    versions = [VERSION, *(installed_version(name) for name in LIBRARIES)]
-    return pa.table({"name": ["fewpass", *LIBRARIES], "version": versions})
 
 
 def _named(values: JSONMapping) -> pa.Table:

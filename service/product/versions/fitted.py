@@ -15,9 +15,9 @@ from learners.registry import recipes
 from learners.registry.bif_networks import network_model
 from learners.registry.model_kinds import load_model
 from learners.schema import Schema
-from service.product.training.provenance import libraries
 from service.product.versions.export_import import read_export
 from service.product.versions.import_sandbox import tried
+from service.product.versions.libraries import libraries
 from service.product.versions.registry import find_version
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest
