@@ -41,7 +41,9 @@ def test_importing_loads_nothing_large_and_takes_little_time(tmp_path):
     done = run(told, tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == ""
-    timed = "import time; t = time.perf_counter(); import fewpass; print(time.perf_counter() - t)"
+    timed = (
+        "import time; t = time.process_time(); import fewpass; print(time.process_time() - t)"  # whoever else is busy
+    )
     assert min(float(run(timed, tmp_path).stdout) for _ in range(3)) < 0.15
 
 
