@@ -12,6 +12,7 @@ COPY constraints.txt pyproject.toml README.md LICENSE ./
 COPY learners learners
 COPY storage storage
 COPY service service
+COPY fewpass fewpass
 RUN /opt/fewpass/bin/python -m pip install --no-cache-dir --disable-pip-version-check --constraint constraints.txt '.[postgres]' \
     # XGBoost's wheel holds code for GPUs and asks for NVIDIA's NCCL: 690 MB that nothing here runs.
     && if [ "$(uname -m)" = x86_64 ]; then version=$(/opt/fewpass/bin/python -c "import xgboost; print(xgboost.__version__)") \

@@ -26,7 +26,7 @@ from service.settings import Settings
 from service.workspace import Workspace
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("learners", "storage", "service")
+PACKAGES = ("learners", "storage", "service", "fewpass")
 
 
 @contextlib.contextmanager

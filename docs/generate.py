@@ -8,7 +8,7 @@ from typing import Any
 import typer.main
 from typer.core import TyperGroup
 
-import learners
+import fewpass
 from service.cli import app as command_line
 from service.http.app import create_app
 from service.settings import Settings
@@ -32,10 +32,10 @@ BENEATH = {
 
 
 def python_page() -> Iterator[str]:
-    """What `learners` exports, by name, and what stands beneath."""
-    yield "# Python\n\nEverything that `learners` exports.\n"
-    for name in sorted(learners.__all__):
-        yield _member(name, getattr(learners, name))
+    """What `fewpass` exports, by name, and what stands beneath."""
+    yield "# Python\n\nEverything that `fewpass` exports.\n"
+    for name in sorted(set(fewpass.__all__) - {"__version__"}):
+        yield _member(name, getattr(fewpass, name))
     for title, paths in BENEATH.items():
         yield f"# {title}\n"
         for path in paths:

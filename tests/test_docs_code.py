@@ -27,7 +27,7 @@ PAGES += [
     page for room in ("how-to", "reference", "explanation") for page in sorted((ROOT / "docs" / room).glob("*.md"))
 ]
 # Pages whose Python needs nothing but a few tables; other pages have tests of their own.
-ALONE = ("how-to/python.md", "how-to/evaluation.md", "reference/learners.md")
+ALONE = ("how-to/python.md", "how-to/in-and-out.md", "how-to/evaluation.md", "reference/learners.md")
 COMMANDS = typer.main.get_command(command_line)
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
 
@@ -50,7 +50,7 @@ def shown_commands() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("page", "line"), shown_commands())
 def test_commands_parse(page: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for file in ("income-3.tar", "job.json"):
+    for file in ("income-3.tar", "asia.bif", "job.json"):
         Path(file).touch()
     parse(line)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 from uuid import uuid4
 
@@ -20,8 +20,9 @@ from learners.circuits.queries.imputation import filled
 from learners.circuits.recipes import CircuitParameters
 from learners.distributions.checks import all_distributions
 from learners.errors import InvalidParameter
-from learners.estimators.columns import KnownColumns
+from learners.estimators.columns import KnownColumns, arrow_schema_of
 from learners.estimators.constructors import COMMON, construct_from
+from learners.estimators.explaining import Explaining
 from learners.estimators.forms import Rows, are_paths, column_of, is_pandas_frame, rows_of
 from learners.estimators.labels import classes_of, name_of
 from learners.kernels.arrays import Array, Floats
@@ -32,7 +33,7 @@ from learners.passes.sources.csv_types import told_types
 from learners.passes.sources.source import Source
 from learners.passes.sources.streams import source_of_stream
 from learners.registry import recipes
-from learners.schema import Overrides, Schema
+from learners.schema import Chunk, Overrides, Schema
 from learners.schema.discarded_columns import losses
 from learners.schema.encoding.encode import encode
 
@@ -48,7 +49,7 @@ def _with_class(network: SumProductNetwork) -> bool:
     return True
 
 
-class SumProductNetwork(DensityMixin, BaseEstimator):
+class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
     """A sum-product network over the columns of a table, the class among them if there is one.
 
     `learning` says how: "em", "adf", "bmm", or "gibbs" for a posterior over circuits.
@@ -98,10 +99,41 @@ class SumProductNetwork(DensityMixin, BaseEstimator):
         made = recipes.learner("spn", parameters, target, self.schema, self.columns)
         model = drive(made, source, threads=self.threads, on_progress=on_progress)
         assert isinstance(model, CircuitModel)
-        self.model_ = model
-        self.arrow_schema_ = pa.schema([field.remove_metadata() for field in source.arrow_schema])
+        self._take(model, source.arrow_schema, is_named=is_named)
         self._is_frame = is_pandas_frame(X)
-        names = [name for name in source.arrow_schema.names if name != target]
+        if self.schema is None:
+            for loss in losses(model.schema):
+                self._columns.warn_once(loss)
+        return self
+
+    @classmethod
+    def of_model(
+        cls, model: CircuitModel, parameters: Mapping[str, Any], names: Sequence[str], *, is_named: bool = True
+    ) -> Self:
+        """A fitted estimator of a model that was learned elsewhere; `sample` gives Arrow tables.
+
+        Parameters
+        ----------
+        model : CircuitModel
+        parameters : mapping
+            Of the learner.
+        names : sequence of str
+            All columns of the table but the target, in order.
+        is_named : bool
+            Whether the caller had named them.
+        """
+        own = cls._get_param_names()
+        given = {RENAMED.get(name, name): value for name, value in parameters.items()}
+        made = cls(**{name: value for name, value in given.items() if name in own})
+        made.target, made._is_frame = model.schema.target, False
+        made._take(model, arrow_schema_of(model.schema, names), is_named=is_named)
+        return made
+
+    def _take(self, model: CircuitModel, arrow_schema: pa.Schema, *, is_named: bool) -> None:
+        """Become the estimator of a model."""
+        self.model_, target = model, model.schema.target
+        self.arrow_schema_ = pa.schema([field.remove_metadata() for field in arrow_schema])
+        names = [name for name in arrow_schema.names if name != target]
         self._columns = KnownColumns(type(self).__name__, model, names, is_named)
         for name in ("classes_", "feature_names_in_"):
             if name in vars(self):
@@ -111,10 +143,6 @@ class SumProductNetwork(DensityMixin, BaseEstimator):
         if is_named:
             self.feature_names_in_ = np.array(names, dtype=object)
         self.n_features_in_ = len(names)
-        if self.schema is None:
-            for loss in losses(model.schema):
-                self._columns.warn_once(loss)
-        return self
 
     def score_samples(self, X: Any) -> Floats:
         """(n_rows,) float64: log-likelihood of each row, in nats; of the columns that X has, the class among them, and what is missing
@@ -248,6 +276,13 @@ class SumProductNetwork(DensityMixin, BaseEstimator):
     def _model(self) -> CircuitModel:
         check_is_fitted(self, "model_")
         return self.model_
+
+    def _known(self) -> KnownColumns:
+        self._model()
+        return self._columns
+
+    def _chunks(self, X: Any) -> Iterator[Chunk]:
+        return (encode(batch, self._model().schema) for batch in self._batches(X))
 
     def _batches(self, X: Any, with_class: bool = False, every: bool = False) -> Iterator[pa.RecordBatch]:
         """The rows with the columns of the model, or all of theirs; columns without names have those of training."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self, cast
 from uuid import uuid4
@@ -17,6 +17,7 @@ from learners.distributions.checks import all_distributions
 from learners.errors import InvalidParameter, LearnerError, SchemaError
 from learners.estimators.columns import KnownColumns, warn
 from learners.estimators.constructors import COMMON, construct_from
+from learners.estimators.explaining import Explaining
 from learners.estimators.forms import (
     are_paths,
     are_records,
@@ -24,8 +25,7 @@ from learners.estimators.forms import (
     rows_of,
     source_of_dataset,
 )
-from learners.estimators.importance import importances
-from learners.estimators.labels import classes_of, counts_of, name_of, plain_classes
+from learners.estimators.labels import classes_of, counts_of, knowing, name_of, plain_classes
 from learners.estimators.single_row import record_of
 from learners.kernels.arrays import Floats
 from learners.models.model import Model
@@ -40,11 +40,10 @@ from learners.registry import recipes
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.encode import encode
 from learners.schema.encoding.records import encode_records
-from learners.schema.inference.summaries import ColumnSummaries
 from learners.schema.schema import Value
 
 
-class Classifier(ClassifierMixin, BaseEstimator):
+class Classifier(Explaining, ClassifierMixin, BaseEstimator):
     """What all learners share as scikit-learn classifiers.
 
     Attributes
@@ -136,7 +135,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         if not is_first:
             if target != self.target_:
                 raise InvalidParameter("target", target, f"the rows so far had the classes in {self.target_!r}")
-            parts, is_named = [*self.parts_, *parts], self._columns.is_named
+            parts, is_named = [*self._rows_so_far(), *parts], self._columns.is_named
         return self._fitted(parts, target, on_progress, is_named=is_named)
 
     def merged(self, other: Self, on_progress: OnProgress | None = None) -> Self:
@@ -161,8 +160,13 @@ class Classifier(ClassifierMixin, BaseEstimator):
             raise LearnerError("Only estimators of the same class, parameters and target can be merged.")
         merged = type(self)(**ours)
         merged._declared = list(dict.fromkeys([*self._declared, *other._declared]))
-        parts, is_named = [*self.parts_, *other.parts_], self._columns.is_named
+        parts, is_named = [*self._rows_so_far(), *other._rows_so_far()], self._columns.is_named
         return merged._fitted(parts, self.target_, on_progress, is_named=is_named)
+
+    def _rows_so_far(self) -> tuple[Part, ...]:
+        if "parts_" not in vars(self):
+            raise LearnerError("A loaded model has no rows to add others to. Fit it anew from all rows.")
+        return self.parts_
 
     def _fitted(
         self, parts: Sequence[Part], target: str, on_progress: OnProgress | None, *, is_named: bool = True
@@ -170,24 +174,51 @@ class Classifier(ClassifierMixin, BaseEstimator):
         parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in COMMON}
         made = recipes.learner(self._learner, parameters, target, self.schema, self.columns)
         if self._declared:
-            made = replace(made, passes=_knowing(made.passes, self._declared))
+            made = replace(made, passes=knowing(made.passes, self._declared))
         for told in [hint for part in parts for hint in part.source.hints]:
             warn(told)  # before learning, which may fail for want of columns
-        self.model_: Model = drive(made, parts, threads=self.threads, on_progress=on_progress)
+        model = drive(made, parts, threads=self.threads, on_progress=on_progress)
         self.parts_ = tuple(parts)
-        self.target_ = target
-        self.classes_ = np.array(self.model_.schema.class_values())
-        names = [name for name in parts[0].source.arrow_schema.names if name != target]
-        self._columns = KnownColumns(type(self).__name__, self.model_, names, is_named)
+        self._take(model, [name for name in parts[0].source.arrow_schema.names if name != target], is_named=is_named)
+        if self.schema is None:
+            for told in table_warnings(model.schema, network_of(model)):
+                self._columns.warn_once(told)
+        return self
+
+    @classmethod
+    def of_model(
+        cls, model: Model, parameters: Mapping[str, Any], names: Sequence[str], *, is_named: bool = True
+    ) -> Self:
+        """A fitted estimator of a model that was learned elsewhere; it has no rows to add others to.
+
+        Parameters
+        ----------
+        model : Model
+        parameters : mapping
+            Of the learner; those that this estimator does not have are left out.
+        names : sequence of str
+            All columns of the table but the target, in order.
+        is_named : bool
+            Whether the caller had named them.
+        """
+        own = cls._get_param_names()
+        made = cls(**{name: value for name, value in parameters.items() if name in own})
+        made.target = model.schema.target
+        made._declared = []
+        made._take(model, names, is_named=is_named)
+        return made
+
+    def _take(self, model: Model, names: Sequence[str], *, is_named: bool) -> None:
+        """Become the estimator of a model."""
+        self.model_ = model
+        self.target_ = cast(str, model.schema.target)
+        self.classes_ = np.array(model.schema.class_values())
+        self._columns = KnownColumns(type(self).__name__, model, names, is_named)
         if is_named:
             self.feature_names_in_ = np.array(names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
         self.n_features_in_ = len(names)
-        if self.schema is None:
-            for told in table_warnings(self.model_.schema, network_of(self.model_)):
-                self._columns.warn_once(told)
-        return self
 
     def predict_proba(self, X: Any) -> Floats:
         """Class probabilities.
@@ -269,12 +300,6 @@ class Classifier(ClassifierMixin, BaseEstimator):
             raise InvalidParameter("interval", level, "models of this kind have no posterior")
         low, high = zip(*[intervals_of(chunk, level) for chunk in self._chunks(X)], strict=True)
         return np.concatenate(low), np.concatenate(high)
-
-    @property
-    def feature_importances_(self) -> Floats:
-        """(n_features_in_,) float64: the share of each column in what the attributes tell of the class."""
-        known = self._known()
-        return importances(known.model, known.names)
 
     def _known(self) -> KnownColumns:
         try:
@@ -361,20 +386,3 @@ class Classifier(ClassifierMixin, BaseEstimator):
 def _files_of(X: Any) -> Source | None:
     """The files of a pyarrow Dataset, if they alone are its rows."""
     return source_of_dataset(X) if isinstance(X, pads.Dataset) else None
-
-
-def _knowing(passes: Generator[Any, Any, Model], classes: Sequence[Value]) -> Generator[Any, Any, Model]:
-    """The same passes, with classes that may not have occurred yet."""
-    answer: Any = None
-    while True:
-        try:
-            wanted = passes.send(answer)
-        except StopIteration as stop:
-            model: Model = stop.value
-            return model
-        answer = yield wanted
-        if isinstance(answer, ColumnSummaries):
-            known = answer.empty()  # what was collected may be stored at this moment: it stays as it is
-            known.merge(answer)
-            known.classes += [name for name in classes if name not in known.classes]
-            answer = known

@@ -8,10 +8,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
+import pyarrow as pa
+
 from learners.errors import ColumnWarning, SchemaError
 from learners.kernels.arrays import Floats
 from learners.models.model import Model
+from learners.schema import Attribute, Schema
 from learners.schema.encoding.records import reads_text, record_classifier
+from learners.schema.schema import DICTIONARY
 
 MOST_TOLD = 8  # columns of one warning
 
@@ -154,3 +158,29 @@ def _listed(names: Sequence[str], others: Sequence[str]) -> str:
         near = get_close_matches(name, others)
         told.append(f"{name!r}" + (f" (similar: {', '.join(near)})" if near else ""))
     return ", ".join(told) + (f" and {len(names) - MOST_TOLD} more" if len(names) > MOST_TOLD else "")
+
+
+def arrow_schema_of(schema: Schema, names: Sequence[str]) -> pa.Schema:
+    """The columns of a model with the types that they had in training, as far as their names tell these; the class last.
+
+    Parameters
+    ----------
+    schema : Schema
+    names : sequence of str
+        Of all columns but the target, used or not.
+    """
+    kinds = {attribute.name: attribute for attribute in schema.attributes}
+    fields = [pa.field(name, _arrow_type(kinds[name]) if name in kinds else pa.null()) for name in names]
+    if schema.target is not None:
+        fields.append(pa.field(schema.target, pa.type_for_alias(schema.class_type)))
+    return pa.schema(fields)
+
+
+def _arrow_type(attribute: Attribute) -> pa.DataType:
+    told = attribute.arrow_type
+    if told.startswith(DICTIONARY):
+        told = told.removeprefix(DICTIONARY).partition(", indices=")[0]
+    try:
+        return pa.type_for_alias(told)
+    except ValueError:  # decimal numbers, and what has parameters
+        return pa.float64() if attribute.kind == "numeric" else pa.string()

@@ -1,4 +1,4 @@
-"""How much each column tells of the class, in a network."""
+"""How much each column tells of the class, as the model itself has it: no data are needed."""
 
 from __future__ import annotations
 
@@ -6,23 +6,30 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from learners.circuits.model import CircuitModel
+from learners.classifiers.averaged_tan.model import AveragedTrees
+from learners.classifiers.baselines.boosted import BoostedModel
 from learners.classifiers.estimates.context_tree import ContextTree
 from learners.classifiers.lookup.lookup import LookupModel
+from learners.ensembles.model import EnsembleModel
 from learners.errors import NoImportances
 from learners.kernels.arrays import Floats, Integers
 from learners.models.model import Model
 
+N_DRAWS = 2000
+
 
 def importances(model: Model, names: Sequence[str]) -> Floats:
-    """The share of each column in what the attributes of a network tell of the class.
+    """The share of each column in what the columns tell of the class. A column that the model does not use tells nothing.
 
-    An attribute tells I(X_i; Y | parents of X_i), the information that it has of the class where its parents in the network are
-    known; what few rows would show by chance is taken off. A column that the network does not use tells nothing.
+    In a network an attribute tells I(X_i; Y | parents of X_i), the information that it has of the class where its parents in the
+    network are known; what few rows would show by chance is taken off. An ensemble is read by its joint member. Averaged trees and
+    circuits tell I(X_i; Y), circuits over `N_DRAWS` rows that they draw themselves; boosted trees the gain of their splits.
 
     Parameters
     ----------
     model : Model
-        A network classifier.
+        A classifier.
     names : sequence of str
         The columns asked about.
 
@@ -34,19 +41,58 @@ def importances(model: Model, names: Sequence[str]) -> Floats:
     Raises
     ------
     NoImportances
-        If the model is no network.
+        If the model has no classes, or is of another kind.
 
     References
     ----------
     Miller (1955), Note on the bias of information estimates: the correction by the degrees of freedom.
     """
-    if not isinstance(model, LookupModel):
-        raise NoImportances(model.kind)
     told = dict.fromkeys(names, 0.0)
-    for attribute, tree in zip(model.network.order, model.trees, strict=True):
-        told[model.schema.attributes[attribute].name] = information_of(tree)
+    for attribute, information in enumerate(_told(model).tolist()):
+        told[model.schema.attributes[attribute].name] = information
     found = np.array([told[name] for name in names])
     return found / found.sum() if found.sum() > 0 else found
+
+
+def _told(model: Model) -> Floats:
+    """(n_attributes,) float64: what each attribute tells, in the model's own unit."""
+    if isinstance(model, EnsembleModel):
+        return _told(model.joint)
+    if isinstance(model, LookupModel):
+        found = np.zeros(model.schema.n_attributes)
+        for attribute, tree in zip(model.network.order, model.trees, strict=True):
+            found[attribute] = information_of(tree)
+        return found
+    if isinstance(model, BoostedModel):
+        return model.gains
+    if isinstance(model, AveragedTrees):
+        return np.array([_information_of_table(model.log_prior, table) for table in model.class_tables])
+    if isinstance(model, CircuitModel) and model.columns.class_variable is not None:
+        return _information_in_draws(model, model.columns.class_variable)
+    raise NoImportances(model.kind)
+
+
+def _information_of_table(log_prior: Floats, log_table: Floats) -> float:
+    """I(X; Y) in nats of log P(y), (n_classes,), and log P(x | y), (n_values, n_classes)."""
+    joint = np.exp(log_table + log_prior)
+    alone = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0)
+    return float(np.sum(joint * np.log(joint / alone, where=joint > 0, out=np.zeros(joint.shape))))
+
+
+def _information_in_draws(model: CircuitModel, target: int) -> Floats:
+    """(n_attributes,) float64: the mean over drawn rows of the divergence of P(y | x_i) from P(y), in nats."""
+    nothing = np.full((len(model.columns.names), 1), np.nan)
+    drawn = model.row_draws(nothing, N_DRAWS, 0, np.zeros(1, np.int64))[0].T
+    prior = model.row_marginals(nothing, [target])[0]
+    found = np.zeros(model.schema.n_attributes)
+    for v in range(found.size):
+        alone = np.full(drawn.shape, np.nan)
+        alone[v] = drawn[v]
+        if not np.isnan(alone[v]).all():  # else the circuit has no leaf of it
+            given = model.row_marginals(alone, [target])[0]
+            logs = np.log(given / prior, where=given > 0, out=np.zeros(given.shape))
+            found[v] = max(0.0, float(np.sum(given * logs, axis=1).mean()))
+    return found
 
 
 def information_of(tree: ContextTree) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from learners.errors import InvalidParameter
 from learners.estimators.forms import column_of
 from learners.kernels.arrays import Integers
+from learners.models.model import Model
+from learners.schema.inference.summaries import ColumnSummaries
 from learners.schema.schema import Value
 
 
@@ -83,3 +85,20 @@ def plain_classes(classes: Any) -> list[Value]:
     plain: list[Value] = [int(name) if isinstance(name, float) and name.is_integer() else name for name in found]
     column_of("classes", plain)
     return list(dict.fromkeys(plain))
+
+
+def knowing(passes: Generator[Any, Any, Model], classes: Sequence[Value]) -> Generator[Any, Any, Model]:
+    """The same passes of a learner, with classes that may not have occurred yet."""
+    answer: Any = None
+    while True:
+        try:
+            wanted = passes.send(answer)
+        except StopIteration as stop:
+            model: Model = stop.value
+            return model
+        answer = yield wanted
+        if isinstance(answer, ColumnSummaries):
+            known = answer.empty()  # what was collected may be stored at this moment: it stays as it is
+            known.merge(answer)
+            known.classes += [name for name in classes if name not in known.classes]
+            answer = known

@@ -119,6 +119,27 @@ standardise, ess, n_bins, max_values, sets, draws, seed
         made = recipes.learner("orders", parameters, None, self.schema, self.columns)
         model = drive(made, self._source_of(X), threads=self.threads, on_progress=on_progress)
         assert isinstance(model, OrderModel)
+        return self._taking(model)
+
+    @classmethod
+    def of_model(
+        cls, model: OrderModel, parameters: Mapping[str, Any], names: Sequence[str], *, is_named: bool = True
+    ) -> Self:
+        """A fitted estimator of a posterior that was learned elsewhere.
+
+        Parameters
+        ----------
+        model : OrderModel
+        parameters : mapping
+            Of the learner; those that this estimator does not have are left out.
+        names, is_named
+            As of the classifiers; a posterior knows its columns itself.
+        """
+        own = cls._get_param_names()
+        return cls(**{name: value for name, value in parameters.items() if name in own})._taking(model)
+
+    def _taking(self, model: OrderModel) -> Self:
+        """The estimator, with a model."""
         self.model_ = model
         self.feature_names_in_ = model.names
         self.edge_probabilities_: Floats = model.probabilities

@@ -29,6 +29,7 @@ def parse(cls: type[P], of: str, given: Mapping[str, object]) -> P:
     of : str
         Whose parameters they are, for messages.
     given : mapping
+        Where names are taken, one by itself will do.
 
     Raises
     ------
@@ -39,8 +40,10 @@ def parse(cls: type[P], of: str, given: Mapping[str, object]) -> P:
     for name in given:
         if name not in known:
             raise InvalidParameter(name, given[name], f"{of} has the parameters {', '.join(known)}")
+    of_names = {field.name for field in dataclasses.fields(cls) if field.type == "tuple[str, ...]"}
+    told = {name: (value,) if name in of_names and isinstance(value, str) else value for name, value in given.items()}
     try:
-        return TypeAdapter(cls).validate_python(dict(given))
+        return TypeAdapter(cls).validate_python(told)
     except ValidationError as error:
         first = error.errors()[0]
         cause = first.get("ctx", {}).get("error")

@@ -43,7 +43,7 @@ class Conditional:
 
     Parameters
     ----------
-    variables : tuple of str
+    variables : tuple of str, or str
         None named: every discrete column that is not given.
     evidence : mapping of column to value
     joint : bool
@@ -55,6 +55,9 @@ class Conditional:
     joint: bool = False
     kind: Literal["conditional"] = "conditional"
 
+    def __post_init__(self) -> None:
+        _name_some(self, "variables")
+
 
 @dataclass(frozen=True)
 class Moments:
@@ -62,7 +65,7 @@ class Moments:
 
     Parameters
     ----------
-    variables : tuple of str
+    variables : tuple of str, or str
         None named: every numeric column that is not given.
     evidence : mapping of column to value
     """
@@ -70,6 +73,9 @@ class Moments:
     variables: tuple[str, ...] = ()
     evidence: Evidence = field(default_factory=dict)
     kind: Literal["moments"] = "moments"
+
+    def __post_init__(self) -> None:
+        _name_some(self, "variables")
 
 
 @dataclass(frozen=True)
@@ -81,7 +87,7 @@ class Sample:
     n : int
         From 1 to a million; a server's limit for one request may be lower.
     evidence : mapping of column to value
-    variables : tuple of str
+    variables : tuple of str, or str
         The columns to tell; none named: all.
     seed : int
         The same seed draws the same rows.
@@ -99,6 +105,7 @@ class Sample:
     kind: Literal["sample"] = "sample"
 
     def __post_init__(self) -> None:
+        _name_some(self, "variables")
         if self.n < 1:
             raise InvalidParameter("n", self.n, "use 1 or more samples")
         if self.n > MAX_SAMPLES:
@@ -114,7 +121,7 @@ class Map:
 
     Parameters
     ----------
-    variables : tuple of str
+    variables : tuple of str, or str
         None named: every column that is not given; without the numeric ones, unless the solver is 'bt' or 'kbt'.
     evidence : mapping of column to value
     solver : 'bt', 'ng', 'amap', 'beam', 'kbt' or 'exact'
@@ -140,6 +147,7 @@ class Map:
     kind: Literal["map"] = "map"
 
     def __post_init__(self) -> None:
+        _name_some(self, "variables")
         if not (self.time_limit_s >= 0 and math.isfinite(self.time_limit_s)):
             raise InvalidParameter("time_limit_s", self.time_limit_s, "use zero or more seconds")
         if not 1 <= self.k <= MAX_TREES:
@@ -153,7 +161,7 @@ class Impute:
 
     Parameters
     ----------
-    variables : tuple of str
+    variables : tuple of str, or str
         None named: every column that is not given.
     evidence : mapping of column to value
     """
@@ -161,6 +169,9 @@ class Impute:
     variables: tuple[str, ...] = ()
     evidence: Evidence = field(default_factory=dict)
     kind: Literal["impute"] = "impute"
+
+    def __post_init__(self) -> None:
+        _name_some(self, "variables")
 
 
 @dataclass(frozen=True)
@@ -195,7 +206,7 @@ class Edges:
 
     Parameters
     ----------
-    present, absent : tuple of str
+    present, absent : tuple of str, or str
         Known edges, each as "parent->child".
     prior : "order" or "graph"
         "order": graphs weigh by their number of orders, exactly; "graph": corrected by importance weights of draws, with
@@ -216,6 +227,7 @@ class Edges:
     kind: Literal["edges"] = "edges"
 
     def __post_init__(self) -> None:
+        _name_some(self, "present", "absent")
         _check_draws(self.n, self.seed)
 
 
@@ -225,13 +237,16 @@ class Graph:
 
     Parameters
     ----------
-    present, absent : tuple of str
+    present, absent : tuple of str, or str
         Known edges, each as "parent->child".
     """
 
     present: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     kind: Literal["graph"] = "graph"
+
+    def __post_init__(self) -> None:
+        _name_some(self, "present", "absent")
 
 
 @dataclass(frozen=True)
@@ -258,6 +273,7 @@ class Graphs:
     kind: Literal["graphs"] = "graphs"
 
     def __post_init__(self) -> None:
+        _name_some(self, "present", "absent")
         _check_draws(self.n, self.seed)
 
 
@@ -283,6 +299,7 @@ class Paths:
     kind: Literal["paths"] = "paths"
 
     def __post_init__(self) -> None:
+        _name_some(self, "present", "absent")
         _check_draws(self.n, self.seed)
 
 
@@ -311,6 +328,7 @@ class Effects:
     kind: Literal["effects"] = "effects"
 
     def __post_init__(self) -> None:
+        _name_some(self, "present", "absent")
         _check_draws(self.n, self.seed)
         if not 0 < self.level < 1:
             raise InvalidParameter("level", self.level, "use a number between 0 and 1")
@@ -322,7 +340,7 @@ class Score:
 
     Parameters
     ----------
-    edges : tuple of str
+    edges : tuple of str, or str
         All its edges, each as "parent->child".
     bif : str
         Or the text of a network in the Bayesian Interchange Format, of which the edges count.
@@ -338,8 +356,16 @@ class Score:
     kind: Literal["score"] = "score"
 
     def __post_init__(self) -> None:
+        _name_some(self, "edges")
         if self.edges and self.bif:
             raise InvalidParameter("bif", f"{self.bif[:40]}…", "give either edges or bif")
+
+
+def _name_some(query: AnyQuery, *fields: str) -> None:
+    """Let one name by itself stand for a tuple of one: a string is a sequence, too, but of letters."""
+    for field_name in fields:
+        given = getattr(query, field_name)
+        object.__setattr__(query, field_name, (given,) if isinstance(given, str) else tuple(given))
 
 
 def _check_draws(n: int, seed: int) -> None:

@@ -25,6 +25,7 @@ from service.cli import (  # noqa: E402
     querying,
     schedules,
     serving,
+    views,
     watching,
 )
 from service.terminal import CommandProcess, show_error  # noqa: E402
@@ -85,6 +86,7 @@ app.command()(learning.predict)
 app.command()(densities.score)
 app.command()(densities.impute)
 app.command()(learning.evaluate)
+app.command()(views.report)
 app.command()(learning.forget)
 app.command()(monitoring.drift)
 app.command()(watching.monitor)

@@ -320,16 +320,31 @@ def export(
 
 @app.command("import")
 def import_file(
-    path: Annotated[Path, typer.Argument(help="A file that `export` has written.", exists=True, dir_okay=False)],
-    name: Annotated[str | None, typer.Option("--name", help="Of the model.", show_default="as exported")] = None,
+    path: Annotated[
+        Path,
+        typer.Argument(
+            help="A file that `export` or Python's `save` has written, or a network as .bif.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ],
+    name: Annotated[
+        str | None, typer.Option("--name", help="Of the model; a network needs one.", show_default="as exported")
+    ] = None,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Add an exported version as the next of its model, after checking every byte of it."""
+    """Add an exported version or a network as the next version of a model, after checking all of it."""
     from service.workspace import Workspace
 
+    is_network = path.suffix.lower() == ".bif"
+    if is_network and name is None:
+        raise typer.BadParameter("name the model that the network becomes", param_hint="--name")
     with Workspace(settings_of(workspace)) as here:
-        version = product.import_version(here, path, name)
+        if is_network and name is not None:
+            version = product.import_network(here, path, name)
+        else:
+            version = product.import_version(here, path, name)
     if json_output:
         show_json(version)
     else:

@@ -1,4 +1,4 @@
-"""`fewpass models structure | circuit | trace | picture | bif`: what a version looks like."""
+"""`fewpass models structure | circuit | trace | picture | bif` and `fewpass report`: what a version looks like."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -110,7 +110,10 @@ def bif(
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Write the most probable graph of a posterior over structures in the Bayesian Interchange Format."""
+    """Write the network of a model in the Bayesian Interchange Format.
+
+    Of an ensemble that is its joint member, of a posterior over structures the most probable graph.
+    """
     from service.workspace import Workspace
 
     with Workspace(existing(workspace)) as here:
@@ -119,6 +122,22 @@ def bif(
         else:
             n_bytes = product.write_bif(here, reference, output, replace=force)
             out.print(f"{escape(reference)} -> {escape(str(output))}, {n_bytes:,} bytes")
+
+
+def report(
+    reference: Reference,
+    uris: Annotated[list[str], typer.Argument(help="Files, folders, globs or URIs of rows whose class is known.")],
+    html: Annotated[Path, typer.Option("--html", help="The page to write.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """Write how good a model is as one HTML page: verdict, losses, calibration, confusion, importances, what is left out."""
+    from service.workspace import Workspace
+
+    with Workspace(existing(workspace)) as here:
+        numbers = product.write_report(here, reference, uris, html, replace=force)
+    out.print(escape(numbers.verdict), highlight=False)
+    out.print(f"{escape(reference)} -> {escape(str(html))}")
 
 
 def show_selection(selection: JSONObject) -> None:

@@ -38,7 +38,7 @@ def monitor(
                 "are subtracted from the counts"
             )
             return
-        found = product.monitoring(here, model, window=window, against=against)
+        found = product.monitor(here, model, window=window, against=against)
     if json_output:
         show_json(found)
     elif found["is_drifting"] is None:

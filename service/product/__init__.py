@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from service.product.monitoring.webhooks import list_deliveries as list_deliveries
     from service.product.monitoring.webhooks import list_webhooks as list_webhooks
     from service.product.monitoring.webhooks import test_webhook as test_webhook
-    from service.product.monitoring.windows import monitoring as monitoring
+    from service.product.monitoring.windows import monitor as monitor
     from service.product.monitoring.windows import monitoring_column as monitoring_column
     from service.product.monitoring.windows import monitoring_families as monitoring_families
     from service.product.monitoring.windows import monitoring_windows as monitoring_windows
@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from service.product.versions.export_import import export_version as export_version
     from service.product.versions.export_import import import_version as import_version
     from service.product.versions.export_import import write_export as write_export
+    from service.product.versions.fitted import import_network as import_network
     from service.product.versions.registry import alias_history as alias_history
     from service.product.versions.registry import aliases_of as aliases_of
     from service.product.versions.registry import delete_alias as delete_alias
@@ -103,6 +104,7 @@ if TYPE_CHECKING:
     from service.product.views.inspecting import structure as structure
     from service.product.views.inspecting import write_circuit as write_circuit
     from service.product.views.inspecting import write_trace as write_trace
+    from service.product.views.reports import write_report as write_report
     from service.product.views.structures import bif as bif
     from service.product.views.structures import draw_posterior as draw_posterior
     from service.product.views.structures import write_bif as write_bif
@@ -155,6 +157,7 @@ _VERBS = {
     "get_dataset": "service.product.datasets.datasets",
     "get_schedule": "service.product.submission.schedules",
     "graph": "service.product.views.graphs",
+    "import_network": "service.product.versions.fitted",
     "import_version": "service.product.versions.export_import",
     "impute": "service.product.inference.answering",
     "job_log": "service.product.submission.submitting",
@@ -174,7 +177,7 @@ _VERBS = {
     "counting_version": "service.product.monitoring.histograms",
     "model_states": "service.product.monitoring_loop",
     "monitor_of": "service.product.monitoring.settings",
-    "monitoring": "service.product.monitoring.windows",
+    "monitor": "service.product.monitoring.windows",
     "monitoring_column": "service.product.monitoring.windows",
     "monitoring_families": "service.product.monitoring.windows",
     "monitoring_predictions": "service.product.monitoring.prediction_counts",
@@ -205,6 +208,7 @@ _VERBS = {
     "write_bif": "service.product.views.structures",
     "write_circuit": "service.product.views.inspecting",
     "write_export": "service.product.versions.export_import",
+    "write_report": "service.product.views.reports",
     "write_picture": "service.product.views.structures",
     "write_job_output": "service.product.submission.submitting",
     "write_trace": "service.product.views.inspecting",

@@ -158,13 +158,13 @@ def test_what_a_pass_has_collected_is_not_changed_by_declared_classes(table):
     summaries = ColumnSummaries("class")
     summaries.update(table.to_batches()[0])
     before = list(summaries.classes)
-    from learners.estimators.classifier import _knowing
+    from learners.estimators.labels import knowing
 
     def passes():
         found = yield summaries
         return list(found.classes)
 
-    made = _knowing(passes(), ["later"])
+    made = knowing(passes(), ["later"])
     next(made)
     with pytest.raises(StopIteration) as stopped:
         made.send(summaries)

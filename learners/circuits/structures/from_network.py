@@ -169,6 +169,44 @@ def network_circuit(model: NetworkClassifier, max_edges: int = MAX_EDGES) -> Cir
     return blocks.circuit()
 
 
+def tables_circuit(parents: Sequence[tuple[int, ...]], tables: Sequence[Floats], max_edges: int = MAX_EDGES) -> Circuit:
+    """The joint distribution of any Bayesian network of discrete variables, as a circuit.
+
+    Parameters
+    ----------
+    parents : sequence of tuple of int
+        Of each variable.
+    tables : sequence of float64 arrays
+        p(x | parents) of each: one axis for each parent in order, the last for the variable.
+    max_edges : int
+
+    Raises
+    ------
+    NetworkTooLarge
+    """
+    n_values = [table.shape[-1] for table in tables]
+    children = [sum(v in own for own in parents) for v in range(len(parents))]
+    roots = [v for v, own in enumerate(parents) if not own]
+    last = max(roots, key=lambda v: children[v])  # summed out at the end, as the class of a classifier is
+    families = [(*(p for p in own if p != last), v) for v, own in enumerate(parents) if v != last]
+    plan = _elimination(families, [*n_values, n_values[last]])
+    if plan.n_edges > max_edges:
+        raise NetworkTooLarge(plan.n_edges, max_edges)
+    factors = []
+    for v, (own, table) in enumerate(zip(parents, tables, strict=True)):
+        axes = (*own, v)
+        with np.errstate(divide="ignore"):
+            factors.append(_Factor(tuple(sorted(axes)), np.log(table).transpose(np.argsort(axes))))
+    blocks = Blocks(n_values)
+    for v in (*plan.order, last):
+        ours = [factor for factor in factors if v in factor.scope]
+        if v == last:  # with what is left of networks that hang together with nothing
+            ours = factors
+        factors = [factor for factor in factors if v not in factor.scope]
+        factors.append(_summed_out(blocks, v, ours))
+    return blocks.circuit()
+
+
 def context_probabilities(tree: _ContextTree, estimates: _Estimates, shape: Sequence[int]) -> Floats:
     """p(x | class, parents) of one attribute for every context, back-off resolved.
 

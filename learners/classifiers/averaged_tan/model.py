@@ -132,6 +132,14 @@ class AveragedTrees:
         mantissa, exponent = self._weights
         add_log_tree_sums(x, starts, sizes, self.ratios, mantissa, exponent, self.alone, alone_starts, out)
 
+    @property
+    def class_tables(self) -> list[Floats]:
+        """Of each attribute log P(x_i | y), (v_i, n_classes)."""
+        _, starts, sizes = self._layout
+        n_classes = self.schema.n_classes
+        cells = zip(starts.tolist(), sizes.tolist(), strict=True)
+        return [np.asarray(self.alone[first : first + n * n_classes]).reshape(n, n_classes) for first, n in cells]
+
     @cached_property
     def edge_probabilities(self) -> Floats:
         """(n, n) float64: how probable it is that two attributes are joined."""

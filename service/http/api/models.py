@@ -255,12 +255,12 @@ def graph_picture(reference: str, workspace: Ours, present: Known = [], absent: 
 
 @router.get(
     "/{reference}/graph.bif",
-    summary="Export the most probable graph of a posterior",
+    summary="Export a network",
     response_class=Response,
     responses=answers("text/plain"),
 )
 def bif(reference: str, workspace: Ours) -> Response:
-    """In the Bayesian Interchange Format: of nominal columns with their mean probabilities."""
+    """In the Bayesian Interchange Format; of an ensemble its joint member, of a posterior its most probable graph."""
     return Response(product.bif(workspace, reference), media_type="text/plain")
 
 

@@ -162,7 +162,7 @@ def span(name: str, text: str) -> timedelta:
     return found
 
 
-def monitoring(
+def monitor(
     workspace: Workspace,
     reference: str,
     *,
@@ -324,7 +324,7 @@ def monitoring_families(
     ------
     InvalidRequest, NotFound
     """
-    found = monitoring(workspace, reference, window=window, until=until, against=against)
+    found = monitor(workspace, reference, window=window, until=until, against=against)
     kept = ("model", "version", "since", "until", "is_drifting", "why", "drift_nats", "reference")
     columns = found.get("columns", [])
     return {name: found[name] for name in kept if name in found} | {"families": columns}

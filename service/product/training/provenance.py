@@ -4,13 +4,11 @@ import json
 
 import pyarrow as pa
 
-from learners.models.library_versions import installed_version
+from service.product.versions.libraries import libraries
 from service.requests.json_values import JSONMapping
 from service.requests.requests import TrainRequest
-from service.version import VERSION
 from storage.datasets.forgotten import rule_sha256
 
-LIBRARIES = ("numpy", "numba", "pyarrow", "duckdb", "xgboost", "scikit-learn")
 FILES = pa.schema([("path", pa.string()), ("size", pa.int64()), ("n_rows", pa.int64()), ("footer_sha256", pa.string())])
 
 
@@ -47,9 +45,7 @@ def tables(request: TrainRequest, learned: JSONMapping, metrics: JSONMapping, jo
         "metrics": _named(metrics),
         "provenance": _named(told),
         "source_files": pa.Table.from_pylist(list(learned["files"]), FILES),
-        "libraries": pa.table(
-            {"name": ["fewpass", *LIBRARIES], "version": [VERSION, *(installed_version(name) for name in LIBRARIES)]}
-        ),
+        "libraries": libraries(),
     }
 
 

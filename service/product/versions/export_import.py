@@ -1,11 +1,12 @@
 """One version as one file, to carry elsewhere: export and import."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pydantic import BaseModel, Field, ValidationError
 
+from learners.kernels.arrays import Arrays
 from learners.registry.model_kinds import completed
 from service.product.child_process import aside
 from service.product.outputs import check_free
@@ -87,12 +88,8 @@ def import_version(
     layout, control = workspace.layout, workspace.control
     with drafting(layout.models, bundle.MODEL) as draft:
         try:
-            manifest = _checked(path, bundle.unpack_bundle(path, draft))
-            model_file.refuse_views(draft)
-            check_decoded_size(draft, max_model_bytes(workspace.settings))
-            header, arrays = model_file.read_model(draft)
+            manifest, header, arrays = read_export(path, draft, max_model_bytes(workspace.settings))
             try_model(workspace, path, draft, header, arrays)
-            _check_lineage(path, draft)
         except CorruptFile as error:
             raise InvalidRequest(f"Nothing was imported: {error.reason}") from error
         name = name or manifest.name
@@ -100,6 +97,29 @@ def import_version(
         with publishing(layout.model_directory(name)):
             files = model_file.adopt_model(layout.models, name, number, draft, header, completed(header, arrays))
             return register(control, _imported(manifest, name, number, files))
+
+
+def read_export(path: Path, draft: Path, max_bytes: int) -> tuple[Manifest, Mapping[str, object], Arrays]:
+    """What an exported file holds, checked but for the model itself, which is still to be tried.
+
+    Parameters
+    ----------
+    path : Path
+    draft : Path
+        Where the model file goes.
+    max_bytes : int
+        That the model may take in memory.
+
+    Raises
+    ------
+    CorruptFile
+    """
+    manifest = _checked(path, bundle.unpack_bundle(path, draft))
+    model_file.refuse_views(draft)
+    check_decoded_size(draft, max_bytes)
+    header, arrays = model_file.read_model(draft)
+    _check_lineage(path, draft)
+    return manifest, header, arrays
 
 
 def _imported(manifest: Manifest, name: str, number: int, files: ModelFiles) -> ModelVersion:

@@ -15,7 +15,8 @@ from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError
 from learners.kernels.arrays import Arrays
 from learners.models.model import Model
-from learners.models.query import Marginal
+from learners.models.query import Graph, Marginal
+from learners.orders.model import OrderModel
 from learners.registry.model_kinds import load_model
 from learners.schema import Chunk
 from learners.schema.encoding.records import encode_records, record_classifier
@@ -55,7 +56,7 @@ def try_model(workspace: Workspace, path: Path, draft: Path, header: Mapping[str
         except InvalidRequest as error:
             raise CorruptFile(path, "its model ends the process that reads it.") from error
     else:
-        reason = _tried(header, arrays)
+        reason = tried(header, arrays)
     if reason:
         raise CorruptFile(path, reason)
 
@@ -65,11 +66,11 @@ def _tried_file(_workspace: Workspace, draft: Path) -> str:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     most = int(usage.ru_utime + usage.ru_stime) + CPU_S
     resource.setrlimit(resource.RLIMIT_CPU, (most, most))
-    return _tried(*model_file.read_model(draft))
+    return tried(*model_file.read_model(draft))
 
 
-def _tried(header: Mapping[str, object], arrays: Arrays) -> str:
-    """Why the model cannot be used; empty if it can."""
+def tried(header: Mapping[str, object], arrays: Arrays) -> str:
+    """Why a model that was read cannot be used; empty if it can."""
     try:
         model = load_model(header, arrays, is_trusted=False)
         json.dumps(model.structure(), ensure_ascii=False).encode()
@@ -97,6 +98,10 @@ def _probe(model: Model) -> None:
 
 def _answer(model: Model) -> list[float]:
     """The probability of each class, or without classes of everything, when nothing is known."""
+    if isinstance(model, OrderModel):
+        model.answer([Graph()])
+        are_probabilities = bool(np.all((model.probabilities >= 0.0) & (model.probabilities <= 1.0 + 1e-9)))
+        return [1.0] if are_probabilities else []
     if isinstance(model, CircuitModel) and model.schema.target is None:
         return [answer["probability"] for answer in model.answer([Marginal({})])]
     if isinstance(model, LookupModel) and model.variances and model.schema.n_classes <= FEW_CLASSES:

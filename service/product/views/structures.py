@@ -1,4 +1,4 @@
-"""Posteriors over structures, looked at and taken elsewhere: pictures, and the most probable graph as a file."""
+"""Structures, looked at and taken elsewhere: pictures of posteriors, and networks as files."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 from learners.errors import LearnerError
 from learners.orders.drawing import Picture, posterior_svg
 from learners.orders.model import OrderModel
+from learners.registry.bif_networks import network_text
 from service.product.outputs import check_free
 from service.product.versions.registry import find_version
 from service.serving.predictor import map_version
@@ -71,16 +72,16 @@ def write_picture(
 
 
 def bif(workspace: Workspace, reference: str) -> str:
-    """The most probable graph in the Bayesian Interchange Format.
+    """The network of a version in the Bayesian Interchange Format; see `learners.registry.bif_networks.network_text`.
 
     Raises
     ------
-    NoPosterior
-    NoTables
-        If its tables were too large to be kept.
+    NoNetwork
+    NoTables, TooManyCells
+        If its tables are too large.
     """
-    version, model = _posterior(workspace, reference)
-    return model.to_bif(version.name)
+    version = find_version(workspace, reference)
+    return network_text(map_version(version).model, version.name)
 
 
 def write_bif(workspace: Workspace, reference: str, output: Path, *, replace: bool = False) -> int:
@@ -90,7 +91,7 @@ def write_bif(workspace: Workspace, reference: str, output: Path, *, replace: bo
     ------
     InvalidRequest
         If the file exists and is not to be replaced.
-    NoPosterior, NoTables
+    NoNetwork, NoTables, TooManyCells
     """
     check_free(output, replace=replace)
     content = bif(workspace, reference).encode()

@@ -1,0 +1,212 @@
+"""The estimators of `learners`, which can be kept: saved to a file and published to a registry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from sklearn.utils.validation import check_is_fitted
+
+from learners import estimators
+from learners.errors import InvalidParameter, LearnerError, NoClass
+from learners.estimators.circuits import RENAMED
+from learners.estimators.classifier import Classifier
+from learners.estimators.constructors import COMMON
+from learners.evaluation.model_report import report_of
+from learners.models.model import Model
+from learners.passes.sources.source import Source
+from learners.registry.bif_networks import network_text
+from learners.registry.model_kinds import KINDS
+
+if TYPE_CHECKING:
+    from fewpass.report_pages import Page
+    from service.product.versions.fitted import Fitted
+
+
+class Kept:
+    """What a fitted estimator can do with its model besides answering."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "_learner" not in vars(cls):
+            cls.__doc__ = cls.__mro__[2].__doc__  # of the estimator, which tells its parameters
+
+    def save(self, path: str | Path, *, replace: bool = False) -> None:
+        """Write the model to one file: the same as `fewpass models export` writes and `fewpass models import` takes.
+
+        The file appears when it is whole. It holds the model and the columns, not the rows: `fewpass.load` gives an estimator
+        that answers as this one, bit for bit, and has nothing to add other rows to.
+
+        Parameters
+        ----------
+        path : str or Path
+        replace : bool
+            Whether a file of that name may be replaced.
+
+        Raises
+        ------
+        InvalidRequest
+            If the file exists.
+        """
+        from service.product.versions import fitted
+
+        fitted.save(fitted_of(self), Path(path), replace=replace)
+
+    def report(self, X: Any, y: Any = None) -> Page:
+        """How good the model is on rows whose class is known: verdict, losses, calibration, confusion, importances, what is left out.
+
+        A notebook shows the page; `page.save("report.html")` writes it, `page.numbers` holds what it shows.
+
+        Parameters
+        ----------
+        X : table
+            As of `fit`: best rows that training has not seen.
+        y : str or (n,) array-like, optional
+            The class column's name, or the classes themselves (not with paths); by default the class column of `X`.
+
+        Raises
+        ------
+        NoClass
+            If no class was learned.
+        InvalidParameter, SourceError, SchemaError, UnknownColumn, EmptyData
+        """
+        from fewpass.report_pages import Page
+        from service.product.inference.scoring import probabilities_of
+        from service.product.views.reports import report_page
+
+        check_is_fitted(self, "model_")
+        model: Model = vars(self)["model_"]
+        if model.schema.target is None:
+            raise NoClass
+        numbers = report_of(model, *probabilities_of(model, self._rows_to_measure(X, y)))
+        name = type(self).__name__
+        html = report_page(numbers, title=f"Report of {name}", learner=repr(self), call="model.report(X, y)")
+        return Page(numbers, html)
+
+    def _rows_to_measure(self, X: Any, y: Any) -> Source:
+        """Rows with their classes under the name that the model has for them."""
+        target = vars(self)["model_"].schema.target
+        y = target if y is None else y
+        named: str | None
+        if isinstance(self, Classifier):
+            source, named, _ = self._source_of(X, y, None, is_more=True)
+        else:
+            source, named, _ = cast(estimators.SumProductNetwork, self)._source_of(X, y)
+        if named != target:
+            raise InvalidParameter("y", named, f"the classes are called {target!r} where the model was fitted")
+        return source
+
+    def to_bif(self, path: str | Path | None = None) -> str:
+        """The network of the model in the Bayesian Interchange Format, written to a file if a path is given.
+
+        Of an ensemble it is the joint member, of a posterior over structures the most probable graph.
+
+        Raises
+        ------
+        NoNetwork
+            If the model is none.
+        NoTables, TooManyCells
+            If its tables are too large.
+        """
+        check_is_fitted(self, "model_")
+        text = network_text(vars(self)["model_"], "fewpass")
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
+
+class NB(Kept, estimators.NB):
+    """Naive Bayes, as `learners.NB`, to be kept."""
+
+
+class TAN(Kept, estimators.TAN):
+    """Tree-augmented naive Bayes, as `learners.TAN`, to be kept."""
+
+
+class KDB(Kept, estimators.KDB):
+    """k-dependence Bayes, as `learners.KDB`, to be kept."""
+
+
+class SKDB(Kept, estimators.SKDB):
+    """Selective k-dependence Bayes, as `learners.SKDB`, to be kept."""
+
+
+class ESKDB(Kept, estimators.ESKDB):
+    """An ensemble of selective networks, as `learners.ESKDB`, to be kept."""
+
+
+class FewPassClassifier(Kept, estimators.FewPassClassifier):
+    """The default learner, as `learners.FewPassClassifier`, to be kept."""
+
+
+class XGBoost(Kept, Classifier):
+    """XGBoost on the same columns: the baseline that `fewpass train --learner xgboost` trains."""
+
+    _learner = "xgboost"
+
+
+class SumProductNetwork(Kept, estimators.SumProductNetwork):
+    """A sum-product network, as `learners.SumProductNetwork`, to be kept."""
+
+
+class StructurePosterior(Kept, estimators.StructurePosterior):
+    """A posterior over network structures, as `learners.StructurePosterior`, to be kept."""
+
+
+ESTIMATORS: dict[str, type[Any]] = {
+    "auto": FewPassClassifier,
+    "eskdb": ESKDB,
+    "nb": NB,
+    "tan": TAN,
+    "kdb": KDB,
+    "skdb": SKDB,
+    "xgboost": XGBoost,
+    "spn": SumProductNetwork,
+    "orders": StructurePosterior,
+}
+
+
+def fitted_of(estimator: Any) -> Fitted:
+    """A fitted estimator as files and registries keep it.
+
+    Raises
+    ------
+    LearnerError
+        If it is none of ours.
+    NotFittedError
+    """
+    from service.product.versions.fitted import Fitted, plain_parameters
+
+    if isinstance(estimator, Classifier):
+        learner = estimator._learner
+    elif isinstance(estimator, estimators.SumProductNetwork):
+        learner = "spn"
+    elif isinstance(estimator, estimators.StructurePosterior):
+        learner = "orders"
+    else:
+        raise LearnerError(f"{type(estimator).__name__} is no estimator of fewpass. Give one of {', '.join(__all__)}.")
+    check_is_fitted(estimator, "model_")
+    own = {theirs: ours for ours, theirs in RENAMED.items()} if learner == "spn" else {}
+    given = {own.get(name, name): value for name, value in estimator.get_params(deep=False).items()}
+    parameters = {name: value for name, value in given.items() if name not in COMMON and value is not None}
+    known = getattr(estimator, "_columns", None)
+    columns, is_named = (tuple(estimator.feature_names_in_), True) if known is None else (known.names, known.is_named)
+    return Fitted(estimator.model_, learner, plain_parameters(learner, parameters), columns, is_named)
+
+
+def estimator_of(fitted: Fitted) -> Any:
+    """The estimator of a model that was kept; of one that no learner made, such as an imported network, that of its kind.
+
+    Raises
+    ------
+    LearnerError
+        If this version of fewpass has no estimator for it.
+    """
+    of_kind = {"circuit": "spn", "bayesian circuit": "spn", "gaussian mixture": "spn"}
+    learner = fitted.learner if fitted.learner in ESTIMATORS else of_kind.get(fitted.model.kind)
+    if learner is None or fitted.model.kind not in KINDS:
+        raise LearnerError(f"Models of learner {fitted.learner!r} need another version of fewpass.")
+    return ESTIMATORS[learner].of_model(fitted.model, fitted.parameters, fitted.columns, is_named=fitted.is_named)
+
+
+__all__ = [made.__name__ for made in ESTIMATORS.values()]

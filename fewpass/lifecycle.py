@@ -1,0 +1,93 @@
+"""What becomes of a model after it was fitted: loaded from a file, published to a registry, opened from there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fewpass.estimators import estimator_of, fitted_of
+from service.product.versions import fitted
+from service.requests.problems import InvalidRequest
+from service.settings import Settings
+from service.terminal import existing
+from service.workspace import Workspace
+from storage.models.models import ModelVersion
+
+
+def load(path: str | Path) -> Any:
+    """The estimator of a file that `save` or `fewpass models export` has written, after checking every byte of it; or of a BIF file.
+
+    Nothing of the file is run: it is arrays and JSON. It is tried in this process; `fewpass models import` tries files of
+    strangers in a process of its own.
+
+    Parameters
+    ----------
+    path : str or Path
+
+    Returns
+    -------
+    estimator
+        Of the class that its learner has: `FewPassClassifier`, `KDB`, …; of a network a `SumProductNetwork`, which answers every query.
+
+    Raises
+    ------
+    NotFound
+    CorruptFile
+        If it is another file, is damaged, or needs another version of fewpass.
+    BIFError, InvalidNetwork, NetworkTooLarge
+        Of a network.
+    """
+    return estimator_of(fitted.load(Path(path)))
+
+
+def publish(
+    model: Any, reference: str, *, workspace: str | Path | None = None, tags: Mapping[str, str] | None = None
+) -> ModelVersion:
+    """Add a fitted estimator to the registry of a workspace, as the next version of a name.
+
+    Parameters
+    ----------
+    model : estimator
+    reference : str
+        "name", or "name@alias" to point an alias at the version. A server of that workspace follows by itself.
+    workspace : str or Path, optional
+        Its folder, made if missing; by default that of FEWPASS_WORKSPACE, else ./workspace.
+    tags : mapping of str to str, optional
+
+    Returns
+    -------
+    ModelVersion
+        With its `name` and `version`.
+
+    Raises
+    ------
+    InvalidName, InvalidRequest
+    """
+    name, at, alias = reference.partition("@")
+    if at and alias.isdecimal():
+        raise InvalidRequest(f"{reference!r} names a version, and its number is the registry's to give: use {name!r}.")
+    settings = Settings() if workspace is None else Settings(workspace=Path(workspace))
+    kept = fitted_of(model)
+    with Workspace(settings) as here:
+        return fitted.publish(here, kept, name, [alias] if at else [], tags)
+
+
+def open(reference: str, *, workspace: str | Path | None = None) -> Any:
+    """The estimator of a version in the registry of a workspace, whether Python or the service has trained it.
+
+    Parameters
+    ----------
+    reference : str
+        "name", "name@3" or "name@alias".
+    workspace : str or Path, optional
+        Its folder; by default that of FEWPASS_WORKSPACE, else ./workspace.
+
+    Raises
+    ------
+    NotFound, CorruptFile
+    InvalidRequest
+        If there is no workspace.
+    """
+    with Workspace(existing(None if workspace is None else Path(workspace))) as here:
+        return estimator_of(fitted.open_version(here, reference))

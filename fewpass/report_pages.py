@@ -1,0 +1,45 @@
+"""Reports of models, as pages that a notebook shows and files keep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from learners.evaluation.model_report import ModelReport
+from service.requests.problems import InvalidRequest
+from storage.files.workspace_layout import publish
+
+
+@dataclass(frozen=True, eq=False)
+class Page:
+    """How good a model is on some rows, as one page that needs nothing but itself.
+
+    Parameters
+    ----------
+    numbers : ModelReport
+        What the page shows: `metrics`, `verdict`, `confusion`, `calibration`, …
+    html : str
+    """
+
+    numbers: ModelReport
+    html: str
+
+    def __repr__(self) -> str:
+        return self.numbers.verdict
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+    def save(self, path: str | Path, *, replace: bool = False) -> None:
+        """Write the page to a file.
+
+        Raises
+        ------
+        InvalidRequest
+            If the file exists and is not to be replaced.
+        """
+        path = Path(path)
+        if path.exists() and not replace:
+            raise InvalidRequest(f"{path} exists already. Choose another name, or replace it with replace=True.")
+        with publish(path, replace=replace) as draft:
+            draft.write_text(self.html, encoding="utf-8")

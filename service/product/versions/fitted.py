@@ -1,0 +1,225 @@
+"""Models that were fitted in Python, as files and as versions: the same file that `export` writes and `import` takes."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+from pydantic import TypeAdapter
+
+from learners.models.model import Model
+from learners.orders.bif import read_bif
+from learners.registry import recipes
+from learners.registry.bif_networks import network_model
+from learners.registry.model_kinds import load_model
+from learners.schema import Schema
+from service.product.versions.export_import import read_export
+from service.product.versions.import_sandbox import tried
+from service.product.versions.libraries import libraries
+from service.product.versions.registry import find_version
+from service.requests.json_values import JSONMapping, JSONObject
+from service.requests.problems import InvalidRequest
+from service.settings import Settings, max_model_bytes
+from service.workspace import Workspace
+from storage.errors import CorruptFile, NotFound
+from storage.files.workspace_layout import publish as publishing_file
+from storage.models import bundle, model_file, models
+from storage.models.model_file import ModelFiles, read_table, write_model
+from storage.models.models import ModelVersion
+from storage.models.publication import publishing, register
+from storage.names import checked_alias, checked_name
+
+SAVED_AS = "model"  # a model that is saved has no name yet: whoever imports it gives one
+INPUT = "input_columns"
+LEARNER_OF_FILES, NETWORK = "bif", ".bif"
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A model with what an estimator of it needs besides.
+
+    Parameters
+    ----------
+    model : Model
+    learner : str
+        A key of `learners.registry.recipes.LEARNERS`, or what else made it.
+    parameters : mapping
+        Of the learner.
+    columns : tuple of str
+        All columns of the table but the target, in order.
+    is_named : bool
+        Whether the caller had named them; those of an array are known by their position.
+    metrics : mapping
+    tags : mapping of str to str
+    """
+
+    model: Model
+    learner: str
+    parameters: JSONMapping
+    columns: tuple[str, ...]
+    is_named: bool = True
+    metrics: JSONMapping = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+def save(fitted: Fitted, output: Path, *, replace: bool = False) -> int:
+    """Write a model to one file, which appears when it is whole; returns its bytes.
+
+    Raises
+    ------
+    InvalidRequest
+        If the file exists and is not to be replaced.
+    """
+    if output.exists() and not replace:
+        raise InvalidRequest(f"{output} exists already. Choose another name, or replace it with replace=True.")
+    with TemporaryDirectory() as folder:
+        version = _version(fitted, SAVED_AS, 1, _written(fitted, Path(folder), SAVED_AS, 1))
+        with publishing_file(output, replace=replace) as draft, draft.open("wb") as file:
+            file.writelines(bundle.bundle_chunks(version))
+    return output.stat().st_size
+
+
+def load(path: Path) -> Fitted:
+    """Read a model from a file that `save` or `export` has written, after checking every byte of it; or a network from a BIF file.
+
+    The model is tried in this process. `fewpass models import` tries files of strangers in a process of its own.
+
+    Raises
+    ------
+    NotFound
+        If there is no such file.
+    CorruptFile
+        If it is another file, is damaged, or is not a model that this release can answer with.
+    BIFError, InvalidNetwork, NetworkTooLarge
+    """
+    if not path.is_file():
+        raise NotFound("file", str(path))
+    if path.suffix.lower() == NETWORK:
+        return _network(path)
+    with TemporaryDirectory() as folder:
+        draft = Path(folder) / bundle.MODEL
+        manifest, header, arrays = read_export(path, draft, max_model_bytes(Settings()))
+        if reason := tried(header, arrays):
+            raise CorruptFile(path, reason)
+        columns, is_named = _columns(draft, Schema.from_json(str(header["schema"])))
+        return Fitted(
+            load_model(header, arrays),
+            manifest.learner,
+            manifest.parameters,
+            columns,
+            is_named,
+            manifest.metrics,
+            manifest.tags,
+        )
+
+
+def publish(
+    workspace: Workspace, fitted: Fitted, name: str, aliases: Sequence[str] = (), tags: Mapping[str, str] | None = None
+) -> ModelVersion:
+    """Add a model to the registry as the next version of a name, and point aliases at it.
+
+    Raises
+    ------
+    InvalidName
+    """
+    checked_name("model", name)
+    for alias in aliases:
+        checked_alias(alias)
+    number = models.reserve_version(workspace.control, name)
+    with publishing(workspace.layout.model_directory(name)):
+        files = _written(fitted, workspace.layout.models, name, number)
+        version = _version(fitted, name, number, files, fitted.tags if tags is None else tags)
+        return register(workspace.control, version, aliases=aliases, reason="published from Python")
+
+
+def import_network(workspace: Workspace, path: Path, name: str) -> ModelVersion:
+    """Add the network of a BIF file to the registry, as the next version of a name.
+
+    Raises
+    ------
+    BIFError
+        Naming the line.
+    InvalidNetwork, NetworkTooLarge, InvalidName
+    """
+    checked_name("model", name)
+    return publish(workspace, _network(path), name)
+
+
+def _network(path: Path) -> Fitted:
+    model = network_model(read_bif(path))
+    columns = tuple(attribute.name for attribute in model.schema.attributes)
+    return Fitted(model, LEARNER_OF_FILES, {}, columns, tags={"imported_from": path.name})
+
+
+def open_version(workspace: Workspace, reference: str) -> Fitted:
+    """The model that "name", "name@3" or "name@alias" means, read from the registry and checked.
+
+    Raises
+    ------
+    NotFound, CorruptFile
+    """
+    version = find_version(workspace, reference)
+    header, arrays = model_file.read_model(version.duckdb_path)
+    model = load_model(header, arrays)
+    columns, is_named = _columns(version.duckdb_path, model.schema)
+    return Fitted(model, version.learner, version.parameters, columns, is_named, version.metrics, version.tags)
+
+
+def plain_parameters(learner: str, parameters: Mapping[str, object]) -> JSONObject:
+    """All parameters of a learner as JSON holds them.
+
+    Raises
+    ------
+    InvalidParameter
+    """
+    told = recipes.parse_parameters(learner, parameters)
+    plain: JSONObject = TypeAdapter(type(told)).dump_python(told, mode="json")
+    return plain
+
+
+def _written(fitted: Fitted, directory: Path, name: str, number: int) -> ModelFiles:
+    header, arrays = fitted.model.to_arrays()
+    columns = pa.table(
+        {
+            "name": pa.array(fitted.columns, pa.string()),
+            "is_named": pa.array([fitted.is_named] * len(fitted.columns), pa.bool_()),
+        }
+    )
+    tables = fitted.model.tables() | {"libraries": libraries(), INPUT: columns}
+    return write_model(directory, name, number, header, arrays, tables)
+
+
+def _version(
+    fitted: Fitted, name: str, number: int, files: ModelFiles, tags: Mapping[str, str] | None = None
+) -> ModelVersion:
+    facts = getattr(fitted.model, "facts", {})
+    return ModelVersion(
+        name=name,
+        version=number,
+        learner=fitted.learner,
+        parameters=json.loads(json.dumps(fitted.parameters)),
+        dataset=None,
+        metrics=fitted.metrics,
+        job_id=None,
+        files=(),
+        n_rows=int(facts.get("n_rows", 0)),
+        sha256=files.sha256,
+        duckdb_path=files.duckdb_path,
+        arrow_path=files.arrow_path,
+        tags=fitted.tags if tags is None else tags,
+    )
+
+
+def _columns(path: Path, schema: Schema) -> tuple[tuple[str, ...], bool]:
+    """The columns of training, and whether they had names; of a version that the service trained those that its schema tells."""
+    table = read_table(path, INPUT)
+    attributes = [attribute.name for attribute in schema.attributes]
+    if table is None:
+        return (*attributes, *(entry.name for entry in schema.left_out if entry.name not in attributes)), True
+    told = table.to_pylist()
+    names = tuple(str(row.get("name")) for row in told)
+    if not set(attributes) <= set(names) or len(set(names)) < len(names):
+        raise CorruptFile(path, f"its table {INPUT!r} does not hold the columns of its model.")
+    return names, all(row.get("is_named") is True for row in told)

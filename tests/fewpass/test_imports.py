@@ -1,0 +1,74 @@
+"""`import fewpass` in a fresh process: what it offers, how little it loads, and what it says of a hidden package."""
+
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import fewpass
+
+ROOT = Path(__file__).parent.parent.parent
+OPTIONAL = ("mlflow", "shap", "sqlglot", "matplotlib", "numba", "pyarrow", "sklearn", "pandas", "numpy", "duckdb")
+
+
+def run(code, cwd):
+    """What a process prints; the folder is first on its path, as that of a notebook is."""
+    path = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, path))}
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_every_name_is_there():
+    for name in fewpass.__all__:
+        assert getattr(fewpass, name) is not None
+    assert set(dir(fewpass)) == {*fewpass.__all__, "open"}
+    assert fewpass.__version__ == version("fewpass")
+    with pytest.raises(AttributeError, match="module 'fewpass' has no attribute 'KBD'; it has"):
+        fewpass.KBD  # noqa: B018
+
+
+def test_types_are_told():
+    assert (Path(fewpass.__file__).parent / "py.typed").exists()
+
+
+def test_importing_loads_nothing_large_and_takes_little_time(tmp_path):
+    told = f"import sys, fewpass; print(*(set({OPTIONAL}) & set(sys.modules)))"
+    done = run(told, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == ""
+    timed = (
+        "import time; t = time.process_time(); import fewpass; print(time.process_time() - t)"  # whoever else is busy
+    )
+    assert min(float(run(timed, tmp_path).stdout) for _ in range(3)) < 0.15
+
+
+@pytest.mark.parametrize("package", fewpass.PACKAGES)
+@pytest.mark.parametrize("form", ["{}/__init__.py", "{}.py"])
+def test_a_module_of_the_user_that_hides_ours_is_named(tmp_path, package, form):
+    file = tmp_path / form.format(package)
+    file.parent.mkdir(exist_ok=True)
+    file.touch()
+    done = run("import fewpass", tmp_path)
+    last = done.stderr.strip().splitlines()[-1]
+    assert last == (
+        f"fewpass.HiddenPackage: {file} hides the package '{package}' of fewpass. "
+        "Rename it, or start Python from another folder."
+    )
+
+
+def test_a_module_that_was_imported_before_is_named(tmp_path):
+    (tmp_path / "storage.py").touch()
+    done = run("import storage, sys; sys.path.remove(''); import fewpass", tmp_path)
+    assert "hides the package 'storage' of fewpass" in done.stderr
+
+
+def test_a_folder_of_data_hides_nothing(tmp_path):
+    (tmp_path / "storage").mkdir()
+    (tmp_path / "storage" / "income.csv").touch()
+    done = run("import fewpass; print(fewpass.NB().__class__.__name__)", tmp_path)
+    assert done.stdout.strip() == "NB", done.stderr

@@ -1,0 +1,115 @@
+"""The report of a model: its numbers against the definitions, and a page that needs nothing but itself."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import fewpass
+from learners.errors import InvalidParameter, NoClass
+from learners.evaluation.metrics import evaluate
+from learners.evaluation.model_report import report_of
+from service.requests.problems import InvalidRequest
+from tests.service.cli import test_cli
+
+
+@pytest.fixture(scope="module")
+def frame():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 600)
+    told = np.where(rng.random(600) < 0.8, y, 1 - y)
+    columns = {"told <b>": np.array(["l", "m"])[told], "same": ["s"] * 600, "class": np.array(["no", "<i>yes"])[y]}
+    return pd.DataFrame(columns)
+
+
+@pytest.fixture(scope="module")
+def model(frame):
+    return fewpass.NB().fit(frame.head(300), "class")
+
+
+def test_the_numbers_are_those_of_their_definitions(frame, model):
+    rows = frame.tail(300)
+    page = model.report(rows)
+    probabilities, y = model.predict_proba(rows), (rows["class"] == model.classes_[1]).to_numpy().astype(int)
+    numbers = page.numbers
+    assert numbers.metrics == evaluate(probabilities, y) and numbers.n_rows == 300
+    predicted = probabilities.argmax(axis=1)
+    for i in (0, 1):
+        for j in (0, 1):
+            assert numbers.confusion[i, j] == np.sum((y == i) & (predicted == j))
+    assert sum(point.n_rows for point in numbers.calibration) == 300
+    assert [share.column for share in numbers.shares] == ["told <b>"] and numbers.shares[0].share == 1
+    assert numbers.left_out[0][0] == "same"
+    assert sum(mistake.n_rows for mistake in numbers.mistakes) == np.sum(y != predicted)
+    right = np.mean(y == predicted)
+    assert numbers.verdict.startswith(f"Right {100 * right:.0f} of 100; calibrated within ")
+    assert f"{numbers.gain:.0%} better than the class shares." in numbers.verdict and repr(page) == numbers.verdict
+
+
+def test_a_model_worse_than_the_class_shares_is_told(frame, model):
+    y = np.array([0, 1] * 50)
+    numbers = report_of(model.model_, np.tile([0.99, 0.01], (100, 1)), y)
+    assert numbers.gain < 0 and "worse than the class shares" in numbers.verdict
+
+
+def test_the_page_needs_nothing_but_itself(frame, model, tmp_path):
+    page = model.report(frame)
+    page.save(tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert text == page.html == page._repr_html_() and page.numbers.verdict in text
+    assert "told &lt;b&gt;" in text and "&lt;i&gt;yes" in text and "<b>" not in text and "<i>" not in text
+    assert not re.search(r"https?:|src=|<script|<link|url\(|@import", text)
+    with pytest.raises(InvalidRequest, match="exists already"):
+        page.save(tmp_path / "report.html")
+
+
+@pytest.mark.parametrize("make", [fewpass.NB, lambda: fewpass.SumProductNetwork(structure="chow-liu")])
+def test_every_form_of_rows_gives_the_same_page(make, frame, tmp_path):
+    model = make().fit(frame, "class")
+    pq.write_table(pa.Table.from_pandas(frame), tmp_path / "rows.parquet")
+    model.save(tmp_path / "model.fewpass")
+    whole = model.report(frame).numbers
+    given = (
+        model.report(frame.drop(columns="class"), frame["class"]),
+        model.report(tmp_path / "rows.parquet"),
+        fewpass.load(tmp_path / "model.fewpass").report(frame, "class"),
+    )
+    assert all(page.numbers.metrics == whole.metrics for page in given)
+
+
+def test_columns_of_arrays(frame):
+    x = np.random.default_rng(0).normal(size=(200, 2))
+    model = fewpass.NB().fit(x, (x[:, 0] > 0).astype(int))
+    assert model.report(x, (x[:, 0] > 0).astype(int)).numbers.n_rows == 200
+
+
+def test_many_classes_show_the_most_frequent_mistakes():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 30, 900)
+    x = (y + (rng.random(900) < 0.3)) % 30
+    model = fewpass.NB().fit(pa.table({"x": [f"v{i}" for i in x], "class": y}), "class")
+    page = model.report(pa.table({"x": [f"v{i}" for i in x], "class": y}))
+    assert "taken for" in page.html and 0 < len(page.numbers.mistakes) <= 20
+
+
+def test_without_classes_there_is_no_report(frame, model):
+    with pytest.raises(NoClass, match="learned without a target"):
+        fewpass.SumProductNetwork(structure="chow-liu").fit(frame).report(frame)
+    with pytest.raises(InvalidParameter, match="the classes are called 'class' where the model was fitted"):
+        model.report(frame.drop(columns="class"), frame["class"].rename("klass"))
+
+
+def test_the_command_writes_the_page(frame, model, tmp_path):
+    pq.write_table(pa.Table.from_pandas(frame), tmp_path / "rows.parquet")
+    here = {"workspace": tmp_path / "workspace"}
+    fewpass.publish(model, "income@champion", workspace=here["workspace"])
+    page = tmp_path / "report.html"
+    asked = ["report", "income@champion", tmp_path / "rows.parquet", "--html", page]
+    assert model.report(frame).numbers.verdict in test_cli.fewpass(*asked, **here).stdout.replace("\n", " ")
+    text = page.read_text()
+    assert model.report(frame).numbers.verdict in text and "fewpass report income@1" in text
+    assert "--force" in test_cli.fewpass(*asked, code=1, **here).stderr
+    test_cli.fewpass(*asked, "--force", **here)

@@ -1,0 +1,59 @@
+"""Networks as files on the command line: out as BIF, in as a model that answers."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from learners.orders.bif import parse_bif
+from tests.service.cli.test_cli import fewpass
+
+NETWORK = """network weather {
+}
+variable rain { type discrete [ 2 ] { no, yes }; }
+variable lawn { type discrete [ 2 ] { dry, wet }; }
+probability ( rain ) { table 0.8, 0.2; }
+probability ( lawn | rain ) { (no) 0.9, 0.1; (yes) 0.01, 0.99; }
+"""
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("networks")
+    rows = {"x": ["a", "b", "b", "a"] * 30, "class": ["u", "v", "v", "v"] * 30}
+    pq.write_table(pa.table(rows), folder / "rows.parquet")
+    command = ["train", folder / "rows.parquet", "--target", "class", "--name", "small"]
+    fewpass(*command, "--learner", "nb", workspace=folder / "workspace")
+    return folder / "workspace"
+
+
+def test_an_imported_network_answers(workspace, tmp_path):
+    path = tmp_path / "weather.BIF"
+    path.write_text(NETWORK)
+    here = {"workspace": workspace}
+    assert "imported as garden@1" in fewpass("models", "import", path, "--name", "garden", **here).stdout
+    shown = json.loads(fewpass("models", "show", "garden", "--json", **here).stdout)
+    assert shown["tags"] == {"imported_from": "weather.BIF"} and shown["learner"] == "bif"
+    asked = ["query", "garden", "conditional", "--given", "lawn=wet", "--json"]
+    told = json.loads(fewpass(*asked, **here).stdout)
+    assert told["distributions"]["rain"]["yes"] == pytest.approx(0.198 / 0.278)
+    fewpass("models", "structure", "garden", **here)
+    fewpass("models", "lineage", "garden", **here)
+
+
+def test_networks_that_cannot_be_imported_leave_nothing(workspace, tmp_path):
+    path, here = tmp_path / "bad.bif", {"workspace": workspace}
+    path.write_text(NETWORK.replace("0.01, 0.99", "0.5, 0.99"))
+    assert "name the model" in fewpass("models", "import", path, code=2, **here).stderr
+    wrong = fewpass("models", "import", path, "--name", "bad", code=1, **here).stderr
+    assert "Variable 'lawn' of the network has probabilities for ('yes',) that sum to 1.49" in wrong
+    path.write_text(NETWORK.replace("variable lawn", "variabel lawn"))
+    assert "line 4" in fewpass("models", "import", path, "--name", "bad", code=1, **here).stderr
+    assert "bad" not in fewpass("models", "list", **here).stdout
+
+
+def test_a_trained_network_is_written(workspace, tmp_path):
+    fewpass("models", "bif", "small", "--out", tmp_path / "small.bif", workspace=workspace)
+    network = parse_bif((tmp_path / "small.bif").read_text())
+    assert network.edges == ("class->x",) and network.values["class"] == ("u", "v")
