@@ -353,9 +353,9 @@ def test_the_commands_say_the_same(trained, tmp_path):
     assert "rows against training" in fewpass("monitor", "labelled", **where).stdout
     assert "size" in fewpass("alerts", **where).stdout
     assert fewpass("webhooks", "list", "--json", **where).stdout.strip() == "[]"
-    assert "is not a public address" in fewpass("webhooks", "add", "http://localhost:1/", **where, code=1).stderr.replace(
-        "\n", " "
-    )
+    assert "is not a public address" in fewpass(
+        "webhooks", "add", "http://localhost:1/", **where, code=1
+    ).stderr.replace("\n", " ")
 
 
 def test_a_champion_that_labels_find_worse_goes_back(trained, tmp_path):
