@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import hashlib
 import importlib
 import json
 import os
@@ -148,6 +149,17 @@ def test_a_damaged_kernel_is_compiled_anew(tmp_path, monkeypatch):
     file.write_bytes(content)
     assert not n_found(1)
     assert n_found(1)
+
+
+def test_a_kernel_of_types_that_have_moved_is_compiled_anew(tmp_path, monkeypatch):
+    """As between two releases: the name of a kernel's file does not tell where the types of its arguments are defined."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    assert not n_found(1)
+    (file,) = (path for path in tmp_path.rglob("*") if path.is_file())
+    for moved in (b"cno_such_module\nName\n.", b"clearners.schema\nNoSuchName\n."):
+        file.write_bytes(hashlib.sha256(moved).digest() + moved)
+        assert not n_found(1)
+        assert n_found(1)
 
 
 def n_found(word):
