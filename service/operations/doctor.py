@@ -16,11 +16,13 @@ from service.http.security import check_start
 from service.jobs.leases import crew_of
 from service.operations.backup import all_versions
 from service.requests.problems import KeyNeeded
+from service.serving.predictor import map_version, rehearse
+from service.serving.usability import training_command, usable
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.control.copy import damages_of_control, revision_of_control
 from storage.control.migrations import HEAD
-from storage.errors import CorruptFile, NotFound, StorageError
+from storage.errors import CorruptFile, NotFound, OutdatedModel, StorageError
 from storage.files.permissions import open_to_others
 from storage.files.workspace_layout import files_below, sweep
 from storage.models.model_file import rebuild_compiled, verify
@@ -156,12 +158,13 @@ def _models(workspace: Workspace, is_repairing: bool) -> Iterator[Finding]:
         name = f"{version.name}@{version.version}"
         try:
             verify(version.duckdb_path)
+            rehearse(map_version(version))  # whole files of an older release may make no model
         except CorruptFile as error:
             if _is_registered(workspace, version):  # and was not deleted meanwhile
-                yield _mended(name, version.duckdb_path, error, is_repairing)
+                yield _mended(name, version, error, is_repairing)
         else:
             n_sound += 1
-    yield Finding("models", "ok", f"{n_sound} versions are whole, byte for byte.")
+    yield Finding("models", "ok", f"{n_sound} versions are whole, byte for byte, and load.")
     orphans = abandoned_files(workspace.control, workspace.layout, is_removing=is_repairing)
     left = [path for path in orphans if path.exists()]
     if len(left) < len(orphans):
@@ -180,14 +183,19 @@ def _is_registered(workspace: Workspace, version: ModelVersion) -> bool:
     return True
 
 
-def _mended(name: str, path: Path, error: CorruptFile, is_repairing: bool) -> Finding:
+def _mended(name: str, version: ModelVersion, error: CorruptFile, is_repairing: bool) -> Finding:
     if is_repairing:
         try:
-            rebuild_compiled(path, completed)
+            with usable(version):
+                rebuild_compiled(version.duckdb_path, completed)
+            map_version(version)
         except (StorageError, OSError):
             pass
         else:
             return Finding("models", "ok", f"{name}: the compiled form was made anew ({error}).")
+    if isinstance(error, OutdatedModel):
+        remedy = f"{training_command(version)}; then fewpass models delete {name}."
+        return Finding("models", "failed", str(error), remedy)
     remedy = (
         "fewpass doctor --repair makes a damaged .arrow anew from its .duckdb. If the .duckdb is damaged, move the alias "
         f"to another version, then fewpass models delete {name}, or restore a backup."
