@@ -192,7 +192,7 @@ def _with_driver(url: str) -> URL:
         parsed = make_url(url)
     except sa.exc.ArgumentError as error:
         raise ControlUnavailable(
-            f"{url!r} is not the URL of a database. Use sqlite:///path or postgresql://…."
+            "FEWPASS_CONTROL_URL is not the URL of a database. Use sqlite:///path or postgresql://…."
         ) from error
     backend = parsed.get_backend_name()
     if backend == "postgresql":
@@ -200,7 +200,7 @@ def _with_driver(url: str) -> URL:
     if backend == "sqlite" and parsed.database not in (None, "", ":memory:"):
         return parsed
     raise ControlUnavailable(
-        f"{url!r}: the control database is a SQLite file (sqlite:///path) or PostgreSQL (postgresql://…)."
+        f"{parsed.render_as_string(hide_password=True)}: the control database is a SQLite file (sqlite:///path) or PostgreSQL (postgresql://…)."
     )
 
 
