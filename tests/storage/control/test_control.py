@@ -181,7 +181,7 @@ def test_threads_share_a_control(control):
 
 KILLED = """
 import os, sys
-from storage import control_tables as tables
+from storage.control import tables
 from storage.control.control import open_control
 from storage.datasets.datasets import Dataset, register_dataset
 control = open_control(sys.argv[1])
