@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 
+# A password before a host, which a number of a port is not; and parameters of signed URIs and of those with a key.
+_PASSWORD = re.compile(r"([a-z][a-z0-9+.-]*://[^/?#\s@:]*):(?!\d+(?:[/?#]|$))[^\s?#]*@", re.IGNORECASE)
+_SECRET_NAMES = r"(?:[\w.-]*[-_.])?sig|[\w.%-]*(?:signature|token|secret|passw|pwd|key|credential|auth)[\w.%-]*"
+_SECRET_PARAMETER = re.compile(rf"([?&;](?:{_SECRET_NAMES})=)[^&;#\s'\")]+", re.IGNORECASE)
+
+
+def redacted(text: str) -> str:
+    """A text with *** in place of the secrets of the URIs in it: passwords, signatures, tokens and keys."""
+    if "://" not in text:
+        return text
+    return _SECRET_PARAMETER.sub(r"\1***", _PASSWORD.sub(r"\1:***@", text))
+
 
 def one_line(error: Exception) -> str:
-    """The text of an error, short."""
-    return " ".join(str(error).split())[:200]
+    """The text of an error, short and without secrets of URIs."""
+    return redacted(" ".join(str(error).split()))[:200]
 
 
 class LearnerError(Exception):
@@ -36,7 +49,8 @@ class SourceError(LearnerError, ValueError):
     """The data cannot be read: no such file, not Parquet, corrupt, or changed while it was read."""
 
     def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path}: {reason}")
+        path = redacted(path)
+        super().__init__(f"{path}: {redacted(reason)}")
         self.path = path
 
 

@@ -18,7 +18,7 @@ MOST_BYTES = 1 << 50
 LEAST_KEY = 16
 CLUSTER = re.compile(r"local(:([1-9]\d?|1\d\d|2[0-4]\d|25[0-6]))?|(tcp|tls|ws|wss|ucx)://\S+:\d+")
 # Read by programs beside the service, or by its command line alone.
-OTHERS = ("FEWPASS_DEBUG", "FEWPASS_LOAD_", "FEWPASS_BENCH_", "FEWPASS_TEST_")
+OTHERS = ("FEWPASS_CREDENTIALS_", "FEWPASS_DEBUG", "FEWPASS_LOAD_", "FEWPASS_BENCH_", "FEWPASS_TEST_")
 
 
 class Settings(BaseSettings):

@@ -76,6 +76,18 @@ class CorruptFile(StorageError, OSError):
         self.reason = reason
 
 
+class OutdatedModel(CorruptFile):
+    """The files of a version are what was written, and this release makes no model of them."""
+
+    def __init__(self, version: str, reason: str, command: str) -> None:
+        StorageError.__init__(
+            self,
+            f"{version} was made by an older release of fewpass, and this one cannot use it ({reason}). "
+            f"Train it again with {command}",
+        )
+        self.path, self.reason = version, reason
+
+
 class Unwritable(StorageError, OSError):
     """The workspace cannot be written: the disk is full, read-only, or not ours."""
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import stat
 import time
+import warnings
 from functools import cache
 from pathlib import Path
 
@@ -23,6 +25,38 @@ def cache_folder() -> Path:
     """NUMBA_CACHE_DIR, or a folder of this user's caches."""
     given = os.environ.get("NUMBA_CACHE_DIR")
     return Path(given) if given else platformdirs.user_cache_path("fewpass") / "kernels"
+
+
+def refusal(folder: Path) -> str | None:
+    """Why nothing is loaded from a cache folder, or None if only this user, and root, can have put anything there.
+
+    Compiled kernels are pickles and machine code: whoever writes them runs code as this user.
+    """
+    for path in dict.fromkeys((folder, *folder.absolute().parents, *folder.resolve().parents)):
+        found = path.stat()
+        if found.st_uid not in (os.getuid(), 0):
+            return f"{path} belongs to the user {found.st_uid}"
+        # Whoever may write in a folder may put another in the place of one inside, except where it is sticky, like /tmp.
+        is_sticky = bool(found.st_mode & stat.S_ISVTX) and path != folder
+        if _others_may_write(found) and not is_sticky:
+            return f"other users may write in {path}"
+    return None
+
+
+def _others_may_write(found: os.stat_result) -> bool:
+    """Also those of a group, unless it is the user's own, which has the same number on most systems."""
+    return bool(found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and found.st_gid != found.st_uid))
+
+
+@cache
+def is_trusted(folder: Path) -> bool:
+    """Whether kernels are loaded from a folder that exists and kept there; if not, a warning says so once."""
+    why = refusal(folder)
+    if why is not None:
+        remedy = "Remove the folder, or set NUMBA_CACHE_DIR to one that only this user may write."
+        message = f"Kernels are compiled anew in each process, because {why}. {remedy}"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+    return why is None
 
 
 @cache

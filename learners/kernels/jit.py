@@ -25,7 +25,7 @@ from numba.core.serialize import dumps
 from numba.core.typing import Context, Signature
 from numba.extending import intrinsic
 
-from learners.kernels.cache import cache_folder, content_hash, discard_outdated
+from learners.kernels.cache import cache_folder, content_hash, discard_outdated, is_trusted
 from learners.kernels.element_types import Intrinsic, is_row_of, is_whole, require
 
 SUM_BYTES = hashlib.sha256().digest_size
@@ -88,14 +88,20 @@ class KernelCache(_Cache):
         # All that machine code needs. Numba's own cache also loads what it knows of numpy, a third of a second: compiling does that.
         rtsys.initialize(target_context)
         key = (sig, target_context.codegen().magic_tuple())
+        path = self._path(key)[0]
         try:
-            stored = self._path(key)[0].read_bytes()
+            stored = path.read_bytes()
         except OSError:
+            return None
+        if not is_trusted(path.parent):
             return None
         checksum, content = stored[:SUM_BYTES], stored[SUM_BYTES:]
         if hashlib.sha256(content).digest() != checksum:  # a changed byte of machine code does anything
             return None
-        stored_key, data = pickle.loads(content)
+        try:
+            stored_key, data = pickle.loads(content)
+        except (ImportError, AttributeError):  # a release with other modules has compiled it
+            return None
         return CompileResult._rebuild(target_context, *data) if stored_key == key else None
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -108,7 +114,9 @@ class KernelCache(_Cache):
         path, prefix, current = self._path(key)
         draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            if not is_trusted(path.parent):
+                return
             # Without its listing of types, which is written for nobody.
             content = dumps((key, data._replace(type_annotation="")._reduce()))
             draft.write_bytes(hashlib.sha256(content).digest() + content)

@@ -15,7 +15,6 @@ from service.requests.problems import Forbidden
 from service.settings import Settings, is_loopback
 
 SAFE = frozenset({"GET", "HEAD"})  # a page may send them; the browser does not let it read the answer
-OURS = frozenset({b"same-origin", b"none"})  # Sec-Fetch-Site: a page of this server, or the user's own doing
 DEFAULT_PORTS = {b"http": b":80", b"https": b":443"}
 MAX_SEEN = 100
 
@@ -96,9 +95,13 @@ class Visitors:
         ------
         Forbidden
         """
-        if not host or not self._checks_host:
+        if host is None:
             return
         name = without_port(host)
+        if not name:
+            raise Forbidden("The header Host is empty. Name the host that you ask, or leave the header out (HTTP/1.0).")
+        if not self._checks_host:
+            return
         if name not in self._known and not is_loopback(name.strip(b"[]").decode("latin-1")):
             asked = host.decode("latin-1")
             raise Forbidden(
@@ -110,8 +113,13 @@ class Visitors:
     def _is_foreign(self, scheme: str, host: bytes, headers: dict[bytes, bytes]) -> bool:
         """Whether another page than ours asks. New browsers say so themselves; all say where the page is from."""
         site = headers.get(b"sec-fetch-site")
-        if site is not None:
-            return site not in OURS
+        if site == b"same-origin":  # behind a proxy that changes the host, the origin is another one
+            return False
+        # What a user does without a page has no origin, so `none` beside a foreign one is not believed.
+        if site not in (None, b"none"):
+            return True
+        if b"origin" not in headers:
+            return False
         kind, _, place = headers[b"origin"].lower().partition(b"://")
         ours = _plain(scheme.encode(), host.lower())
         if kind == scheme.encode():

@@ -65,6 +65,15 @@ def waiting_at(listening: socket) -> Iterator[socket]:
         yield client
 
 
+class HeadTooLarge(Exception):
+    """A head that is complete and larger than `MAX_HEAD_BYTES`."""
+
+
+def held_bytes(url: bytes, headers: list[tuple[bytes, bytes]]) -> int:
+    """Bytes of a head: what is asked for, and each header with its colon, space and end of line."""
+    return len(url) + sum(len(name) + len(value) + 4 for name, value in headers)
+
+
 class Connection(HttpToolsProtocol):
     """Uvicorn's HTTP/1.1, which would wait for ever: for a head, and hold as much of it as comes; for the rest of a body
     that has been answered; and with an answer for a client that does not take it.
@@ -84,6 +93,8 @@ class Connection(HttpToolsProtocol):
         super().__init__(config, *given, **named)
         self.patience_s = config.patience_s
         self.n_head_bytes: int | None = 0  # None where no head is under way
+        self.is_head_too_large = False
+        self.n_at_most = 0  # bytes of the head that is being read
         self.late: asyncio.TimerHandle | None = None  # for what the client is to send
         self.watch: asyncio.TimerHandle | None = None  # over what it is to take
         self.n_untaken = 0
@@ -105,6 +116,7 @@ class Connection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Read on, unless it has been too much."""
+        self.n_at_most = (self.n_head_bytes or 0) + len(data)
         super().data_received(data)
         if self.n_head_bytes is None:
             return
@@ -121,13 +133,24 @@ class Connection(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """The head is there."""
+        """The head is there, and if it ended in the piece that made it too large, this is the place to see it."""
+        if self.n_at_most > MAX_HEAD_BYTES and held_bytes(self.url, self.headers) > MAX_HEAD_BYTES:
+            self.is_head_too_large = True
+            raise HeadTooLarge
         self.n_head_bytes = None
         if self.late is not None:
             self.in_time()
         super().on_headers_complete()
         if self.config.is_stopping:
             self.cycle.keep_alive = False
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what the parser refuses, which is also where `HeadTooLarge` ends."""
+        if self.is_head_too_large:
+            self.transport.write(TOO_LARGE)
+            self.close()
+        else:
+            super().send_400_response(msg)
 
     def on_message_complete(self) -> None:
         """The body is there, too."""

@@ -20,6 +20,7 @@ from storage.control.control import Control, open_control
 from storage.control.copy import copy_control, damages_of_control
 from storage.errors import CorruptFile, Unwritable
 from storage.files.atomic_folders import drafting_beside, settle_tree
+from storage.files.permissions import open_to_others
 from storage.files.workspace_layout import Layout, files_below, publish, read_manifest, sha256_of_file, verify_file
 from storage.models import models
 from storage.models.models import ModelVersion
@@ -60,7 +61,7 @@ def back_up(workspace: Workspace, target: Path) -> Backup:
     with drafting_beside(target) as draft:
         done = _collect(workspace, draft, target)
         if target.suffix == ".tar":
-            with publish(target) as file, tarfile.open(file, "w") as archive:
+            with publish(target, mode=0o400) as file, tarfile.open(file, "w") as archive:
                 archive.add(draft, arcname=".")
         else:
             settle_tree(draft, target)
@@ -168,6 +169,9 @@ def restore(source: Path, root: Path) -> Backup:
             _check_named(folder, manifest)
         for name in (MANIFEST, ABOUT):
             (folder / name).unlink()
+        folder.chmod(0o700)
+        for path in open_to_others(folder):  # earlier releases left them so
+            path.chmod(0o600)
         settle_tree(folder, root)
     Layout(root).create()
     return Backup(**{name: about[name] for name in Backup.__dataclass_fields__} | {"path": str(root)})

@@ -9,18 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from learners.kernels.cache import cache_folder
+from learners.kernels.cache import cache_folder, refusal
 from learners.registry.model_kinds import completed
 from service import product
 from service.http.security import check_start
 from service.jobs.leases import crew_of
 from service.operations.backup import all_versions
 from service.requests.problems import KeyNeeded
+from service.serving.predictor import map_version, rehearse
+from service.serving.usability import training_command, usable
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.control.copy import damages_of_control, revision_of_control
 from storage.control.migrations import HEAD
-from storage.errors import CorruptFile, NotFound, StorageError
+from storage.errors import CorruptFile, NotFound, OutdatedModel, StorageError
+from storage.files.permissions import open_to_others
 from storage.files.workspace_layout import files_below, sweep
 from storage.models.model_file import rebuild_compiled, verify
 from storage.models.models import ModelVersion
@@ -87,14 +90,25 @@ def _folder(root: Path) -> Iterator[Finding]:
         yield Finding("workspace", "failed", f"{root} cannot be written: {error.strerror}.", remedy)
     else:
         yield Finding("workspace", "ok", f"{root} can be written.")
-    if root.stat().st_mode & stat.S_IWOTH:
-        yield Finding("permissions", "warning", f"Everybody may write in {root}.", f"chmod o-w {root}")
+    yield _permissions(root)
     free = shutil.disk_usage(root).free
     state: State = "failed" if free < NO_SPACE else "warning" if free < LITTLE_SPACE else "ok"
     remedy = (
         "" if state == "ok" else "Free the disk: delete old versions (fewpass models delete), or move the workspace."
     )
     yield Finding("disk space", state, f"{free / 2**30:,.1f} GiB are free.", remedy)
+
+
+def _permissions(root: Path) -> Finding:
+    exposed = list(open_to_others(root))
+    if not exposed:
+        return Finding(
+            "permissions", "ok", "No other user of this machine may enter the workspace or read its secrets."
+        )
+    what = "write in" if root.stat().st_mode & stat.S_IWOTH else "read"
+    others = f" and {len(exposed) - 1} more" if len(exposed) > 1 else ""
+    detail = f"Every user of this machine may {what} {exposed[0]}{others}: rows, models and hashes of keys."
+    return Finding("permissions", "warning", detail, f"chmod -R o-rwx {root}")
 
 
 def _control_file(settings: Settings, root: Path) -> Iterator[Finding]:
@@ -121,6 +135,15 @@ def _control_file(settings: Settings, root: Path) -> Iterator[Finding]:
 
 def _kernels() -> Iterator[Finding]:
     folder = cache_folder()
+    why = refusal(folder) if folder.is_dir() else None
+    if why is not None:
+        remedy = (
+            f"Remove {folder} and keep its place to this user, or set NUMBA_CACHE_DIR to a folder of this user alone."
+        )
+        yield Finding(
+            "compiled kernels", "warning", f"None are loaded, because {why}: they would run as this user.", remedy
+        )
+        return
     n_kernels = len(list(files_below(folder)))
     if n_kernels:
         yield Finding("compiled kernels", "ok", f"{n_kernels} are kept in {folder}.")
@@ -135,12 +158,13 @@ def _models(workspace: Workspace, is_repairing: bool) -> Iterator[Finding]:
         name = f"{version.name}@{version.version}"
         try:
             verify(version.duckdb_path)
+            rehearse(map_version(version))  # whole files of an older release may make no model
         except CorruptFile as error:
             if _is_registered(workspace, version):  # and was not deleted meanwhile
-                yield _mended(name, version.duckdb_path, error, is_repairing)
+                yield _mended(name, version, error, is_repairing)
         else:
             n_sound += 1
-    yield Finding("models", "ok", f"{n_sound} versions are whole, byte for byte.")
+    yield Finding("models", "ok", f"{n_sound} versions are whole, byte for byte, and load.")
     orphans = abandoned_files(workspace.control, workspace.layout, is_removing=is_repairing)
     left = [path for path in orphans if path.exists()]
     if len(left) < len(orphans):
@@ -159,14 +183,19 @@ def _is_registered(workspace: Workspace, version: ModelVersion) -> bool:
     return True
 
 
-def _mended(name: str, path: Path, error: CorruptFile, is_repairing: bool) -> Finding:
+def _mended(name: str, version: ModelVersion, error: CorruptFile, is_repairing: bool) -> Finding:
     if is_repairing:
         try:
-            rebuild_compiled(path, completed)
+            with usable(version):
+                rebuild_compiled(version.duckdb_path, completed)
+            map_version(version)
         except (StorageError, OSError):
             pass
         else:
             return Finding("models", "ok", f"{name}: the compiled form was made anew ({error}).")
+    if isinstance(error, OutdatedModel):
+        remedy = f"{training_command(version)}; then fewpass models delete {name}."
+        return Finding("models", "failed", str(error), remedy)
     remedy = (
         "fewpass doctor --repair makes a damaged .arrow anew from its .duckdb. If the .duckdb is damaged, move the alias "
         f"to another version, then fewpass models delete {name}, or restore a backup."

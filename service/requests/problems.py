@@ -102,6 +102,7 @@ TABLE: tuple[tuple[type[Exception], int, str], ...] = (
     (storage_errors.InvalidCursor, 422, "Invalid cursor"),
     (storage_errors.InvalidPredicate, 422, "Invalid condition"),
     (storage_errors.InvalidKey, 401, "Invalid API key"),
+    (storage_errors.OutdatedModel, 409, "Outdated model"),
     (storage_errors.CorruptFile, 500, "Corrupt file"),
     (storage_errors.OutcomeUnknown, 507, "Outcome unknown"),
     (storage_errors.Unwritable, 507, "Workspace cannot be written"),

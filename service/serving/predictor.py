@@ -3,7 +3,7 @@
 import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
@@ -20,7 +20,7 @@ from learners.classifiers.baselines.boosted import BoostedModel
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.distributions.checks import distributions
 from learners.ensembles.model import EnsembleModel
-from learners.errors import InvalidParameter, LearnerError, NoClass
+from learners.errors import InvalidParameter, NoClass
 from learners.models.model import Model
 from learners.monitoring.raw import RawRows
 from learners.registry.model_kinds import load_model
@@ -33,6 +33,7 @@ from service.serving.count_queue import Watch
 from service.serving.monitoring_counts import Observer
 from service.serving.networks import compiled_network, n_kept_edges
 from service.serving.prediction_log import Keys
+from service.serving.usability import Unusable, usable
 from service.telemetry import MAPPED_MODELS, PREDICTED_ROWS, SWAPS
 from storage.control.control import Control
 from storage.errors import CorruptFile, NotFound
@@ -197,7 +198,7 @@ class Predictor:
     generation : int
         Of the registry, as it was taken over last.
     damaged : dict of str
-        What is wrong with the version that a reference means now; until it is mended, what was mapped before is served.
+        What is wrong with the version that a reference means now; until then what was mapped before, if anything, is served.
     """
 
     def __init__(self, control: Control, max_mapped: int = 256, observer: Observer | None = None) -> None:
@@ -205,6 +206,7 @@ class Predictor:
         self.max_mapped = max_mapped
         self.generation = models.generation(control)
         self.damaged: dict[str, str] = {}
+        self._unusable = Unusable(max_mapped)
         self._served: dict[str, Served] = {}
         self._mapped: OrderedDict[tuple[str, int, str], Served] = OrderedDict()
         self._lock = threading.Lock()
@@ -222,8 +224,14 @@ class Predictor:
             If there is no such model, version or alias.
         """
         with self._lock:
-            served = self._map(models.find_version(self.control, reference))
+            try:
+                served = self._map(models.find_version(self.control, reference))
+            except CorruptFile as error:
+                self._complain({reference: str(error)})
+                self.damaged[reference] = str(error)
+                raise
             self._served[reference] = served
+            self.damaged.pop(reference, None)
             self._forget_most()
             return served
 
@@ -242,32 +250,43 @@ class Predictor:
         generation = models.generation(self.control)
         if generation == self.generation and not self.damaged:
             return False
-        log = structlog.get_logger("predictor")
         with self._lock:
             swapped, damaged = dict(self._served), {}
-            for reference in list(self._served if generation != self.generation else self.damaged):
+            for reference in [*self._served, *self.damaged] if generation != self.generation else list(self.damaged):
                 try:
                     swapped[reference] = self._map(models.find_version(self.control, reference))
                 except NotFound:
                     swapped.pop(reference, None)
-                    log.info("reference is gone", reference=reference)
+                    structlog.get_logger("predictor").info("reference is gone", reference=reference)
                 except CorruptFile as error:
                     damaged[reference] = str(error)
-            for reference, reason in damaged.items() - self.damaged.items():  # once: it may last for hours
-                log.error("a version is damaged, the one before it is served on", reference=reference, reason=reason)
+            self._complain(damaged)
             has_changed = generation != self.generation or damaged.keys() != self.damaged.keys()
             self._served, self.damaged, self.generation = swapped, damaged, generation
             self._forget_unmeant()
         SWAPS.inc(has_changed)
         return has_changed
 
+    def _complain(self, damaged: dict[str, str]) -> None:
+        for reference, reason in damaged.items() - self.damaged.items():  # once: it may last for hours
+            before = self._served.get(reference)
+            served = before and f"{before.name}@{before.version}"
+            structlog.get_logger("predictor").error(
+                "a version cannot be used", reference=reference, reason=reason, served=served
+            )
+
     def _map(self, version: ModelVersion) -> Served:
         key = (version.name, version.version, version.sha256)
         served = self._mapped.get(key)
         if served is None:
-            served = map_version(version, self.observer)
-            with _usable(version):
-                rehearse(served)
+            self._unusable.check(version)
+            try:
+                served = map_version(version, self.observer)
+                with usable(version):
+                    rehearse(served)
+            except CorruptFile as error:
+                self._unusable.add(version, error)
+                raise
             self._mapped[key] = served
         self._mapped.move_to_end(key)
         return served
@@ -298,7 +317,7 @@ def map_version(version: ModelVersion, observer: Observer | None = None) -> Serv
     CorruptFile
     """
     header, arrays = map_compiled(version.arrow_path)
-    with _usable(version):
+    with usable(version):
         model = load_model(header, arrays)
         watch = None if observer is None else observer.watch(model, version.name, version.version)
         classify = record_classifier(model, watch)
@@ -314,21 +333,8 @@ def map_version(version: ModelVersion, observer: Observer | None = None) -> Serv
     )
 
 
-@contextlib.contextmanager
-def _usable(version: ModelVersion) -> Iterator[None]:
-    """Whatever a model fails with whose arrays are not what was written, as damage of its file."""
-    try:
-        yield
-    except (LearnerError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
-        reason = f"it makes no model ({type(error).__name__}: {error}). Rebuild it: fewpass doctor --repair."
-        raise CorruptFile(version.arrow_path, reason) from error
-
-
 def rehearse(served: Served) -> None:
-    """Answer for rows of which nothing is known: what is run for the first time compiles or loads, which may take seconds.
-
-    Here it is on a thread; the first request would be answered on the event loop.
-    """
+    """Answer for rows of which nothing is known, on a thread: what runs for the first time compiles or loads, for seconds."""
     with contextlib.nullcontext() if served.watch is None else served.watch.rehearsing():
         _answer_nothing(served)
 

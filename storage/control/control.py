@@ -24,6 +24,7 @@ from storage.errors import (
     Unstorable,
     Unwritable,
 )
+from storage.files.permissions import create_private
 
 BUSY_TIMEOUT_S = 15.0
 # So long a machine that has vanished, without a word to its connections, is waited for; in seconds and milliseconds.
@@ -174,6 +175,8 @@ def open_control(url: str, root: Path | str | None = None) -> Control:
     parsed = _with_driver(url)
     if root is None and parsed.database and parsed.get_backend_name() == "sqlite":
         root = Path(parsed.database).parent
+    if parsed.database and parsed.get_backend_name() == "sqlite":
+        create_private(Path(parsed.database))  # its logs beside it get the same mode
     control = Control(_engine(parsed), None if root is None else Path(root).absolute())
     try:
         with _our_errors(parsed):
@@ -189,7 +192,7 @@ def _with_driver(url: str) -> URL:
         parsed = make_url(url)
     except sa.exc.ArgumentError as error:
         raise ControlUnavailable(
-            f"{url!r} is not the URL of a database. Use sqlite:///path or postgresql://…."
+            "FEWPASS_CONTROL_URL is not the URL of a database. Use sqlite:///path or postgresql://…."
         ) from error
     backend = parsed.get_backend_name()
     if backend == "postgresql":
@@ -197,7 +200,7 @@ def _with_driver(url: str) -> URL:
     if backend == "sqlite" and parsed.database not in (None, "", ":memory:"):
         return parsed
     raise ControlUnavailable(
-        f"{url!r}: the control database is a SQLite file (sqlite:///path) or PostgreSQL (postgresql://…)."
+        f"{parsed.render_as_string(hide_password=True)}: the control database is a SQLite file (sqlite:///path) or PostgreSQL (postgresql://…)."
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from storage.control.migrations import VERSION_TABLE
 from storage.errors import CorruptFile, Unwritable
+from storage.files.permissions import create_private
 
 PRIMARY_CODE = 0xFF  # of an extended error code of SQLite, such as SQLITE_IOERR_WRITE
 OF_THE_DISK = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}
@@ -25,6 +26,7 @@ def copy_control(source: Path | str, target: Path | str) -> None:
     Unwritable
         If the disk refuses the copy.
     """
+    create_private(Path(target))
     with _ours(source, target), _opened(Path(source)) as live, closing(sqlite3.connect(target)) as copy:
         live.backup(copy)
         # One file without a write-ahead log beside it, which a copy of the backup could forget.

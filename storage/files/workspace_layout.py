@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from storage.errors import Conflict, CorruptFile, Unwritable
+from storage.files.permissions import PRIVATE_FOLDERS, private_mode
 from storage.names import checked_name
 
 _PARTIAL = ".partial"
@@ -78,8 +79,9 @@ class Layout:
 
     def create(self) -> Layout:
         """Make the folders that are missing and sweep away what killed writers have left; returns itself."""
-        for directory in (self.root, self.models, self.datasets, self.scratch):
-            make_folder(directory)
+        make_folder(self.root, 0o700)
+        for name in PRIVATE_FOLDERS:
+            make_folder(self.root / name, private_mode(self.root, 0o770))
         sweep(self.models)
         sweep(self.datasets)
         sweep(self.scratch)
@@ -124,15 +126,15 @@ def locked(path: Path) -> Iterator[None]:
             yield
 
 
-def make_folder(folder: Path) -> None:
-    """Make a folder and those above it, durably.
+def make_folder(folder: Path, mode: int = 0o777) -> None:
+    """Make a folder, and those above it, durably; a mode is for the folder alone, and only if it is new.
 
     Raises
     ------
     Unwritable
     """
     with refusals_of_the_disk(folder):
-        _make_directory(folder)
+        _make_directory(folder, mode)
 
 
 class Temporary(ExitStack):
@@ -194,11 +196,11 @@ class Witness:
         """Nothing is held."""
 
 
-def _make_directory(directory: Path) -> None:
+def _make_directory(directory: Path, mode: int = 0o777) -> None:
     if not directory.is_dir():
         _make_directory(directory.parent)
         try:
-            directory.mkdir(exist_ok=True)
+            directory.mkdir(mode, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
             raise Unwritable(directory, "it is a file, not a folder. Choose another place.") from error
         except FileNotFoundError as error:
@@ -280,8 +282,8 @@ def files_below(directory: Path) -> Iterator[Path]:
         yield from (Path(parent, name) for name in sorted(files) if not name.startswith("."))
 
 
-def settle(draft: Path, path: Path) -> None:
-    """Give a complete draft its name: fsync, mode 0444, rename, fsync of the folder.
+def settle(draft: Path, path: Path, mode: int = _READ_ONLY) -> None:
+    """Give a complete draft its name: fsync, its mode, rename, fsync of the folder.
 
     Raises
     ------
@@ -290,7 +292,7 @@ def settle(draft: Path, path: Path) -> None:
     """
     with refusals_of_the_disk(path):
         with draft.open("rb") as file:
-            os.fchmod(file.fileno(), _READ_ONLY)
+            os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
         draft.rename(path)
         fsync_directory(path.parent)
@@ -307,7 +309,7 @@ def fsync_directory(directory: Path) -> None:
 
 
 @contextmanager
-def publish(path: Path | str, *, replace: bool = False) -> Iterator[Path]:
+def publish(path: Path | str, *, replace: bool = False, mode: int = _READ_ONLY) -> Iterator[Path]:
     """Write a file so that others see all of it or nothing.
 
     Parameters
@@ -332,7 +334,7 @@ def publish(path: Path | str, *, replace: bool = False) -> Iterator[Path]:
     with drafting(path.parent, path.name) as draft:
         yield draft
         _refuse_taken(path, replace)
-        settle(draft, path)
+        settle(draft, path, mode)
 
 
 def _refuse_taken(path: Path, replace: bool) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from storage.errors import CorruptFile
-from storage.files.workspace_layout import locked, publish
+from storage.files.permissions import private_mode
+from storage.files.workspace_layout import locked, make_folder, publish
 
 # What JSON holds; each kind has a TypedDict below that says what is in it.
 Records = dict[str, dict[str, Any]]
@@ -142,13 +143,13 @@ def records_mark(root: Path) -> tuple[int, ...]:
 def with_records(root: Path, kind: str) -> Iterator[Records]:
     """The records of a kind to be changed; they are written when the caller has not raised, and nobody else writes meanwhile."""
     path = _path(root, kind)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # secrets of webhooks are nobody else's
+    make_folder(path.parent, 0o700)  # secrets of webhooks are nobody else's
     with locked(path):
         found = records_of(root, kind)
         before = json.dumps(found)
         yield found
         if json.dumps(found) != before:
-            with publish(path, replace=True) as draft:
+            with publish(path, replace=True, mode=private_mode(path.parent, 0o660)) as draft:
                 draft.write_text(json.dumps(found), encoding="utf-8")
 
 

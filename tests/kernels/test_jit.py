@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import hashlib
 import importlib
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from learners.kernels.cache import is_trusted, refusal
 from learners.kernels.jit import inner_kernel, kernel, noticing_compilation
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
@@ -147,6 +151,17 @@ def test_a_damaged_kernel_is_compiled_anew(tmp_path, monkeypatch):
     assert n_found(1)
 
 
+def test_a_kernel_of_types_that_have_moved_is_compiled_anew(tmp_path, monkeypatch):
+    """As between two releases: the name of a kernel's file does not tell where the types of its arguments are defined."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    assert not n_found(1)
+    (file,) = (path for path in tmp_path.rglob("*") if path.is_file())
+    for moved in (b"cno_such_module\nName\n.", b"clearners.schema\nNoSuchName\n."):
+        file.write_bytes(hashlib.sha256(moved).digest() + moved)
+        assert not n_found(1)
+        assert n_found(1)
+
+
 def n_found(word):
     """How often a fresh form of a kernel is found on disk when it is called once."""
     form = kernel(n_below.py_func)
@@ -204,3 +219,49 @@ def test_kernels_that_close_over_values_are_not_mistaken_for_each_other(tmp_path
         return kernel(lambda x: x + summand)
 
     assert [adding(summand)(1) for summand in (1, 2)] == [2, 3]
+
+
+def test_kernels_that_others_may_have_written_are_neither_loaded_nor_kept(tmp_path, monkeypatch):
+    """What is loaded is a pickle: whoever puts one there runs code as this user."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    assert not n_found(1)
+    assert n_found(1)
+    for place, mode, who in [
+        (tmp_path, 0o777, "other users may write in"),
+        (tmp_path / "cache", 0o777, "other users may write in"),
+        (tmp_path / "cache", 0o1777, None),  # like /tmp: nobody replaces the folder inside
+    ]:
+        is_trusted.cache_clear()
+        before = place.stat().st_mode
+        place.chmod(mode)
+        with pytest.warns(RuntimeWarning, match=who) if who else contextlib.nullcontext():
+            assert bool(n_found(1)) == (who is None), oct(mode)
+        place.chmod(before)
+    (inner,) = (tmp_path / "cache").iterdir()
+    inner.chmod(0o1777)  # where the files are, stickiness lets everybody add one
+    is_trusted.cache_clear()
+    with pytest.warns(RuntimeWarning, match="Kernels are compiled anew in each process"):
+        assert not n_found(1)
+    inner.chmod(0o755)
+    is_trusted.cache_clear()
+    assert n_found(1)
+
+
+@pytest.mark.parametrize(
+    ("mode", "uid", "gid", "is_refused"),
+    [
+        (0o755, 1000, 1000, False),
+        (0o775, 1000, 1000, False),  # a group of the user's own
+        (0o775, 1000, 100, True),
+        (0o757, 1000, 1000, True),
+        (0o700, 1001, 1001, True),
+        (0o755, 0, 0, False),  # an image that root has made
+        (0o775, 0, 0, False),
+    ],
+)
+def test_a_cache_folder_is_judged_by_its_mode_and_owner(tmp_path, monkeypatch, mode, uid, gid, is_refused):
+    found = os.stat_result((stat.S_IFDIR | mode, 1, 1, 1, uid, gid, 0, 0, 0, 0))
+    whole = Path.stat
+    monkeypatch.setattr(Path, "stat", lambda path, **named: found if path == tmp_path else whole(path, **named))
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    assert (refusal(tmp_path) is not None) == is_refused

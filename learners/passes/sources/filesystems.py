@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
 from learners.errors import SourceError, one_line
+from learners.passes.sources import credentials
 
 # What pyarrow reaches by itself, and what fsspec adds. No others: a scheme such as fsspec's `local` would be a way around the
 # checks of paths.
@@ -28,10 +30,12 @@ def filesystem_of(uri: str) -> tuple[pafs.FileSystem, str]:
         return pafs.LocalFileSystem(), uri
     found = SCHEME.match(uri)
     scheme = found[1].lower() if found else ""
+    if scheme == credentials.SCHEME:
+        return _with_credentials(uri)
     if scheme in BY_FSSPEC:
         return _by_fsspec(uri, scheme)
     if scheme not in NATIVE:
-        known = ", ".join(f"{name}://" for name in (*NATIVE[:-1], *BY_FSSPEC))
+        known = ", ".join(f"{name}://" for name in (*NATIVE[:-1], *BY_FSSPEC, credentials.SCHEME))
         raise SourceError(uri, f"is not a usable URI. Give a path, or one of {known}.")
     # A glob is no valid URI everywhere: resolve its fixed part and put the rest back.
     fixed = uri.split("*")[0].rsplit("/", 1)[0] if "*" in uri else uri
@@ -42,7 +46,24 @@ def filesystem_of(uri: str) -> tuple[pafs.FileSystem, str]:
     return place, path + uri[len(fixed) :]
 
 
-def _by_fsspec(uri: str, scheme: str) -> tuple[pafs.FileSystem, str]:
+def _with_credentials(uri: str) -> tuple[pafs.FileSystem, str]:
+    """As `filesystem_of`; the path that comes back, and the errors, hold no secret."""
+    place = credentials.place_of(uri)
+    scheme = place.partition("://")[0].lower()
+    options: dict[str, Any] = {}
+    try:
+        if scheme in ("http", "https"):
+            place, options = credentials.without_secret(place)
+            return _by_fsspec(place, scheme, **options)
+        return filesystem_of(place)
+    except (SourceError, ImportError, ValueError):  # whose words may be those of the secret
+        reason = (
+            f"cannot be opened with its credentials. Check the {scheme} URI in them, and pip install 'fewpass[remote]'."
+        )
+    raise SourceError(uri, reason)
+
+
+def _by_fsspec(uri: str, scheme: str, **options: Any) -> tuple[pafs.FileSystem, str]:
     try:
         import fsspec
 
@@ -50,7 +71,9 @@ def _by_fsspec(uri: str, scheme: str) -> tuple[pafs.FileSystem, str]:
             place = fsspec.filesystem("memory")
         else:
             # A redirection could lead to a server that nobody has allowed.
-            place = fsspec.filesystem(scheme, allow_redirects=False, use_listings_cache=False, skip_instance_cache=True)
+            place = fsspec.filesystem(
+                scheme, allow_redirects=False, use_listings_cache=False, skip_instance_cache=True, **options
+            )
     except ImportError as error:
         raise SourceError(uri, f"needs more libraries ({one_line(error)}): pip install 'fewpass[remote]'.") from error
     return pafs.PyFileSystem(pafs.FSSpecHandler(place)), str(place._strip_protocol(uri))

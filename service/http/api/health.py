@@ -20,7 +20,7 @@ from storage.models import models
 
 router = APIRouter(tags=["health"])
 TOLD: set[str] = set()
-DAMAGED = "A version that is asked for is damaged, and the one before it is served on. The log names it."
+DAMAGED = "A version that is asked for cannot be used; if another was served before it, that is served on. fewpass doctor names it."
 
 
 class Health(BaseModel):
@@ -68,7 +68,7 @@ async def healthz() -> Health:
 async def readyz(request: Request) -> Readiness:
     """Ok once the registry is open and the kernels are warm; 503 before that and while stopping.
 
-    Degraded, and still 200, while the control database does not answer, a version that is asked for is damaged, or jobs
+    Degraded, and still 200, while the control database does not answer, a version that is asked for cannot be used, or jobs
     wait and no worker lives: predictions go on, and to send them elsewhere would not help, as all servers share that
     database and those files.
     """

@@ -6,12 +6,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from learners.errors import redacted
 from learners.passes.sources.csv_types import told_types
 from learners.passes.sources.source import Source
 from learners.schema import Schema
 from service.product.datasets.known_files import column_order
 from service.requests.json_values import JSONMapping, JSONObject
-from service.requests.problems import OutsideRoots
+from service.requests.problems import InvalidRequest, OutsideRoots
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.datasets import datasets
@@ -48,6 +49,7 @@ def open_source(
     ------
     OutsideRoots, SourceError, NotFound
     """
+    refuse_secrets(uris or ())
     registered = None if uris is not None else datasets.get_dataset(workspace.control, str(dataset))
     found = list(uris or ()) if registered is None else list(registered.uris)
     known = {} if registered is None else dict(registered.columns)
@@ -60,6 +62,24 @@ def open_source(
     if "://" not in plain(found[0]):  # a link in a folder may lead out of it; object stores have none
         check_roots([file.path for file in source.files], workspace.settings)
     return source.ordered(order)
+
+
+def refuse_secrets(uris: Sequence[str]) -> None:
+    """Refuse URIs that carry a password or a signature: they are stored with jobs, data sets and models, and shown.
+
+    Raises
+    ------
+    InvalidRequest
+    """
+    for uri in uris:
+        shown = redacted(uri)
+        if shown != uri:
+            raise InvalidRequest(
+                f"{shown} carries a secret, which everybody who may read jobs and models would see. Put the URI of its "
+                "folder into FEWPASS_CREDENTIALS_NAME of the server (or a file that holds it into "
+                "FEWPASS_CREDENTIALS_NAME_FILE), and ask for credentials://name/file.parquet.",
+                field="uris",
+            )
 
 
 def plain(uri: str) -> str:

@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import hmac
-import ipaddress
 import json
 import secrets
 import socket
@@ -12,6 +11,7 @@ from datetime import UTC, datetime
 from typing import cast
 from urllib.parse import urlsplit
 
+from service.product.monitoring.inner_networks import inner_reason
 from service.requests.problems import InvalidRequest
 from service.workspace import Workspace
 from storage.errors import NotFound
@@ -20,8 +20,6 @@ from storage.monitoring.records import AlertRecord, DeliveryRecord, WebhookRecor
 ATTEMPTS, FIRST_WAIT_S, LONGEST_WAIT_S, TIMEOUT_S = 5, 0.5, 30.0, 10.0
 KEPT = 1000
 PREFIX = "whsec_"
-# Translated to IPv4 by the network (RFC 6052, RFC 8215), and the compatible form of old (RFC 4291): the last 32 bits are the address.
-WITH_IPV4 = tuple(ipaddress.IPv6Network(each) for each in ("64:ff9b::/96", "64:ff9b:1::/48", "::/96"))
 
 
 def create_webhook(workspace: Workspace, url: str, models: list[str], secret: str | None = None) -> dict[str, object]:
@@ -160,31 +158,25 @@ def check_address(workspace: Workspace, url: str) -> str:
         raise InvalidRequest(f"{url!r} must be an http or https URL with a host and without a user name.", field="url")
     host = parts.hostname
     try:
-        port = parts.port or (443 if parts.scheme == "https" else 80)
+        port = parts.port if parts.port is not None else (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        port = 0
+    if port == 0:
+        raise InvalidRequest(f"The port of {url!r} must be from 1 to 65535.", field="url")
+    try:
         found = [str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     except (OSError, ValueError) as error:
         raise InvalidRequest(f"The host of {url!r} is not found ({error}).", field="url") from error
     if host in workspace.settings.webhook_hosts:
         return found[0]
     for address in found:
-        if not is_outside(address):
+        if (reason := inner_reason(address)) is not None:
             raise InvalidRequest(
-                f"{host!r} resolves to the private address {address}. To allow it, name the host in FEWPASS_WEBHOOK_HOSTS.",
+                f"{host!r} resolves to {address}, which is not a public address: {reason}. To allow it, name the host in "
+                "FEWPASS_WEBHOOK_HOSTS.",
                 field="url",
             )
     return found[0]
-
-
-def is_outside(address: str) -> bool:
-    """Whether an address is of the public internet, and no IPv4 address inside of it leads elsewhere."""
-    found = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(found, ipaddress.IPv6Address):
-        held = [found.ipv4_mapped, found.sixtofour, *(found.teredo or ())]
-        if any(found in network for network in WITH_IPV4):
-            held.append(ipaddress.IPv4Address(int(found) & 0xFFFFFFFF))
-        if any(each is not None and not is_outside(str(each)) for each in held):
-            return False
-    return found.is_global and not found.is_multicast
 
 
 def _post(

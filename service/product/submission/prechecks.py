@@ -16,7 +16,7 @@ from learners.orders.model import OrderModel
 from learners.registry import recipes
 from learners.schema.encoding.records import encode_records
 from service.jobs.limits import check_limits
-from service.product.datasets.data_roots import check_roots, files_of, plain
+from service.product.datasets.data_roots import check_roots, files_of, plain, refuse_secrets
 from service.product.datasets.datasets import get_dataset
 from service.product.forgetting.forgetting import check_condition
 from service.product.inference.queries import NoJoint, of_joint, of_structures
@@ -44,9 +44,11 @@ def check_request(workspace: Workspace, request: AnyRequest, *, is_remote: bool)
     OutsideRoots, NotFound, InvalidParameter, InvalidRequest, UnknownColumn, InvalidEvidence, SchemaError
     """
     named = checked_train(workspace, request) if isinstance(request, RefreshRequest) else request
+    uris = [*(getattr(named, "uris", None) or ()), *(getattr(named, "test_uris", None) or ())]
+    uris += files_of(getattr(named, "parameters", {}))
+    refuse_secrets(uris)
     if is_remote:
-        uris = [*(getattr(named, "uris", None) or ()), *(getattr(named, "test_uris", None) or ())]
-        check_roots([*uris, *files_of(getattr(named, "parameters", {}))], workspace.settings)
+        check_roots(uris, workspace.settings)
     _check_named(workspace, named, is_remote=is_remote)
     check_limits(workspace.settings, request.model_dump())
 

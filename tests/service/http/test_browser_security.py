@@ -37,6 +37,8 @@ def foreign(url: httpx.URL) -> dict[str, dict[str, str]]:
         "another site, of an old browser": {"origin": "https://evil.org"},
         "another site, without an origin": {"sec-fetch-site": "cross-site"},
         "a sandbox": {"origin": "null"},
+        "nobody, with an origin": {"sec-fetch-site": "none", "origin": "https://evil.org"},
+        "nobody, with a sandbox": {"sec-fetch-site": "none", "origin": "null"},
         "a browser of the future": {"sec-fetch-site": "same-galaxy"},
     }
 
@@ -55,7 +57,9 @@ def test_a_page_of_this_server_and_programs_may_ask(site: Site) -> None:
     url = site.client.base_url
     own = {"origin": f"http://127.0.0.1:{url.port}"}
     asked = {"records": [RECORD]}
-    for headers in ({}, own, own | {"sec-fetch-site": "same-origin"}, {"sec-fetch-site": "none"}):
+    by_user = {"sec-fetch-site": "none"}
+    behind_proxy = {"sec-fetch-site": "same-origin", "origin": "https://models.example"}
+    for headers in ({}, own, own | {"sec-fetch-site": "same-origin"}, by_user, own | by_user, behind_proxy):
         assert site.client.post(PATH, json=asked, headers=headers).status_code == 200, headers
     # A link from elsewhere may be followed; what it leads to, only the user reads.
     assert site.client.get("/v1/models", headers={"sec-fetch-site": "cross-site"}).status_code == 200
@@ -84,6 +88,15 @@ def test_a_server_without_keys_answers_to_no_other_name(site: Site, host: str) -
         assert found["host"] == host and "FEWPASS_TRUSTED_HOSTS" in found["detail"]
 
 
+@pytest.mark.parametrize("host", [b"", b":8000"])
+@pytest.mark.parametrize("settings", [Settings(), Settings(host="10.0.0.1"), Settings(trusted_hosts=("a.example",))])
+def test_an_empty_host_is_refused_and_none_is_not(settings: Settings, host: bytes) -> None:
+    for _ in range(2):
+        with pytest.raises(Forbidden, match="Host is empty"):
+            Visitors(settings).check("GET", "http", {b"host": host})
+    Visitors(settings).check("GET", "http", {})
+
+
 def refused(settings: Settings, host: str, origin: str, scheme: str = "http") -> bool:
     try:
         Visitors(settings).check("POST", scheme, {b"host": host.encode(), b"origin": origin.encode()})
@@ -108,7 +121,7 @@ def test_a_trusted_name_may_be_one_of_a_proxy_that_speaks_https() -> None:
 def test_with_keys_names_matter_only_if_they_are_listed() -> None:
     Visitors(Settings(host="10.0.0.1")).check_host(b"anything.example")
     listed = Visitors(Settings(host="10.0.0.1", trusted_hosts=("models.example",)))
-    for host in (b"models.example:8000", b"10.0.0.1", b"127.0.0.1:8000", b"", None):
+    for host in (b"models.example:8000", b"10.0.0.1", b"127.0.0.1:8000", None):
         listed.check_host(host)
     with pytest.raises(Forbidden, match=r"does not answer as 'anything\.example'"):
         listed.check_host(b"anything.example")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -13,6 +14,7 @@ import httpx
 import psutil
 import pytest
 
+from service.http.connections import MAX_HEAD_BYTES
 from service.processes.local_server import LocalServer, local_server
 from service.settings import Settings
 from tests.processes import runs, wait_for
@@ -112,6 +114,30 @@ def test_nobody_leaves_http_for_another_protocol(server: LocalServer) -> None:
     upgrade = b"connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: eHh4\r\n"
     with connected(server) as client:
         assert is_answered(client, b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n" + upgrade + b"\r\n")
+
+
+@pytest.mark.parametrize(
+    ("n_bytes", "status"), [(200 << 10, b"404"), (MAX_HEAD_BYTES + 1, b"431"), (300_000, b"431"), (600_000, b"431")]
+)
+@pytest.mark.parametrize("part", ["header", "headers", "path"])
+def test_a_head_beyond_the_limit_is_refused_wherever_the_pieces_end(
+    server: LocalServer, part: str, n_bytes: int, status: bytes
+) -> None:
+    if part == "path" and status == b"404":
+        n_bytes = 60_000  # longer ones the parser of addresses refuses
+    text = b"x" * n_bytes
+    heads = {
+        "header": b"GET /nothing HTTP/1.1\r\nhost: localhost\r\nx-large: %s\r\n\r\n" % text,
+        "headers": b"GET /nothing HTTP/1.1\r\nhost: localhost\r\n%s\r\n" % (b"a: b\r\n" * (n_bytes // 6 + 1)),
+        "path": b"GET /%s HTTP/1.1\r\nhost: localhost\r\n\r\n" % text,
+    }
+    head = heads[part]
+    for last in (1, len(head) // 3):  # the end comes alone, or with much before it
+        with connected(server) as client:
+            with contextlib.suppress(OSError):  # refused before it had all come
+                client.sendall(head[:-last])
+                client.sendall(head[-last:])
+            assert client.recv(12).startswith(b"HTTP/1.1 " + status)
 
 
 @pytest.mark.faults

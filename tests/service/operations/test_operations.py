@@ -7,9 +7,11 @@ import os
 import random
 import shutil
 import sqlite3
+import stat
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from service import product
 from service.jobs.leases import here
 from service.jobs.slots import take_slot
 from service.operations import backup, doctor
+from service.operations.backup import back_up
 from service.processes.local_server import local_server
 from service.requests.problems import Conflict, InvalidRequest
 from service.requests.requests import DatasetRequest, TrainRequest
@@ -26,6 +29,7 @@ from service.workspace import Workspace
 from storage.control.leases import take_lease
 from storage.errors import CorruptFile
 from storage.files.workspace_layout import read_manifest, sha256_of_file
+from storage.monitoring.counts import workspace_secret
 from tests.processes import wait_for
 from tests.service import commands
 from tests.service.asking import job_at_end
@@ -286,6 +290,80 @@ def test_a_workspace_that_is_none_or_full_is_found(tmp_path: Path, small: Settin
 def test_an_open_door_is_found(small: Settings) -> None:
     found = {item.check: item for item in doctor.examine(small.model_copy(update={"host": "0.0.0.0"}))}
     assert found["API keys"].state == "failed"
+
+
+@pytest.fixture
+def umask_022() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def read_by_others(root: Path) -> set[str]:
+    """What another user of this machine could read if the workspace itself were open."""
+    closed = [folder for folder in root.rglob("*") if folder.is_dir() and not folder.stat().st_mode & stat.S_IRWXO]
+    return {
+        str(path.relative_to(root))
+        for path in root.rglob("*")
+        if path.is_file() and path.stat().st_mode & stat.S_IRWXO and not set(path.parents) & set(closed)
+    }
+
+
+def test_other_users_of_the_machine_read_nothing(
+    umask_022: None, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    small: Settings = request.getfixturevalue("small")
+    with Workspace(small) as workspace:
+        made = product.create_webhook(workspace, "http://8.8.8.8/hook", [])
+        workspace_secret(small.workspace)
+        back_up(workspace, tmp_path / "copy.tar")
+    root = small.workspace
+    assert stat.S_IMODE(root.stat().st_mode) == 0o700 and made["secret"]
+    assert read_by_others(root) == set()
+    secrets = [root / "control.sqlite", root / "monitoring" / "secret", root / "monitoring/.records/webhooks.json"]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in secrets] == [0o600] * 3
+    assert stat.S_IMODE((tmp_path / "copy.tar").stat().st_mode) == 0o400
+    finding(examined(small), "permissions", "ok")
+    for path in (root, *secrets):
+        before = path.stat().st_mode
+        path.chmod(before | 0o044)
+        found = finding(examined(small), "permissions", "warning")
+        assert str(path) in found["detail"] and found["remedy"] == f"chmod -R o-rwx {root}"
+        subprocess.run(found["remedy"].split(), check=True)
+        finding(examined(small), "permissions", "ok")
+        path.chmod(before)
+
+
+def test_a_restored_workspace_is_closed_although_the_backup_was_open(umask_022: None, small: Settings) -> None:
+    copy, restored = small.workspace.with_name("copy"), small.workspace.with_name("restored")
+    with Workspace(small) as workspace:
+        back_up(workspace, copy)
+    for path in (copy, copy / "control.sqlite"):
+        path.chmod(0o755)
+    backup.restore(copy, restored)
+    assert stat.S_IMODE(restored.stat().st_mode) == 0o700
+    assert stat.S_IMODE((restored / "control.sqlite").stat().st_mode) == 0o600
+
+
+def test_a_folder_that_a_group_may_write_stays_shared_with_the_group(tmp_path: Path) -> None:
+    before = os.umask(0o002)
+    try:
+        (tmp_path / "shared").mkdir()
+        (tmp_path / "shared").chmod(0o2775)
+        with Workspace(Settings(workspace=tmp_path / "shared")) as workspace:
+            workspace.control.close()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "shared" / "models").stat().st_mode) & 0o777 == 0o770
+    assert stat.S_IMODE((tmp_path / "shared" / "control.sqlite").stat().st_mode) == 0o660
+
+
+def test_kernels_that_others_may_write_are_found(small: Settings, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache").chmod(0o777)
+    found = finding(examined(small), "compiled kernels", "warning")
+    assert "other users may write" in found["detail"] and "NUMBA_CACHE_DIR" in found["remedy"]
 
 
 def test_doctor_works_beside_a_server(small: Settings) -> None:

@@ -12,16 +12,23 @@ from pathlib import Path
 import pytest
 
 from learners.circuits.structures.from_network import NetworkTooLarge
+from learners.errors import LearnerError
 from learners.models.query import Marginal
 from service import product
+from service.operations.doctor import examine
 from service.product.inference.queries import queryable
 from service.product.monitoring.windows import Watching
+from service.requests.problems import problem_of
 from service.requests.requests import TrainRequest
+from service.serving import usability
 from service.serving.monitoring_counts import Observer
 from service.serving.predictor import Predictor, Served
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.models.models import generation
+from storage.errors import CorruptFile, OutdatedModel
+from storage.files.workspace_layout import read_manifest, sha256_of_file, write_manifest
+from storage.models.compiled import map_compiled, write_compiled
+from storage.models.models import ModelVersion, generation
 
 NOON = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 RECORD = {"outlook": "rain", "windy": True}
@@ -177,3 +184,62 @@ def test_what_a_version_rehearses_is_never_counted(
     observer.fold()
     observer.flush()
     assert n_counted(workspace, 1) == 1
+
+
+def made_by_an_older_release(version: ModelVersion) -> None:
+    """Whole files, of a kind of model that is gone."""
+    header, arrays = map_compiled(version.arrow_path)
+    write_compiled(version.arrow_path, {**header, "kind": "bygone"}, arrays, replace=True)
+    manifest = version.duckdb_path.with_suffix(".sha256")
+    names = read_manifest(manifest) | {version.arrow_path.name: sha256_of_file(version.arrow_path)}
+    write_manifest(manifest, names)
+
+
+def test_a_version_that_no_model_can_be_made_of_is_named_with_what_to_do(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_by_an_older_release(product.find_version(workspace, "m"))
+    predictor = Predictor(workspace.control)
+    with pytest.raises(OutdatedModel, match="m@1 was made by an older release") as raised:
+        predictor.resolve("m")
+    found = problem_of(raised.value)
+    assert (found.status, found.title) == (409, "Outdated model")
+    assert "Train it again with fewpass train FILES --name m --learner nb --set m=1.0" in found.detail
+    assert "m@1" in predictor.damaged["m"]  # /readyz says degraded
+    seen: list[object] = []
+    monkeypatch.setattr(usability, "verify", seen.append)
+    with pytest.raises(OutdatedModel):
+        predictor.resolve("m")
+    predictor.refresh()
+    assert seen == [] and predictor.damaged, "a request and a poll read all bytes again"
+    monkeypatch.undo()
+    models = [found for found in examine(workspace.settings) if found.check == "models"]
+    assert models[0].state == "failed" and "older release" in models[0].detail
+    assert models[0].remedy.startswith("fewpass train FILES --name m")
+    # The DuckDB file is of a kind that this release knows: here the remedy is another one.
+    mended = next(found for found in examine(workspace.settings, is_repairing=True) if found.check == "models")
+    assert "made anew" in mended.detail
+    predictor.refresh()
+    assert predictor.damaged == {} and predictor.served("m") is not None
+
+
+def test_what_cannot_be_made_anew_is_not_called_repaired(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise LearnerError("The model lacks what this release needs.")
+
+    monkeypatch.setattr("service.serving.predictor.load_model", refuse)
+    for is_repairing in (False, True):
+        first, count = (f for f in examine(workspace.settings, is_repairing=is_repairing) if f.check == "models")
+        assert first.state == "failed" and first.remedy.startswith("fewpass train")
+        assert count.detail.startswith("0 versions are whole")
+
+
+def test_a_damaged_file_is_not_called_outdated(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    version = product.find_version(workspace, "m")
+    made_by_an_older_release(version)
+    version.duckdb_path.chmod(0o600)
+    with version.duckdb_path.open("r+b") as file:
+        file.write(b"x")
+    with pytest.raises(CorruptFile, match="is damaged") as raised:
+        Predictor(workspace.control).resolve("m")
+    assert not isinstance(raised.value, OutdatedModel)

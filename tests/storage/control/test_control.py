@@ -22,7 +22,7 @@ from storage.errors import ControlUnavailable, CorruptFile, NewerDatabase, Outco
 from storage.models.models import generation, list_versions
 from tests.storage.conftest import new_version
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_migrations_make_the_tables_that_the_code_expects(control):
@@ -181,7 +181,7 @@ def test_threads_share_a_control(control):
 
 KILLED = """
 import os, sys
-from storage import control_tables as tables
+from storage.control import tables
 from storage.control.control import open_control
 from storage.datasets.datasets import Dataset, register_dataset
 control = open_control(sys.argv[1])

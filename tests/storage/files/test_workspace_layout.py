@@ -27,7 +27,7 @@ from storage.files.workspace_layout import (
     write_manifest,
 )
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_a_published_file_is_whole_and_read_only(tmp_path):

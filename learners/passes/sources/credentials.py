@@ -1,0 +1,70 @@
+"""Places of data that need a secret: a URI names the place, the environment of the process holds the secret.
+
+`FEWPASS_CREDENTIALS_SHOP=https://ana:…@host/tables` makes `credentials://shop/week-1.parquet` readable. The secret belongs to
+that place, so no request can send it to another server; and what is stored, shown or logged is the URI without it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
+
+from learners.errors import SourceError
+
+PREFIX = "FEWPASS_CREDENTIALS_"
+SCHEME = "credentials"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+def place_of(uri: str) -> str:
+    """The URI, with its secret, of `credentials://name/path`: it is for opening, and for nothing else.
+
+    Raises
+    ------
+    SourceError
+        If there are no credentials of that name, or the path could lead to another place.
+    """
+    name, _, path = uri.partition("://")[2].partition("/")
+    if NAME.fullmatch(name) is None:
+        raise SourceError(uri, "names no credentials. Write credentials://name/path, as in FEWPASS_CREDENTIALS_NAME.")
+    if ".." in path.split("/") or set("?#@%\\") & set(path):
+        raise SourceError(uri, "must go on with plain names of folders and files, without '..', '?', '#', '@' and '%'.")
+    base = urlsplit(_held(uri, name))
+    if not base.scheme or base.scheme == SCHEME:
+        raise SourceError(
+            uri, f"its credentials hold no URI of a folder. Set {_variable(name)} to one, as in https://…."
+        )
+    whole = base.path.rstrip("/") + "/" + path if path else base.path
+    return urlunsplit((base.scheme, base.netloc, whole, base.query, ""))
+
+
+def without_secret(uri: str) -> tuple[str, dict[str, Any]]:
+    """An http(s) URI without user, password and query, and what the HTTP client sends in their stead."""
+    parts = urlsplit(uri)
+    options: dict[str, Any] = {"params": dict(parse_qsl(parts.query))} if parts.query else {}
+    if parts.username is not None:
+        login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        options["headers"] = {"Authorization": f"Basic {b64encode(login.encode()).decode()}"}
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")), options
+
+
+def _held(uri: str, name: str) -> str:
+    variable = _variable(name)
+    if (held := os.environ.get(variable)) is not None:
+        return held.strip()
+    if (file := os.environ.get(f"{variable}_FILE")) is None:
+        raise SourceError(
+            uri, f"there are no credentials {name!r}. Set {variable}, or {variable}_FILE to a file that holds them."
+        )
+    try:
+        return Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise SourceError(uri, f"the file of {variable}_FILE cannot be read ({type(error).__name__}).") from error
+
+
+def _variable(name: str) -> str:
+    return PREFIX + name.upper().replace("-", "_")
