@@ -41,7 +41,7 @@ class StructurePosterior(BaseEstimator):
     Parameters
     ----------
     score, method, candidates, max_parents, prior, required, forbidden, tiers, edge_log_odds, alpha_mu, alpha_w, t, \
-standardise, ess, n_bins, max_values, sets, draws, seed
+standardise, ess, n_bins, max_states, max_values, keep_rows, sets, draws, seed
         As in `learners.orders.parameters.OrderParameters`.
     schema : Schema, optional
         Skips the schema pass.
@@ -83,7 +83,9 @@ standardise, ess, n_bins, max_values, sets, draws, seed
         standardise: bool = True,
         ess: float = 1.0,
         n_bins: int = 4,
+        max_states: int = 10,
         max_values: int = 1024,
+        keep_rows: bool = True,
         sets: int = 400_000,
         draws: int = 200,
         seed: int = 0,
@@ -94,7 +96,8 @@ standardise, ess, n_bins, max_values, sets, draws, seed
         self.score, self.method, self.candidates, self.max_parents = score, method, candidates, max_parents
         self.prior, self.required, self.forbidden, self.tiers = prior, required, forbidden, tiers
         self.edge_log_odds, self.alpha_mu, self.alpha_w, self.t = edge_log_odds, alpha_mu, alpha_w, t
-        self.standardise, self.ess, self.n_bins, self.max_values = standardise, ess, n_bins, max_values
+        self.standardise, self.ess, self.n_bins = standardise, ess, n_bins
+        self.max_states, self.max_values, self.keep_rows = max_states, max_values, keep_rows
         self.sets, self.draws, self.seed = sets, draws, seed
         self.schema, self.columns, self.threads = schema, columns, threads
 

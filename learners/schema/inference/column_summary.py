@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from learners.errors import SchemaError
 from learners.kernels.arrays import Floats, Integers
 from learners.schema.discretise import EXACT, Histogram, numbers_of
 from learners.schema.inference.category_counts import ValueTally
 from learners.schema.inference.numeric_counts import Tally
-from learners.schema.schema import ColumnOverride, Schema, Value, clock_of
+from learners.schema.schema import Attribute, ColumnOverride, Schema, Value, clock_of
 
 WIDEST_NULL = 256  # bytes
+_NUMBERS = re.compile(r"u?int|halffloat|float|double|decimal")
 
 
 @dataclass
@@ -65,6 +68,33 @@ class Column:
         is_rounded = self.arrow_type.startswith("decimal") or EXACT <= size < np.inf
         return "constant in double precision" if is_rounded else "constant"
 
+    def has_states(self, most: int) -> bool:
+        """Whether the numbers are whole, at most `most` different ones, and no times."""
+        histogram = self.histogram
+        if histogram.keys.size > most or histogram.level or not _NUMBERS.match(self.arrow_type):
+            return False
+        numbers = numbers_of(histogram.keys)
+        return bool(np.all(np.abs(numbers) < EXACT) and np.all(np.mod(numbers, 1.0) == 0))
+
+    def states(self) -> dict[Value, int]:
+        """The whole numbers and the rows of each."""
+        numbers = numbers_of(self.histogram.keys).tolist()
+        return {int(x): int(n) for x, n in zip(numbers, self.histogram.counts.sum(axis=1), strict=True)}
+
+    def as_states(self, name: str) -> Column:
+        """The same column as nominal.
+
+        Raises
+        ------
+        SchemaError
+            If there are numbers that are not whole.
+        """
+        if self.kind != "numeric":
+            return self
+        if not self.has_states(self.histogram.keys.size):
+            raise no_states(name)
+        return Column(self.arrow_type, "nominal", self.n_missing, ValueTally(self.states()))
+
     def most_frequent(self, max_values: int) -> tuple[tuple[Value, ...], int]:
         """The values that get a code of their own, in code order, and how many others there are."""
         counts = self.counts
@@ -85,6 +115,28 @@ class Column:
             )
         self.arrow_type = arrow_type if self.kind == "empty" else min(self.arrow_type, arrow_type)
         self.kind = kind
+
+
+def is_state(attribute: Attribute) -> bool:
+    """Whether a nominal attribute has numbers for values."""
+    return attribute.kind == "nominal" and _NUMBERS.match(attribute.arrow_type) is not None
+
+
+def are_whole(column: pa.Array) -> bool:
+    """Whether all numbers of a column are whole."""
+    if not (pa.types.is_floating(column.type) or pa.types.is_decimal(column.type)):
+        return True
+    x = pc.drop_null(pc.cast(column, pa.float64(), safe=False)).to_numpy(zero_copy_only=False)
+    return bool(np.all((np.mod(x, 1.0) == 0) | np.isnan(x)))
+
+
+def no_states(name: str) -> SchemaError:
+    """What is said of fractions in a column that was learned as states."""
+    return SchemaError(
+        f"Column {name!r} was learned as states, which are whole numbers, and holds fractions now. Train once without the "
+        f"earlier schema, or with columns={{{name!r}: {{'kind': 'numeric'}}}}.",
+        name,
+    )
 
 
 def kind_of(arrow_type: pa.DataType, override: ColumnOverride | None) -> str:

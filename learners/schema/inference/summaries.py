@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from learners.schema.classes import check_classes, check_rows_of_classes
 from learners.schema.discretise import Histogram, equal_frequency_cut_points, mdl_cut_points, quantiles_of
 from learners.schema.encoding.encode import distinct, numbers
 from learners.schema.inference.category_counts import ValueTally, plain
-from learners.schema.inference.column_summary import Column, in_order, kind_of, list_at, pairs, refreshed
+from learners.schema.inference.column_summary import Column, are_whole, in_order, is_state, kind_of, list_at, no_states, pairs, refreshed
 from learners.schema.inference.value_counts import value_counts
 from learners.schema.schema import FEW_CLASSES, Attribute, ColumnOverride, LeftOut, Overrides, Schema, Value
 
@@ -45,6 +46,8 @@ class ColumnSummaries:
         Such summaries can also be subtracted.
     max_classes : int
         A target of more classes is refused.
+    max_states : int
+        A numeric column of at most so many different numbers, all whole, becomes nominal; 0: none does.
     """
 
     schema: Schema | None = None
@@ -58,11 +61,12 @@ class ColumnSummaries:
         n_bins: int = 8,
         kept: Schema | None = None,
         max_classes: int = FEW_CLASSES,
+        max_states: int = 0,
     ) -> None:
         if not 2 <= max_values <= 65_000:
             raise InvalidParameter("max_values", max_values, "from 2 to 65,000")
         self.target, self.max_values, self.n_bins, self.kept = target, max_values, n_bins, kept
-        self.max_classes = max_classes
+        self.max_classes, self.max_states = max_classes, max_states
         self.overrides = {name: ColumnOverride.of(name, entry) for name, entry in (overrides or {}).items()}
         if target is not None and target in self.overrides and self.overrides[target].drop:
             raise InvalidParameter(f"columns[{target!r}]", "drop", "the target cannot be dropped")
@@ -97,6 +101,12 @@ class ColumnSummaries:
         """Whether `subtract` works: a histogram that has become coarser stays so."""
         return self.kept is not None
 
+    @cached_property
+    def _states(self) -> frozenset[str]:
+        """Numeric columns that the schema kept has as states."""
+        kept = () if self.kept is None else self.kept.attributes
+        return frozenset(attribute.name for attribute in kept if is_state(attribute))
+
     def _names(self) -> list[str]:
         assert self.kept is not None
         return sorted(attribute.name for attribute in self.kept.attributes)
@@ -109,6 +119,7 @@ class ColumnSummaries:
     def empty(self) -> ColumnSummaries:
         """No rows."""
         limits = {"max_values": self.max_values, "n_bins": self.n_bins, "max_classes": self.max_classes}
+        limits["max_states"] = self.max_states
         return ColumnSummaries(self.target, self.overrides, kept=self.kept, **limits)
 
     def update(self, rows: pa.RecordBatch) -> None:
@@ -163,6 +174,8 @@ class ColumnSummaries:
 
     def _update_column(self, name: str, column: pa.Array, y: Integers) -> None:
         override = self.overrides.get(name)
+        if self.kept is not None and name in self._states:
+            override = ColumnOverride(kind="nominal")
         seen = self.found.setdefault(name, Column())
         if override is not None and override.drop:
             return
@@ -171,6 +184,8 @@ class ColumnSummaries:
             return
         seen.has_type(str(column.type), kind_of(column.type, override), name)
         if seen.kind == "nominal":
+            if name in self._states and not are_whole(column):
+                raise no_states(name)
             values, counts, n_missing = value_counts(column, name)
             seen.n_missing += n_missing
             seen.values.add(values, counts, name)
@@ -288,6 +303,9 @@ class ColumnSummaries:
             cuts = override.cuts
             if cuts is None and histogram.keys.size < 2 and not has_missing:
                 return LeftOut(name, column.constant)
+            if cuts is None and override.kind is None and column.has_states(self.max_states):
+                values = column.states()
+                return Attribute(name, "nominal", tuple(values), (), has_missing, column.arrow_type)
             if cuts is None:
                 cuts = (cut_points or self._cut_points)(name, histogram)
             if not cuts and not has_missing:
@@ -375,7 +393,11 @@ class ColumnSummaries:
             names = set(self._names())
             found = summaries.found.items()
             summaries.found = {
-                name: replace(c, merged=Histogram.empty(), tally=None) for name, c in found if name in names
+                name: c.as_states(name)
+                if name in self._states
+                else replace(c, merged=Histogram.empty(), tally=None)
+                for name, c in found
+                if name in names
             }
         return summaries
 

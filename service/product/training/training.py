@@ -11,6 +11,7 @@ from learners.circuits.model import CircuitModel
 from learners.classifiers.rare_value_cost import folding_costs
 from learners.models.model import Model
 from learners.monitoring.count_layout import network_of
+from learners.orders.model import OrderModel
 from learners.passes.cluster import connected
 from learners.passes.learner import Account, Checkpoints, Part, drive
 from learners.passes.memory import allocate_frugally, limit_memory
@@ -101,6 +102,8 @@ def learn(workspace: Workspace, run: Run) -> JSONObject:
 def warnings_of(model: Model) -> list[str]:
     """What the model does not keep of its table, and as far as it counts families, what that can have cost."""
     network = network_of(model)
+    if isinstance(model, OrderModel):
+        return [*losses(model.schema, {}), *model.warnings()]
     return losses(model.schema, {} if network is None else folding_costs(network))
 
 

@@ -219,3 +219,24 @@ def test_words_have_no_effects(site, tmp_path):
     assert "Effects are of linear Gaussian models, and this one scores nominal columns (BDeu)" in told
     assert "table 0." in site.client.get("/v1/models/words/graph.bif").text
     assert model_of(site, "words").facts["score"] == "bdeu"
+
+
+def test_rows_that_a_model_keeps_are_forgotten_too(site, tmp_path):
+    """Distinct rows lie in a model of words: the new version has none of those forgotten, and the old one is named."""
+    rng = np.random.default_rng(1)
+    columns = {name: rng.choice(["x", "y"], 90) for name in NAMES}
+    columns["flow"][7] = "secret"
+    pq.write_table(pa.table(columns | {"batch": pa.array(np.arange(90))}), tmp_path / "words.parquet")
+    train = {"kind": "train", "uris": [str(tmp_path)], "learner": "orders", "model": "kept", "columns": {"batch": "drop"}}
+    first = finished(site.client, train | {"holdout": 0, "update": True})
+    assert any("whoever may download it can read them" in told for told in first["metrics"]["warnings"])
+    before = model_of(site, "kept@1")
+    assert before.rows.counts.sum() == 90
+    assert "secret" in before.schema.attributes[0].values
+    done = finished(site.client, {"kind": "forget", "model": "kept", "where": "batch = 7"})
+    assert [proof["is_equal"] for proof in done["proofs"]] == [True]
+    assert done["still_holding"] == ["kept@1"]
+    after = model_of(site, "kept@2")
+    assert after.rows.counts.sum() == 89
+    assert after.schema.attributes[0].values == ("x", "y")
+    assert after.rows.n_distinct == after.facts["n_rows_kept"] == before.rows.n_distinct - 1
