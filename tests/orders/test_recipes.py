@@ -208,7 +208,9 @@ def test_states_follow_the_data_when_the_schema_is_kept():
     again = drive(recipes.learner("orders", {}, None, Kept(schema)), Source.of_table(more))
     assert [attribute.values for attribute in again.schema.attributes] == [(0, 1, 2), (0, 1), (0, 1)]
     halves = pa.table({"a": [0.5, 1.0], "b": [0.0, 1.0], "c": [0.0, 1.0]})
-    with pytest.raises(SchemaError, match="'a' was learned as states, which are whole numbers, and holds fractions now"):
+    with pytest.raises(
+        SchemaError, match="'a' was learned as states, which are whole numbers, and holds fractions now"
+    ):
         drive(recipes.learner("orders", {}, None, Kept(schema)), Source.of_table(halves))
     store = MemoryStore()
     drive(recipes.learner("orders", {}, None), [Part(Source.of_table(more), store)])

@@ -9,9 +9,10 @@ import pyarrow.compute as pc
 from learners.errors import SchemaError, UnknownColumn
 from learners.kernels.arrays import Codes, Floats, freeze
 from learners.schema.chunk import Chunk
+from learners.schema.clocks import DICTIONARY, clock_of
 from learners.schema.encoding.batches import BatchEncoder, sound_column
 from learners.schema.kernels import interval_codes, translate
-from learners.schema.schema import DICTIONARY, Attribute, Schema, clock_of
+from learners.schema.schema import Attribute, Schema
 
 ValueTypes = {str: pa.string(), bool: pa.bool_(), int: pa.int64()}
 

@@ -12,10 +12,11 @@ import pyarrow.compute as pc
 
 from learners.errors import SchemaError
 from learners.kernels.arrays import Floats, Integers
+from learners.schema.clocks import clock_of
 from learners.schema.discretise import EXACT, Histogram, numbers_of
 from learners.schema.inference.category_counts import ValueTally
 from learners.schema.inference.numeric_counts import Tally
-from learners.schema.schema import Attribute, ColumnOverride, Schema, Value, clock_of
+from learners.schema.schema import Attribute, ColumnOverride, Schema, Value
 
 WIDEST_NULL = 256  # bytes
 _NUMBERS = re.compile(r"u?int|halffloat|float|double|decimal")

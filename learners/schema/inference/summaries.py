@@ -16,7 +16,17 @@ from learners.schema.classes import check_classes, check_rows_of_classes
 from learners.schema.discretise import Histogram, equal_frequency_cut_points, mdl_cut_points, quantiles_of
 from learners.schema.encoding.encode import distinct, numbers
 from learners.schema.inference.category_counts import ValueTally, plain
-from learners.schema.inference.column_summary import Column, are_whole, in_order, is_state, kind_of, list_at, no_states, pairs, refreshed
+from learners.schema.inference.column_summary import (
+    Column,
+    are_whole,
+    in_order,
+    is_state,
+    kind_of,
+    list_at,
+    no_states,
+    pairs,
+    refreshed,
+)
 from learners.schema.inference.value_counts import value_counts
 from learners.schema.schema import FEW_CLASSES, Attribute, ColumnOverride, LeftOut, Overrides, Schema, Value
 
@@ -393,9 +403,7 @@ class ColumnSummaries:
             names = set(self._names())
             found = summaries.found.items()
             summaries.found = {
-                name: c.as_states(name)
-                if name in self._states
-                else replace(c, merged=Histogram.empty(), tally=None)
+                name: c.as_states(name) if name in self._states else replace(c, merged=Histogram.empty(), tally=None)
                 for name, c in found
                 if name in names
             }

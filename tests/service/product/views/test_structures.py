@@ -227,7 +227,13 @@ def test_rows_that_a_model_keeps_are_forgotten_too(site, tmp_path):
     columns = {name: rng.choice(["x", "y"], 90) for name in NAMES}
     columns["flow"][7] = "secret"
     pq.write_table(pa.table(columns | {"batch": pa.array(np.arange(90))}), tmp_path / "words.parquet")
-    train = {"kind": "train", "uris": [str(tmp_path)], "learner": "orders", "model": "kept", "columns": {"batch": "drop"}}
+    train = {
+        "kind": "train",
+        "uris": [str(tmp_path)],
+        "learner": "orders",
+        "model": "kept",
+        "columns": {"batch": "drop"},
+    }
     first = finished(site.client, train | {"holdout": 0, "update": True})
     assert any("whoever may download it can read them" in told for told in first["metrics"]["warnings"])
     before = model_of(site, "kept@1")
