@@ -14,6 +14,7 @@ from learners.orders.lattice.graphs import Graph
 from learners.orders.scores.bdeu import BDeu
 from learners.orders.scores.bge import BGe
 from learners.schema import Schema
+from learners.schema.labels import labels_of
 
 # Of all nodes together.
 MOST_CELLS = 1 << 20
@@ -64,7 +65,7 @@ def nominal_bif(name: str, schema: Schema, parents: Graph, tables: Sequence[Floa
     if not tables:
         raise NoTables
     names = [attribute.name for attribute in schema.attributes]
-    values = {attribute.name: attribute.labels() for attribute in schema.attributes}
+    values = {attribute.name: labels_of(attribute) for attribute in schema.attributes}
 
     def rows(node: int) -> Iterator[tuple[tuple[str, ...], list[float]]]:
         combinations = itertools.product(*(values[names[parent]] for parent in parents[node]))
@@ -78,6 +79,7 @@ def gaussian_bif(name: str, schema: Schema, parents: Graph, bge: BGe, spread: Fl
     """The text of a linear Gaussian network: its mean coefficients in the columns' own units, as properties.
 
     The format knows discrete variables only; these have the type "continuous", which programs for discrete networks refuse.
+    A column without parents has no coefficients.
     """
     names = [attribute.name for attribute in schema.attributes]
     properties = {}

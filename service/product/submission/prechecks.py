@@ -4,7 +4,7 @@ import glob
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from learners.circuits.columns import check_left_out, knows_nothing_of, labels_of, never_had
+from learners.circuits.columns import check_left_out, knows_nothing_of, never_had
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.queries import check
 from learners.classifiers.lookup.lookup import LookupModel
@@ -15,6 +15,7 @@ from learners.models.query import AnyQuery, Marginal, Query, Surprise
 from learners.orders.model import OrderModel
 from learners.registry import recipes
 from learners.schema.encoding.records import encode_records
+from learners.schema.labels import labels_of
 from service.jobs.limits import check_limits
 from service.product.datasets.data_roots import check_roots, files_of, plain
 from service.product.datasets.datasets import get_dataset
