@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from learners.passes.learner import drive as drive
     from learners.passes.sources.source import Source as Source
     from learners.registry.model_kinds import load_model as load_model
+    from learners.registry.networks import network_of_file as network_of_file
     from learners.registry.recipes import learner as learner
     from learners.schema import Chunk as Chunk
     from learners.schema import Schema as Schema
@@ -56,6 +57,7 @@ _HOME = {
     "infer_schema": "learners.passes.inference",
     "learner": "learners.registry.recipes",
     "load_model": "learners.registry.model_kinds",
+    "network_of_file": "learners.registry.networks",
     "read_bif": "learners.orders.bif",
     "record_classifier": "learners.schema.encoding.records",
 }

@@ -95,8 +95,11 @@ class KernelCache(_Cache):
         checksum, content = stored[:SUM_BYTES], stored[SUM_BYTES:]
         if hashlib.sha256(content).digest() != checksum:  # a changed byte of machine code does anything
             return None
-        stored_key, data = pickle.loads(content)
-        return CompileResult._rebuild(target_context, *data) if stored_key == key else None
+        try:
+            stored_key, data = pickle.loads(content)
+            return CompileResult._rebuild(target_context, *data) if stored_key == key else None
+        except (ImportError, AttributeError):  # of a release in which a type had another home
+            return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep what was compiled; where nothing can be kept, the next process compiles again."""

@@ -169,6 +169,44 @@ def network_circuit(model: NetworkClassifier, max_edges: int = MAX_EDGES) -> Cir
     return blocks.circuit()
 
 
+def tables_circuit(parents: Sequence[tuple[int, ...]], tables: Sequence[Floats], max_edges: int = MAX_EDGES) -> Circuit:
+    """The joint distribution of a network of discrete variables without a class, as a circuit.
+
+    Parameters
+    ----------
+    parents : sequence of tuple of int
+        Of each variable; acyclic.
+    tables : sequence of (q, r) float64
+        Of each variable, its probabilities at each combination of the parents' values, the first parent's slowest.
+    max_edges : int
+
+    Raises
+    ------
+    NetworkTooLarge
+        As of `network_circuit`.
+    """
+    n_values = np.array([table.shape[1] for table in tables], np.int64)
+    families = [(*own, v) for v, own in enumerate(parents)]
+    plan = _elimination(families, [*n_values.tolist(), 1])
+    if plan.n_edges > max_edges:
+        raise NetworkTooLarge(plan.n_edges, max_edges)
+    factors = []
+    for family, table in zip(families, tables, strict=True):
+        with np.errstate(divide="ignore"):
+            logs = np.log(table.reshape([int(n_values[v]) for v in family]))
+        factors.append(_Factor(tuple(sorted(family)), logs.transpose(np.argsort(family))))
+    blocks = Blocks(n_values)
+    for variable in plan.order:
+        ours = [factor for factor in factors if variable in factor.scope]
+        factors = [factor for factor in factors if variable not in factor.scope]
+        factors.append(_summed_out(blocks, variable, ours))
+    roots = [int(factor.nodes) for factor in factors if factor.nodes is not None]
+    # The last node is the root: of parts that do not depend on each other a product.
+    if len(roots) > 1:
+        blocks.products(np.array([roots]))
+    return blocks.circuit()
+
+
 def context_probabilities(tree: _ContextTree, estimates: _Estimates, shape: Sequence[int]) -> Floats:
     """p(x | class, parents) of one attribute for every context, back-off resolved.
 

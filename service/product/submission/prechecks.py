@@ -20,7 +20,7 @@ from service.jobs.limits import check_limits
 from service.product.datasets.data_roots import check_roots, files_of, plain
 from service.product.datasets.datasets import get_dataset
 from service.product.forgetting.forgetting import check_condition
-from service.product.inference.queries import NoJoint, of_joint, of_structures
+from service.product.inference.queries import NoJoint, of_joint, of_structures, queryable
 from service.product.promotion.promotion import checked_train
 from service.product.training.training import target_of
 from service.product.versions.registry import find_version, served
@@ -125,10 +125,14 @@ def check_queries(model: Model, queries: Sequence[AnyQuery]) -> None:
     InvalidParameter, BIFError
     """
     if isinstance(model, OrderModel):
-        for about in of_structures(model, queries):
+        for about in of_structures(queries):
             model.asked.check(about)
-        return
     asked = of_joint(model, queries)
+    if isinstance(model, OrderModel):
+        if asked:
+            known = queryable(model)
+            check(known.circuit, known.schema, asked)
+        return
     if isinstance(model, EnsembleModel):
         model = model.joint
     if isinstance(model, CircuitModel):

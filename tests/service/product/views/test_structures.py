@@ -81,7 +81,7 @@ def test_rest_and_jobs_answer_every_query(site, plant):
 @pytest.mark.parametrize(
     ("query", "code", "word"),
     [
-        ({"kind": "conditional"}, 422, "'orders' does not answer 'conditional'; it answers edges, graph, graphs"),
+        ({"kind": "conditional"}, 422, "All columns of the model are numeric: ask for their moments"),
         ({"kind": "edges", "present": ["flow->heat", "heat->flow"]}, 422, "flow->heat->flow is a cycle"),
         ({"kind": "edges", "present": ["flow->heap"]}, 422, "Column 'heap' is not in the table (similar: heat)"),
         ({"kind": "graph", "absent": ["flow"]}, 422, "absent='flow' is not allowed: write an edge as 'parent->child'"),
@@ -111,7 +111,7 @@ def test_other_models_know_no_structures_and_this_one_no_classes(site, plant, ci
             assert f"{kind!r} has no posterior over structures. Train with --learner orders" in told
     told = problem(site.client.post("/v1/models/plant/predict", json={"records": [{"flow": 1.0}]}), 422)
     assert "or send queries" in told["detail"]
-    assert "no joint distribution" in problem(site.client.get("/v1/models/plant/circuit"), 422)["detail"]
+    assert "has leaves of several columns" in problem(site.client.get("/v1/models/plant/circuit"), 422)["detail"]
 
 
 def titles(text):
