@@ -85,7 +85,7 @@ probability ( y | x ) { (a) 0.1, 0.9; (b) 0.3, 0.7; }
     assert network_of_file(parse_bif(text)).answer([Marginal({"y": "v"})])[0]["probability"] == pytest.approx(0.8)
     with pytest.raises(BIFError, match=message):
         network_of_file(parse_bif(text.replace(*change)))
-    with pytest.raises(NetworkTooLarge):
+    with pytest.raises(NetworkTooLarge, match="edges, more than max_edges=2"):
         network_of_file(parse_bif(text), max_edges=2)
 
 

@@ -10,14 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from learners.errors import SchemaError
+from learners.errors import InvalidParameter, SchemaError
 from learners.kernels.arrays import Floats, Integers
 from learners.schema.clocks import clock_of
 from learners.schema.discretise import EXACT, Histogram, numbers_of
 from learners.schema.inference.category_counts import ValueTally
 from learners.schema.inference.numeric_counts import Tally
-from learners.schema.schema import Attribute, ColumnOverride, Schema, Value
+from learners.schema.schema import Attribute, ColumnOverride, LeftOut, Schema, Value
 
+IDENTIFIER_SHARE = 0.9
+SMALL_TABLE = 20
 WIDEST_NULL = 256  # bytes
 _NUMBERS = re.compile(r"u?int|halffloat|float|double|decimal")
 
@@ -174,6 +176,36 @@ def _null_bytes(kind: pa.DataType) -> int:
     if pa.types.is_fixed_size_list(kind):
         return kind.list_size * _null_bytes(kind.value_type)
     return kind.byte_width if pa.types.is_fixed_size_binary(kind) else 16
+
+
+def nominal_attribute(
+    name: str, column: Column, override: ColumnOverride, n_rows: int, max_values: int
+) -> Attribute | LeftOut:
+    """The attribute of a nominal column; a constant or an identifier is left out.
+
+    Raises
+    ------
+    InvalidParameter
+        If the user gives more values than an attribute may have.
+    """
+    has_missing = column.n_missing > 0
+    if column.is_overfull:
+        return LeftOut(name, column.values.too_many)
+    n_present = n_rows - column.n_missing
+    n_distinct = len(column.counts)
+    if override.order is not None:
+        unlisted = sorted((v for v in column.counts if v not in set(override.order)), key=str)
+        if len(override.order) > max_values:
+            raise InvalidParameter(
+                f"columns[{name!r}].order", len(override.order), f"at most max_values={max_values} values"
+            )
+        return Attribute(name, "nominal", override.order, (), has_missing, column.arrow_type, len(unlisted))
+    if n_distinct + int(has_missing) < 2:
+        return LeftOut(name, "constant")
+    if override.kind is None and n_present > SMALL_TABLE and n_distinct > IDENTIFIER_SHARE * n_present:
+        return LeftOut(name, f"nearly unique ({n_distinct:,} different values in {n_present:,} rows): an identifier")
+    kept, n_folded = column.most_frequent(max_values)
+    return Attribute(name, "nominal", kept, (), has_missing, column.arrow_type, n_folded)
 
 
 def in_order(found: Mapping[str, Column], names: Iterable[str]) -> dict[str, Column]:

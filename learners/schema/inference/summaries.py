@@ -24,14 +24,13 @@ from learners.schema.inference.column_summary import (
     kind_of,
     list_at,
     no_states,
+    nominal_attribute,
     pairs,
     refreshed,
 )
 from learners.schema.inference.value_counts import value_counts
 from learners.schema.schema import FEW_CLASSES, Attribute, ColumnOverride, LeftOut, Overrides, Schema, Value
 
-IDENTIFIER_SHARE = 0.9
-SMALL_TABLE = 20
 NO_CUT = "no cut point tells the classes apart"
 NEARLY_CONSTANT = "nearly constant: its other values are too few for an interval of their own"
 CutPoints = Callable[[str, Histogram], tuple[float, ...]]
@@ -129,8 +128,7 @@ class ColumnSummaries:
     def empty(self) -> ColumnSummaries:
         """No rows."""
         limits = {"max_values": self.max_values, "n_bins": self.n_bins, "max_classes": self.max_classes}
-        limits["max_states"] = self.max_states
-        return ColumnSummaries(self.target, self.overrides, kept=self.kept, **limits)
+        return ColumnSummaries(self.target, self.overrides, kept=self.kept, max_states=self.max_states, **limits)
 
     def update(self, rows: pa.RecordBatch) -> None:
         """Add a record batch.
@@ -314,41 +312,19 @@ class ColumnSummaries:
             if cuts is None and histogram.keys.size < 2 and not has_missing:
                 return LeftOut(name, column.constant)
             if cuts is None and override.kind is None and column.has_states(self.max_states):
-                values = column.states()
-                return Attribute(name, "nominal", tuple(values), (), has_missing, column.arrow_type)
+                return Attribute(name, "nominal", tuple(column.states()), (), has_missing, column.arrow_type)
             if cuts is None:
                 cuts = (cut_points or self._cut_points)(name, histogram)
             if not cuts and not has_missing:
                 return LeftOut(name, NEARLY_CONSTANT if cut_points or self.target is None else NO_CUT)
             found = Attribute(name, "numeric", cuts=cuts, has_missing=has_missing, arrow_type=column.arrow_type)
             return replace(found, quantiles=quantiles_of(column.histogram))
-        return self._nominal(name, column, override, has_missing)
+        return nominal_attribute(name, column, override, self.n_rows, self.max_values)
 
     def _cut_points(self, _: str, histogram: Histogram) -> tuple[float, ...]:
         return (
             mdl_cut_points(histogram) if self.target is not None else equal_frequency_cut_points(histogram, self.n_bins)
         )
-
-    def _nominal(self, name: str, column: Column, override: ColumnOverride, has_missing: bool) -> Attribute | LeftOut:
-        if column.is_overfull:
-            return LeftOut(name, column.values.too_many)
-        n_present = self.n_rows - column.n_missing
-        n_distinct = len(column.counts)
-        if override.order is not None:
-            unlisted = sorted((v for v in column.counts if v not in set(override.order)), key=str)
-            if len(override.order) > self.max_values:
-                raise InvalidParameter(
-                    f"columns[{name!r}].order", len(override.order), f"at most max_values={self.max_values} values"
-                )
-            return Attribute(name, "nominal", override.order, (), has_missing, column.arrow_type, len(unlisted))
-        if n_distinct + int(has_missing) < 2:
-            return LeftOut(name, "constant")
-        if override.kind is None and n_present > SMALL_TABLE and n_distinct > IDENTIFIER_SHARE * n_present:
-            return LeftOut(
-                name, f"nearly unique ({n_distinct:,} different values in {n_present:,} rows): an identifier"
-            )
-        kept, n_folded = column.most_frequent(self.max_values)
-        return Attribute(name, "nominal", kept, (), has_missing, column.arrow_type, n_folded)
 
     def to_arrow(self) -> pa.Table:
         """One row per column, the target's first."""
@@ -401,10 +377,9 @@ class ColumnSummaries:
         summaries = self.from_arrow(table)
         if self.kept is not None and "domains_of" not in spec:
             names = set(self._names())
-            found = summaries.found.items()
             summaries.found = {
                 name: c.as_states(name) if name in self._states else replace(c, merged=Histogram.empty(), tally=None)
-                for name, c in found
+                for name, c in summaries.found.items()
                 if name in names
             }
         return summaries
