@@ -46,6 +46,8 @@ NAMES = {kind: word for word, kind in WORDS.items()}
 FORMAT = "fewpass circuit 1"
 LARGEST = 2**31
 MOST_SHOWN = 100
+# A column in a comment of `to_text`: its name and its cut points.
+CUTS = re.compile(r'^# \d+ ("(?:[^"\\]|\\.)*") \[.*\] (\[[^\[\]"]*\])$', re.M)
 
 
 class CircuitBuilder:
@@ -283,19 +285,19 @@ def told_cuts(text: str, where: str) -> dict[str, tuple[float, ...]]:
     CircuitFormatError
         If they are no ascending numbers.
     """
-    found: dict[str, tuple[float, ...]] = {}
-    if text.lstrip().startswith("{"):
-        columns = json.loads(text).get("columns", ())
-        told = [(column.get("name"), column["cuts"]) for column in columns if "cuts" in column]
-    else:
-        told = [
-            (json.loads(name), json.loads(cuts))
-            for name, cuts in re.findall(r'^# \d+ ("(?:[^"\\]|\\.)*") \[.*\] (\[[^\[\]"]*\])$', text, re.M)
-        ]
-    for name, cuts in told:
-        if not all(isinstance(cut, int | float) for cut in cuts) or sorted(set(cuts)) != cuts:
+    try:
+        if text.lstrip().startswith("{"):
+            told = [
+                (column["name"], column["cuts"]) for column in json.loads(text).get("columns", ()) if "cuts" in column
+            ]
+        else:
+            told = [(json.loads(name), json.loads(cuts)) for name, cuts in CUTS.findall(text)]
+        found = {str(name): tuple(map(float, cuts)) for name, cuts in told}
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        raise CircuitFormatError(where, f"cannot read the cut points of its columns ({error})") from error
+    for name, cuts in found.items():
+        if not all(map(math.isfinite, cuts)) or tuple(sorted(set(cuts))) != cuts:
             raise CircuitFormatError(where, f"the cut points of column {name!r} are no ascending numbers")
-        found[name] = tuple(map(float, cuts))
     return found
 
 
